@@ -83,14 +83,14 @@ def rows_published(client: Client) -> int:
     as others may have sent to the topic too.
     """
     try:
-        queues = client.topic(TOPIC).queues
+        queues = client.topics.get(TOPIC).queues
     except NotFound:
         return 0
     highest = -1
     for queue in queues:
         offset = max(int(queue.min_offset), int(queue.max_offset) - LOOK_BACK)
         if offset < int(queue.max_offset):
-            found = client.pull(TOPIC, queue.queue, offset, limit=LOOK_BACK)
+            found = client.messages.pull(TOPIC, queue.queue, offset, limit=LOOK_BACK)
             for message in found["messages"]:
                 text = message["properties"].get(ROW, "")
                 if text.isascii() and text.isdecimal():

@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kitemq.async_client import AsyncClient as AsyncClient
     from kitemq.async_consumer import AsyncConsumer as AsyncConsumer
     from kitemq.async_producer import AsyncProducer as AsyncProducer
     from kitemq.client import Client as Client
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 # The module of each public name; a test compares it with the imports above.
 MODULES = {
     "AckResult": "kitemq.received",
+    "AsyncClient": "kitemq.async_client",
     "AsyncConsumer": "kitemq.async_consumer",
     "AsyncProducer": "kitemq.async_producer",
     "AsyncTransaction": "kitemq.transactions",

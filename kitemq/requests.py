@@ -1,4 +1,4 @@
-"""Request and reply: what is asked, what comes back, and the client's part over REST."""
+"""Request and reply: what is asked, and what comes back."""
 
 import base64
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from kitemq.connection import Connection
 from kitemq.errors import Invalid, KiteError, NoReply, Unreachable
 from kitemq.message import Message, body_document, checked_properties, document_of
 from kitemq.model.conversion import convert, decoded
-from kitemq.model.requests import KeptReply, ReplyState, RequestAnswer
-from kitemq.rest import Json, RestConnection
+from kitemq.model.requests import KeptReply, RequestAnswer
+from kitemq.rest import Json
 
 TIMEOUT_S = 10.0
 TIMEOUT_MAX_S = 30.0
@@ -35,55 +35,6 @@ class Reply(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The body as UTF-8; raises UnicodeDecodeError where it is none."""
         return self.body.decode()
-
-
-class Requesting(RestConnection):
-    """What a client can ask over a topic, and answer, without a connection."""
-
-    def request(
-        self,
-        topic: str,
-        message: Message | bytes | str,
-        *,
-        timeout_s: float = TIMEOUT_S,
-        correlation_id: str = "",
-    ) -> Reply:
-        """Send a message and wait up to `timeout_s` (30) for the reply to it.
-
-        Raises NoReply after that; its `correlation_id` finds a reply that comes later.
-        """
-        correlation_id = correlation_id or uuid4().hex
-        document = request_document(message, timeout_s, correlation_id)
-        path = f"/topics/{quote(topic, safe='')}/request"
-        try:
-            answer = self._typed(RequestAnswer, "POST", path, json=document, wait_s=timeout_s)
-        except KiteError as error:
-            raise failure_of(error, correlation_id) from None
-        return reply_of(answer)
-
-    def reply(
-        self,
-        body: bytes | str,
-        *,
-        correlation_id: str = "",
-        receipt: str = "",
-        tag: str = "",
-        properties: Mapping[str, str] | None = None,
-    ) -> str:
-        """Answer a request, named by its correlation id or by the receipt that it came with.
-
-        "delivered"; "late" where nobody waits any more: it is kept; "already" where the request
-        was answered before.
-        """
-        named = {"correlation_id": correlation_id, "receipt": receipt}
-        document = {**reply_document(body, tag, properties), **_given(named)}
-        return self._typed(ReplyState, "POST", "/replies", json=document).result
-
-    def find_reply(self, correlation_id: str) -> Reply:
-        """The reply to a request, late or not, while it is kept; NotFound where there is none."""
-        path = f"/replies/{quote(correlation_id, safe='')}"
-        kept = self._typed(KeptReply, "GET", path, params={"encoding": "base64"})
-        return reply_of(kept, late=kept.late)
 
 
 async def ask(
@@ -140,7 +91,3 @@ def failure_of(error: KiteError, correlation_id: str) -> KiteError:
     if error.code != TIMEOUT_CODE and not isinstance(error, Unreachable):
         return error
     return NoReply(error.detail, correlation_id)
-
-
-def _given(texts: dict[str, str]) -> dict[str, str]:
-    return {name: text for name, text in texts.items() if text}

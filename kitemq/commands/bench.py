@@ -30,12 +30,12 @@ def bench(options: Options, output: Output) -> int:
         raise Invalid("nothing to measure", field="count", remedy="give 1 or more")
     topic = f"kitemq-bench-{secrets.token_hex(4)}"
     with Client(options.server) as client:
-        client.create_topic(topic)
+        client.topics.create(topic)
         try:
             asyncio.run(_bench(options, output, topic))
         finally:
-            client.delete_group(topic)
-            client.delete_topic(topic)
+            client.groups.delete(topic)
+            client.topics.delete(topic)
     return Exit.OK
 
 

@@ -18,7 +18,7 @@ server = CommandGroup("server")
 def show_checks(options: Options, output: Output) -> int:
     """Exit code 1 where a check failed; a warning is none."""
     with Client(options.server) as client:
-        found = client.self_checks()
+        found = client.server.self_checks()
     output.rows(found, CHECK_COLUMNS)
     failed = [check.code for check in found if check.outcome is CheckOutcome.FAILED]
     if failed:
@@ -30,14 +30,14 @@ def show_checks(options: Options, output: Output) -> int:
 @option("--reason", required=True, metavar="TEXT", help="shown on every page")
 def freeze(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.freeze(options.reason))
+        output.row(client.server.freeze(options.reason))
     return Exit.OK
 
 
 @server.command("thaw", help="take changes again")
 def thaw(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.thaw())
+        output.row(client.server.thaw())
     return Exit.OK
 
 
@@ -49,7 +49,7 @@ def bundle(options: Options, output: Output) -> int:
     if path.exists() and not options.force:
         raise Invalid(f"{path} exists", field="FILE", remedy="name another file, or add --force")
     with Client(options.server) as client:
-        data = client.support_bundle()
+        data = client.server.support_bundle()
     try:
         path.write_bytes(data)
     except OSError as error:

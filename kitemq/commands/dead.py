@@ -42,7 +42,7 @@ choosing = several(
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
 def list_dead(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        letters = client.dead_letters(
+        letters = client.dead_letters.list(
             options.group,
             reason=options.reason,
             topic=options.topic,
@@ -59,7 +59,7 @@ def list_dead(options: Options, output: Output) -> int:
 @argument("offset", type=int)
 def show_dead(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        letter = client.dead_letter(options.group, options.offset)
+        letter = client.dead_letters.get(options.group, options.offset)
     output.row(letter if output.is_json else {**_row(letter), "body": letter.message.body})
     return Exit.OK
 
@@ -69,7 +69,7 @@ def show_dead(options: Options, output: Output) -> int:
 @option("--newest", type=int, default=1000, help="look at so many (10,000)")
 def count_dead(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.count_dead_letters(options.group, newest=options.newest))
+        output.row(client.dead_letters.count(options.group, newest=options.newest))
     return Exit.OK
 
 
@@ -93,7 +93,7 @@ def redrive(options: Options, output: Output) -> int:
         **pace_of(options),
     }
     with Client(options.server) as client:
-        job = client.redrive(options.group, options.offsets, **choice)
+        job = client.dead_letters.redrive(options.group, options.offsets, **choice)
         return finished(client, job, options, output)
 
 
@@ -111,7 +111,7 @@ def dismiss(options: Options, output: Output) -> int:
         "dry_run": options.dry_run,
     }
     with Client(options.server) as client:
-        done = client.dismiss_dead_letters(
+        done = client.dead_letters.dismiss(
             options.group, options.offsets, note=options.note, **choice
         )
     output.row(done)
@@ -128,7 +128,7 @@ def dismiss(options: Options, output: Output) -> int:
 def restore(options: Options, output: Output) -> int:
     with Client(options.server) as client:
         output.row(
-            client.restore_dead_letters(
+            client.dead_letters.restore(
                 options.group, options.offsets, dismissal=options.dismissal, all=options.all
             )
         )
@@ -140,7 +140,7 @@ def restore(options: Options, output: Output) -> int:
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="at most 200")
 def list_dismissals(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        page = client.dismissals(options.group, limit=options.limit)
+        page = client.dead_letters.dismissals(options.group, limit=options.limit)
     rows: list[Row] = [*page.items]
     if not output.is_json:
         rows = [{**asdict(each), "at": _moment(each.at_ms)} for each in page.items]

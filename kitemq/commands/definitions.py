@@ -50,7 +50,7 @@ def export_topics(options: Options, output: Output) -> int:
     with Client(options.server) as client:
         topics = (
             {name: getattr(each, name) for name in DEFINITION_COLUMNS}
-            for each in client.topics(q=options.q)
+            for each in client.topics.list(q=options.q)
         )
         if options.file == "-":
             count = write(sys.stdout, topics)
@@ -71,12 +71,12 @@ def export_topics(options: Options, output: Output) -> int:
 def import_topics(options: Options, output: Output) -> int:
     content = _content(options.file)
     with Client(options.server) as client:
-        rows = client.import_topics(content, format=options.format, dry_run=True).rows
+        rows = client.topics.import_file(content, format=options.format, dry_run=True).rows
         doing = [row for row in rows if row.outcome in DOING]
         if doing and not options.dry_run:
             confirmed(f"create or change {len(doing)} topics", options)
             plan = json.dumps([_planned(row) for row in doing])
-            done = iter(client.import_topics(plan, format="json").rows)
+            done = iter(client.topics.import_file(plan, format="json").rows)
             rows = [
                 replace(next(done), number=row.number) if row.outcome in DOING else row
                 for row in rows

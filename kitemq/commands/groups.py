@@ -59,7 +59,7 @@ group_settings = several(
 @argument("q", default="", help="part of the name")
 def list_groups(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        output.rows(client.groups(q=options.q), COLUMNS)
+        output.rows(client.groups.list(q=options.q), COLUMNS)
     return Exit.OK
 
 
@@ -67,7 +67,7 @@ def list_groups(options: Options, output: Output) -> int:
 @argument("name")
 def show_group(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.group(options.name))
+        output.row(client.groups.get(options.name))
     return Exit.OK
 
 
@@ -75,7 +75,7 @@ def show_group(options: Options, output: Output) -> int:
 @group_settings
 def create_group(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.create_group(options.name, **_settings(options, NewGroup)))
+        output.row(client.groups.create(options.name, **_settings(options, NewGroup)))
     return Exit.OK
 
 
@@ -83,7 +83,7 @@ def create_group(options: Options, output: Output) -> int:
 @group_settings
 def change_group(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.change_group(options.name, **_settings(options, GroupSettings)))
+        output.row(client.groups.change(options.name, **_settings(options, GroupSettings)))
     return Exit.OK
 
 
@@ -92,7 +92,7 @@ def change_group(options: Options, output: Output) -> int:
 @topic_option
 def pause_group(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.pause(options.name, topic=options.topic))
+        output.row(client.groups.pause(options.name, topic=options.topic))
     return Exit.OK
 
 
@@ -101,7 +101,7 @@ def pause_group(options: Options, output: Output) -> int:
 @topic_option
 def resume_group(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.resume(options.name, topic=options.topic))
+        output.row(client.groups.resume(options.name, topic=options.topic))
     return Exit.OK
 
 
@@ -109,8 +109,8 @@ def resume_group(options: Options, output: Output) -> int:
 @argument("name")
 def list_members(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        warnings = client.member_warnings(options.name)
-        output.rows(client.members(options.name), MEMBER_COLUMNS)
+        warnings = client.members.warnings(options.name)
+        output.rows(client.members.list(options.name), MEMBER_COLUMNS)
     for warning in warnings:
         note(f"{warning.code}: {warning.detail}")
     return Exit.OK
@@ -121,7 +121,7 @@ def list_members(options: Options, output: Output) -> int:
 @topic_option
 def list_locks(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        output.rows(client.locks(options.name, topic=options.topic), LOCK_COLUMNS)
+        output.rows(client.members.locks(options.name, topic=options.topic), LOCK_COLUMNS)
     return Exit.OK
 
 
@@ -129,7 +129,7 @@ def list_locks(options: Options, output: Output) -> int:
 @argument("name")
 def show_lag(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        lag = client.lag(options.name)
+        lag = client.groups.lag(options.name)
     output.row(lag)
     if not output.is_json:
         output.rows(lag.queues, LAG_COLUMNS)
@@ -142,7 +142,7 @@ def show_lag(options: Options, output: Output) -> int:
 def delete_group(options: Options, output: Output) -> int:
     confirmed(f"delete group {options.name} with its progress", options)
     with Client(options.server) as client:
-        client.delete_group(options.name)
+        client.groups.delete(options.name)
     output.line(f"group {options.name} is deleted", {"deleted": options.name})
     return Exit.OK
 

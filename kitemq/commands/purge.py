@@ -42,10 +42,10 @@ COLUMNS = ("queue", "from_offset", "to_offset", "count")
 def purge_topic(options: Options, output: Output) -> int:
     extent = _extent(options)
     with Client(options.server) as client:
-        purged = client.purge(options.name, **extent, dry_run=True)
+        purged = client.topics.purge(options.name, **extent, dry_run=True)
         if not options.dry_run:
             confirmed(f"purge {purged.count} messages of topic {options.name}", options)
-            purged = client.purge(options.name, **extent)
+            purged = client.topics.purge(options.name, **extent)
     if output.is_json:
         output.row(purged)
     else:
@@ -57,7 +57,7 @@ def purge_topic(options: Options, output: Output) -> int:
 @click.command("retention", cls=ClientCommand)
 def retention(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.retention())
+        output.row(client.server.retention())
     return Exit.OK
 
 

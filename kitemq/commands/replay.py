@@ -67,7 +67,7 @@ def start(options: Options, output: Output) -> int:
         **pace_of(options),
     }
     with Client(options.server) as client:
-        job = client.create_replay(options.source, options.to, **choice)
+        job = client.replays.create(options.source, options.to, **choice)
         return finished(client, job, options, output)
 
 
@@ -80,7 +80,7 @@ def retry(options: Options, output: Output) -> int:
     if options.to:
         choice |= {"to": options.to, "to_name": options.to_name}
     with Client(options.server) as client:
-        job = client.retry_replay(options.id, **choice)
+        job = client.replays.retry(options.id, **choice)
         return finished(client, job, options, output)
 
 
@@ -89,7 +89,7 @@ def retry(options: Options, output: Output) -> int:
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
 def list_jobs(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        jobs = client.replays(state=options.state, limit=options.limit)
+        jobs = client.replays.list(state=options.state, limit=options.limit)
         output.rows(jobs if output.is_json else map(_row, jobs), COLUMNS)
     return Exit.OK
 
@@ -98,7 +98,7 @@ def list_jobs(options: Options, output: Output) -> int:
 @argument("id")
 def show(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        _show(client.replay(options.id), output)
+        _show(client.replays.get(options.id), output)
     return Exit.OK
 
 
@@ -108,7 +108,7 @@ def show(options: Options, output: Output) -> int:
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
 def outcomes(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        rows = client.replay_outcomes(options.id, outcome=options.outcome, limit=options.limit)
+        rows = client.replays.outcomes(options.id, outcome=options.outcome, limit=options.limit)
         output.rows(rows, OUTCOME_COLUMNS)
     return Exit.OK
 
@@ -116,10 +116,10 @@ def outcomes(options: Options, output: Output) -> int:
 def order(options: Options, output: Output) -> int:
     with Client(options.server) as client:
         verbs = {
-            "begin": client.begin_replay,
-            "pause": client.pause_replay,
-            "resume": client.resume_replay,
-            "stop": client.stop_replay,
+            "begin": client.replays.begin,
+            "pause": client.replays.pause,
+            "resume": client.replays.resume,
+            "stop": client.replays.stop,
         }
         _show(verbs[options.verb](options.id), output)
     return Exit.OK
@@ -139,7 +139,7 @@ for verb, text in (
 @argument("rate", type=float, help="messages a second; 0: no limit")
 def rate(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        _show(client.change_replay(options.id, rate=options.rate), output)
+        _show(client.replays.change(options.id, rate=options.rate), output)
     return Exit.OK
 
 
@@ -149,7 +149,7 @@ def finished(client: Client, job: Replay, options: Options, output: Output) -> i
     Exit code 3 where it left messages out for other reasons than its conditions.
     """
     if options.wait or options.dry_run:
-        job = client.await_replay(job.id, timeout_s=WAIT_S)
+        job = client.replays.wait(job.id, timeout_s=WAIT_S)
     _show(job, output)
     if options.dry_run:
         note(f"nothing was sent; `kitemq replay begin {job.id}` does it")

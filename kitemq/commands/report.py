@@ -37,12 +37,12 @@ report = CommandGroup("report")
 @option("--timeout", type=float, default=900.0, metavar="S", help="wait so long")
 def run(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        begun = client.run_report(options.job, first=options.first, last=options.last)
+        begun = client.reports.run(options.job, first=options.first, last=options.last)
         if options.detach:
             output.row(begun if output.is_json else _row(begun))
             return Exit.OK
         note(f"run {begun.id} has begun; Ctrl-C leaves it running")
-        ended = client.await_report(int(begun.id), timeout_s=options.timeout)
+        ended = client.reports.wait(int(begun.id), timeout_s=options.timeout)
     output.row(ended if output.is_json else _row(ended))
     if ended.state is RunState.RUNNING:
         note(f"not over after {options.timeout:.0f} s: kitemq report show {ended.id}")
@@ -56,7 +56,7 @@ def run(options: Options, output: Output) -> int:
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
 def list_runs(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.report_runs(job=options.job, state=options.state, limit=options.limit)
+        found = client.reports.list(job=options.job, state=options.state, limit=options.limit)
         output.rows(found if output.is_json else map(_row, found), COLUMNS)
     return Exit.OK
 
@@ -65,7 +65,7 @@ def list_runs(options: Options, output: Output) -> int:
 @argument("id", type=int)
 def show(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.report_run(options.id)
+        found = client.reports.get(options.id)
     if output.is_json:
         output.row(found)
         return Exit.OK
@@ -79,7 +79,7 @@ def show(options: Options, output: Output) -> int:
 @argument("id", type=int)
 def cancel(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        ended = client.cancel_report(options.id)
+        ended = client.reports.cancel(options.id)
     output.row(ended if output.is_json else _row(ended))
     return Exit.OK
 
@@ -87,7 +87,7 @@ def cancel(options: Options, output: Output) -> int:
 @report.command("schedules", help="when reports run by themselves")
 def list_schedules(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.report_schedules()
+        found = client.reports.schedules()
     output.rows(found if output.is_json else map(_schedule, found), SCHEDULE_COLUMNS)
     return Exit.OK
 
@@ -101,7 +101,7 @@ def change_schedule(options: Options, output: Output) -> int:
     chosen = {"cron": options.cron, "enabled": options.enabled, "limit_s": options.limit_s}
     changes = {name: value for name, value in chosen.items() if value is not None}
     with Client(options.server) as client:
-        found = client.change_report_schedule(options.job, **changes)
+        found = client.reports.change_schedule(options.job, **changes)
     output.row(found if output.is_json else _schedule(found))
     return Exit.OK
 

@@ -48,11 +48,11 @@ def reset_group(options: Options, output: Output) -> int:
         raise Invalid("no topic is named", field="--topic", remedy="as in --topic orders")
     place = _place(options)
     with Client(options.server) as client:
-        preview = client.preview_reset(options.name, topics, **place)
+        preview = client.groups.preview_reset(options.name, topics, **place)
         if not _agreed(options, output, preview):
             return Exit.OK
         condition = {"force": True} if options.force else {"precondition": preview.precondition}
-        done = client.reset_offsets(options.name, topics, **place, **condition)
+        done = client.groups.reset(options.name, topics, **place, **condition)
     return _told(done, output)
 
 
@@ -65,11 +65,11 @@ def reset_group(options: Options, output: Output) -> int:
 def undo_reset(options: Options, output: Output) -> int:
     with Client(options.server) as client:
         reset_id = options.id or _last(client, options.name)
-        preview = client.preview_undo(options.name, reset_id)
+        preview = client.groups.preview_undo(options.name, reset_id)
         if not _agreed(options, output, preview):
             return Exit.OK
         condition = {"force": True} if options.force else {"precondition": preview.precondition}
-        done = client.undo_reset(options.name, reset_id, **condition)
+        done = client.groups.undo_reset(options.name, reset_id, **condition)
     return _told(done, output)
 
 
@@ -77,7 +77,7 @@ def undo_reset(options: Options, output: Output) -> int:
 @argument("name")
 def list_resets(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        resets = client.resets(options.name)
+        resets = client.groups.resets(options.name)
         if output.is_json:
             output.rows(resets, HISTORY_COLUMNS)
         else:
@@ -112,7 +112,7 @@ def _told(done: CompletedReset, output: Output) -> int:
 
 
 def _last(client: Client, group: str) -> str:
-    for row in client.resets(group):
+    for row in client.groups.resets(group):
         if row.undone_by is None and row.undoes is None:
             return row.id
     raise Invalid(

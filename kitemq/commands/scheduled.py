@@ -25,7 +25,7 @@ scheduled = CommandGroup("scheduled")
 def list_scheduled(options: Options, output: Output) -> int:
     from_ms = 0 if options.due_from is None else time_ms(options.due_from, "--from")
     with Client(options.server) as client:
-        found = client.scheduled(topic=options.topic, from_ms=from_ms, limit=options.limit)
+        found = client.scheduled.list(topic=options.topic, from_ms=from_ms, limit=options.limit)
         if output.is_json:
             output.rows(found, COLUMNS)
         else:
@@ -39,14 +39,14 @@ def list_scheduled(options: Options, output: Output) -> int:
 def recall(options: Options, output: Output) -> int:
     confirmed(f"recall message {options.id}: it will never be delivered", options)
     with Client(options.server) as client:
-        return _told(options.id, client.recall(options.id), output)
+        return _told(options.id, client.scheduled.recall(options.id), output)
 
 
 @scheduled.command("deliver", help="deliver a message at once")
 @argument("id", help="its message id, or offset id")
 def deliver(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        return _told(options.id, client.deliver_now(options.id), output)
+        return _told(options.id, client.scheduled.deliver(options.id), output)
 
 
 @scheduled.command("reschedule", help="let a message wait for another time")
@@ -61,10 +61,10 @@ def reschedule(options: Options, output: Output) -> int:
     with Client(options.server) as client:
         if options.delay is not None:
             delay_ms = milliseconds(options.delay, "--delay")
-            result = client.reschedule(options.id, delay_ms=delay_ms)
+            result = client.scheduled.reschedule(options.id, delay_ms=delay_ms)
         else:
             at_ms = time_ms(options.deliver_at, "--deliver-at")
-            result = client.reschedule(options.id, deliver_at_ms=at_ms)
+            result = client.scheduled.reschedule(options.id, deliver_at_ms=at_ms)
     return _told(options.id, result, output)
 
 

@@ -44,7 +44,7 @@ def search(options: Options, output: Output) -> int:
 
 
 def _by_text(client: Client, text: str, output: Output) -> int:
-    result = client.find_anything(text)
+    result = client.messages.find_anything(text)
     if output.is_json:
         output.row(result)
         return Exit.OK
@@ -60,7 +60,9 @@ def _by_text(client: Client, text: str, output: Output) -> int:
 
 def _by_key(client: Client, options: Options, output: Output) -> int:
     times = _times(options)
-    found = client.find_by_key(options.topic, options.key, limit=options.limit + 1, **times)
+    found = client.messages.find_by_key(
+        options.topic, options.key, limit=options.limit + 1, **times
+    )
     has_more = len(found) > options.limit
     found = found[: options.limit]
     output.rows(found if output.is_json else map(_row, found), COLUMNS)
@@ -74,7 +76,7 @@ def _through(client: Client, options: Options, output: Output) -> int:
     times, cursor = _times(options), ""
     found: list[Stored] = []
     while True:
-        page = client.search_page(
+        page = client.messages.search_page(
             options.topic,
             **times,
             filter=options.filter,

@@ -35,7 +35,7 @@ def stats(ctx: click.Context) -> int | None:
 
 def show_broker(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        broker = client.statistics()
+        broker = client.statistics.broker()
     if output.is_json:
         output.row(broker)
         return Exit.OK
@@ -54,7 +54,7 @@ def show_broker(options: Options, output: Output) -> int:
 @argument("name")
 def show_topic(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        topic = client.topic_statistics(options.name)
+        topic = client.statistics.topic(options.name)
     if output.is_json:
         output.row(topic)
         return Exit.OK
@@ -67,7 +67,7 @@ def show_topic(options: Options, output: Output) -> int:
 @argument("name")
 def show_group(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        group = client.group_statistics(options.name)
+        group = client.statistics.group(options.name)
     if output.is_json:
         output.row(group)
         return Exit.OK
@@ -84,7 +84,7 @@ def show_group(options: Options, output: Output) -> int:
 @option("--points", type=int, default=60, help="at most so many rows (default 60)")
 def show_lag(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        history = client.lag_history(
+        history = client.statistics.lag_history(
             options.name,
             topic=options.topic,
             queue=options.queue,

@@ -26,7 +26,7 @@ topics.add_command(purge.purge_topic)
 @flag("--system", "the engine's own topics too")
 def list_topics(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.topics(q=options.q, type=options.type, system=options.system)
+        found = client.topics.list(q=options.q, type=options.type, system=options.system)
         output.rows(found, COLUMNS)
     return Exit.OK
 
@@ -35,7 +35,7 @@ def list_topics(options: Options, output: Output) -> int:
 @argument("name")
 def show_topic(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        topic = client.topic(options.name)
+        topic = client.topics.get(options.name)
     output.row(topic)
     if not output.is_json:
         output.rows(topic.queues, QUEUE_COLUMNS)
@@ -48,7 +48,7 @@ def show_topic(options: Options, output: Output) -> int:
 @settings_options(NewTopic, but=("name",))
 def create_topic(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.create_topic(options.name, **_settings(options, NewTopic)))
+        output.row(client.topics.create(options.name, **_settings(options, NewTopic)))
     return Exit.OK
 
 
@@ -58,7 +58,7 @@ def create_topic(options: Options, output: Output) -> int:
 @settings_options(TopicSettings)
 def change_topic(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.change_topic(options.name, **_settings(options, TopicSettings)))
+        output.row(client.topics.change(options.name, **_settings(options, TopicSettings)))
     return Exit.OK
 
 
@@ -68,7 +68,7 @@ def change_topic(options: Options, output: Output) -> int:
 def delete_topic(options: Options, output: Output) -> int:
     confirmed(f"delete topic {options.name} with all its messages", options)
     with Client(options.server) as client:
-        client.delete_topic(options.name)
+        client.topics.delete(options.name)
     output.line(f"topic {options.name} is deleted", {"deleted": options.name})
     return Exit.OK
 

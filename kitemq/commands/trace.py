@@ -19,9 +19,9 @@ def trace(options: Options, output: Output) -> int:
     """Exit code 1 where nothing is known of the message."""
     with Client(options.server) as client:
         if options.status:
-            output.row(client.traces_status())
+            output.row(client.traces.status())
             return Exit.OK
-        journey = client.journey(options.id)
+        journey = client.traces.journey(options.id)
     if output.is_json:
         output.row(journey)
     else:

@@ -110,7 +110,7 @@ def test_every_way_to_send_takes_the_options(server: LiveServer) -> None:
     with TransactionProducer("g", server.url) as transactions:
         assert transactions.begin("u", "x", **options).commit() is TransactionState.COMMITTED
     with Client(server.url) as client:
-        stored = [*client.find_by_key("t", "k"), *client.find_by_key("u", "k")]
+        stored = [*client.messages.find_by_key("t", "k"), *client.messages.find_by_key("u", "k")]
     assert len(stored) == 4
     for message in stored:
         assert message.tag == "paid"

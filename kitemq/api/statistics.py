@@ -1,25 +1,29 @@
-"""Rates, totals and lag over time, over REST: a part of `kitemq.Client`."""
+# Made from kitemq/async_api/statistics.py by `python -m tools.synchronous`: change that file.
+"""Rates, totals and lag over time."""
 
+from kitemq.api.connection import Api
 from kitemq.model.statistics import BrokerStatistics, GroupStatistics, LagHistory, TopicStatistics
-from kitemq.rest import Json, RestConnection, segment
+from kitemq.rest import Json, segment
 
 HOUR_MS = 3_600_000
 
 
-class Counting(RestConnection):
-    """What a client can ask of the server's statistics."""
+class StatisticsApi(Api):
+    """`client.statistics`: what goes through the broker, a topic or a group."""
 
-    def statistics(self) -> BrokerStatistics:
+    def broker(self) -> BrokerStatistics:
         """What the whole broker does: totals, messages and bytes per second, time of sends."""
-        return self._typed(BrokerStatistics, "GET", "/statistics")
+        return self._rest.fetch(BrokerStatistics, "GET", "/statistics")
 
-    def topic_statistics(self, topic: str) -> TopicStatistics:
+    def topic(self, name: str) -> TopicStatistics:
         """What goes into a topic and is taken from it, by queue and by group."""
-        return self._typed(TopicStatistics, "GET", f"/topics/{segment(topic)}/statistics")
+        path = f"/topics/{segment(name)}/statistics"
+        return self._rest.fetch(TopicStatistics, "GET", path)
 
-    def group_statistics(self, group: str) -> GroupStatistics:
+    def group(self, name: str) -> GroupStatistics:
         """What a group takes, acknowledges, fails with and gives up, by topic."""
-        return self._typed(GroupStatistics, "GET", f"/groups/{segment(group)}/statistics")
+        path = f"/groups/{segment(name)}/statistics"
+        return self._rest.fetch(GroupStatistics, "GET", path)
 
     def lag_history(
         self,
@@ -39,4 +43,4 @@ class Counting(RestConnection):
         if queue is not None:
             params["queue"] = queue
         path = f"/groups/{segment(group)}/lag/history"
-        return self._typed(LagHistory, "GET", path, params=params)
+        return self._rest.fetch(LagHistory, "GET", path, params=params)
