@@ -10,8 +10,10 @@ from contextlib import asynccontextmanager
 from starlette.types import Scope
 
 from app.db.worker import DatabaseWorker
+from app.engine_messaging import EngineMessaging
 from app.heartbeat import Heartbeat
 from app.host import EngineHost
+from app.messaging import Messaging
 from app.network.files import file_shares, files_max
 from app.network.places import Places, trusted_by
 from app.security.access_keys import AccessKeys
@@ -49,7 +51,6 @@ from app.services.rpc_figures import RpcFigures
 from app.services.scheduled import ScheduledMessages
 from app.services.search import Search
 from app.services.self_checks import SelfChecks
-from app.services.sends import SendGate
 from app.services.targets import Targets
 from app.services.topic_imports import TopicImports
 from app.services.topics import Topics
@@ -68,7 +69,6 @@ class Services:
 
     started_ms: int
     targets: Targets
-    sends: SendGate
     heartbeat: Heartbeat
     trimming: Trimming
     connections: Connections
@@ -127,6 +127,7 @@ class Services:
             is_trusted=trusted_by(getattr(settings, "trusted_proxies", ())),
         )
         self.host = EngineHost(settings, clock=clock)
+        self.messaging: Messaging = EngineMessaging(self.host)
         self.database = DatabaseWorker(settings.database)
         self.people = People(self.database, clock, settings)
         self.access_keys = AccessKeys(settings.data)
@@ -163,7 +164,6 @@ class Services:
         settings, host, database = self.settings, self.host, self.database
         self.targets = Targets(settings)
         self.started_ms = host.clock.now_ms()
-        self.sends = SendGate(host)
         self.heartbeat = Heartbeat()
         self.trimming = Trimming()
         self.connections = Connections()
@@ -190,7 +190,7 @@ class Services:
             connections=self.places.state,
             plain_ports=plain_ports(settings),
         )
-        self.clients = Clients(host, self.connections, self.audit)
+        self.clients = Clients(host, self.messaging, self.connections, self.audit)
         self.reports = Reports(host, self.audit, database, settings)
         self.alerts = Alerts(
             host,
@@ -215,8 +215,8 @@ class Services:
         self.views = Views(database, host.clock)
         self.marks = TopicMarks(host, database)
         self.dismissals = Dismissals(host, self.audit)
-        self.requests = Requests(host)
-        self.scheduled = ScheduledMessages(host, self.audit)
+        self.requests = Requests(host, self.messaging)
+        self.scheduled = ScheduledMessages(self.messaging, self.audit)
         self.transactions = Transactions(
             host, self.audit, self.targets, document=self._check_document
         )

@@ -2,20 +2,18 @@
 
 The loop's thread owns the broker. Verbs are called right here and return in microseconds; what has
 to wait (a flush, a long poll) becomes a future that the engine's callback resolves. Nothing here
-knows HTTP: doors call `send`, `receive` and `pull`, or the verbs of `broker` directly.
+knows HTTP.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import Protocol, TypeVar
 
-from engine.broker import Broker, Delivery, LongPoll, PullAnswer, PullResult
+from engine.broker import Broker, LongPoll
 from engine.clock import Clock, SystemClock
 from engine.config import EngineConfig
-from engine.message import Durability, Message, PutResult
 
 __all__ = ["EngineHost", "LongPoll", "LoopPool"]
 
@@ -25,8 +23,6 @@ T = TypeVar("T")
 
 POOL_THREADS = 4
 STOP_TIMEOUT_S = 10.0
-# A pull with time left goes on after these; on any other, waiting would change nothing.
-PULL_GOES_ON = frozenset({PullAnswer.NOT_FOUND, PullAnswer.RETRY_IMMEDIATELY})
 
 
 class Place(Protocol):
@@ -157,79 +153,7 @@ class EngineHost:
         """Tick soon: something was asked for that is due earlier than the engine last said."""
         self._arm(0.0)
 
-    # -- verbs that wait ------------------------------------------------------------------------
-
-    async def send(
-        self, messages: Sequence[Message], durability: Durability | None = None
-    ) -> PutResult:
-        """Store the messages, all or none; returns once they have their durability.
-
-        Raises what `Broker.send` raises. Where the flush itself fails the messages are stored and
-        the caller gets the error: sending again may store them twice.
-        """
-        sent = self.broker.send(messages, durability=durability)
-        if sent.durability is Durability.FLUSHED:
-            await self.flushed(sent.flush_position)
-        return sent
-
-    async def receive(
-        self,
-        group: str,
-        topics: Mapping[str, str],
-        *,
-        count_max: int = 1,
-        invisible_s: float = 60.0,
-        wait_s: float = 0.0,
-        client: str = "",
-    ) -> list[Delivery]:
-        """Hand out up to `count_max` messages; waits up to `wait_s` for the first of them.
-
-        Cancelling it frees its place, and a wake it had already got goes to the next waiter.
-        """
-        deadline_s = asyncio.get_running_loop().time() + wait_s
-        while True:
-            deliveries = self.broker.receive(
-                group, topics, count_max=count_max, invisible_s=invisible_s, client=client
-            )
-            if deliveries or wait_s <= 0:
-                return deliveries
-            park = partial(self.broker.wait_to_receive, group, topics, client=client)
-            if not await self._park(park, deadline_s):
-                return []
-
-    async def pull(
-        self,
-        topic: str,
-        queue: int,
-        offset: int,
-        *,
-        count_max: int = 32,
-        bytes_max: int = 256 * 1024,
-        filter: str = "*",
-        group: str = "",
-        wait_s: float = 0.0,
-    ) -> PullResult:
-        """Read from `offset` without handing out; waits up to `wait_s` for a match.
-
-        The result's `next_offset` is past everything examined, also after a wait.
-        """
-        deadline_s = asyncio.get_running_loop().time() + wait_s
-        while True:
-            result = self.broker.pull(
-                topic,
-                queue,
-                offset,
-                count_max=count_max,
-                bytes_max=bytes_max,
-                filter=filter,
-                group=group,
-            )
-            if wait_s <= 0 or result.answer not in PULL_GOES_ON:
-                return result
-            offset = result.next_offset
-            park = partial(self.broker.wait_to_pull, topic, queue, offset, filter)
-            if not await self._park(park, deadline_s):
-                return result
+    # -- waiting for the engine -----------------------------------------------------------------
 
     async def wait(self, begin: Callable[[Callable[[], None]], Place], wait_s: float) -> bool:
         """Begin something that calls back when it is over, and wait: whether it called in time.
@@ -238,7 +162,7 @@ class EngineHost:
         `wait_s`, when the caller is cancelled, and while the server stops, when it may not even
         begin.
         """
-        return await self._park(begin, asyncio.get_running_loop().time() + wait_s)
+        return await self.wait_until(begin, asyncio.get_running_loop().time() + wait_s)
 
     async def flushed(self, position: int) -> None:
         """Wait until the log is on disk up to `position`; raises what kept it from that."""
@@ -255,9 +179,9 @@ class EngineHost:
         self.broker.when_flushed(position, done)
         await flushed
 
-    # -- how waiting is done --------------------------------------------------------------------
-
-    async def _park(self, park: Callable[[Callable[[], None]], Place], deadline_s: float) -> bool:
+    async def wait_until(
+        self, park: Callable[[Callable[[], None]], Place], deadline_s: float
+    ) -> bool:
         """Wait until the engine wakes us (True) or the time is over or we drain (False).
 
         Whoever is not going to ask the engine again cancels its place, which passes on a wake that

@@ -90,6 +90,7 @@ async def _lifespan(app: Application) -> AsyncIterator[None]:
     async with services.running():
         app.console = Console(
             services.host,
+            services.messaging,
             environment=settings.environment,
             version=VERSION,
             environment_color=settings.environment_color,

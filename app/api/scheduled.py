@@ -49,7 +49,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     say.
     """
     query = call.query
-    page = call.host.broker.scheduled(
+    page = await call.messaging.scheduled(
         topic=query.topic, from_ms=query.from_ms, after=query.after, count_max=query.limit
     )
     await bodies.decompress([item.message for item in page.items])

@@ -10,10 +10,10 @@ from app.grpc.codes import GrpcRefusal
 from app.grpc.leases import Leases
 from app.grpc.quotas import AddressQuota
 from app.host import EngineHost
+from app.messaging import Messaging
 from app.services.client_figures import ClientFigures
 from app.services.rpc_figures import RpcFigures
 from app.services.scheduled import ScheduledMessages
-from app.services.sends import SendGate
 from app.services.transactions import Transactions
 from app.settings import Settings
 from engine.broker import Broker
@@ -26,7 +26,7 @@ class GrpcBackend:
 
     host: EngineHost
     settings: Settings
-    sends: SendGate
+    messaging: Messaging
     transactions: Transactions
     scheduled: ScheduledMessages
     clients: GrpcClients

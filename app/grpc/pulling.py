@@ -33,7 +33,7 @@ async def pull_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> As
     client = backend.clients.seen(call)
     with backend.polling(call, client):
         backend.clients.consumes(client, group)
-        pulling = backend.host.pull(
+        pulling = backend.messaging.pull(
             topic,
             request.message_queue.id,
             request.offset,

@@ -45,7 +45,7 @@ async def send_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> An
     await _inflate(request.messages, messages)
     _check_types(backend, config, messages)
     client = backend.clients.seen(call)  # it may refuse, so before anything is stored
-    stored = await backend.sends.stored(messages, None)
+    stored = await backend.messaging.send(messages)
     backend.activity.sent(client.name, len(messages), backend.host.clock.now_ms())
     if any(message.transaction_group for message in messages):
         backend.clients.produces(client, topic)

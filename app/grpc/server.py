@@ -57,7 +57,7 @@ class GrpcServer:
         self.backend = GrpcBackend(
             services.host,
             settings,
-            services.sends,
+            services.messaging,
             services.transactions,
             services.scheduled,
             clients,

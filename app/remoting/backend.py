@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from app.container import Services
 from app.host import EngineHost
+from app.messaging import Messaging
 from app.remoting.clients import RemotingClients
 from app.remoting.connection import Handler, RemotingConnection
 from app.remoting.errors import RemotingRefusal
@@ -14,7 +15,6 @@ from app.remoting.table import handler_of
 from app.security.load import Load
 from app.services.client_figures import ClientFigures
 from app.services.remoting_figures import RemotingFigures
-from app.services.sends import SendGate
 from app.settings import Settings
 from engine.broker import Broker
 from engine.errors import MessageNotFound
@@ -35,14 +35,15 @@ class RemotingBackend:
     figures: RemotingFigures
     host: EngineHost = field(init=False)
     settings: Settings = field(init=False)
-    sends: SendGate = field(init=False)
+    messaging: Messaging = field(init=False)
     load: Load = field(init=False)
     activity: ClientFigures = field(init=False)
     connections: set[RemotingConnection] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         services = self.services
-        self.host, self.settings, self.sends = services.host, services.settings, services.sends
+        self.host, self.settings = services.host, services.settings
+        self.messaging = services.messaging
         self.load, self.activity = services.load, services.client_figures
 
     @property

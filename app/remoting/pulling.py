@@ -64,7 +64,7 @@ async def _held(
     topic, queue, offset, group, filter = place
     with backend.polling(call.connection):
         call.connection.release(call)
-        found = await backend.host.pull(
+        found = await backend.messaging.pull(
             topic, queue, offset, filter=filter, group=group, wait_s=wait_s, **size
         )
     return _answer(backend, call, found)

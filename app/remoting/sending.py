@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal, answer_of
 from app.security.access import Action
-from app.services.sends import Part
+from app.send_batcher import BatchSlice
 from engine.errors import EngineError
 from engine.message import (
     BATCH_COUNT_MAX,
@@ -65,17 +65,17 @@ def send(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse | None
     is_batch = call.command.code == RequestCode.SEND_BATCH_MESSAGE or call.is_true("batch")
     messages = _batch(backend, call, topic) if is_batch else [_single(backend, call, topic)]
 
-    def done(part: Part | None, error: EngineError | None) -> None:
+    def done(part: BatchSlice | None, error: EngineError | None) -> None:
         if part is None:
             call.answer(answer_of(error or RuntimeError("neither stored nor refused")))
         else:
             call.answer(_stored(backend, call, part))
 
-    backend.sends.add(messages, None, sum([len(each.body) for each in messages]), done)
+    backend.messaging.submit(messages, None, done)
     return None
 
 
-def _stored(backend: "RemotingBackend", call: RemotingCall, part: Part) -> ErrorResponse:
+def _stored(backend: "RemotingBackend", call: RemotingCall, part: BatchSlice) -> ErrorResponse:
     connection = call.connection
     client = backend.clients.name_of(connection)
     if client:

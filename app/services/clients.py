@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.host import EngineHost
+from app.messaging import Messaging
 from app.services.audit import Actor, Audit
 from app.services.connections import REST_ONLY, ClientDoor, ClientFacts, Connections, why_not
 from engine.broker import AckResult, Member
@@ -85,8 +86,11 @@ class _Asked:
 class Clients:
     """Asks and disconnects clients for a person or a program, who is named in the trail."""
 
-    def __init__(self, host: EngineHost, connections: Connections, audit: Audit) -> None:
+    def __init__(
+        self, host: EngineHost, messaging: Messaging, connections: Connections, audit: Audit
+    ) -> None:
         self._host = host
+        self._messaging = messaging
         self._connections = connections
         self._audit = audit
 
@@ -146,7 +150,7 @@ class Clients:
         broker = self._host.broker
         client = self.find(name)
         broker.group(group)
-        message = broker.message(topic, queue, offset)
+        message = await self._messaging.message(topic, queue, offset)
         if group not in client.groups:
             raise Refused(
                 f"{name[:255]!r} is no member of the group {group!r}",
@@ -169,18 +173,20 @@ class Clients:
         It may come again. Raises NotFound.
         """
         client = self.find(name)
-        broker = self._host.broker
         before: dict[str, Any] = {"doors": [each.door for each in client.doors]}
         before["in_flight"] = {each.group: each.in_flight for each in client.memberships}
         async with self._audit.change(
             actor, "client.disconnect", KIND, name, before=before
         ) as change:
-            held = {each.group: broker.held(each.group, name) for each in client.memberships}
+            held = {
+                each.group: await self._messaging.held(each.group, name)
+                for each in client.memberships
+            }
             ended = self._connections.disconnect(name)
             returned = 0
             for group, receipts in held.items():
                 self._leave(group, name)
-                returned += self._bring_back(group, receipts)
+                returned += await self._bring_back(group, receipts)
             kept = sum(map(len, held.values())) - returned
             done = SentAway(name, ended, list(held), returned, kept)
             change.after = {"connections": ended, "returned": returned, "kept": kept}
@@ -212,13 +218,13 @@ class Clients:
         except GroupNotFound:
             return  # it was deleted meanwhile
 
-    def _bring_back(self, group: str, receipts: Sequence[Any]) -> int:
+    async def _bring_back(self, group: str, receipts: Sequence[Any]) -> int:
         """Let hand-outs run out in a second; how many."""
         done = 0
         for start in range(0, len(receipts), RECEIPTS_MAX):
             part = receipts[start : start + RECEIPTS_MAX]
             try:
-                results = self._host.broker.extend(group, part, COMES_BACK_S)
+                results = await self._messaging.extend(group, part, COMES_BACK_S)
             except EngineError:
                 return done  # they run out by themselves, later
             done += sum(each.result is AckResult.DONE for each in results)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from app.errors import NoReply
 from app.host import EngineHost
+from app.messaging import Messaging
 from engine.broker import NewReply, PendingRequest, ReplyOutcome
 from engine.errors import Invalid, Stopping
 from engine.message import Message, StoredMessage
@@ -26,8 +27,9 @@ class Answered(NamedTuple):
 class Requests:
     """Requests and replies for every door; the engine keeps them."""
 
-    def __init__(self, host: EngineHost) -> None:
+    def __init__(self, host: EngineHost, messaging: Messaging) -> None:
         self._host = host
+        self._messaging = messaging
 
     async def ask(
         self, message: Message, *, timeout_ms: int, client: str, correlation_id: str = ""
@@ -62,9 +64,9 @@ class Requests:
         """Answer a request by its correlation id."""
         return self._host.broker.requests.reply(new)
 
-    def request_at(self, topic: str, queue: int, offset: int) -> StoredMessage:
+    async def request_at(self, topic: str, queue: int, offset: int) -> StoredMessage:
         """The request that was received from there; MessageNotFound, Invalid where it is none."""
-        message = self._host.broker.message(topic, queue, offset)
+        message = await self._messaging.message(topic, queue, offset)
         if not message.properties.get(CORRELATION_ID):
             raise Invalid(
                 "the message is no request: it has no correlation id",

@@ -1,8 +1,8 @@
 """Recalling, delivering and rescheduling messages that wait for their time, all audited."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from app.host import EngineHost
+from app.messaging import Messaging
 from app.services.audit import Actor, Audit
 from engine.broker import TimerAnswer
 from engine.errors import MessageNotFound
@@ -13,20 +13,20 @@ KIND = "message"
 class ScheduledMessages:
     """Changes waiting messages for a person or a program, who is named in the trail."""
 
-    def __init__(self, host: EngineHost, audit: Audit) -> None:
-        self._host = host
+    def __init__(self, messaging: Messaging, audit: Audit) -> None:
+        self._messaging = messaging
         self._audit = audit
 
     async def recall(self, actor: Actor, message_id: str) -> TimerAnswer:
         """See to it that a message is never delivered; MessageNotFound where none waited."""
         return await self._change(
-            actor, "message.recall", message_id, lambda: self._host.broker.recall(message_id)
+            actor, "message.recall", message_id, lambda: self._messaging.recall(message_id)
         )
 
     async def deliver_now(self, actor: Actor, message_id: str) -> TimerAnswer:
         """Deliver a waiting message at once; MessageNotFound where none waited."""
         return await self._change(
-            actor, "message.deliver", message_id, lambda: self._host.broker.deliver_now(message_id)
+            actor, "message.deliver", message_id, lambda: self._messaging.deliver_now(message_id)
         )
 
     async def reschedule(self, actor: Actor, message_id: str, deliver_at_ms: int) -> TimerAnswer:
@@ -35,7 +35,7 @@ class ScheduledMessages:
             actor,
             "message.reschedule",
             message_id,
-            lambda: self._host.broker.reschedule(message_id, deliver_at_ms),
+            lambda: self._messaging.reschedule(message_id, deliver_at_ms),
             deliver_at_ms=deliver_at_ms,
         )
 
@@ -44,16 +44,16 @@ class ScheduledMessages:
         actor: Actor,
         action: str,
         message_id: str,
-        verb: Callable[[], TimerAnswer],
-        **told: int,
+        verb: Callable[[], Awaitable[TimerAnswer]],
+        **details: int,
     ) -> TimerAnswer:
         async with self._audit.change(actor, action, KIND, message_id) as change:
-            answer = verb()
+            answer = await verb()
             if answer is TimerAnswer.NOT_FOUND:
                 raise MessageNotFound(
                     f"no message with the id {message_id[:100]!r} has waited for a time",
                     field="message_id",
                     remedy="list what waits; delay levels cannot be changed",
                 )
-            change.after = {"result": answer.value, **told}
+            change.after = {"result": answer.value, **details}
         return answer

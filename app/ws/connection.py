@@ -21,7 +21,6 @@ from app.security.access import Action, Kind, Principal, require, who_of
 from app.security.byte_budget import Hold
 from app.security.client_names import check_name, holder_of
 from app.security.doorman import Doorman
-from app.services.sends import SendGate
 from app.ws.calls import Calls
 from app.ws.limits import SocketLimits
 from app.ws.outbox import Outbox
@@ -46,12 +45,11 @@ RIGHTS_EVERY_S = 5.0  # how soon a connection ends whose token was revoked or ha
 
 
 class Hub:
-    """What the connections of one server share: the send gate, and who is connected as whom."""
+    """What the connections of one server share: who is connected as whom."""
 
     def __init__(self, host: EngineHost, limits: SocketLimits) -> None:
         self.host = host
         self.limits = limits
-        self.gate = SendGate(host)
         self._sessions: dict[str, Connection] = {}
 
     def enter(self, client: str, session: "Connection") -> None:
@@ -79,6 +77,7 @@ class Connection:
     def __init__(self, hub: Hub, remote: str, scope: Scope) -> None:
         self._hub = hub
         self._host = hub.host
+        self._messaging = services_of(scope).messaging
         self._limits = hub.limits
         self._remote = remote
         self._outbox = Outbox(self._on_room)
@@ -183,11 +182,11 @@ class Connection:
             detail = f"a message of {len(data)} bytes; at most {self._limits.frame_bytes_max}"
             self._fail(CLOSE_TOO_BIG, detail, is_text=isinstance(data, str))
         elif isinstance(data, str):
-            self._on_frame(*text.parse(data), is_text=True)
+            await self._on_frame(*text.parse(data), is_text=True)
         else:
             try:
                 for number, (request, frame) in enumerate(iter_frames(data, CLIENT_FRAMES), 1):
-                    self._on_frame(request, frame, is_text=False)
+                    await self._on_frame(request, frame, is_text=False)
                     if number % TURN_FRAMES == 0:  # others have their turn, answers leave
                         await asyncio.sleep(0)
                         await self._until_room(writer)
@@ -196,13 +195,13 @@ class Connection:
             except ProtocolError as error:
                 self._fail(CLOSE_UNREADABLE, str(error), is_text=False)
 
-    def _on_frame(
+    async def _on_frame(
         self, request: int, frame: frames.Frame | UnreadableFrame, *, is_text: bool
     ) -> None:
         try:
             if isinstance(frame, UnreadableFrame):
                 raise Invalid(str(frame), field="frame", remedy="see docs/websocket.md")
-            answer = self._take(request, frame, is_text)
+            answer = await self._take(request, frame, is_text)
         except EngineError as error:
             answer = error_frame(error)
         except Exception:
@@ -211,7 +210,7 @@ class Connection:
         if answer is not None:
             self._answer(request, answer, is_text)
 
-    def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
+    async def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
         """Do what a frame asks; the answer, or None where it comes later, or none is due."""
         raise NotImplementedError
 

@@ -1,12 +1,12 @@
 """What a client asks for in its frames, as verbs of the broker."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from app.container import services_of
 from app.security.access import Action, Kind
 from app.security.client_names import ClientNames
-from app.services.sends import Part
+from app.send_batcher import BatchSlice
 from app.ws.connection import Connection
 from app.ws.push import Subscription
 from app.ws.shapes import (
@@ -28,8 +28,9 @@ SERVER = "kitemq"
 class Session(Connection):
     """A connection whose frames are understood."""
 
-    def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
-        return HANDLERS[type(frame)](self, request, frame, is_text)
+    async def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
+        answer = HANDLERS[type(frame)](self, request, frame, is_text)
+        return answer if answer is None or isinstance(answer, frames.Frame) else await answer
 
     def _on_hello(self, _request: int, frame: frames.HelloFrame, _is_text: bool) -> frames.Frame:
         if frame.version != frames.VERSION:
@@ -69,7 +70,7 @@ class Session(Connection):
         size_bytes = sum(map(len, frame.bodies))
         self._count(size_bytes)
 
-        def done(part: Part | None, error: EngineError | None) -> None:
+        def done(part: BatchSlice | None, error: EngineError | None) -> None:
             self._count(-size_bytes)
             self._on_room()
             if self._is_closing:
@@ -83,7 +84,7 @@ class Session(Connection):
                 self._answer(request, error_frame(error), is_text)
 
         durability = DURABILITIES[batches.DurabilityCode(frame.durability)]
-        self._hub.gate.add(messages, durability, size_bytes, done)
+        self._messaging.submit(messages, durability, done)
         return None
 
     def _on_call(self, request: int, frame: calls.CallFrame, is_text: bool) -> None:
@@ -161,24 +162,28 @@ class Session(Connection):
             subscription.close()
         return batches.ResultFrame([], [])
 
-    def _on_ack(self, _request: int, frame: batches.AckFrame, _is_text: bool) -> frames.Frame:
+    async def _on_ack(self, _request: int, frame: batches.AckFrame, _is_text: bool) -> frames.Frame:
         self._require(Action.CONSUME, Kind.GROUP, frame.group)
-        return result_frame(self._host.broker.ack(frame.group, receipts_of(frame.receipts)))
+        return result_frame(await self._messaging.ack(frame.group, receipts_of(frame.receipts)))
 
-    def _on_release(
+    async def _on_release(
         self, _request: int, frame: batches.ReleaseFrame, _is_text: bool
     ) -> frames.Frame:
         self._require(Action.CONSUME, Kind.GROUP, frame.group)
-        return result_frame(self._host.broker.release(frame.group, receipts_of(frame.receipts)))
+        return result_frame(await self._messaging.release(frame.group, receipts_of(frame.receipts)))
 
-    def _on_nack(self, _request: int, frame: batches.NackFrame, _is_text: bool) -> frames.Frame:
+    async def _on_nack(
+        self, _request: int, frame: batches.NackFrame, _is_text: bool
+    ) -> frames.Frame:
         self._require(Action.CONSUME, Kind.GROUP, frame.group)
         nacks = nacks_of(frame)
-        return result_frame(self._host.broker.nack(frame.group, nacks, self.client))
+        return result_frame(await self._messaging.nack(frame.group, nacks, self.client))
 
-    def _on_extend(self, _request: int, frame: batches.ExtendFrame, _is_text: bool) -> frames.Frame:
+    async def _on_extend(
+        self, _request: int, frame: batches.ExtendFrame, _is_text: bool
+    ) -> frames.Frame:
         self._require(Action.CONSUME, Kind.GROUP, frame.group)
-        extended = self._host.broker.extend(
+        extended = await self._messaging.extend(
             frame.group, receipts_of(frame.receipts), frame.invisible_ms / 1000
         )
         return batches.ResultFrame(
@@ -186,7 +191,10 @@ class Session(Connection):
         )
 
 
-HANDLERS: dict[type[frames.Frame], Callable[[Session, int, Any, bool], frames.Frame | None]] = {
+Answer = frames.Frame | None
+HANDLERS: dict[
+    type[frames.Frame], Callable[[Session, int, Any, bool], Answer | Awaitable[Answer]]
+] = {
     frames.HelloFrame: Session._on_hello,
     frames.SubscribeFrame: Session._on_subscribe,
     frames.CreditFrame: Session._on_credit,

@@ -5,7 +5,7 @@ from functools import partial
 from itertools import repeat
 from operator import attrgetter
 
-from app.services.sends import Part
+from app.send_batcher import BatchSlice
 from engine.broker import AckResult, Nack, Receipt
 from engine.errors import Busy, EngineError, Invalid
 from engine.message import Durability, Message
@@ -122,7 +122,7 @@ def _level(level: int) -> int | None:
     return level if level >= 0 else None
 
 
-def sent_frame(part: Part, *, with_ids: bool) -> batches.SentFrame:
+def sent_frame(part: BatchSlice, *, with_ids: bool) -> batches.SentFrame:
     """The answer to a SEND; its ids only where the client does not know them."""
     return batches.SentFrame(
         DURABILITY_CODES[part.durability],

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from app.engine_messaging import EngineMessaging
 from app.host import EngineHost, LoopPool
+from app.messaging import Messaging
 from engine.broker import TopicConfig
 from engine.config import EngineConfig
 from engine.errors import Busy
@@ -20,10 +22,10 @@ TOPIC = {"orders": "*"}
 LIMIT_S = 30
 
 
-def host_of(app: App) -> EngineHost:
-    host: EngineHost = app.app.services.host
+def host_of(app: App) -> tuple[EngineHost, Messaging]:
+    host = app.app.services.host
     host.broker.create_topic(TopicConfig("orders"))
-    return host
+    return host, app.app.services.messaging
 
 
 async def until_waiting(host: EngineHost, count: int) -> None:
@@ -35,10 +37,10 @@ async def until_waiting(host: EngineHost, count: int) -> None:
 
 
 async def test_a_wake_of_one_that_goes_away_reaches_the_next(running: App) -> None:
-    host = host_of(running)
-    first = asyncio.create_task(host.receive("g", TOPIC, wait_s=60))
+    host, messaging = host_of(running)
+    first = asyncio.create_task(messaging.receive("g", TOPIC, wait_s=60))
     await until_waiting(host, 1)
-    second = asyncio.create_task(host.receive("g", TOPIC, wait_s=60))
+    second = asyncio.create_task(messaging.receive("g", TOPIC, wait_s=60))
     await until_waiting(host, 2)
     host.broker.send([Message("orders", b"x")])  # wakes the first, which has waited longer
     first.cancel()
@@ -49,8 +51,8 @@ async def test_a_wake_of_one_that_goes_away_reaches_the_next(running: App) -> No
 
 
 async def test_one_message_wakes_one_of_those_who_wait(running: App) -> None:
-    host = host_of(running)
-    tasks = [asyncio.create_task(host.receive("g", TOPIC, wait_s=60)) for _ in range(3)]
+    host, messaging = host_of(running)
+    tasks = [asyncio.create_task(messaging.receive("g", TOPIC, wait_s=60)) for _ in range(3)]
     await until_waiting(host, 3)
     host.broker.send([Message("orders", b"x")])
     done, _ = await asyncio.wait(tasks, timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
@@ -61,16 +63,16 @@ async def test_one_message_wakes_one_of_those_who_wait(running: App) -> None:
 
 
 async def test_a_wait_that_is_over_leaves_its_place_to_others(running: App) -> None:
-    host = host_of(running)
-    assert await host.receive("g", TOPIC, wait_s=0.01) == []
-    waiting = asyncio.create_task(host.receive("g", TOPIC, wait_s=60))
+    host, messaging = host_of(running)
+    assert await messaging.receive("g", TOPIC, wait_s=0.01) == []
+    waiting = asyncio.create_task(messaging.receive("g", TOPIC, wait_s=60))
     await until_waiting(host, 1)
     host.broker.send([Message("orders", b"x")])
     assert len(await asyncio.wait_for(waiting, LIMIT_S)) == 1
 
 
 async def test_a_long_scan_that_matches_nothing_lets_others_run(running: App) -> None:
-    host = host_of(running)
+    host, messaging = host_of(running)
     host.broker.send([Message("orders", b"x", tag="other", queue=0) for _ in range(4000)])
     turns = 0
 
@@ -81,7 +83,7 @@ async def test_a_long_scan_that_matches_nothing_lets_others_run(running: App) ->
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count_turns())
-    waiting = asyncio.create_task(host.receive("g", {"orders": "wanted"}, wait_s=60))
+    waiting = asyncio.create_task(messaging.receive("g", {"orders": "wanted"}, wait_s=60))
     await until_waiting(host, 1)
     host.broker.send([Message("orders", b"y", tag="wanted", queue=0)])
     [delivery] = await asyncio.wait_for(waiting, LIMIT_S)
@@ -91,8 +93,8 @@ async def test_a_long_scan_that_matches_nothing_lets_others_run(running: App) ->
 
 
 async def test_a_flushed_send_returns_when_the_disk_has_it(running: App) -> None:
-    host = host_of(running)
-    sent = await host.send([Message("orders", b"x")], Durability.FLUSHED)
+    host, messaging = host_of(running)
+    sent = await messaging.send([Message("orders", b"x")], Durability.FLUSHED)
     assert sent.durability is Durability.FLUSHED
     assert host.broker.health().unflushed_bytes == 0
 
@@ -131,13 +133,14 @@ def test_what_falls_due_early_is_done_early_on_uvloop_too(tmp_path: Path) -> Non
     async def story() -> None:
         host = EngineHost(EngineConfig(data=tmp_path, disk_free_min_bytes=0))
         await host.start()
+        messaging = EngineMessaging(host)
         now_s = asyncio.get_running_loop().time
         host.broker.send([Message("orders", b"x")])
         while host.next_tick_s <= now_s():  # until the engine has named a time to come
             await asyncio.sleep(0)
-        await host.receive("g", TOPIC, invisible_s=0.05)
+        await messaging.receive("g", TOPIC, invisible_s=0.05)
         assert host.next_tick_s <= now_s()
-        [again] = await host.receive("g", TOPIC, wait_s=LIMIT_S)
+        [again] = await messaging.receive("g", TOPIC, wait_s=LIMIT_S)
         assert again.attempt == 2
         await host.stop()
 

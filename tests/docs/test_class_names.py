@@ -56,7 +56,6 @@ STILL_TWICE = {
     "NoReply": 2,
     "Outcome": 2,
     "Page": 2,
-    "Part": 2,
     "Place": 2,
     "Places": 2,
     "QueueRow": 2,

@@ -330,15 +330,15 @@ async def test_a_silent_client_is_forgotten_with_everything_that_was_kept_of_it(
 async def test_a_client_that_says_goodbye_as_its_transaction_is_stored_leaves_nothing_behind(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sends = running.door.backend.sends
-    store = sends.stored
+    messaging = running.door.backend.messaging
+    send = messaging.send
 
-    async def stored(*batch: Any) -> Any:
-        done = await store(*batch)
+    async def sent_by(*batch: Any) -> Any:
+        done = await send(*batch)
         await running.stub.ok("NotifyClientTermination", NotifyClientTerminationRequest())
         return done
 
-    monkeypatch.setattr(sends, "stored", stored)
+    monkeypatch.setattr(messaging, "send", sent_by)
     sent = await running.stub.send("orders", b"1", **TRANSACTION)
     assert sent.status.code == Code.OK
     assert len(running.door.backend.clients) == 0

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from app.container import Services, services_of
 from app.errors import REFUSED, DoorError, Headers, problem_answer
 from app.host import EngineHost
+from app.messaging import Messaging
 from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs, Principal, require, who_of
 from app.security.client_names import holder_of
 from app.security.message_rights import require_messages
@@ -67,6 +68,10 @@ class Call(Generic[Q, B]):
     @property
     def host(self) -> EngineHost:
         return self.services.host
+
+    @property
+    def messaging(self) -> Messaging:
+        return self.services.messaging
 
     @property
     def settings(self) -> Settings:

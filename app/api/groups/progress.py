@@ -4,8 +4,8 @@ import msgspec
 
 from app.api.framework.operation import API, Call, operation
 from app.api.groups.groups import TAG
+from app.messaging import Messaging
 from app.security.access import Action, Kind, Needs
-from engine.broker import Broker
 from engine.errors import Conflict
 from kitemq.model.conversion import convert
 from kitemq.model.progress import ClientName, Lag, NewOffset, Offsets, QueueOffset
@@ -50,11 +50,9 @@ async def get_offsets(call: Call[OffsetQuery, None]) -> Offsets:
     group, topic = call.path("group"), call.query.topic
     broker.group(group)
     queues = range(broker.topic(topic).read_queues)
-    return Offsets(
-        group,
-        topic,
-        [_queue_offset(broker, group, topic, queue, call.query.client) for queue in queues],
-    )
+    client = call.query.client
+    offsets = [await _queue_offset(call.messaging, group, topic, each, client) for each in queues]
+    return Offsets(group, topic, offsets)
 
 
 @operation(
@@ -75,9 +73,9 @@ async def commit_offset(call: Call[None, NewOffset]) -> None:
     409 after a reset of the queue, until a client of the group has pulled from it and was told.
     """
     new = call.body
-    group, broker = call.path("group"), call.host.broker
+    group, offset = call.path("group"), int(new.offset)
     call.check_client(group, new.client)
-    if not broker.commit_offset(group, new.topic, new.queue, int(new.offset), new.client):
+    if not await call.messaging.commit_offset(group, new.topic, new.queue, offset, new.client):
         raise Conflict(
             f"the group {group!r} was reset in queue {new.queue} of {new.topic!r}",
             field="offset",
@@ -85,9 +83,11 @@ async def commit_offset(call: Call[None, NewOffset]) -> None:
         )
 
 
-def _queue_offset(broker: Broker, group: str, topic: str, queue: int, client: str) -> QueueOffset:
-    offset = broker.committed_offset(group, topic, queue, client)
-    start = broker.start_offset(group, topic, queue) if offset is None else None
+async def _queue_offset(
+    messaging: Messaging, group: str, topic: str, queue: int, client: str
+) -> QueueOffset:
+    offset = await messaging.committed_offset(group, topic, queue, client)
+    start = await messaging.start_offset(group, topic, queue) if offset is None else None
     return convert(None, QueueOffset, queue=queue, offset=offset, start=start)
 
 

@@ -153,7 +153,7 @@ async def pull(call: Call[PullQuery, None]) -> Pulled:
         call.require(Action.CONSUME, Kind.TOPIC, topic)
     else:
         call.require_messages(topic)
-    pulling = call.host.pull(
+    pulling = call.messaging.pull(
         topic,
         query.queue,
         query.offset,
@@ -228,7 +228,7 @@ async def get_message(call: Call[ShowQuery, None]) -> Stored:
     offset = number_in_path(call, "offset", OFFSET_MAX)
     topic = call.path("topic")
     call.require_messages(topic)
-    message = call.host.broker.message(topic, queue, offset)
+    message = await call.messaging.message(topic, queue, offset)
     require_message(call.who, message)
     await bodies.decompress([message])
     return Stored(*fields_of(message, call.query.encoding))

@@ -19,14 +19,13 @@ from app.api.framework.operation import (
     text_of,
 )
 from app.security.access import Action, Kind, Needs
-from app.services.sends import Part
+from app.send_batcher import BatchSlice
 from engine.errors import Invalid
-from engine.message import BODY_BYTES_MAX, EVENT_MS, Durability, Message, PutResult, offset_id
+from engine.message import BODY_BYTES_MAX, EVENT_MS, Durability, Message, offset_id
 from kitemq.model.scheduled import TIME_MS_MAX, DelayMs, Time
 
 TAG = "messages"
 BATCH_MAX = 4096
-SHARED_MAX = 16  # so few messages share an append with those of other requests
 PROPERTY_HEADER = b"kitemq-property-"
 CONTENT_TYPE_PROPERTY = "content-type"
 LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -206,10 +205,7 @@ async def _send(
     is_alone: bool,
 ) -> SendResult:
     try:
-        if len(messages) > SHARED_MAX:
-            sent: PutResult | Part = await call.host.send(messages, durability)
-        else:
-            sent = await call.services.sends.stored(messages, durability)
+        sent = await call.messaging.send(messages, durability)
     except Invalid as error:
         field = error.field.replace(".message_id", ".id")
         error.field = field.removeprefix("messages[0].") if is_alone else field
@@ -217,7 +213,7 @@ async def _send(
     return result_of(sent, call.settings.store_host)
 
 
-def result_of(sent: PutResult | Part, store_host: str) -> SendResult:
+def result_of(sent: BatchSlice, store_host: str) -> SendResult:
     """The answer for what the engine stored."""
     address = _address_of(store_host)
     return SendResult(

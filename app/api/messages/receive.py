@@ -148,7 +148,7 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
     for topic in topics:
         call.require(Action.CONSUME, Kind.TOPIC, topic)
     call.claim_client(group, wanted.client)
-    receiving = call.host.receive(
+    receiving = call.messaging.receive(
         group,
         topics,
         count_max=wanted.max,
@@ -164,7 +164,7 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
     except ClientGone as gone:
         deliveries: list[Delivery] = gone.args[0] or []
         if deliveries:
-            call.host.broker.release(group, [delivery.receipt for delivery in deliveries])
+            await call.messaging.release(group, [delivery.receipt for delivery in deliveries])
         raise
 
 
@@ -183,7 +183,7 @@ async def ack(call: Call[None, ReceiptList]) -> SettledList:
     """Acknowledge messages: the group is done with them."""
     receipts = call.body.receipts
     call.claim_client(call.path("group"), call.body.client)
-    results = call.host.broker.ack(call.path("group"), _parsed(receipts))
+    results = await call.messaging.ack(call.path("group"), _parsed(receipts))
     if call.body.client:
         _seen(call, call.body.client)
     return _settled(receipts, results)
@@ -208,7 +208,7 @@ async def nack(call: Call[None, Nacks]) -> SettledList:
     """
     nacks = [_nack_of(index, new) for index, new in enumerate(call.body.nacks)]
     call.claim_client(call.path("group"), call.body.client)
-    results = call.host.broker.nack(call.path("group"), nacks, call.body.client or call.client)
+    results = await call.messaging.nack(call.path("group"), nacks, call.body.client or call.client)
     if call.body.client:
         _seen(call, call.body.client)
     return _settled([new.receipt for new in call.body.nacks], results)
@@ -229,7 +229,7 @@ async def extend(call: Call[None, Extend]) -> ExtendedList:
     """Keep messages invisible for longer."""
     receipts = call.body.receipts
     call.claim_client(call.path("group"), call.body.client)
-    results = call.host.broker.extend(
+    results = await call.messaging.extend(
         call.path("group"), _parsed(receipts), call.body.invisible_ms / 1000
     )
     if call.body.client:
@@ -260,7 +260,7 @@ async def release(call: Call[None, ReceiptList]) -> SettledList:
     """
     receipts = call.body.receipts
     call.claim_client(call.path("group"), call.body.client)
-    results = call.host.broker.release(call.path("group"), _parsed(receipts))
+    results = await call.messaging.release(call.path("group"), _parsed(receipts))
     if call.body.client:
         _seen(call, call.body.client)
     return _settled(receipts, results)
@@ -301,7 +301,7 @@ async def _fitting(
     finally:  # also where the client is gone
         if count < len(deliveries):
             receipts = [each.receipt for each in deliveries[count:]]
-            call.host.broker.release(group, receipts)
+            await call.messaging.release(group, receipts)
     return deliveries[:count]
 
 

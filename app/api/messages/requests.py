@@ -95,7 +95,7 @@ async def reply(call: Call[None, NewReply]) -> ReplyState:
     """
     requests = call.services.requests
     call.require(Action.PRODUCE, Kind.TOPIC, REPLY_TOPIC)
-    new = _engine_reply(requests, call.body, call.client)
+    new = await _engine_reply(requests, call.body, call.client)
     replying = requests.reply(new)
     return ReplyState(new.correlation_id, replying.result.value, replying.message_id or None)
 
@@ -145,7 +145,7 @@ def _message_of(call: Call[None, NewRequest]) -> Message:
         raise
 
 
-def _engine_reply(requests: Requests, new: NewReply, client: str) -> EngineReply:
+async def _engine_reply(requests: Requests, new: NewReply, client: str) -> EngineReply:
     if bool(new.correlation_id) == bool(new.receipt):
         raise Invalid(
             "give either correlation_id or receipt",
@@ -167,7 +167,7 @@ def _engine_reply(requests: Requests, new: NewReply, client: str) -> EngineReply
         raise Invalid(
             f"{new.receipt[:80]!r} is no receipt", field="receipt", remedy="send it as it came"
         ) from None
-    asked = requests.request_at(topic, queue, offset)
+    asked = await requests.request_at(topic, queue, offset)
     return msgspec.structs.replace(
         plain,
         correlation_id=asked.properties[CORRELATION_ID],

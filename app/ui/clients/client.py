@@ -53,7 +53,7 @@ class ClientPage:
     in_flight: int
     activity: ClientActivity
     refusals: Refusals
-    has_subscribers: bool
+    is_heard: bool
     seen_ms: int | None
     why_no_stack: str
     why_no_verify: str
@@ -176,7 +176,7 @@ async def _page(
         in_flight=client.in_flight,
         activity=activity,
         refusals=max(refusals, key=lambda each: each.at_ms or 0, default=Refusals()),
-        has_subscribers=bool(activity.handed or activity.sent or activity.failed),
+        is_heard=bool(activity.handed or activity.sent or activity.failed),
         seen_ms=max(seen, default=None),
         why_no_stack=client.why_no_stack,
         why_no_verify=client.why_no_verify,

@@ -259,7 +259,7 @@ async def _rows(
     rows: list[ClientRow] = []
     pause = Pause()
     for each in entries:
-        rows.append(_row(console, figures, each))
+        rows.append(await _row(console, figures, each))
         await pause.when_due()
     return rows
 
@@ -299,7 +299,7 @@ def _unknown(row: ClientRow) -> str:
     return "; ".join(reasons)
 
 
-def _row(console: Console, figures: ClientFigures, entry: Entry) -> ClientRow:
+async def _row(console: Console, figures: ClientFigures, entry: Entry) -> ClientRow:
     member = entry.member
     activity = figures.of(entry.client, console.now_ms())
     is_known = member is None or member.is_connected or bool(activity.sent)
@@ -315,7 +315,7 @@ def _row(console: Console, figures: ClientFigures, entry: Entry) -> ClientRow:
         topics=() if member is None else tuple(sorted(member.topics)),
         joined_ms=entry.since_ms,
         seen_ms=None if member is None else member.seen_ms,
-        inflight=_in_flight(console, entry),
+        inflight=await _in_flight(console, entry),
         handed_rate=activity.handed_rate,
         sent_rate=activity.sent_rate if is_known else None,
         failed=activity.failed,
@@ -331,10 +331,10 @@ def _ways(member: Member | None) -> tuple[str, ...]:
     return tuple(way for way, is_on in ways if is_on) or (_("receives"),)
 
 
-def _in_flight(console: Console, entry: Entry) -> int | None:
+async def _in_flight(console: Console, entry: Entry) -> int | None:
     if entry.member is None:
         return None
     try:
-        return len(console.broker.held(entry.group, entry.client))
+        return len(await console.messaging.held(entry.group, entry.client))
     except NotFound:  # the group was deleted meanwhile
         return None

@@ -10,6 +10,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from app.host import EngineHost
+from app.messaging import Messaging
 from app.monitoring.dead_index import DeadIndex
 from app.monitoring.lag_reader import LagReader
 from app.monitoring.meter import Meter
@@ -34,9 +35,16 @@ class Console:
     """Lives as long as the server; `open` it once the host has started."""
 
     def __init__(
-        self, host: EngineHost, *, environment: str, version: str, environment_color: str = ""
+        self,
+        host: EngineHost,
+        messaging: Messaging,
+        *,
+        environment: str,
+        version: str,
+        environment_color: str = "",
     ) -> None:
         self.host = host
+        self.messaging = messaging
         self.environment = environment or UNNAMED
         self.environment_color = environment_color
         self.version = version

@@ -101,7 +101,7 @@ async def clients(request: Request) -> Response:
     rows: list[ClientRow] = []
     pause = Pause()
     for member in members.rows:
-        rows.append(_client(request, config.name, member, locks[member.client]))
+        rows.append(await _client(request, config.name, member, locks[member.client]))
         await pause.when_due()
     context = ClientList(
         head=head_of(console, config, lag),
@@ -182,7 +182,7 @@ async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Resp
             ),
             remedy=_("look at its clients as they are now"),
         )
-    row = _client(request, config.name, found[0], 0)
+    row = await _client(request, config.name, found[0], 0)
     locks = sum(lock.client == client for lock in console.broker.locks.of(config.name))
     others = console.broker.members.count(config.name) - 1
     impact = [
@@ -217,14 +217,14 @@ async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Resp
     )
 
 
-def _client(request: Request, group: str, member: Member, locks: int) -> ClientRow:
+async def _client(request: Request, group: str, member: Member, locks: int) -> ClientRow:
     console = pages.console_of(request)
     activity = services_of(request.scope).client_figures.of(member.client, console.now_ms())
     connections = services_of(request.scope).connections
     return convert(
         member,
         ClientRow,
-        inflight=len(console.broker.held(group, member.client)),
+        inflight=len(await console.messaging.held(group, member.client)),
         locks=locks,
         path=path_of(member.client),
         acked_ms=activity.acked_ms,

@@ -17,12 +17,12 @@ async def filtered_out(console: Console, journey: Journey) -> frozenset[str]:
         if stage.outcome is not StageOutcome.PASSED or stage.offset is None:
             continue
         try:
-            tag = console.broker.message(stage.topic, stage.queue, stage.offset).tag
+            record = await console.messaging.message(stage.topic, stage.queue, stage.offset)
             members = console.broker.members.of(stage.group)
         except EngineError:
             continue
         wanted = [each.topics[stage.topic] for each in members if stage.topic in each.topics]
-        if wanted and all(is_filtered(tag, each) for each in wanted):
+        if wanted and all(is_filtered(record.tag, each) for each in wanted):
             found.append(stage.group)
         await pause.when_due()
     return frozenset(found)

@@ -178,7 +178,7 @@ async def _recent(console: Console, who: Principal) -> tuple[list[Hit], list[Hit
     for each in console.broker.traces.recent(RECENT_MAX):
         await pause.when_due()
         try:
-            stored = console.broker.message(each.topic, each.queue, each.offset)
+            stored = await console.messaging.message(each.topic, each.queue, each.offset)
         except EngineError:
             continue  # retention took it since
         message = visible(who, stored)
@@ -199,7 +199,7 @@ async def _lately(console: Console, who: Principal, by: str, topic: str) -> Late
     for each in console.broker.traces.recent(LATELY_MAX):
         await pause.when_due()
         try:
-            stored = console.broker.message(each.topic, each.queue, each.offset)
+            stored = await console.messaging.message(each.topic, each.queue, each.offset)
         except EngineError:
             continue  # retention took it since
         message = visible(who, stored)

@@ -8,8 +8,9 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app.messaging import Messaging
 from app.ui.framework.language import _
-from engine.broker import Broker, QueueStats
+from engine.broker import QueueStats
 from engine.errors import Invalid, MessageNotFound
 from engine.message import StoredMessage
 
@@ -42,11 +43,13 @@ class _Budget:
     def is_spent(self) -> bool:
         return self.reads >= READS_MAX or self._bytes >= READ_BYTES_MAX
 
-    def read(self, broker: Broker, topic: str, queue: int, offset: int) -> StoredMessage | None:
+    async def read(
+        self, messaging: Messaging, topic: str, queue: int, offset: int
+    ) -> StoredMessage | None:
         """One message; None where its record is damaged or gone."""
         self.reads += 1
         try:
-            message = broker.message(topic, queue, offset)
+            message = await messaging.message(topic, queue, offset)
         except MessageNotFound:
             return None
         self._bytes += message.size_bytes
@@ -61,18 +64,18 @@ class _Tail:
         self.low = low
         self.upper = upper
 
-    def step(self, broker: Broker, topic: str, budget: _Budget) -> StoredMessage | None:
+    async def step(self, messaging: Messaging, topic: str, budget: _Budget) -> StoredMessage | None:
         """Read the next older message that can be read; None at the beginning or out of budget."""
         while self.upper > self.low and not budget.is_spent:
-            message = budget.read(broker, topic, self.queue, self.upper - 1)
+            message = await budget.read(messaging, topic, self.queue, self.upper - 1)
             if message is not None:
                 return message
             self.upper -= 1
         return None
 
 
-def newest(
-    broker: Broker, topic: str, queues: Sequence[QueueStats], *, cursor: str, count_max: int
+async def newest(
+    messaging: Messaging, topic: str, queues: Sequence[QueueStats], *, cursor: str, count_max: int
 ) -> Found:
     """The newest messages over `queues` by the time they were stored, below `cursor`."""
     note = ""
@@ -88,13 +91,13 @@ def newest(
     # Newest first; the index makes every entry comparable without its message.
     heap: list[tuple[int, int, int, StoredMessage]] = []
 
-    def push(index: int) -> None:
-        message = tails[index].step(broker, topic, budget)
+    async def push(index: int) -> None:
+        message = await tails[index].step(messaging, topic, budget)
         if message is not None:
             heapq.heappush(heap, (-message.stored_ms, -message.position, index, message))
 
     for index in range(len(tails)):
-        push(index)
+        await push(index)
     messages: list[StoredMessage] = []
     while heap and len(messages) < count_max:
         index, message = heapq.heappop(heap)[2:]
@@ -103,7 +106,7 @@ def newest(
         if budget.is_spent:
             note = _("The page is shorter than usual, for its messages are large.")
             break
-        push(index)
+        await push(index)
     more = any(tail.upper > tail.low for tail in tails)
     return Found(
         messages=messages,
@@ -121,13 +124,15 @@ def _upper(queue: QueueStats, below: Mapping[int, int]) -> int:
     return min(max(upper, queue.min_offset), queue.max_offset)
 
 
-def along(broker: Broker, topic: str, stats: QueueStats, *, offset: int, count_max: int) -> Found:
+async def along(
+    messaging: Messaging, topic: str, stats: QueueStats, *, offset: int, count_max: int
+) -> Found:
     """One queue's messages from `offset`, oldest first; offsets outside go to the nearer end."""
     begin = at = min(max(offset, stats.min_offset), stats.max_offset)
     budget = _Budget()
     messages: list[StoredMessage] = []
     while at < stats.max_offset and len(messages) < count_max and not budget.is_spent:
-        message = budget.read(broker, topic, stats.queue, at)
+        message = await budget.read(messaging, topic, stats.queue, at)
         if message is not None:
             messages.append(message)
         at += 1

@@ -115,7 +115,7 @@ class Gone:
 async def show(request: Request) -> Response:
     """GET /messages/{topic}/{queue}/{offset}"""
     console = pages.console_of(request)
-    message = _find(console, request)
+    message = await _find(console, request)
     if message is None:
         return await _show_gone(request)
     who = who_of(request.scope)
@@ -154,7 +154,7 @@ def _waits(message: StoredMessage) -> bool:
 
 async def download(request: Request) -> Response:
     """GET /messages/{topic}/{queue}/{offset}/raw: the body's bytes as a file."""
-    message = pages.console_of(request).broker.message(*place_of(request))
+    message = await pages.console_of(request).messaging.message(*place_of(request))
     require_message(who_of(request.scope), message)
     name = quote(f"{message.topic}-{message.queue}-{message.offset}.bin", safe="-_.%")
     await decompress([message])
@@ -190,11 +190,11 @@ def place_of(request: Request) -> tuple[str, int, int]:
     return request.path_params["topic"], queue, offset
 
 
-def _find(console: Console, request: Request) -> StoredMessage | None:
+async def _find(console: Console, request: Request) -> StoredMessage | None:
     """The message of a permalink, None where it was there and is gone; MessageNotFound."""
     topic, queue, offset = place_of(request)
     try:
-        return console.broker.message(topic, queue, offset)
+        return await console.messaging.message(topic, queue, offset)
     except MessageNotFound:
         stats = _queue_of(console, topic, queue)
         if stats is not None and offset < stats.min_offset:
@@ -215,7 +215,7 @@ async def _show_gone(request: Request) -> Response:
     begin = stats.min_offset if stats else 0
     begins_ms = None
     with contextlib.suppress(MessageNotFound):
-        begins_ms = console.broker.message(topic, queue, begin).stored_ms
+        begins_ms = (await console.messaging.message(topic, queue, begin)).stored_ms
     context = Gone(topic, queue, offset, begin, stats.max_offset if stats else 0, begins_ms)
     return await pages.respond(
         request, "message_gone.html", context, title=_("Gone"), section="topics", status=410

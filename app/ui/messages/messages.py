@@ -190,7 +190,7 @@ async def _answer(
     if by == "key":
         return await _by_key(request, form.values["topic"], form.values["key"])
     if by == "offset":
-        return _along(request, form)
+        return await _along(request, form)
     cursor = request.query_params.get("cursor", "")
     size = _size(request)
     page = await services_of(request.scope).search.scan(
@@ -235,17 +235,21 @@ async def _by_key(request: Request, topic: str, key: str) -> _Answer:
     return _Answer(list(anything.messages), note=note)
 
 
-def _along(request: Request, form: Form) -> _Answer:
-    broker = pages.console_of(request).broker
-    stats = broker.topic_stats(form.values["topic"]).queues
+async def _along(request: Request, form: Form) -> _Answer:
+    console = pages.console_of(request)
+    stats = console.broker.topic_stats(form.values["topic"]).queues
     for name in ("queue", "offset"):
         form.values[name] = form.values[name] or "0"
     queue = form.number("queue", _("Queue"), 0, len(stats) - 1)
     offset = form.number("offset", _("Offset"), 0, OFFSET_MAX)
     if form.is_wrong:
         return _Answer([])
-    found = browsing.along(
-        broker, form.values["topic"], stats[queue], offset=offset, count_max=_size(request)
+    found = await browsing.along(
+        console.messaging,
+        form.values["topic"],
+        stats[queue],
+        offset=offset,
+        count_max=_size(request),
     )
     note = _(
         "Queue %(queue)s keeps %(kept)s messages. %(note)s",

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from app.security.access import who_of
 from app.security.message_rights import require_message
+from app.send_batcher import BatchSlice
 from app.services.bodies import decompress
 from app.ui.framework import forms, pages
 from app.ui.framework.forms import Form
@@ -70,7 +71,7 @@ async def show(request: Request) -> Response:
     config = pages.console_of(request).broker.topic(request.path_params["topic"])
     values = dict.fromkeys(FIELDS, "") | {"delay_level": "0", "count": "1"}
     source = await _filled(request, values)
-    return await _page(request, config, Form(values), _sent_before(request), source=source)
+    return await _page(request, config, Form(values), await _sent_before(request), source=source)
 
 
 async def _filled(request: Request, values: dict[str, str]) -> Source | None:
@@ -85,7 +86,7 @@ async def _filled(request: Request, values: dict[str, str]) -> Source | None:
             field="from",
             remedy=_("write it as topic:queue:offset"),
         )
-    message = pages.console_of(request).broker.message(topic, int(queue), int(offset))
+    message = await pages.console_of(request).messaging.message(topic, int(queue), int(offset))
     require_message(who_of(request.scope), message)
     await decompress([message])
     try:
@@ -109,15 +110,17 @@ async def send(request: Request) -> Response:
     if form.is_wrong:
         return await _page(request, config, form, [], status=422)
     try:
-        sent = await console.host.send(messages)
+        sent = await console.messaging.send(messages)
     except (Invalid, Refused, Busy) as error:
         form.blame(error, ENGINE_NAMES)
         status = 503 if isinstance(error, Busy) else 422
         return await _page(request, config, form, [], status=status)
     if request.headers.get("hx-request") == "true":
         # In place: the form keeps what was typed, ready to be sent once more.
-        return await _page(request, config, form, sent.stored)
-    return forms.go(request, f"/topics/{segment(config.name)}/produce?sent={_places(sent.stored)}")
+        return await _page(request, config, form, _results(sent))
+    return forms.go(
+        request, f"/topics/{segment(config.name)}/produce?sent={_places(_results(sent))}"
+    )
 
 
 def _messages(form: Form, config: TopicConfig, request: Request) -> list[Message]:
@@ -209,6 +212,15 @@ def _delays() -> tuple[tuple[str, str], ...]:
     return (AT_ONCE, *said)
 
 
+def _results(sent: BatchSlice) -> list[AppendResult]:
+    return [
+        AppendResult(message.message_id, message.topic, message.queue, offset, position)
+        for message, offset, position in zip(
+            sent.messages, sent.offsets, sent.positions, strict=True
+        )
+    ]
+
+
 def _places(stored: list[AppendResult]) -> str:
     """Where the messages lie, for the page after the redirect: "topic:queue:offset,…"."""
     places = ",".join(f"{one.topic}:{one.queue}:{one.offset}" for one in stored)
@@ -217,14 +229,14 @@ def _places(stored: list[AppendResult]) -> str:
     return forms.quoted(places)
 
 
-def _sent_before(request: Request) -> list[AppendResult]:
+async def _sent_before(request: Request) -> list[AppendResult]:
     """The messages named in the address that can still be read."""
-    broker = pages.console_of(request).broker
+    messaging = pages.console_of(request).messaging
     stored: list[AppendResult] = []
     for place in request.query_params.get("sent", "")[:LINK_CHARS_MAX].split(",")[:COUNT_MAX]:
         try:
             topic, queue, offset = place.split(":")
-            found = broker.message(topic, int(queue), int(offset))
+            found = await messaging.message(topic, int(queue), int(offset))
         except (ValueError, EngineError):
             continue
         stored.append(

@@ -88,7 +88,7 @@ async def _page(
     request: Request, done: Processing | None = None, trouble: str = "", status: int = 200
 ) -> Response:
     console = pages.console_of(request)
-    message = console.broker.message(*place_of(request))
+    message = await console.messaging.message(*place_of(request))
     groups = _groups(console, message, request.query_params.get("group", ""))
     here = address(message.topic, message.queue, message.offset)
     context = VerifyPage(

@@ -90,7 +90,7 @@ async def show(request: Request) -> Response:
     size = tables.parse_query(values, ("due",), "due").size
     after = values.get("cursor", "")
     broker = console.broker
-    page = broker.scheduled(topic=topic, after=after, count_max=size)
+    page = await console.messaging.scheduled(topic=topic, after=after, count_max=size)
     levels = broker.delay_levels()
     await decompress([item.message for item in page.items])
     context = ScheduledList(
@@ -126,7 +126,7 @@ def row_of(who: Principal, item: Scheduled) -> WaitingRow:
 
 async def detail(request: Request) -> Response:
     """GET /scheduled/{id}: what may be done about a waiting message."""
-    item = _item(pages.console_of(request), request.path_params["id"])
+    item = await _item(pages.console_of(request), request.path_params["id"])
     form = Form({"later": LATER[2][0], "at": "", "confirm": ""})
     return await _detail(request, item, form, "", 200)
 
@@ -134,7 +134,7 @@ async def detail(request: Request) -> Response:
 async def change(request: Request) -> Response:
     """POST /scheduled/{id}: recall it, deliver it now, or let it wait for another time."""
     console = pages.console_of(request)
-    item = _item(console, request.path_params["id"])
+    item = await _item(console, request.path_params["id"])
     posted = await forms.read(request)
     form = forms.fill(posted, ("later", "at", "confirm"))
     do = posted.one("do")
@@ -169,8 +169,8 @@ async def _carry_out(request: Request, message_id: str, do: str, due_ms: int) ->
     return await scheduled.reschedule(actor, message_id, due_ms)
 
 
-def _item(console: Console, message_id: str) -> Scheduled:
-    item = console.broker.find_scheduled(message_id)
+async def _item(console: Console, message_id: str) -> Scheduled:
+    item = await console.messaging.find_scheduled(message_id)
     if item is None:
         raise MessageNotFound(
             _(

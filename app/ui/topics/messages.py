@@ -168,10 +168,12 @@ async def _find(
         is_number = search.offset.isascii() and search.offset.isdigit() and len(search.offset) < 19
         offset = int(search.offset) if is_number else 0
         queue = chosen[0] if chosen else stats[0]
-        return browsing.along(console.broker, topic, queue, offset=offset, count_max=count_max)
+        return await browsing.along(
+            console.messaging, topic, queue, offset=offset, count_max=count_max
+        )
     cursor = request.query_params.get("cursor", "")
-    return browsing.newest(
-        console.broker, topic, chosen or stats, cursor=cursor, count_max=count_max
+    return await browsing.newest(
+        console.messaging, topic, chosen or stats, cursor=cursor, count_max=count_max
     )
 
 

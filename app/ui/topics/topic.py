@@ -163,7 +163,9 @@ async def _queues(
     contents: list[QueueContent] = []
     pause = Pause()
     for queue in stats.queues[:QUEUES_SHOWN_MAX]:
-        content = console.broker.queue_content(topic, queue.queue, count_max=QUEUE_MESSAGES_MAX)
+        content = await console.messaging.queue_content(
+            topic, queue.queue, count_max=QUEUE_MESSAGES_MAX
+        )
         contents.append(content)
         messages = queue.max_offset - queue.min_offset
         rows.append(

@@ -218,21 +218,21 @@ async def _rows(
     rows: list[TopicRow] = []
     for topic in cut.rows:
         with contextlib.suppress(NotFound):  # deleted while the others were read
-            rows.append(_row(console, snapshot, topic, marks))
+            rows.append(await _row(console, snapshot, topic, marks))
         await pause.when_due()
     return cut.with_rows(rows)
 
 
-def _row(console: Console, snapshot: Snapshot, topic: TopicConfig, marks: Marks) -> TopicRow:
+async def _row(console: Console, snapshot: Snapshot, topic: TopicConfig, marks: Marks) -> TopicRow:
     rate = console.meter.topic_rate(topic.name)
     bytes_rate = console.meter.topic_bytes_rate(topic.name)
     stats = console.broker.topic_stats(topic.name)
     figures = topic_figures(topic, stats, rate, bytes_rate)
     filled = [q.queue for q in stats.queues if q.max_offset > q.min_offset][:LIST_QUEUES_MAX]
-    contents = (
-        console.broker.queue_content(topic.name, queue, count_max=LIST_MESSAGES_MAX)
+    contents = [
+        await console.messaging.queue_content(topic.name, queue, count_max=LIST_MESSAGES_MAX)
         for queue in filled
-    )
+    ]
     return TopicRow(
         name=topic.name,
         kind=figures.kind,

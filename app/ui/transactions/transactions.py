@@ -199,8 +199,8 @@ async def detail(request: Request) -> Response:
 
 async def half(request: Request) -> Response:
     """GET /transactions/{id}/half: on to the record of the half message."""
-    broker = pages.console_of(request).broker
-    record = broker.message_by_offset_id(request.path_params["id"])
+    messaging = pages.console_of(request).messaging
+    record = await messaging.message_by_offset_id(request.path_params["id"])
     return forms.go(request, address(record.topic, record.queue, record.offset))
 
 

@@ -1,4 +1,4 @@
-"""Sends of all doors that arrive in one turn of the event loop, stored by one append.
+"""Stores the sends of all endpoints that arrive in one turn of the event loop by one append.
 
 A client that sends one message per frame would otherwise cost a write of the log for each. Order
 is kept; a send that is turned down does not touch its neighbours.
@@ -19,8 +19,8 @@ log = logging.getLogger("kitemq.socket")
 JOINED_BYTES_MAX = BATCH_BYTES_MAX // 2
 
 
-class Part(NamedTuple):
-    """What became of the messages of one send, by column."""
+class BatchSlice(NamedTuple):
+    """The result of one send, by column."""
 
     messages: Sequence[Message]
     offsets: list[int]
@@ -28,54 +28,38 @@ class Part(NamedTuple):
     durability: Durability
 
 
-Done = Callable[[Part | None, EngineError | None], None]  # one of the two is given
+Done = Callable[[BatchSlice | None, EngineError | None], None]  # one of the two is given
 
 
-class Waiting(NamedTuple):
+class PendingSend(NamedTuple):
     """One send of this turn; `done` is called once, when it has its durability or failed."""
 
-    messages: list[Message]
+    messages: Sequence[Message]
     durability: Durability | None
     size_bytes: int
     done: Done
 
 
-class SendGate:
+class SendBatcher:
     """Collects sends until the loop's next turn."""
 
     def __init__(self, host: EngineHost) -> None:
         self._host = host
-        self._waiting: list[Waiting] = []
+        self._waiting: list[PendingSend] = []
 
-    def add(
-        self, messages: list[Message], durability: Durability | None, size_bytes: int, done: Done
-    ) -> None:
-        """Store `messages` at the end of this turn; all are of one topic."""
+    def add(self, messages: Sequence[Message], durability: Durability | None, done: Done) -> None:
+        """Store `messages`, all of one topic, at the end of this turn; `done` gets the result."""
+        size_bytes = sum([len(message.body) for message in messages])
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._waiting.append(Waiting(messages, durability, size_bytes, done))
-
-    async def stored(self, messages: list[Message], durability: Durability | None) -> Part:
-        """The same, waited for: what was stored; raises the EngineError that it failed with."""
-        stored: asyncio.Future[Part] = asyncio.get_running_loop().create_future()
-
-        def done(part: Part | None, error: EngineError | None) -> None:
-            if stored.done():
-                return
-            if part is not None:
-                stored.set_result(part)
-            else:
-                stored.set_exception(error or RuntimeError("neither stored nor refused"))
-
-        self.add(messages, durability, sum([len(message.body) for message in messages]), done)
-        return await stored
+        self._waiting.append(PendingSend(messages, durability, size_bytes, done))
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
         if len(waiting) == 1:
             self._store(waiting)
             return
-        run: list[Waiting] = []
+        run: list[PendingSend] = []
         count = size_bytes = 0
         for item in waiting:
             count += len(item.messages)
@@ -91,7 +75,7 @@ class SendGate:
             run.append(item)
         self._store(run)
 
-    def _store(self, run: list[Waiting]) -> None:
+    def _store(self, run: list[PendingSend]) -> None:
         if len(run) == 1:
             messages = run[0].messages
         else:
@@ -111,7 +95,7 @@ class SendGate:
             at = 0
             for item in run:
                 end = at + len(item.messages)
-                item.done(None if failure else _part(sent, at, end), failure)
+                item.done(None if failure else _slice(sent, at, end), failure)
                 at = end
 
         if sent.durability is Durability.FLUSHED:
@@ -120,7 +104,7 @@ class SendGate:
             answer(None)
 
 
-def _joins(before: Waiting, item: Waiting) -> bool:
+def _joins(before: PendingSend, item: PendingSend) -> bool:
     """Whether both may go into one append: they get the same durability."""
     if before.durability is not item.durability:
         return False
@@ -134,11 +118,13 @@ def _known(error: Exception) -> EngineError:
     return EngineError("the server failed; its log says why", code="internal_error")
 
 
-def _part(sent: PutResult, start: int, end: int) -> Part:
+def _slice(sent: PutResult, start: int, end: int) -> BatchSlice:
     if end - start == len(sent.messages):
-        return Part(sent.messages, sent.offsets, sent.positions, sent.durability)
+        return BatchSlice(sent.messages, sent.offsets, sent.positions, sent.durability)
     span = slice(start, end)
-    return Part(sent.messages[span], sent.offsets[span], sent.positions[span], sent.durability)
+    return BatchSlice(
+        sent.messages[span], sent.offsets[span], sent.positions[span], sent.durability
+    )
 
 
 def _flush_failure(error: Exception | None) -> EngineError | None:
