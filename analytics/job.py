@@ -229,7 +229,7 @@ def perform(request: JobRequest) -> dict[str, Any]:
 
 def _load_ahead() -> None:
     """Load what is wanted when Java is there, while it starts."""
-    with suppress(ImportError):  # whoever wants it says so
+    with suppress(ImportError):  # optional
         for name in AHEAD:
             import_module(name)
 

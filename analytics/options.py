@@ -38,16 +38,16 @@ def parse(options: MutableMapping[str, str]) -> Options:
     if not limit.isdecimal():
         raise Refused(f"{limit!r} is no count", field="maxOffsetsPerTrigger")
     return Options(
-        given.get("topic") or "",
-        given.get("server") or os.environ.get("KITEMQ_SERVER") or DEFAULT_URL,
-        given.get("token") or os.environ.get("KITEMQ_TOKEN") or "",
-        given.get("path") or "",
-        tuple(column_names(given.get("columns") or "")),
-        bounds_of(given),
-        given.get("startingOffsets") or "earliest",
-        int(limit),
-        _flag(given, "failOnDataLoss", default=True),
-        _flag(given, "pushFilters", default=False),
+        topic=given.get("topic") or "",
+        server=given.get("server") or os.environ.get("KITEMQ_SERVER") or DEFAULT_URL,
+        token=given.get("token") or os.environ.get("KITEMQ_TOKEN") or "",
+        path=given.get("path") or "",
+        columns=tuple(column_names(given.get("columns") or "")),
+        bounds=bounds_of(given),
+        starting=given.get("startingOffsets") or "earliest",
+        per_trigger=int(limit),
+        fails_on_loss=_flag(given, "failOnDataLoss", default=True),
+        pushes=_flag(given, "pushFilters", default=False),
     )
 
 

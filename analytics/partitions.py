@@ -142,7 +142,7 @@ class Partitions:
         return expired
 
     def finish(self) -> None:
-        """Delete what nobody can be reading any more; the last thing done."""
+        """Delete what no reader can have open any more; the last thing done."""
         due = [each for each in self.manifest.dropped if each.at_ms + GRACE_MS <= self._now_ms]
         for each in due:
             (self._root / each.path).unlink(missing_ok=True)

@@ -7,7 +7,7 @@ NICE_MOST = 19
 
 
 def become_idle() -> None:
-    """Run only when nobody else wants the processor, or, where that is not allowed, last of all."""
+    """Run only when no other process wants the processor or, where that is not allowed, last."""
     if hasattr(os, "sched_setscheduler"):
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

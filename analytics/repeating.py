@@ -14,7 +14,7 @@ def repeating(work: Callable[[], None], every_s: float, name: str) -> Iterator[N
         while not stop.wait(every_s):
             try:
                 work()
-            except Exception:  # a courtesy: who needs its result looks for it
+            except Exception:  # optional: a caller that needs its result checks it
                 return
 
     thread = threading.Thread(target=run, daemon=True, name=name)

@@ -96,16 +96,18 @@ def roll(
         compacted, expired_hours = partitions.seal(), partitions.expire(keep_days)
         partitions.finish()
         return Rolled(
-            manifest.position,
-            manifest.lag_ms,
-            manifest.at_ms,
-            manifest.sequence,
-            partitions.rows,
-            {frame: _changed(before[frame], manifest.fingerprints(frame)) for frame in before},
-            _difference(manifest.counters, counted),
-            compacted,
-            expired_hours,
-            round(time.monotonic() - began_s, 3),
+            position=manifest.position,
+            lag_ms=manifest.lag_ms,
+            at_ms=manifest.at_ms,
+            sequence=manifest.sequence,
+            rows=partitions.rows,
+            dirty={
+                frame: _changed(before[frame], manifest.fingerprints(frame)) for frame in before
+            },
+            counters=_difference(manifest.counters, counted),
+            compacted=compacted,
+            expired_hours=expired_hours,
+            seconds=round(time.monotonic() - began_s, 3),
         )
 
 

@@ -129,7 +129,7 @@ def _offsets(filter_: Filter, value: Any) -> dict[str, Any]:
 
 
 def _times(filter_: Filter, value: Any) -> dict[str, Any]:
-    # Without a zone it is anybody's guess which moment is meant: then nothing is left out.
+    # Without a zone the moment is unknown: then nothing is left out.
     if not isinstance(value, datetime) or value.tzinfo is None:
         return {}
     at_ms = int(value.timestamp() * 1000)

@@ -1,7 +1,7 @@
 """Folders of single runs: made for one process, removed with it, and swept if it was killed.
 
 The name holds the process's id and when it started, so that a folder whose owner is gone is known
-although the id may be somebody else's by now.
+although the id may be another process's by now.
 """
 
 import os

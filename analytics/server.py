@@ -1,7 +1,7 @@
 """The server as the data source needs it, over REST: how far queues go, messages, and sending.
 
 What may pass by itself (the server is starting, busy, or out of reach) is tried again for
-`PATIENCE_S`; everything else is told at once.
+`PATIENCE_S`; everything else is raised at once.
 """
 
 import time
@@ -122,7 +122,7 @@ class ServerClient:
 def mark_of(folder: Path) -> str:
     """What tells a data directory from every other one of this machine; "" where it is none.
 
-    The server says the same of its own, so that nobody takes another store for it.
+    The server says the same of its own, so that no other store is taken for it.
     """
     try:
         status = (folder / LOCK).stat()

@@ -6,7 +6,7 @@ records, batches and streams of rows are sent as messages; docs/spark.md shows a
 | option | for | default |
 |---|---|---|
 | topic | which topic; for writing it may be a column instead | |
-| server, token | where the server is, and who asks | http://127.0.0.1:8080, KITEMQ_TOKEN |
+| server, token | where the server is, and the token | http://127.0.0.1:8080, KITEMQ_TOKEN |
 | path | the server's data directory, where it can be read here; `rest` reads by REST | found |
 | columns | those to read, separated by commas; `properties` and `body` cost most | all |
 | queues | only these, separated by commas | all |

@@ -1,6 +1,6 @@
 """What a process and all that it started have used: memory and processor time, as they went.
 
-Nobody adds it up at the end: Java does not wait for the Python workers that it starts.
+The system does not add it up: Java does not wait for the Python workers that it starts.
 """
 
 import os
@@ -24,7 +24,7 @@ class Used(NamedTuple):
 
 
 class Usage:
-    """Looks at a process and its descendants whenever it is told; Linux only, else nothing."""
+    """Measures a process and its descendants on each call; Linux only, else nothing."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

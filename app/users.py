@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from app.db.rows import AuditEntry, DatabaseError, UserRow
 from app.security.access import Role, parse_patterns
 from app.security.access_keys import AccessKeys, access_key_of
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def add_user(options: argparse.Namespace, database: Any) -> None:
     name, role = checked_name(options.name), checked_role(options.role)
-    patterns = patterns_for(role, tuple(options.allow) or None)
+    patterns = patterns_for(role, options.allow or UNSET)
     others = database.people.load().users
     if not others and role is not Role.ADMIN:
         raise Invalid("the first user must be an admin", remedy="say --role admin")

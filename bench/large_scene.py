@@ -104,7 +104,7 @@ class _Scene:
         broker.create_group(GroupConfig(DEAD_GROUP, retry_max=0))
 
     def failures(self) -> None:
-        """Many dead letters in one group; a few, retries, hand-outs and pauses in others."""
+        """Many dead letters in one group; a few, retries, deliveries and pauses in others."""
         broker, size = self._broker, self._size
         bulk = topic_name(0)
         self._send(Message(bulk, b"{}" * 60, tag="import", queue=0) for _ in range(size.dead))

@@ -28,8 +28,24 @@ class Scale:
     engine_messages: int
 
 
-FULL = Scale(3, 1.2, 0.2, 150_000, 2.0, 1_000_000, 200_000)
-QUICK = Scale(1, 0.15, 0.0, 2_000, 0.3, 20_000, 4_000)
+FULL = Scale(
+    rounds=3,
+    seconds=1.2,
+    warm_s=0.2,
+    backlog=150_000,
+    travel_s=2.0,
+    kept=1_000_000,
+    engine_messages=200_000,
+)
+QUICK = Scale(
+    rounds=1,
+    seconds=0.15,
+    warm_s=0.0,
+    backlog=2_000,
+    travel_s=0.3,
+    kept=20_000,
+    engine_messages=4_000,
+)
 
 
 class Turn(NamedTuple):
@@ -97,7 +113,15 @@ class RateLine:
             if scale.warm_s:
                 for _, process in up:
                     process.settle()
-                warm = Scale(1, scale.warm_s, 0.0, 2_000, scale.warm_s, 2_000, 2_000)
+                warm = Scale(
+                    rounds=1,
+                    seconds=scale.warm_s,
+                    warm_s=0.0,
+                    backlog=2_000,
+                    travel_s=scale.warm_s,
+                    kept=2_000,
+                    engine_messages=2_000,
+                )
                 for contestant, process in up:
                     run_alone(contestant.work, Turn(process, f"{self.name}-warm", warm))
             runs: list[list[Run]] = [[] for _ in up]

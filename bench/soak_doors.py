@@ -30,7 +30,7 @@ BATCH = 20
 INVISIBLE_MS = 3_000
 RETRY_S = 0.05
 DELAYS_MS = (200, 3_000)
-FORGETS = 0.02  # the share of hand-outs that a consumer leaves to their time-out
+FORGETS = 0.02  # the share of deliveries that a consumer leaves to their time-out
 MESSAGE_GROUPS = 4
 GRPC_LIMIT_S = 30.0
 GRPC_INVISIBLE_S = 10
@@ -250,7 +250,7 @@ class Clients:
                 await asyncio.sleep(RETRY_S)
 
     async def _socket_take(self, socket: Any) -> None:
-        """Take what is pushed and acknowledge it, one hand-out at a time."""
+        """Take what is pushed and acknowledge it, one delivery at a time."""
         waiting: dict[int, dict[str, str]] = {}  # by request: bodies by receipt
         numbers = itertools.count(2)
         subscribe = {"op": "subscribe", "id": 1, "group": SOCKET, "topics": {SOCKET: "*"}}

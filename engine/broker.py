@@ -1,4 +1,4 @@
-"""The broker: every verb that a door may call, and the values that go with them.
+"""The broker: every operation that an endpoint may call, and the values of those operations.
 
 One thread owns it. Every verb returns in microseconds and never waits: what takes the kernel's
 time goes to the pool, what waits for messages is parked and woken by a callback. How the parts are
@@ -57,18 +57,18 @@ from engine.replay.dismissal_snapshot import DismissalSnapshot, DismissalSummary
 from engine.replay.dismissals import DismissalPlan
 from engine.replay.dismissed_offsets import DismissNote
 from engine.replay.job import ReplayState, ReplayTo
-from engine.replay.values import NewReplay, OutcomePage, OutcomeRow, ReplayJob, RetryRequest
+from engine.replay.values import NewReplay, OutcomeRow, ReplayJob, ReplayOutcomePage, RetryRequest
 from engine.reply.pending_requests import PendingRequest
 from engine.reply.requests import (
     FoundReply,
-    NewReply,
+    ReplyMessage,
     ReplyOutcome,
     ReplyResult,
     RequestCounts,
     RequestReply,
 )
 from engine.retention.pins import ActivePin
-from engine.retention.purge import Purge, PurgedQueue
+from engine.retention.purge import Purge, QueuePurge
 from engine.retention.retention import RetentionStatus
 from engine.schedule.deliver import LevelWaiting
 from engine.schedule.timers import Scheduled, ScheduledPage, TimerAnswer
@@ -76,7 +76,7 @@ from engine.search.lookup import Lookup
 from engine.search.scan import FOREVER_MS, MessageScan, ScanPage, ScanQuery
 from engine.search.search import ANYWHERE, oldest_first
 from engine.service import ServiceRunner
-from engine.statistics.histogram import LatencySpreads, Spread
+from engine.statistics.latency_histogram import LatencySpreads, Spread
 from engine.statistics.metric_series import Metric, MetricSeries
 from engine.statistics.statistics import Statistics
 from engine.statistics.values import (
@@ -91,7 +91,7 @@ from engine.statistics.values import (
     TopicMetrics,
     TrafficRates,
 )
-from engine.statistics.windows import Rates
+from engine.statistics.windows import WindowRates
 from engine.store.damage import Damage
 from engine.store.encode import position_of_id
 from engine.store.files import Files, OsFiles
@@ -172,32 +172,31 @@ __all__ = [
     "Mode",
     "Nack",
     "NewReplay",
-    "NewReply",
     "OffsetResets",
     "OffsetsMoved",
-    "OutcomePage",
     "OutcomeRow",
     "PendingRequest",
     "PullAnswer",
     "PullResult",
     "PullStatus",
     "Purge",
-    "PurgedQueue",
     "PutLatency",
     "QueueContent",
     "QueueLag",
     "QueueLock",
     "QueueMetrics",
     "QueueMove",
+    "QueuePurge",
     "QueueStats",
-    "Rates",
     "ReaderMetrics",
     "ReasonCode",
     "Receipt",
     "Recent",
     "ReplayJob",
+    "ReplayOutcomePage",
     "ReplayState",
     "ReplayTo",
+    "ReplyMessage",
     "ReplyOutcome",
     "ReplyResult",
     "RequestCounts",
@@ -238,6 +237,7 @@ __all__ = [
     "TransactionPage",
     "TransactionState",
     "TransactionSubsystem",
+    "WindowRates",
 ]
 
 
@@ -254,7 +254,7 @@ class QueueStats(msgspec.Struct, frozen=True):
 
 
 class QueueContent(msgspec.Struct, frozen=True):
-    """What a queue holds: when its oldest message was stored, and the bytes of some records.
+    """Content of a queue: the time of its oldest message, and the bytes of some records.
 
     `bytes` are those of the newest `measured` messages.
     """
@@ -272,7 +272,7 @@ class TopicStats(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """How the engine is; `failures` names what is wrong, empty when nothing is.
+    """Health of the engine; `failures` names the faults, empty when there are none.
 
     `warnings` names what a person should see to while everything still works.
     """
@@ -435,7 +435,7 @@ class Broker:
         self.statistics.forget_topic(name)
 
     def topic(self, name: str) -> TopicConfig:
-        """How a topic is set up; TopicNotFound."""
+        """The configuration of a topic; TopicNotFound."""
         return self._catalog.get(name)
 
     def plan_topic(self, name: str) -> TopicConfig:
@@ -531,7 +531,7 @@ class Broker:
     ) -> bool:
         """A pulling client is done with all before `offset`; False where a reset forbids it.
 
-        Unlike `commit_offset`, what other clients were handed out from there on stays theirs.
+        Unlike `commit_offset`, what other clients were delivered from there on stays theirs.
         """
         return self._delivery.offsets.advance(group, topic, queue, offset, client)
 
@@ -540,7 +540,7 @@ class Broker:
         return self._delivery.offsets.committed(group, topic, queue, client)
 
     def start_offset(self, group: str, topic: str, queue: int) -> int:
-        """Where a pulling client begins without a committed offset, as its group is set up."""
+        """The first offset of a pulling client without a committed one, by its group's settings."""
         return self._delivery.offsets.start(group, topic, queue)
 
     def is_young_queue(self, topic: str, queue: int) -> bool:
@@ -587,7 +587,7 @@ class Broker:
         invisible_s: float = 60.0,
         client: str = "",
     ) -> list[Delivery]:
-        """Hand out messages of `topics` (name to tag expression) to one client of a group."""
+        """Deliver messages of `topics` (name to tag expression) to one client of a group."""
         self._check_running()
         return self._delivery.receives.receive(
             group, topics, count_max=count_max, invisible_s=invisible_s, client=client
@@ -616,7 +616,7 @@ class Broker:
         return self._delivery.inflight.release(group, receipts)
 
     def held(self, group: str, client: str) -> list[Receipt]:
-        """What a client of a group still has in hand."""
+        """Messages in flight with a client of a group."""
         return self._delivery.inflight.held(group, client)
 
     # -- waiting for their time ---------------------------------------------------------------
@@ -688,7 +688,7 @@ class Broker:
         return self._delivery.change_group(name, **changes)
 
     def pause_group(self, name: str, topic: str = "") -> GroupConfig:
-        """Hand out nothing more to a group, or nothing of one topic; what is in flight stays."""
+        """Deliver nothing more to a group, or nothing of one topic; what is in flight stays."""
         return self._delivery.pause(name, topic)
 
     def resume_group(self, name: str, topic: str = "") -> GroupConfig:
@@ -721,7 +721,7 @@ class Broker:
         return self._delivery.groups.all()
 
     def lag(self, group: str) -> GroupLag:
-        """How far a group is behind; GroupNotFound."""
+        """The lag of a group; GroupNotFound."""
         lag = self._delivery.offsets.lag(group)
         dismissed = self.dead_letters.dismissed_count(group)
         return msgspec.structs.replace(lag, dismissed=dismissed) if dismissed else lag

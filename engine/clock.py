@@ -1,4 +1,4 @@
-"""Time as an argument: the engine never asks the machine itself.
+"""Clocks, passed in as arguments: the engine never reads the machine's clock itself.
 
 `SystemClock` is what a server uses; `ManualClock` is what a test or a simulation moves by hand.
 """

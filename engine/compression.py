@@ -1,4 +1,4 @@
-"""Compressed bodies: what a producer sent, from what the log keeps of it.
+"""Decompresses message bodies, which the log keeps as their producer sent them.
 
 RocketMQ's producers compress large bodies and say so in the record's system flag; the log keeps
 the bytes as they came. This is the only place that decompresses them. It never raises: a body that
@@ -13,7 +13,7 @@ from typing import NamedTuple
 COMPRESSED_FLAG = 0x1
 CODEC_SHIFT = 8
 CODEC_MASK = 0x7
-# What the flag is cleared of once a body is handed out decompressed.
+# What the flag is cleared of once a body is delivered decompressed.
 COMPRESSION_BITS = COMPRESSED_FLAG | CODEC_MASK << CODEC_SHIFT
 # 0 is from clients that knew no other codec than zlib.
 CODECS = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}

@@ -16,7 +16,7 @@ def setting(default: Any, help_text: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
-    """Everything that the engine can be told; parts are handed only what they use."""
+    """The engine's settings; each part gets only those that it uses."""
 
     data: Path = setting(Path("data"), "Directory of the log, the queues and the progress files.")
     segment_bytes: int = setting(64 * MIB, "Size of one commit log file; sparse until written.")
@@ -69,7 +69,7 @@ class EngineConfig:
     )
     trace_sample: float = setting(
         1.0,
-        "Share of messages whose hand-outs are traced, 0 (none) to 1 (all), in topics that have no "
+        "Share of messages whose deliveries are traced, 0 (none) to 1 (all), in topics without a "
         "rate of their own.",
     )
     auto_create_topics: bool = setting(True, "Create an unknown topic at its first message.")

@@ -9,6 +9,7 @@ from functools import partial
 
 from engine.clock import Clock
 from engine.config import EngineConfig
+from engine.context import EngineContext
 from engine.delivery.delivery_state import delivery_state_of
 from engine.delivery.filter import parse_filter
 from engine.delivery.group import GroupCatalog
@@ -34,6 +35,7 @@ from engine.schedule.timer_deliver import TimerDeliverer
 from engine.schedule.timers import Timers
 from engine.search.search import LogSearch, oldest_first
 from engine.service import Service
+from engine.statistics.lag_sampler import LagSources
 from engine.statistics.statistics import Statistics
 from engine.store.damage import Damage
 from engine.store.entry_codes import CodeCheck, TagCode
@@ -108,21 +110,15 @@ class Container:
             durability=config.durability,
             rules=self._rules(levels),
         )
+        self._context = context = EngineContext(
+            self.store, self.intake, self.catalog, clock, self.events
+        )
         self.delivery = DeliverySubsystem(
-            config,
-            store=self.store,
-            intake=self.intake,
-            catalog=self.catalog,
-            groups=self.groups,
-            locks=self.locks,
-            levels=levels,
-            clock=clock,
-            events=self.events,
+            config, context, groups=self.groups, locks=self.locks, levels=levels
         )
         self.search = LogSearch(self.store, self.catalog, pool, parse_filter)
-        put = (self.store, self.intake, self.catalog)
-        self.deliverer = LevelDeliverer(*put, levels, clock, self.events)
-        self.timer_deliverer = TimerDeliverer(*put, clock, self.events)
+        self.deliverer = LevelDeliverer(context, levels)
+        self.timer_deliverer = TimerDeliverer(context)
         self.timers = Timers(self.store, self.timer_deliverer, clock, self.events)
         self.pending_transactions = PendingTransactions(
             self.store,
@@ -134,9 +130,7 @@ class Container:
         self.transactions = self._build_transactions()
         self.requests = self._build_requests()
         self.replay = ReplaySubsystem(
-            *put,
-            clock,
-            self.events,
+            context,
             has_group=lambda name: self.groups.find(name) is not None,
             check_running=check_running,
         )
@@ -144,17 +138,14 @@ class Container:
         self.statistics = self._build_statistics()
         self.traces = self._build_traces()
         self.exporter = Exporter(
-            files,
-            config.data,
-            store=self.store,
-            catalog=self.catalog,
+            config,
+            context,
+            files=files,
+            pool=pool,
             delivery=self.delivery,
             deliverer=self.deliverer,
             timers=self.timer_deliverer,
             pending_transactions=self.pending_transactions,
-            pool=pool,
-            clock=clock,
-            timer_log_bytes=config.timer_log_bytes,
         )
 
     def services(self) -> list[Service]:
@@ -255,22 +246,14 @@ class Container:
     def _build_transactions(self) -> TransactionSubsystem:
         return TransactionSubsystem(
             self._config,
+            self._context,
             pending_transactions=self.pending_transactions,
-            store=self.store,
-            intake=self.intake,
-            catalog=self.catalog,
-            clock=self._clock,
-            events=self.events,
             check_running=self._check_running,
         )
 
     def _build_requests(self) -> RequestReply:
         return RequestReply(
-            store=self.store,
-            intake=self.intake,
-            catalog=self.catalog,
-            clock=self._clock,
-            events=self.events,
+            self._context,
             waiting_max=self._config.requests_waiting_max,
             keep_s=self._config.reply_keep_s,
             check_running=self._check_running,
@@ -280,10 +263,7 @@ class Container:
         timers = self.timer_deliverer
         retention = RetentionService(
             self._config,
-            store=self.store,
-            catalog=self.catalog,
-            clock=self._clock,
-            events=self.events,
+            self._context,
             pins=(
                 RetentionPin(
                     "messages with a time of delivery", timers.oldest_position, timers.move_before
@@ -298,18 +278,17 @@ class Container:
     def _build_statistics(self) -> Statistics:
         config = self._config
         return Statistics(
+            config,
             clock=self._clock,
             pool=self._pool,
             files=self._files,
-            directory=config.data / "lag",
             damage_log=self.store.damage_log,
-            lag_sample_s=config.lag_sample_s,
-            lag_days=config.lag_history_days,
-            lag_bytes_max=config.lag_history_bytes_max,
-            groups=lambda: [group.name for group in self.groups.all()],
-            lag_of=self.delivery.offsets.lag,
-            members_of=self.delivery.members.count,
-            resets_of=self.delivery.progress_store.resets.last_number,
+            lags=LagSources(
+                groups=lambda: [group.name for group in self.groups.all()],
+                lag_of=self.delivery.offsets.lag,
+                members_of=self.delivery.members.count,
+                resets_of=self.delivery.progress_store.resets.last_number,
+            ),
             has_room=lambda: not self.store.refusal(),
             born_ms_of=self.store.born_ms,
         )
@@ -317,10 +296,7 @@ class Container:
     def _build_traces(self) -> Traces:
         search = self.search
         return Traces(
-            self.store,
-            self.catalog,
-            self._clock,
-            self.events,
+            self._context,
             sample=self._config.trace_sample,
             segment_bytes=self._config.segment_bytes,
             records_of=lambda name: oldest_first(search.finish(search.id_lookup(name))),

@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree. The branch says what the caller should do.
+"""The engine's errors as one tree. The branch says what the caller should do.
 
     EngineError
     ├── Invalid         a value is wrong: mend the named field          (invalid_…)
@@ -15,7 +15,7 @@
     ├── Corrupt         disk and code disagree: stop, tell the operator
     └── Illegal         our own mistake: the state does not allow a change; nothing has changed
 
-`code` is API and never changes. Doors map branches to their protocol in one table each.
+`code` is API and never changes. Each protocol maps branches to its own codes in one table.
 """
 
 import errno
@@ -90,7 +90,7 @@ class Forbidden(Refused):
 
 
 class Paused(Forbidden):
-    """Its code is `forbidden` like the others': only who can wait for the end of it must know."""
+    """Its code is `forbidden`: only callers that can wait for its end tell it apart."""
 
 
 class Conflict(Refused):

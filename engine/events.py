@@ -1,4 +1,4 @@
-"""What happened to messages, as values: traces, statistics and the console listen.
+"""Events about messages, for traces, statistics and the console.
 
 Events are emitted on the owner's thread after the fact is durable in the page cache. A listener
 must return in microseconds and must not call back into the verb that emitted.
@@ -38,7 +38,7 @@ class SendRefused(EngineEvent, frozen=True, gc=False):
 
 
 class MessagesDelivered(EngineEvent, frozen=True, gc=False):
-    """Messages of one queue were handed out to a client of a group.
+    """Messages of one queue were delivered to a client of a group.
 
     By column, each as long as `offsets`: `born_ms` and `stored_ms` of the messages, and `attempts`,
     which is empty where each is the first.
@@ -226,7 +226,7 @@ class OffsetsReset(EngineEvent, frozen=True, gc=False):
 
 
 class Replayed(EngineEvent, frozen=True, gc=False):
-    """A replay job decided about a message; those that its conditions leave out are not told.
+    """A replay job decided about a message; those that its conditions leave out cause no event.
 
     `topic`, `queue` and `offset` are the place it was read from, `to_topic` is where its copy went
     (empty unless `outcome` is "sent", and for a copy that a crash had kept from being noted).
@@ -276,7 +276,7 @@ class Requested(EngineEvent, frozen=True, gc=False):
 class Replied(EngineEvent, frozen=True, gc=False):
     """The reply to a request was stored at this place; `is_late`: nobody waited for it.
 
-    `client` is the address of the one who replied.
+    `client` is the address that replied.
     """
 
     topic: str

@@ -28,7 +28,7 @@ class FinishedOffsets:
         return at < 0 or (at < len(self._marks) and self._marks[at] > 0)
 
     def count_unfinished(self, end: int) -> int:
-        """How many before `end` are not finished."""
+        """Number of unfinished offsets before `end`."""
         return max(0, end - self.floor - self._marks.count(FINISHED))
 
     def unfinished(self, start: int, count_max: int, end: int) -> list[int]:

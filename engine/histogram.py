@@ -1,4 +1,4 @@
-"""Histograms with logarithmic buckets: what latencies are kept as, to be merged and read later.
+"""Histograms with logarithmic buckets, which keep latencies so that they can be merged later.
 
 Bucket number b >= 0 holds the values from 1.05^b up to 1.05^(b+1); everything below 1 counts as 1
 (times are whole milliseconds). A percentile read from it is wrong by at most 2.5 %. Any two are

@@ -1,4 +1,4 @@
-"""An address as RocketMQ keeps it: 4 or 16 bytes of IP, then the port as a 4-byte integer."""
+"""Encodes an address as RocketMQ does: 4 or 16 bytes of IP, then the port as a 4-byte integer."""
 
 import socket
 import struct

@@ -1,4 +1,4 @@
-"""Looking over a whole data directory, every kind of file in it: `kitemq store verify`, `repair`.
+"""Checks and repairs a whole data directory: `kitemq store verify` and `repair`.
 
 What the store cannot know of is put in here: which topics the journal names, what trace records,
 waiting messages and lag files hold. Reads only, but for `repair`, which needs the server stopped.

@@ -1,4 +1,4 @@
-"""Where every message enters the log: checked, routed, admitted, appended, all or none.
+"""Intake: checks, routes and admits messages, and appends them to the log, all or none.
 
 `send` is for producers, `put` for the engine's own messages (retries, dead letters, messages whose
 time has come). What waits, and where, is decided by admission rules that `broker.py` hands in.

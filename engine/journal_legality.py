@@ -1,4 +1,4 @@
-"""Which entries of a directory's journal a start would set aside; for `kitemq store verify`.
+"""Finds the journal entries that a start would set aside, for `kitemq store verify`.
 
 Builds every part of the engine in memory and applies the journal to them. Reads only.
 """

@@ -1,4 +1,4 @@
-"""Whether what a journal entry holds can be: numbers within bounds, runs of offsets in order.
+"""Checks the values of journal entries: numbers within bounds, runs of offsets in order.
 
 Each part of the journal checks a change before a byte of it is written, and a start checks it
 again before it is applied. A check raises Illegal, and what passes cannot fail when it is applied.

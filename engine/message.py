@@ -1,4 +1,4 @@
-"""The message: what a producer hands in, what the log keeps, what a consumer gets.
+"""Messages as producers send them, as the log stores them and as consumers receive them.
 
 Property names are RocketMQ's (MessageConst); those in `RESERVED` cannot be set by a user.
 """

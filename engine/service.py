@@ -1,4 +1,4 @@
-"""Background work as ticks: one bounded step at a time, driven by whoever owns the engine.
+"""Background work as ticks: one bounded step at a time, called by the owner of the engine.
 
 A `Service` writes `tick`; `ServiceRunner` decides when each runs, doubles the wait of one that
 fails, and tells health about it. Nothing here starts a thread or waits.
@@ -37,7 +37,7 @@ class Service:
         raise NotImplementedError
 
     def wake(self) -> None:
-        """Run at the next round, whatever the last tick said; its owner is told of it."""
+        """Run at the next round, whatever the last tick said, and notify the owner."""
         if not self._failures:
             self._next_s = 0.0
             self.on_wake()
@@ -52,7 +52,7 @@ class Service:
             self._failures += 1
             wait_s = min(FAILURE_WAIT_FIRST_S * 2.0**self._failures, FAILURE_WAIT_MAX_S)
             self.failure = f"{type(error).__name__}: {error}"
-            # A disk that refuses is told in a sentence: where it happened says nothing more.
+            # A refusing disk is logged in one sentence: a traceback adds nothing.
             is_known = isinstance(error, (OSError, Busy))
             text = "service %s failed, next try in %.1f s: %s"
             log.error(text, self.name, wait_s, error, exc_info=not is_known)

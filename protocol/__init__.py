@@ -1,1 +1,1 @@
-"""RocketMQ's wire forms as pure bytes <-> typed values; imports nothing of the project."""
+"""Encodes and decodes RocketMQ's wire forms, bytes <-> typed values; imports nothing of ours."""

@@ -221,7 +221,15 @@ class Sampler:
             await pause.when_due()
         self._histories = histories
         dismissed = self._broker.dead_letters.dismissed_total()
-        self.snapshot = Snapshot(taken_ms, topics, groups, lags, growth, forecasts, dismissed)
+        self.snapshot = Snapshot(
+            taken_ms=taken_ms,
+            topics=topics,
+            groups=groups,
+            lags=lags,
+            growth=growth,
+            forecasts=forecasts,
+            dismissed=dismissed,
+        )
         self._walk_s = time.monotonic() - began_s
 
     async def _walk_topics(self, pause: Pause) -> dict[str, TopicFigures]:

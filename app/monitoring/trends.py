@@ -103,12 +103,12 @@ def trend(values: Sequence[int | None]) -> Trend:
     if not known:
         return Trend(is_read=True, values=values)
     return Trend(
-        True,
-        values,
-        sparkline.line(known) if len(known) > 1 else None,
-        len(known),
-        min(known),
-        max(known),
-        known[0],
-        known[-1],
+        is_read=True,
+        values=values,
+        line=sparkline.line(known) if len(known) > 1 else None,
+        known=len(known),
+        low=min(known),
+        high=max(known),
+        first=known[0],
+        last=known[-1],
     )

@@ -7,9 +7,10 @@ its owner has (`access.py` looks at both).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from app.db.rows import AuditEntry, DatabaseError, SessionRow, TokenRow, UserRow
 from app.db.worker import DatabaseWorker
@@ -20,10 +21,7 @@ from app.security.drafts import (
     DAYS_MAX,
     EVERYWHERE,
     TOKEN_NAME,
-    NewToken,
-    NewUser,
     checked_name,
-    checked_role,
     made_token,
     patterns_for,
 )
@@ -33,6 +31,8 @@ from app.security.refusals import Attempt, Refusals
 from app.settings import Settings
 from engine.clock import Clock
 from engine.errors import Busy, Invalid, NotFound
+from kitemq.model.access import NewToken, NewUser, UserPatch
+from kitemq.model.conversion import given
 
 if TYPE_CHECKING:
     from app.db.database import Database
@@ -100,7 +100,7 @@ class Accounts:
         `is_first`: only while there is nobody, and only an admin.
         """
         name = checked_name(new.name)
-        role = checked_role(new.role)
+        role = new.role
         check_password(new.password)
         if self.people.has_nobody and role is not Role.ADMIN:
             raise Invalid("the first user must be an admin", field="role", remedy="choose admin")
@@ -116,23 +116,12 @@ class Accounts:
         await self._reload()
         return added
 
-    async def change_user(
-        self,
-        by: By,
-        name: str,
-        *,
-        role: str | None = None,
-        patterns: tuple[str, ...] | None = None,
-        disabled: bool | None = None,
-    ) -> UserRow:
-        """Change what is given; NotFound, or Conflict where no admin would be left."""
-        changes: dict[str, Any] = {}
-        if role is not None:
-            changes["role"] = checked_role(role)
-        if patterns is not None:
-            changes["patterns"] = parse_patterns(patterns)
-        if disabled is not None:
-            changes["disabled"] = disabled
+    async def change_user(self, by: By, name: str, patch: UserPatch) -> UserRow:
+        """Change what is given but for the password; NotFound, Conflict where no admin is left."""
+        changes = given(patch)
+        changes.pop("password", None)
+        if patch.patterns is not UNSET:
+            changes["patterns"] = parse_patterns(patch.patterns)
         entry = self._entry(by, "user.change", "user", name)
         changed = await self._run(lambda db: db.people.change_user(name, changes, entry))
         await self._reload()
@@ -180,9 +169,9 @@ class Accounts:
             raise NotFound(f"there is no user {new.owner!r}", field="owner", code="no_such_user")
         if new.days is not None and not 1 <= new.days <= DAYS_MAX:
             raise Invalid(f"days is {new.days}", field="days", remedy=f"1 to {DAYS_MAX}")
-        role = checked_role(new.role or owner.role)
+        role = Role(owner.role) if new.role is UNSET else new.role
         # Its owner's patterns bind it as well, also those that come later.
-        patterns = EVERYWHERE if new.patterns is None else parse_patterns(new.patterns)
+        patterns = EVERYWHERE if new.patterns is UNSET else parse_patterns(new.patterns)
         token, secret = made_token(
             new.name, owner, role, patterns, days=new.days, now_ms=self._clock.now_ms()
         )

@@ -1,10 +1,12 @@
-"""New users and tokens as somebody typed them, and what becomes of them before they are kept.
+"""What becomes of new users and tokens before they are kept.
 
 Pure: the server and the command line share it.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+
+from msgspec import UNSET, UnsetType
 
 from app.db.rows import TokenRow, UserRow
 from app.security.access import Role, parse_patterns
@@ -17,27 +19,6 @@ EVERYWHERE = ("*:*:*",)
 EVERY_MESSAGE = ("read_messages:*:*",)  # what a viewer may do by patterns, and has at first
 DAY_MS = 24 * 3600 * 1000
 DAYS_MAX = 3650
-
-
-@dataclass(frozen=True)
-class NewUser:
-    """A user to be added, as it was typed."""
-
-    name: str
-    password: str
-    role: str = Role.VIEWER
-    patterns: tuple[str, ...] | None = None  # None: everywhere; of a viewer, to read messages
-
-
-@dataclass(frozen=True)
-class NewToken:
-    """A token to be made; without a role it has its owner's."""
-
-    name: str
-    owner: str
-    role: str = ""
-    patterns: tuple[str, ...] | None = None
-    days: int | None = None  # None: for good
 
 
 def made_token(
@@ -85,8 +66,8 @@ def checked_role(text: str) -> Role:
     return Role(text)
 
 
-def patterns_for(role: Role, patterns: tuple[str, ...] | None) -> tuple[str, ...]:
+def patterns_for(role: Role, patterns: Sequence[str] | UnsetType) -> tuple[str, ...]:
     """The patterns to keep: an operator has all rights where none are named, a viewer reads all."""
-    if patterns is not None or role is Role.ADMIN:
+    if patterns is not UNSET or role is Role.ADMIN:
         return parse_patterns(patterns or ())
     return EVERYWHERE if role is Role.OPERATOR else EVERY_MESSAGE

@@ -17,6 +17,7 @@ from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from engine.broker import ReplayJob
 from engine.errors import Busy, Invalid
+from kitemq.model.conversion import convert
 
 if TYPE_CHECKING:
     from app.db.replay_store import JobFilter, JobRow
@@ -141,21 +142,16 @@ def _row(kind: "type[JobRow]", job: ReplayJob) -> "JobRow":
         "origin_topic": job.origin_topic,
         "fresh_only": job.fresh_only,
     }
-    return kind(
-        id=job.id,
+    return convert(
+        job,
+        kind,
         name=job.name[:200],
-        source=job.source,
         target=str(job.to),
         target_name=job.to_name,
         selection_json=msgspec.json.encode(selection).decode(),
         per_s=job.rate,
-        dry_run=job.dry_run,
         state=str(job.state),
-        selected=job.selected,
-        examined=job.examined,
         totals_json=msgspec.json.encode(job.totals).decode(),
-        created_ms=job.created_ms,
         created_by=job.created_by[:255],
-        ended_ms=job.ended_ms,
         last_error=job.last_error[:ERROR_CHARS_MAX].replace("\0", "\ufffd"),
     )

@@ -2,29 +2,20 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
 from app.host import EngineHost
 from app.services.audit import Actor, Audit
 from engine.broker import NewReplay, ReplayJob, RetryRequest
+from kitemq.model.conversion import convert
+from kitemq.model.dead_letters import DeadLetterCounts
 
 KIND = "replay"
-
-
-@dataclass
-class DeadLetterTotals:
-    """What the newest dead letters of a group have in common; `examined` of `total` were read."""
-
-    total: int
-    examined: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-    topics: Counter[str] = field(default_factory=Counter)
-    clients: Counter[str] = field(default_factory=Counter)
-    redriven: int = 0
-    returned: int = 0
-    dismissed: int = 0
+SUMS = ("examined", "redriven", "returned", "dismissed")
+WORDS = ("reasons", "topics", "clients")
 
 
 class Replays:
@@ -44,10 +35,7 @@ class Replays:
 
     async def begin(self, actor: Actor, job_id: str) -> ReplayJob:
         """Do a dry run in earnest."""
-        before = self._host.broker.replays.get(job_id)
-        async with self._audit.change(actor, "replay.begin", KIND, job_id, before=before) as change:
-            change.after = job = self._host.broker.replays.begin(job_id)
-        return job
+        return await self._change(actor, "begin", job_id, self._host.broker.replays.begin)
 
     async def retry(self, actor: Actor, job_id: str, how: RetryRequest) -> ReplayJob:
         """Try again what failed in a job, and nothing else; raises what the engine's `retry` does.
@@ -71,52 +59,45 @@ class Replays:
 
     async def pause(self, actor: Actor, job_id: str) -> ReplayJob:
         """Let a job rest."""
-        before = self._host.broker.replays.get(job_id)
-        async with self._audit.change(actor, "replay.pause", KIND, job_id, before=before) as change:
-            change.after = job = self._host.broker.replays.pause(job_id)
-        return job
+        return await self._change(actor, "pause", job_id, self._host.broker.replays.pause)
 
     async def resume(self, actor: Actor, job_id: str) -> ReplayJob:
         """Let a job go on."""
-        before = self._host.broker.replays.get(job_id)
-        async with self._audit.change(
-            actor, "replay.resume", KIND, job_id, before=before
-        ) as change:
-            change.after = job = self._host.broker.replays.resume(job_id)
-        return job
+        return await self._change(actor, "resume", job_id, self._host.broker.replays.resume)
 
     async def stop(self, actor: Actor, job_id: str) -> ReplayJob:
         """End a job."""
-        before = self._host.broker.replays.get(job_id)
-        async with self._audit.change(actor, "replay.stop", KIND, job_id, before=before) as change:
-            change.after = job = self._host.broker.replays.stop(job_id)
-        return job
+        return await self._change(actor, "stop", job_id, self._host.broker.replays.stop)
 
     async def change_rate(self, actor: Actor, job_id: str, rate: float) -> ReplayJob:
         """Change how fast a job sends."""
+        change = partial(self._host.broker.replays.change_rate, rate=rate)
+        return await self._change(actor, "change_rate", job_id, change)
+
+    async def _change(
+        self, actor: Actor, action: str, job_id: str, change: Callable[[str], ReplayJob]
+    ) -> ReplayJob:
         before = self._host.broker.replays.get(job_id)
-        async with self._audit.change(
-            actor, "replay.change_rate", KIND, job_id, before=before
-        ) as change:
-            change.after = job = self._host.broker.replays.change_rate(job_id, rate)
+        entry = self._audit.change(actor, f"replay.{action}", KIND, job_id, before=before)
+        async with entry as audited:
+            audited.after = job = change(job_id)
         return job
 
-    async def count_dead_letters(self, group: str, newest: int) -> DeadLetterTotals:
+    async def count_dead_letters(self, group: str, newest: int) -> DeadLetterCounts:
         """Counts over the newest dead letters, in steps that let others in between."""
         dead_letters = self._host.broker.dead_letters
-        counts = DeadLetterTotals(dead_letters.page(group, count_max=1).count)
+        total = dead_letters.page(group, count_max=1).count
+        sums: Counter[str] = Counter()
+        by_word: dict[str, Counter[str]] = {name: Counter() for name in WORDS}
         after: int | None = None
-        while counts.examined < newest:
-            tally = dead_letters.tally(group, after=after, count_max=newest - counts.examined)
-            counts.examined += tally.examined
-            counts.reasons.update(tally.reasons)
-            counts.topics.update(tally.topics)
-            counts.clients.update(tally.clients)
-            counts.redriven += tally.redriven
-            counts.returned += tally.returned
-            counts.dismissed += tally.dismissed
+        while sums["examined"] < newest:
+            tally = dead_letters.tally(group, after=after, count_max=newest - sums["examined"])
+            for name in SUMS:
+                sums[name] += getattr(tally, name)
+            for name, counter in by_word.items():
+                counter.update(getattr(tally, name))
             after = tally.next
             if after is None:
                 break
             await asyncio.sleep(0)
-        return counts
+        return convert(None, DeadLetterCounts, total=total, **by_word, **{n: sums[n] for n in SUMS})

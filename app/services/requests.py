@@ -6,7 +6,7 @@ from typing import NamedTuple
 from app.errors import NoReply
 from app.host import EngineHost
 from app.messaging import Messaging
-from engine.broker import NewReply, PendingRequest, ReplyOutcome
+from engine.broker import PendingRequest, ReplyMessage, ReplyOutcome
 from engine.errors import Invalid, Stopping
 from engine.message import Message, StoredMessage
 
@@ -60,7 +60,7 @@ class Requests:
             raise Stopping("the server is stopping", retry_after_s=5.0)
         raise NoReply(request.correlation_id, timeout_ms)
 
-    def reply(self, new: NewReply) -> ReplyOutcome:
+    def reply(self, new: ReplyMessage) -> ReplyOutcome:
         """Answer a request by its correlation id."""
         return self._host.broker.requests.reply(new)
 

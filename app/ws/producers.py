@@ -124,13 +124,13 @@ def check_frame(check: TransactionCheck) -> transactions.CheckFrame:
     """A check as a frame."""
     message = check.message
     return transactions.CheckFrame(
-        check.transaction_id,
-        check.producer_group,
-        check.number,
-        message.topic,
-        message.queue,
-        message.born_ms,
-        message.stored_ms,
-        message.property_block,
-        message.plain.body,
+        transaction_id=check.transaction_id,
+        group=check.producer_group,
+        number=check.number,
+        topic=message.topic,
+        queue=message.queue,
+        born_ms=message.born_ms,
+        stored_ms=message.stored_ms,
+        properties=message.property_block,
+        body=message.plain.body,
     )

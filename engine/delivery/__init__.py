@@ -1,4 +1,4 @@
-"""Delivery: pull and receive, filters, progress, hand-outs, order, retry and dead letters.
+"""Delivery: pull and receive, filters, progress, order, retry and dead letters.
 
 `subsystem.DeliverySubsystem` puts the parts together; `engine.broker` alone uses it.
 """

@@ -28,14 +28,14 @@ def _never(group: str, client: str) -> bool:
 
 
 def _nobody(name: str) -> None:
-    """Until somebody listens."""
+    """Does nothing, until a callback is set."""
 
 
 class Broadcasts(Service):
-    """Who listens to each broadcast group: at most `clients_max` of one group are known.
+    """The clients of each broadcast group, at most `clients_max` of one group.
 
     A client counts as seen when it receives, settles, commits, sends a heartbeat or is connected;
-    after a restart everybody counts as just seen. `on_forgotten` is told a client's progress name.
+    after a restart every client counts as just seen. `on_forgotten` gets a client's progress name.
     """
 
     name = "broadcast clients"

@@ -119,7 +119,7 @@ class SentBack(JournalEntry, frozen=True, tag="sent_back"):
 
 
 class SerialUsed(JournalEntry, frozen=True, tag="serial_used"):
-    """From a snapshot: hand-outs to come are numbered above this."""
+    """From a snapshot: deliveries to come are numbered above this."""
 
     serial: int
 
@@ -177,7 +177,7 @@ class GroupReset(JournalEntry, frozen=True, tag="group_reset"):
 
 
 class ResetSeen(QueueChange, frozen=True, tag="reset_seen"):
-    """A pulling client of the group was told that the queue was reset."""
+    """A pulling client of the group has learned that the queue was reset."""
 
 
 class ResetUnseen(QueueChange, frozen=True, tag="reset_unseen"):

@@ -32,7 +32,7 @@ def dead_message(
     reason: DeadLetterReason,
     failure: DeliveryFailure,
 ) -> Message:
-    """What to put into the log for a message whose delivery number `attempt` was the last.
+    """Builds the dead letter of a message whose delivery number `attempt` was the last.
 
     Its own `attempt` is one higher, so that RocketMQ's reconsumeTimes counts the failures.
     """

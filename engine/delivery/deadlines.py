@@ -1,4 +1,4 @@
-"""When hand-outs run out and kept messages come due: one heap, one item for a whole batch.
+"""Deadlines of deliveries and of waiting messages: one heap, one item for a whole batch.
 
 An item is not searched for when its messages are done: it is stale once none of them still has
 the slot it was made for, and stale items are swept when they are the majority.
@@ -24,7 +24,7 @@ Item = tuple[int, int, QueueProgress, OffsetBatch]
 
 
 def _nobody() -> None:
-    """Until somebody listens."""
+    """Does nothing, until a callback is set."""
 
 
 class Deadlines:
@@ -54,7 +54,7 @@ class Deadlines:
     def take_due(self, now_ms: int, count_max: int) -> list[DueBatch]:
         """Take out what is due, at most `count_max` messages; the rest of a batch stays.
 
-        Who cannot deal with it adds it again.
+        A caller that cannot process a batch adds it again.
         """
         batches: list[DueBatch] = []
         heap = self._heap
@@ -70,7 +70,7 @@ class Deadlines:
         return batches
 
     def next_ms(self) -> int | None:
-        """When the earliest item that is not stale falls due; None when there is none."""
+        """Due time of the earliest item that is not stale; None when there is none."""
         heap = self._heap
         while heap and not heap[0][3].slot.open:
             heappop(heap)

@@ -9,10 +9,10 @@ from engine.delivery.progress_store import ProgressStore
 
 
 class DeliveryStatus(StrEnum):
-    """Where a message stands with a group."""
+    """State of a message in a group."""
 
     AHEAD = "ahead"  # not reached yet
-    READY = "ready"  # may be handed out, or waits for an earlier one of its message group
+    READY = "ready"  # may be delivered, or waits for an earlier one of its message group
     INFLIGHT = "inflight"
     WAITING = "waiting"  # failed, keeps its place and comes back at `until_ms`
     DONE = "done"  # acknowledged, moved on, filtered out or skipped
@@ -20,7 +20,7 @@ class DeliveryStatus(StrEnum):
 
 
 class DeliveryState(msgspec.Struct, frozen=True):
-    """`until_ms` is when a hand-out or a wait ends, ms since 1970 UTC; 0 where neither goes on."""
+    """`until_ms` is when a delivery or a wait ends, ms since 1970 UTC; 0 where neither goes on."""
 
     place: DeliveryStatus
     client: str = ""
@@ -37,7 +37,7 @@ STATUSES = {
 def delivery_state_of(
     progress_store: ProgressStore, group: str, topic: str, queue: int, offset: int
 ) -> DeliveryState:
-    """How the message at this place stands; by the cursor and what is outstanding."""
+    """The state of the message at this place, by the cursor and the outstanding messages."""
     progress = progress_store.find(group, topic, queue)
     if progress is None:
         return DeliveryState(DeliveryStatus.NEVER)

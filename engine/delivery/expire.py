@@ -1,4 +1,4 @@
-"""The service that ends hand-outs whose time ran out, and brings back what has waited."""
+"""The service that expires deliveries, and returns messages whose wait is over."""
 
 from engine.clock import Clock
 from engine.delivery.changes import CameDue
@@ -34,7 +34,7 @@ class Expirer(Service):
     def tick(self) -> float:
         """Deal with what is due; seconds until the next can be.
 
-        While the log refuses writes, hand-outs stay as they are and are tried again.
+        While the log refuses writes, deliveries stay as they are and are tried again.
         """
         dues = self._deadlines.take_due(self._clock.now_ms(), TICK_MESSAGES_MAX)
         try:

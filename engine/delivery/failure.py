@@ -1,7 +1,7 @@
-"""What happens to a message whose delivery failed: another try, or the dead letters.
+"""Handles failed deliveries: a message is retried or becomes a dead letter.
 
 For an ordered group in a FIFO topic it keeps its place and its lane waits. Otherwise it goes on as
-a new record, which names the hand-out it replaces (SOURCE): a crash after that record was written
+a new record, which names the delivery it replaces (SOURCE): a crash after that record was written
 and before its source was settled is healed by `replayed`. While the log refuses writes nothing
 changes.
 """
@@ -9,7 +9,7 @@ changes.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.delivery.broadcast import is_broadcast
 from engine.delivery.changes import DeliverySettled, HeldForRetry, SentBack
 from engine.delivery.dead_letter import DeadLetterReason, dead_message
@@ -32,13 +32,10 @@ from engine.delivery.retry import (
 )
 from engine.delivery.values import AckResult, Nack, Receipt
 from engine.errors import Busy, Corrupt, EngineError, Invalid, MessageNotFound
-from engine.events import DeadLettered, EventBus, Retried
-from engine.intake import Intake
+from engine.events import DeadLettered, Retried
 from engine.message import BATCH_BYTES_MAX, SOURCE, Message, StoredMessage
 from engine.run_length import to_runs
 from engine.store.consume_queue import QueueEntry
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 
 EXPIRED = "the invisible time ran out before the message was acknowledged"
@@ -58,7 +55,7 @@ class FailedDelivery(NamedTuple):
 
 
 class FailurePlan(NamedTuple):
-    """What to do about a failed delivery; without a `message` nothing is to be written."""
+    """The handling of a failed delivery; without a `message` nothing is to be written."""
 
     offset: int
     move: Transition
@@ -74,25 +71,21 @@ class FailureHandler:
 
     def __init__(
         self,
-        store: Store,
-        intake: Intake,
-        catalog: Catalog,
+        context: EngineContext,
+        groups: GroupCatalog,
         progress_store: ProgressStore,
         inflight: Inflight,
-        groups: GroupCatalog,
         levels: RetryLevels,
-        clock: Clock,
-        events: EventBus,
     ) -> None:
-        self._store = store
-        self._intake = intake
-        self._catalog = catalog
+        self._store = context.store
+        self._intake = context.intake
+        self._catalog = context.catalog
         self._progress_store = progress_store
         self._inflight = inflight
         self._groups = groups
         self._levels = levels
-        self._clock = clock
-        self._events = events
+        self._clock = context.clock
+        self._events = context.events
 
     def nack(self, group: str, nacks: Sequence[Nack], client: str = "") -> list[AckResult]:
         """Report failures; a result for each, in the order given.
@@ -109,7 +102,7 @@ class FailureHandler:
         return results
 
     def expire(self, dues: Iterable[DueBatch]) -> None:
-        """Deal with hand-outs whose time ran out: their messages may be received again at once."""
+        """Deal with deliveries whose time ran out: their messages may be received again at once."""
         for progress, batch in dues:
             config = self._groups.find(progress.owner)
             if config is not None:
@@ -155,7 +148,7 @@ class FailureHandler:
         self._tell(config.name, topic, queue, [plan])
 
     def replayed(self, message: StoredMessage) -> None:
-        """Recovery found this record: the hand-out that it replaced is settled, if it was not."""
+        """Recovery found this record: the delivery that it replaced is settled, if it was not."""
         parts = message.properties.get(SOURCE, "").split("@")
         if len(parts) != SOURCE_PARTS:
             return
@@ -243,7 +236,15 @@ class FailureHandler:
                 if group.dead_letters
                 else None
             )
-            return FailurePlan(offset, Transition.GIVE_UP, message, attempt, 0, failure, reason)
+            return FailurePlan(
+                offset=offset,
+                move=Transition.GIVE_UP,
+                message=message,
+                attempt=attempt,
+                wait_ms=0,
+                failure=failure,
+                reason=reason,
+            )
         exact_ms = None
         if level is None:
             exact_ms = exact_wait_ms(group.retry_policy, attempt)
@@ -337,18 +338,18 @@ class FailureHandler:
 def _broadcast_plan(failed: FailedDelivery, attempt: int, retry_max: int) -> FailurePlan:
     """Nothing of a broadcast is retried: what a client fails with is dropped.
 
-    A hand-out that ran out stays with its client, who may have died with it, up to `retry_max`.
+    A delivery that ran out stays with its client, who may have died with it, up to `retry_max`.
     """
     if failed.failure.error is EXPIRED and not is_exhausted(attempt, retry_max):
         return FailurePlan(failed.offset, Transition.KEEP, None, attempt, 0, failed.failure)
     return FailurePlan(
-        failed.offset,
-        Transition.GIVE_UP,
-        None,
-        attempt,
-        0,
-        failed.failure,
-        DeadLetterReason.BROADCAST,
+        offset=failed.offset,
+        move=Transition.GIVE_UP,
+        message=None,
+        attempt=attempt,
+        wait_ms=0,
+        failure=failed.failure,
+        reason=DeadLetterReason.BROADCAST,
     )
 
 

@@ -1,8 +1,8 @@
 """Filters: "*" for all, "a || b" for tags, or "SQL92: amount > 5" for properties.
 
-A consume queue entry holds only the Java hash of the tag, so scanning for tags reads no record; two
-tags with one hash are told apart once the record is read. A message without a tag matches no tag.
-An SQL92 expression needs the record, unless it names the tags that it can match.
+A consume queue entry holds only the Java hash of the tag, so scanning for tags reads no record;
+tags with the same hash are distinguished once the record is read. A message without a tag matches
+no tag. An SQL92 expression needs the record, unless it names the tags that it can match.
 """
 
 import re
@@ -28,7 +28,7 @@ _SQL = re.compile(r"\s*SQL92:", re.IGNORECASE)
 
 
 class Filter(Protocol):
-    """Which messages a consumer wants; comparable and hashable."""
+    """A consumer's choice of messages; comparable and hashable."""
 
     @property
     def is_all(self) -> bool:

@@ -35,8 +35,8 @@ class Mode(StrEnum):
 class GroupConfig(msgspec.Struct, frozen=True):
     """Settings of a group; `retry_max` counts retries after the first delivery.
 
-    `start_at_ms` (ms since 1970 UTC) is meant by StartAt.TIME only. `paused_topics` are not
-    handed out while the others are. `rooms` are meant by Strategy.MACHINE_ROOM only. A group that
+    `start_at_ms` (ms since 1970 UTC) is used by StartAt.TIME only. `paused_topics` are not
+    delivered while the others are. `rooms` are used by Strategy.MACHINE_ROOM only. A group that
     is `ordered` gets the messages of one message group of a FIFO topic one after the other, any
     other group gets them side by side.
     """

@@ -1,7 +1,7 @@
-"""Messages in clients' hands: acknowledge them, keep them longer, put them back, list them.
+"""Messages in flight: acknowledges, extends, releases and lists them.
 
 All verbs take receipts, check each against the slot of its message, and journal one change for
-each queue. A receipt is current until its message is done or handed out again. Receipts come from
+each queue. A receipt is current until its message is done or delivered again. Receipts come from
 outside and may name any place and any serial: only a message in flight has a current one.
 """
 
@@ -81,7 +81,7 @@ class Inflight:
         return None
 
     def release(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
-        """Put messages back unused: they are handed out again, and no attempt is counted."""
+        """Put messages back unused: they are delivered again, and no attempt is counted."""
         results, current = self.check(group, receipts)
         for progress, offsets in current:
             place = (progress.topic, progress.queue)

@@ -1,4 +1,4 @@
-"""Whether a change of consumer progress can be made, in the state as it is now.
+"""Checks whether a change of consumer progress is legal in the current state.
 
 The progress store asks before it journals a change, and a start asks again before it applies one.
 A change that passes cannot fail when it is applied, and keeps what `queue_progress.py` relies on:
@@ -42,7 +42,7 @@ from engine.legality import (
 )
 from engine.store.journal import JournalEntry
 
-SERIAL_MAX = NUMBER_MAX - (1 << 40)  # leaves room for the hand-outs to come
+SERIAL_MAX = NUMBER_MAX - (1 << 40)  # leaves room for the deliveries to come
 RESET_NUMBER_MAX = 1 << 53
 FAILURES_MAX = (1 << 31) - 1
 
@@ -229,7 +229,7 @@ def place(change: QueueChange) -> None:
 
 
 def _check_deferred(change: HandedOut, cursor: int, offsets: Sequence[int]) -> None:
-    """What is set aside is new, and not handed out at the same time."""
+    """What is set aside is new, and not delivered at the same time."""
     deferred = offsets_of(change.deferred)
     if deferred[0] < cursor or deferred[-1] >= change.cursor:
         raise Illegal(f"{_name(change)}: what is set aside is not between the cursors")

@@ -1,6 +1,6 @@
 """Queue locks of orderly pulling consumers: one client at a time reads a queue of a group.
 
-A lock is a lease: whoever holds it takes it again before it runs out, and then nobody else gets
+A lock is a lease: its holder renews it before it runs out, and until then no other client gets
 the queue. It is the client's part to stop reading when half of the lease has passed without a
 renewal, so that two never read at once. Unlike RocketMQ's, locks outlive a restart of the broker.
 Source: docs/rocketmq-rules.md#queue-locks.
@@ -34,7 +34,7 @@ class LockedQueue(NamedTuple):
 
 
 class QueueLock(msgspec.Struct, frozen=True):
-    """Who has a queue to itself, until `until_ms` (ms since 1970 UTC) unless it locks it again."""
+    """The client that holds a queue alone until `until_ms` (ms since 1970), unless it renews."""
 
     topic: str
     queue: int
@@ -60,7 +60,7 @@ class QueuesLocked(JournalEntry, frozen=True, tag="queues_locked"):
 
 
 class QueuesFreed(JournalEntry, frozen=True, tag="queues_freed"):
-    """These queues are nobody's; without any, all of the group's are."""
+    """These queues are free; without any, all of the group's are."""
 
     group: str
     queues: list[LockedQueue]
@@ -152,7 +152,7 @@ class QueueLocks(Service):
         ]
 
     def has_live(self, group: str) -> bool:
-        """Whether anybody of the group holds a queue."""
+        """Whether any client of the group holds a queue."""
         leases = self._leases.get(group)
         if not leases:
             return False

@@ -108,7 +108,7 @@ class LongPolling:
         self._group_counts: dict[str, int] = {}
         self._paused: dict[
             str, WaitingReceives
-        ] = {}  # by group: who waits for the end of its pause
+        ] = {}  # by group: those that wait for the end of its pause
         self._pulls: dict[tuple[str, int], dict[WaitingPull, None]] = {}
         self._count = 0
 

@@ -1,4 +1,4 @@
-"""One consumer of a group: what is told of it, and what is known of it while it is alive."""
+"""One consumer of a group: its public description, and the entry kept while it is alive."""
 
 import msgspec
 
@@ -42,7 +42,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class MemberEntry:
-    """What members.py knows of one member; readings of the steady clock end in `_s`."""
+    """The entry of one member in members.py; readings of the steady clock end in `_s`."""
 
     __slots__ = (
         "address",

@@ -1,8 +1,8 @@
-"""Who consumes: the live members of each group, known by heartbeats, receives and connections.
+"""The live members of each consumer group, known by heartbeats, receives and connections.
 
 A member is alive while it is connected, or gave a sign of life within the timeout. Nothing of it
-is kept over a restart: whoever is alive shows up again. Queues are shared out among those who send
-heartbeats, as pulling consumers do; who only receives takes from every queue and needs no share.
+is kept over a restart: live members report again. Queues are shared out among those that send
+heartbeats, as pulling consumers do; one that only receives takes from every queue, unshared.
 Source: docs/rocketmq-rules.md#members-and-subscriptions.
 """
 
@@ -43,13 +43,13 @@ class MemberConnection:
 
 
 def _nobody(group: str, client: str) -> None:
-    """Until somebody listens."""
+    """Does nothing, until a callback is set."""
 
 
 class Members(Service):
-    """At most `members_max` over all groups; who comes beyond that is served, but not listed.
+    """At most `members_max` over all groups; further ones are served, but not listed.
 
-    `on_goodbye` is told of each member that says so, `on_sign` of each sign of life.
+    `on_goodbye` is called for each member that leaves, `on_sign` for each sign of life.
     """
 
     name = "members"
@@ -212,7 +212,7 @@ class Members(Service):
     def everyone(self) -> Iterator[tuple[str, Member]]:
         """The live members of all groups with their group, each read when it is asked for.
 
-        Who comes while somebody walks is left out.
+        Members that join during the iteration are left out.
         """
         for (group, client), entry in list(self._order.items()):
             if self._is_alive(entry):
@@ -227,11 +227,11 @@ class Members(Service):
         )
 
     def count(self, group: str) -> int:
-        """How many members a group has."""
+        """Number of a group's members."""
         return len(self._entries.get(group, ()))
 
     def subscription(self, group: str) -> Subscription:
-        """What the last heartbeat subscribed to, which in RocketMQ is all that the group gets."""
+        """Subscription of the last heartbeat, which in RocketMQ is all that the group gets."""
         return dict(self._current.get(group, {}))
 
     def warning(self, group: str) -> SubscriptionWarning | None:
@@ -257,10 +257,10 @@ class Members(Service):
         strategy: Strategy | None = None,
         broker_name: str = "kitemq",
     ) -> Assignment:
-        """Which queues of a topic a pulling client has, by the group's strategy unless given.
+        """The queues of a topic that a pulling client has, by the group's strategy unless given.
 
         Shared out among the members that send heartbeats and subscribe to the topic, or to
-        nothing in particular. In a broadcast group everybody has all queues. Raises
+        nothing in particular. In a broadcast group every client has all queues. Raises
         GroupNotFound, TopicNotFound, Forbidden.
         """
         config = self._groups.get(group)
@@ -271,9 +271,24 @@ class Members(Service):
             if self._is_pulling(entry) and (not entry.stated or topic in entry.stated)
         ]
         algorithm = strategy or config.strategy
-        shared = self._share(config, algorithm, topic, queues, pulling, client, broker_name)
+        shared = self._share(
+            config,
+            algorithm,
+            [QueueRef(topic, broker_name, queue) for queue in queues],
+            clients=pulling,
+            client=client,
+        )
         is_member = client in pulling
-        return Assignment(group, topic, client, algorithm, config.mode, is_member, shared, pulling)
+        return Assignment(
+            group=group,
+            topic=topic,
+            client=client,
+            strategy=algorithm,
+            mode=config.mode,
+            is_member=is_member,
+            queues=shared,
+            clients=pulling,
+        )
 
     def forget(self, group: str) -> None:
         """A group was deleted."""
@@ -288,16 +303,15 @@ class Members(Service):
         self,
         config: GroupConfig,
         strategy: Strategy,
-        topic: str,
-        queues: range,
+        queues: list[QueueRef],
+        *,
         clients: list[str],
         client: str,
-        broker_name: str,
     ) -> list[int]:
         if config.mode is Mode.BROADCAST:
-            return list(queues) if client in clients else []
-        refs = [QueueRef(topic, broker_name, queue) for queue in queues]
-        return [ref.queue for ref in allocate(strategy, refs, clients, client, rooms=config.rooms)]
+            return [ref.queue for ref in queues] if client in clients else []
+        shared = allocate(strategy, queues, clients, client, rooms=config.rooms)
+        return [ref.queue for ref in shared]
 
     def _sign(self, group: str, client: str) -> MemberEntry | None:
         """The member's entry, alive from now on; None where there is no room for another."""
@@ -353,15 +367,15 @@ class Members(Service):
 
     def _as_member(self, client: str, entry: MemberEntry) -> Member:
         return Member(
-            client,
-            entry.version,
-            entry.language,
-            entry.address,
-            entry.topics,
-            self._is_pulling(entry),
-            bool(entry.connected),
-            entry.joined_ms,
-            entry.seen_ms,
+            client=client,
+            version=entry.version,
+            language=entry.language,
+            address=entry.address,
+            topics=entry.topics,
+            is_pulling=self._is_pulling(entry),
+            is_connected=bool(entry.connected),
+            joined_ms=entry.joined_ms,
+            seen_ms=entry.seen_ms,
         )
 
     def _emit(self, event: EngineEvent) -> None:

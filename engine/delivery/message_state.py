@@ -10,9 +10,9 @@ import msgspec
 
 
 class MessageState(StrEnum):
-    """Where an outstanding message stands."""
+    """State of an outstanding message."""
 
-    READY = "ready"  # may be handed out again, or waits for an earlier one of its lane
+    READY = "ready"  # may be delivered again, or waits for an earlier one of its lane
     INFLIGHT = "inflight"  # a client has it until the deadline
     WAITING = "waiting"  # failed, keeps its place and comes back when due
     DONE = "done"
@@ -20,7 +20,7 @@ class MessageState(StrEnum):
 
 
 class Transition(StrEnum):
-    """What can happen to it."""
+    """Transitions of an outstanding message."""
 
     DELIVER = "deliver"
     EXTEND = "extend"
@@ -50,13 +50,13 @@ ENDS = frozenset({MessageState.DONE, MessageState.DEAD})
 
 
 class InFlightState(msgspec.Struct, gc=False):
-    """The state that all messages of one hand-out share, so a batch costs one.
+    """The state that all messages of one delivery share, so a batch costs one.
 
     It is never changed but for `open`; a message that moves on gets another slot.
     """
 
     phase: MessageState
-    serial: int = 0  # of the hand-out; what makes a receipt current
+    serial: int = 0  # of the delivery; what makes a receipt current
     until_ms: int = 0  # INFLIGHT: the deadline; WAITING: when it is due; ms since 1970 UTC
     client: str = ""
     failures: int = 0  # failed deliveries at this very place, beyond the record's own attempt
@@ -66,7 +66,7 @@ class InFlightState(msgspec.Struct, gc=False):
 def state_after(
     slot: InFlightState, move: Transition, until_ms: int = 0, serial: int = 0
 ) -> InFlightState:
-    """The slot after `move`, shared by nobody yet; an illegal move is our own mistake.
+    """The slot after `move`, not shared yet; an illegal move is a programming error.
 
     What stays in flight does so under `serial`, or under the one it has.
     """

@@ -1,4 +1,4 @@
-"""Moves groups that retention or a purge overtook to the first offset that their queue still has.
+"""Moves groups whose messages retention or a purge removed to the first offset of their queue.
 
 Messages that a group had not finished and that are gone are counted, reported and given up. A
 message in flight is left out: it ends with its acknowledgement or its deadline.

@@ -1,8 +1,8 @@
-"""Offsets that are set and asked for, and how far a group is behind."""
+"""Commits and reads the offsets of groups, and computes their lag."""
 
 from collections.abc import Iterable
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.delivery.broadcast import Broadcasts, progress_name
 from engine.delivery.changes import CursorAdvanced, DeliverySettled, OffsetCommitted
 from engine.delivery.group import GroupCatalog, Mode
@@ -15,8 +15,6 @@ from engine.delivery.values import GroupLag, LagBasis, QueueLag
 from engine.errors import Invalid, QueueNotFound
 from engine.legality import NUMBER_MAX
 from engine.run_length import to_runs
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import GROUP_QUEUE, dead_letter_topic, retry_topic
 
 
@@ -25,11 +23,9 @@ class ConsumerOffsets:
 
     def __init__(
         self,
-        store: Store,
-        catalog: Catalog,
+        context: EngineContext,
         groups: GroupCatalog,
         progress_store: ProgressStore,
-        clock: Clock,
         broadcasts: Broadcasts,
         starts: Starts,
         filters: SubscriptionFilters,
@@ -37,18 +33,18 @@ class ConsumerOffsets:
         self._filters = filters
         self._broadcasts = broadcasts
         self._starts = starts
-        self._store = store
-        self._catalog = catalog
+        self._store = context.store
+        self._catalog = context.catalog
         self._groups = groups
         self._progress_store = progress_store
-        self._clock = clock
+        self._clock = context.clock
 
     def commit(self, group: str, topic: str, queue: int, offset: int, client: str = "") -> bool:
         """Set a group's progress in a queue to any offset, also backwards; whether that counts.
 
         It does not after a reset of the queue, until a client of the group pulled from there and
-        was told. What was handed out from the queue is forgotten; its receipts are stale. Creates
-        the group if allowed. `client` names whose progress it is where the group broadcasts.
+        has learned of it. What was delivered from the queue is forgotten; its receipts are stale.
+        Creates the group if allowed. `client` is the owner of the progress in a broadcast group.
         Raises GroupNotFound, TopicNotFound, QueueNotFound, Invalid.
         """
         place, progress = self._place(group, topic, queue, offset, client)
@@ -60,7 +56,7 @@ class ConsumerOffsets:
     def advance(self, group: str, topic: str, queue: int, offset: int, client: str = "") -> bool:
         """A pulling client is done with everything before `offset`; whether that counts.
 
-        What was handed out from before `offset` is done, what was handed out from there on stays
+        What was delivered from before `offset` is done, what was delivered from there on stays
         with its client. An offset before the group's own place sets the group back, as `commit`
         does. One that changes nothing writes nothing. Raises as `commit`.
         """
@@ -133,7 +129,7 @@ class ConsumerOffsets:
             )
 
     def lag(self, group: str) -> GroupLag:
-        """How far the group is behind, in messages and in time. Raises GroupNotFound.
+        """The lag of the group, in messages and in time. Raises GroupNotFound.
 
         Of a broadcast group, in each queue, how far the client is that is the furthest behind.
         """

@@ -1,4 +1,4 @@
-"""Lanes: which outstanding messages of a queue depend on each other, and which may go now.
+"""Lanes: messages of one lane are delivered one after the other, lanes side by side.
 
 For an ordered group a lane of a FIFO topic is a message group: only its earliest outstanding
 message may be with a client. In a retry topic a lane is the topic that a message came from: whoever
@@ -9,7 +9,7 @@ queue is full of it, the lanes behind have to wait too.
 from bisect import bisect_left, insort
 from typing import Protocol
 
-OPEN_LANE = ""  # where everybody may take from
+OPEN_LANE = ""  # of messages without order
 
 
 class Lanes(Protocol):
@@ -22,7 +22,7 @@ class Lanes(Protocol):
         """Remove one that is done; the message that may go instead, if that sets one free."""
 
     def bucket(self, offset: int) -> str:
-        """Under which name it waits to be handed out."""
+        """The lane in which it waits to be delivered."""
 
     def lane(self, offset: int) -> str:
         """Its lane, "" for none."""

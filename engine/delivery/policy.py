@@ -41,7 +41,7 @@ RetryPolicy = Ladder | Exponential | Steps
 
 
 def exact_wait_ms(policy: RetryPolicy, attempt: int) -> int | None:
-    """How long to wait after delivery number `attempt` failed; None leaves it to the levels."""
+    """Wait after delivery number `attempt` failed, in ms; None leaves it to the levels."""
     if isinstance(policy, Exponential):
         try:
             return min(round(policy.initial_ms * policy.multiplier ** (attempt - 1)), policy.max_ms)

@@ -42,7 +42,7 @@ from engine.run_length import from_runs
 from engine.store.journal import Journal, JournalEntry
 from engine.topic.names import RETRY_PREFIX
 
-SERIAL_SHIFT = 20  # a million hand-outs in each millisecond since 1970 before numbers could meet
+SERIAL_SHIFT = 20  # a million deliveries in each millisecond since 1970 before numbers could meet
 
 OnReady = Callable[[str, str, int], None]
 Rule = tuple[Callable[[Any], None], Callable[[Any], None]]  # check and apply
@@ -102,11 +102,11 @@ class ProgressStore:
         }
 
     def start(self, now_ms: int) -> None:
-        """After loading: number hand-outs above all earlier ones."""
+        """After loading: number deliveries above all earlier ones."""
         self._serial = max(self._serial, now_ms << SERIAL_SHIFT)
 
     def next_serial(self) -> int:
-        """The number of the next hand-out; higher than any before, also before a restart."""
+        """The number of the next delivery; higher than any before, also before a restart."""
         return self._serial + 1
 
     def write(self, change: JournalEntry, *, is_owed: bool = False) -> None:

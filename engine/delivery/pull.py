@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.delivery.changes import ResetSeen
 from engine.delivery.filter import Filter, parse_filter
 from engine.delivery.group import GroupCatalog
@@ -17,10 +17,8 @@ from engine.delivery.reading import fit
 from engine.delivery.receive_targets import consuming_group, readable_topic
 from engine.delivery.subscription_filters import SubscriptionFilters
 from engine.errors import Invalid, QueueNotFound
-from engine.events import EventBus, MessagesPulled
+from engine.events import MessagesPulled
 from engine.message import StoredMessage
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 
 COUNT_MAX = 160
 BYTES_MAX = 4 * 1024 * 1024
@@ -29,7 +27,7 @@ CHUNK = 100
 
 
 class PullStatus(StrEnum):
-    """What a pull found."""
+    """Result of a pull."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"  # examined some, none matched: go on at next_offset
@@ -42,7 +40,7 @@ class PullStatus(StrEnum):
 
 
 class PullAnswer(StrEnum):
-    """What the client should do next; RocketMQ's response codes 0, 19, 20 and 21."""
+    """The client's next step; RocketMQ's response codes 0, 19, 20 and 21."""
 
     FOUND = "FOUND"
     NOT_FOUND = "PULL_NOT_FOUND"  # wait at this very offset
@@ -84,21 +82,18 @@ class Pull:
 
     def __init__(
         self,
-        store: Store,
-        catalog: Catalog,
+        context: EngineContext,
         groups: GroupCatalog,
         progress_store: ProgressStore,
-        clock: Clock,
-        events: EventBus,
         filters: SubscriptionFilters,
     ) -> None:
         self._filters = filters
-        self._store = store
-        self._catalog = catalog
+        self._store = context.store
+        self._catalog = context.catalog
         self._groups = groups
         self._progress_store = progress_store
-        self._clock = clock
-        self._events = events
+        self._clock = context.clock
+        self._events = context.events
 
     def pull(
         self,
@@ -114,7 +109,7 @@ class Pull:
         """Up to `count_max` (1 to 160) messages and `bytes_max`, yet at least one if any matches.
 
         Never waits. With a `group` its right to consume is checked; it is created if it may be.
-        The first pull of a group whose offset was reset is told so (OFFSET_RESET) and gets the
+        The first pull of a group whose offset was reset is answered OFFSET_RESET and gets the
         new place as `next_offset`; only then do its commits count again.
         Examines at most 800 entries. Raises Invalid, TopicNotFound, QueueNotFound,
         GroupNotFound, Forbidden; an offset outside the queue is a status, not an error.
@@ -145,7 +140,7 @@ class Pull:
         progress = self._progress_store.find(group, topic, queue)
         if progress is None or not progress.is_reset_unseen:
             return None
-        # A full disk keeps nobody from reading: the note is written as soon as there is room.
+        # A full disk does not stop reading: the note is written as soon as there is room.
         self._progress_store.write(ResetSeen(group, topic, queue), is_owed=True)
         return progress.cursor
 

@@ -43,7 +43,7 @@ class OffsetBatch(NamedTuple):
 
 class QueueProgress:
     """`slots` are keyed by offset. Not journalled: `moved`, the last receipts whose message went
-    on to the retry topic, so that a late acknowledgement is told from a repeated one. While
+    on to the retry topic, so that a late acknowledgement differs from a repeated one. While
     `is_reset_unseen`, no client of the group has heard that the queue was reset. `group` is the
     name that it is kept under, `owner` the group itself.
     """
@@ -101,11 +101,11 @@ class QueueProgress:
 
     @property
     def done_count(self) -> int:
-        """How many messages are done, those before its beginning included."""
+        """Number of messages that are done, those before its beginning included."""
         return self.cursor - len(self.slots)
 
     def ready_offsets(self, buckets: Sequence[str], count_max: int) -> list[int]:
-        """What was examined before and may be handed out now, from these lanes."""
+        """Offsets that were examined before and may be delivered now, from these lanes."""
         offsets = [
             offset for name in buckets for offset in islice(self.ready.get(name, ()), count_max)
         ]

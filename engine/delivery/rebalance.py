@@ -16,7 +16,7 @@ ROOM_SEPARATOR = "@"  # "room@broker"
 
 
 class Strategy(StrEnum):
-    """How queues are shared out."""
+    """Strategies for sharing queues out."""
 
     AVERAGE = "average"
     CIRCLE = "circle"

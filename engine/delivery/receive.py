@@ -1,6 +1,6 @@
-"""Receive: hand out messages to a client for a while, across the queues of several topics.
+"""Receive: delivers messages to a client for a time, across the queues of several topics.
 
-What was handed out before and came back goes first in its queue, then the cursor moves on. A
+What was delivered before and came back goes first in its queue, then the cursor moves on. A
 message that the filter holds back is done; one whose lane is busy is set aside. Each call looks
 at a bounded number of entries and reads a bounded number of bytes.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.delivery.changes import CursorAdvanced, DeliverySettled, HandedOut
 from engine.delivery.message_state import Transition
 from engine.delivery.min_offset_corrector import MinOffsetCorrector
@@ -20,12 +20,10 @@ from engine.delivery.reading import find_entries, fit
 from engine.delivery.receive_targets import ReceiveTarget, ReceiveTargets
 from engine.delivery.values import Delivery, Receipt
 from engine.errors import EngineError, Invalid
-from engine.events import EventBus, MessagesDelivered
+from engine.events import MessagesDelivered
 from engine.message import RETRY_TOPIC, StoredMessage
 from engine.run_length import to_runs
 from engine.store.consume_queue import QueueEntry
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 
 COUNT_MAX = 1024
 INVISIBLE_MS_MIN = 10
@@ -37,7 +35,7 @@ CHUNK = 64  # entries that are looked at together where not all of them will do
 
 
 class ReceiveCall(msgspec.Struct):
-    """What one receive may still take and examine."""
+    """What remains of a receive's limits."""
 
     want: int
     deadline_ms: int
@@ -48,11 +46,11 @@ class ReceiveCall(msgspec.Struct):
 
 
 class MessageSelection(msgspec.Struct):
-    """What was chosen from one queue, in order of offset, and where that leaves the cursor."""
+    """Messages selected from one queue, in order of offset, and the cursor behind them."""
 
     cursor: int
     messages: list[StoredMessage] = []
-    again: int = 0  # how many of them were handed out or set aside before
+    again: int = 0  # how many of them were delivered or set aside before
     misses: int = 0  # records that were read and did not match
     lanes: list[str] = []
     deferred: list[int] = []
@@ -61,25 +59,22 @@ class MessageSelection(msgspec.Struct):
 
 
 class Receiver:
-    """Chooses and hands out; `long_polling.py` waits, `inflight.py` takes back."""
+    """Chooses and delivers; `long_polling.py` waits, `inflight.py` takes back."""
 
     def __init__(
         self,
-        store: Store,
-        catalog: Catalog,
+        context: EngineContext,
         progress_store: ProgressStore,
         targets: ReceiveTargets,
         min_offset_corrector: MinOffsetCorrector,
-        clock: Clock,
-        events: EventBus,
     ) -> None:
         self._min_offset_corrector = min_offset_corrector
-        self._store = store
-        self._catalog = catalog
+        self._store = context.store
+        self._catalog = context.catalog
         self._progress_store = progress_store
         self._targets = targets
-        self._clock = clock
-        self._events = events
+        self._clock = context.clock
+        self._events = context.events
         self._turns: dict[str, int] = {}
 
     def receive(
@@ -91,9 +86,9 @@ class Receiver:
         invisible_s: float = 60.0,
         client: str = "",
     ) -> list[Delivery]:
-        """Hand out up to `count_max` (1 to 1,024) messages of `topics` to a client; never waits.
+        """Deliver up to `count_max` (1 to 1,024) messages of `topics` to a client; never waits.
 
-        `topics` maps names to filters (filter.py). Nobody else of the group gets these messages
+        `topics` maps names to filters (filter.py). No other client of the group gets these messages
         for `invisible_s` (0.01 s to 12 h). An empty list may also mean that the examined part held
         nothing that matches: then there is more to examine at once. Raises Invalid,
         TopicNotFound, GroupNotFound and Forbidden.
@@ -112,7 +107,7 @@ class Receiver:
                 except EngineError:
                     if not call.deliveries:
                         raise
-                    break  # what is handed out already must reach its client
+                    break  # what is delivered already must reach its client
                 if call.want <= 0 or call.size_bytes <= 0:
                     break
         return call.deliveries
@@ -268,7 +263,7 @@ class Receiver:
             call.size_bytes = 0
         return batch
 
-    # -- handing out -----------------------------------------------------------------------------
+    # -- delivering -----------------------------------------------------------------------------
 
     def _hand_out(
         self, progress: QueueProgress, call: ReceiveCall, picked: MessageSelection

@@ -21,11 +21,11 @@ class ResetHistory:
         self._resets: dict[str, dict[int, Reset]] = {}
 
     def next_number(self, group: str) -> int:
-        """What the group's next reset is called."""
+        """Number of the group's next reset."""
         return self.last_number(group) + 1
 
     def last_number(self, group: str) -> int:
-        """What its last one is called; 0 where there was none."""
+        """Number of its last reset; 0 where there was none."""
         return next(reversed(self._resets.get(group, {0: None})))
 
     def find(self, group: str, number: int) -> Reset | None:

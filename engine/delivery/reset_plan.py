@@ -1,4 +1,4 @@
-"""What a reset is about: where to, what that means for each queue, and a plan of it.
+"""The target of a reset, its effect on each queue, and the plan that computes it.
 
 `resets.py` makes plans and carries them out.
 """
@@ -20,7 +20,7 @@ Place = tuple[str, int]  # topic and queue
 
 
 class ResetTo(StrEnum):
-    """Where a group can be moved to."""
+    """Targets of a reset."""
 
     EARLIEST = "earliest"  # the oldest message kept
     LATEST = "latest"  # the end: nothing that is stored now is read
@@ -55,7 +55,7 @@ class ResetNote(StrEnum):
 
 
 class QueueMove(msgspec.Struct, frozen=True):
-    """What a reset means for one queue.
+    """Effect of a reset on one queue.
 
     `current` is the committed offset, None where the group never consumed. `target` None leaves
     nothing: the group begins there as a new one (an undo to where it had not been). A queue that
@@ -79,7 +79,7 @@ class QueueMove(msgspec.Struct, frozen=True):
 
 
 class ResetPreview(msgspec.Struct, frozen=True):
-    """What a reset would do. `precondition` stands for all `current` offsets together.
+    """Preview of a reset. `precondition` stands for all `current` offsets together.
 
     `retry_waiting` retries of the group wait for their delay; no reset reaches them.
     """
@@ -118,7 +118,7 @@ class OffsetsMoved(Conflict):
 
 
 class Goal(NamedTuple):
-    """Where a queue is to go: an offset not yet held against its bounds, or why nowhere."""
+    """Target of one queue: an offset not yet checked against its bounds, or why there is none."""
 
     offset: int | None
     note: ResetNote = ResetNote.NONE
@@ -170,7 +170,7 @@ class ResetPlan:
         return self._look(self)
 
     def goal(self, place: Place, progress: QueueProgress | None) -> Goal:
-        """Where a queue is to go."""
+        """The target of a queue."""
         return self._goal(place, progress)
 
 

@@ -1,9 +1,9 @@
-"""Moving a group to another place: looked at first, carried out in one step, and taken back.
+"""Offset resets: previewed first, carried out in one step, and undone on request.
 
 A reset names topics and a place (`ResetTarget`). A `ResetPlan` works out what that means for each
 queue, a bounded number of queues in a step; `preview` says what would happen and holds a token of
 the offsets it saw; `apply` moves all queues with one entry of the journal, unless these offsets
-are others by now. What was handed out is forgotten: its receipts are stale, its messages come (or
+are others by now. What was delivered is forgotten: its receipts are stale, its messages come (or
 do not come) again from the new place. Waiting receives and pulls are woken.
 
 A pulling client keeps its own place and does not know yet: until it pulls once more, and is told
@@ -17,7 +17,7 @@ what is read again.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.delivery.changes import GroupReset, OffsetMove, Reset
 from engine.delivery.group import GroupCatalog, Mode
 from engine.delivery.offsets import ConsumerOffsets
@@ -40,10 +40,8 @@ from engine.delivery.reset_plan import (
 )
 from engine.delivery.start import Starts
 from engine.errors import Conflict, Invalid, NotFound, QueueNotFound, Refused
-from engine.events import EventBus, OffsetsReset
+from engine.events import OffsetsReset
 from engine.legality import QUEUE_MAX
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import RETRY_PREFIX, retry_topic
 
 TOPICS_MAX = 64
@@ -51,28 +49,25 @@ QUEUES_MAX = 1024  # as many as one topic can have: some 10 ms of work
 
 
 class OffsetResets:
-    """Plans, applies, remembers and undoes resets; `wake_pulls` wakes who waits on a queue."""
+    """Plans, applies, remembers and undoes resets; `wake_pulls` wakes a queue's waiting pulls."""
 
     def __init__(
         self,
-        store: Store,
-        catalog: Catalog,
+        context: EngineContext,
         groups: GroupCatalog,
         progress_store: ProgressStore,
         offsets: ConsumerOffsets,
         starts: Starts,
-        clock: Clock,
-        events: EventBus,
         wake_pulls: Callable[[str, int], None],
     ) -> None:
-        self._store = store
-        self._catalog = catalog
+        self._store = context.store
+        self._catalog = context.catalog
         self._groups = groups
         self._progress_store = progress_store
         self._offsets = offsets
         self._starts = starts
-        self._clock = clock
-        self._events = events
+        self._clock = context.clock
+        self._events = context.events
         self._wake_pulls = wake_pulls
 
     def plan(
@@ -174,7 +169,7 @@ class OffsetResets:
         return ResetPlan(self.preview, group, list(goals), "plan", goal)
 
     def preview(self, plan: ResetPlan) -> ResetPreview:
-        """What a whole plan would do now. Raises TopicNotFound, GroupNotFound for what is gone."""
+        """Preview a whole plan as of now. Raises TopicNotFound, GroupNotFound for what is gone."""
         self._groups.get(plan.group)
         queues = [self._move(plan, place) for place in plan.places]
         return ResetPreview(
@@ -247,7 +242,15 @@ class OffsetResets:
         if self._events.has_subscribers:
             topics = tuple({each.topic: None for each in moved})
             self._events.emit(
-                OffsetsReset(now_ms, group, topics, len(moved), number, plan.to, plan.undoes)
+                OffsetsReset(
+                    at_ms=now_ms,
+                    group=group,
+                    topics=topics,
+                    queue_count=len(moved),
+                    number=number,
+                    to=plan.to,
+                    undoes=plan.undoes,
+                )
             )
         return reset
 
@@ -355,7 +358,7 @@ class OffsetResets:
         )
 
     def _begin(self, plan: ResetPlan, place: Place) -> int:
-        """Where the group would begin in a queue that it has not consumed."""
+        """First offset of the group in a queue that it has not consumed."""
         config = self._groups.get(plan.group)
         return self._starts.received(config.start, config.start_at_ms, *place)
 

@@ -1,4 +1,4 @@
-"""Retries: when a failed message comes back, what it carries, and who may send one directly.
+"""Retries: delay and properties of a retried message, and the rule for sending one directly.
 
 Its first retry waits for delay level 3 (10 s), each further one for the next level. The record
 that comes back remembers the topic it was first sent to and the failure that it comes from.
@@ -47,14 +47,14 @@ class RetryLevels(Protocol):
     def longest_ms(self) -> int: ...
 
     def delay_ms(self, level: int) -> int:
-        """How long a level waits: 0 for none, the longest for one past the last."""
+        """Wait of a level in ms: 0 for none, the longest for one past the last."""
 
     def level_for(self, delay_ms: int) -> int:
         """The smallest level that waits at least so long; 0 for no wait."""
 
 
 class DeliveryFailure(NamedTuple):
-    """Why a delivery failed; `serial` is the hand-out's, 0 for a pulling client."""
+    """Why a delivery failed; `serial` is the delivery's, 0 for a pulling client."""
 
     error: str
     client: str
@@ -62,7 +62,7 @@ class DeliveryFailure(NamedTuple):
 
 
 def attempt_of(group: str, stored: StoredMessage, failures: int = 0) -> int:
-    """Which delivery to this group it is: what other groups did with a message does not count."""
+    """Number of the delivery to this group; deliveries to other groups do not count."""
     return failures + (stored.attempt if stored.topic == retry_topic(group) else 1)
 
 
@@ -84,7 +84,7 @@ def retry_message(
     failure: DeliveryFailure,
     deliver_at_ms: int = 0,
 ) -> Message:
-    """What to put into the log so that delivery number `attempt` + 1 follows.
+    """Builds the record from which delivery number `attempt` + 1 follows.
 
     It waits for a delay level, or until `deliver_at_ms` where the level is 0.
     """
@@ -117,7 +117,7 @@ def failed_copy(
 
 
 def source_text(group: str, stored: StoredMessage, serial: int) -> str:
-    """Names the hand-out that a record replaces: "group@topic@queue@offset@serial in hex"."""
+    """Names the delivery that a record replaces: "group@topic@queue@offset@serial in hex"."""
     return f"{group}@{stored.topic}@{stored.queue}@{stored.offset}@{serial:x}"
 
 
@@ -132,7 +132,7 @@ class RetryRule:
     """Admission to retry topics: a message that has used up its retries goes to the dead letters.
 
     A send to `%RETRY%group` is turned away at reconsumeTimes > max, one later than a retry that
-    the engine makes itself; and, whatever the attempt, while anybody of the group holds a queue
+    the engine makes itself; and, whatever the attempt, while a client of the group holds a queue
     lock: an orderly consumer sends there only what it gave up.
     """
 

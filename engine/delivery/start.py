@@ -1,7 +1,7 @@
 """Where a group begins in a queue that it has no progress in.
 
 RocketMQ's own rule is odd enough to be a choice of its own: a new group on a young topic gets all
-of it, whatever it asked for; on an old one only what is new, or, received by hand-out, the last
+of it, whatever it asked for; on an old one only what is new, or, for a receive, the last
 message besides. Official clients expect it. Everything else does what it says.
 Source: docs/rocketmq-rules.md#where-a-group-begins.
 """
@@ -12,7 +12,7 @@ from engine.store.store import Store
 
 
 class StartAt(StrEnum):
-    """Where a group begins in a topic that it has not consumed yet."""
+    """First position of a group in a topic that it has not consumed yet."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -28,7 +28,7 @@ class Starts:
         self._recent_bytes = recent_bytes
 
     def received(self, start: StartAt, at_ms: int, topic: str, queue: int) -> int:
-        """The first offset to hand out to a group that receives."""
+        """The first offset to deliver to a group that receives."""
         first, end = self._store.bounds(topic, queue)
         if start is StartAt.ROCKETMQ:
             return 0 if self.is_young(topic, queue) else max(first, end - 1)

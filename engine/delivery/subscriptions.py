@@ -1,4 +1,4 @@
-"""What the members of a group subscribe to, and whether they agree.
+"""Compares the subscriptions of a group's members and warns where they differ.
 
 RocketMQ keeps one subscription for a group, that of the last heartbeat, so members that differ take
 messages from each other and lose them. Here each receive and each pull names what it wants, so
@@ -23,7 +23,7 @@ Subscription = dict[str, str]  # topic to filter, as `normal` writes it
 
 
 class SubscriptionVariant(msgspec.Struct, frozen=True):
-    """One of several subscriptions, and who has it: at most 100 clients, and how many in all."""
+    """One of several subscriptions and its clients: at most 100 of them, and their number."""
 
     topics: Subscription
     clients: list[str]
@@ -66,7 +66,7 @@ def normal(topics: Mapping[str, str]) -> Subscription:
 def find_difference(group: str, members: Mapping[str, Subscription]) -> SubscriptionWarning | None:
     """A warning where the members (client to subscription) disagree; None where they agree.
 
-    Who subscribes to nothing agrees with everybody.
+    A member without a subscription agrees with all others.
     """
     variants: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for client in sorted(members):

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.clock import Clock
 from engine.config import EngineConfig
+from engine.context import EngineContext
 from engine.delivery.broadcast import Broadcasts
 from engine.delivery.changes import (
     CursorAdvanced,
@@ -33,14 +33,10 @@ from engine.delivery.resets import OffsetResets
 from engine.delivery.retry import RetryLevels
 from engine.delivery.start import Starts
 from engine.errors import Paused
-from engine.events import EventBus
-from engine.intake import Intake
 from engine.message import StoredMessage
 from engine.run_length import to_runs
 from engine.service import Service
 from engine.store.journal import JournalEntry
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import retry_topic
 
 
@@ -54,92 +50,73 @@ class DeliverySubsystem:
     def __init__(
         self,
         config: EngineConfig,
+        context: EngineContext,
         *,
-        store: Store,
-        intake: Intake,
-        catalog: Catalog,
         groups: GroupCatalog,
         locks: QueueLocks,
         levels: RetryLevels,
-        clock: Clock,
-        events: EventBus,
     ) -> None:
-        self._store = store
-        self._catalog = catalog
-        self._clock = clock
+        self._store = context.store
+        self._catalog = context.catalog
+        self._clock = context.clock
         self._deadlines = Deadlines()
         self.groups = groups
         self.progress_store = ProgressStore(
-            store.journal, self._deadlines, window=config.inflight_max
+            context.store.journal, self._deadlines, window=config.inflight_max
         )
         self.broadcasts = Broadcasts(
             self.progress_store,
             groups,
-            clock,
+            context.clock,
             clients_max=config.broadcast_clients_max,
             timeout_s=config.broadcast_client_timeout_s,
         )
-        starts = Starts(store, recent_bytes=config.recent_bytes)
+        starts = Starts(context.store, recent_bytes=config.recent_bytes)
         self.receive_targets = ReceiveTargets(
-            groups, catalog, self.progress_store, store, self.broadcasts, starts
+            groups, context.catalog, self.progress_store, context.store, self.broadcasts, starts
         )
-        self.min_offset_corrector = MinOffsetCorrector(store, self.progress_store, clock, events)
+        self.min_offset_corrector = MinOffsetCorrector(
+            context.store, self.progress_store, context.clock, context.events
+        )
         self.receives = Receiver(
-            store,
-            catalog,
-            self.progress_store,
-            self.receive_targets,
-            self.min_offset_corrector,
-            clock,
-            events,
+            context, self.progress_store, self.receive_targets, self.min_offset_corrector
         )
-        self.inflight = Inflight(self.progress_store, groups, self.broadcasts, clock, events)
-        self.failures = FailureHandler(
-            store,
-            intake,
-            catalog,
-            self.progress_store,
-            self.inflight,
-            groups,
-            levels,
-            clock,
-            events,
+        self.inflight = Inflight(
+            self.progress_store, groups, self.broadcasts, context.clock, context.events
         )
+        self.failures = FailureHandler(context, groups, self.progress_store, self.inflight, levels)
         filters = self.receive_targets.filters
-        self.pulls = Pull(store, catalog, groups, self.progress_store, clock, events, filters)
+        self.pulls = Pull(context, groups, self.progress_store, filters)
         self.offsets = ConsumerOffsets(
-            store, catalog, groups, self.progress_store, clock, self.broadcasts, starts, filters
+            context, groups, self.progress_store, self.broadcasts, starts, filters
         )
         self.long_polling = LongPolling(
-            store,
+            context.store,
             self.receives,
             total_max=config.long_polls_max,
             per_key_max=config.long_polls_per_key_max,
         )
         self.members = Members(
             groups,
-            catalog,
-            clock,
-            events,
+            context.catalog,
+            context.clock,
+            context.events,
             timeout_s=config.member_timeout_s,
             members_max=config.members_max,
         )
         self.locks = locks
         self.resets = OffsetResets(
-            store,
-            catalog,
+            context,
             groups,
             self.progress_store,
             self.offsets,
             starts,
-            clock,
-            events,
             self.long_polling.queue_reset,
         )
-        self._expirer = Expirer(self._deadlines, self.progress_store, self.failures, clock)
+        self._expirer = Expirer(self._deadlines, self.progress_store, self.failures, context.clock)
 
     def services(self) -> list[Service]:
-        """What has to be ticked."""
+        """The services to tick."""
         return [self._expirer, self.min_offset_corrector, self.members, self.broadcasts, self.locks]
 
     def replayed(self, message: StoredMessage) -> None:
@@ -206,7 +183,7 @@ class DeliverySubsystem:
         return changed
 
     def pause(self, name: str, topic: str = "") -> GroupConfig:
-        """Hand out nothing more to a group, or nothing of one topic; in flight stays in flight."""
+        """Deliver nothing more to a group, or nothing of one topic; in flight stays in flight."""
         if not topic:
             return self.change_group(name, consume_enabled=False)
         self._catalog.get(topic)
@@ -214,7 +191,7 @@ class DeliverySubsystem:
         return self.change_group(name, paused_topics=tuple(sorted(paused)))
 
     def resume(self, name: str, topic: str = "") -> GroupConfig:
-        """End a pause of the group, or of one topic; all who wait are woken."""
+        """End a pause of the group, or of one topic; all waiting receives are woken."""
         if not topic:
             return self.change_group(name, consume_enabled=True)
         left = set(self.groups.get(name).paused_topics) - {topic}
@@ -239,7 +216,7 @@ class DeliverySubsystem:
         return [TopicCleared(topic)]
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: forget every group's progress in it and wake who waits on it."""
+        """A topic was deleted: forget all progress in it and wake the calls that wait on it."""
         self.progress_store.apply(TopicCleared(topic))
         self.receive_targets.filters.forget_topic(topic)
         self.long_polling.topic_deleted(topic)

@@ -1,4 +1,4 @@
-"""What delivery hands to its callers."""
+"""Values that delivery returns to its callers."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from engine.message import StoredMessage
 
 
 class Receipt(NamedTuple):
-    """Names one hand-out of one message; a later hand-out of it has another `serial`."""
+    """Names one delivery of one message; a later delivery of it has another `serial`."""
 
     topic: str
     queue: int
@@ -27,11 +27,11 @@ class Delivery(msgspec.Struct, gc=False, frozen=True):
 
 
 class AckResult(StrEnum):
-    """What became of a receipt."""
+    """Result of settling a receipt."""
 
     DONE = "done"
     ALREADY = "already"  # the message was done before
-    STALE = "stale"  # the message was, or will be, handed out again
+    STALE = "stale"  # the message was, or will be, delivered again
 
 
 class Nack(msgspec.Struct, gc=False, frozen=True):
@@ -56,17 +56,17 @@ class ExtendResult(msgspec.Struct, gc=False, frozen=True):
 
 
 class LagBasis(StrEnum):
-    """What a lag counts."""
+    """Basis of a lag's count."""
 
     MATCHING = "matching"  # what the group's filter lets through; without one, everything
     ALL = "all"  # everything: the filter is not known, is SQL92, or too much is open
 
 
 class QueueLag(msgspec.Struct, frozen=True):
-    """How far a group is behind in one queue.
+    """Lag of a group in one queue.
 
     `count` messages are not done, `inflight` of them with clients. Everything before `committed`
-    is done; `cursor` is the next to be handed out for the first time. `oldest_ms` is when the
+    is done; `cursor` is the next to be delivered for the first time. `oldest_ms` is when the
     oldest one that is not done was stored. `expired` counts those that retention or a purge ever
     took before the group was done with them. `counts` says whether what the group's filter leaves
     out is counted too (see `subscription_filters.py`).
@@ -102,5 +102,5 @@ class GroupLag(msgspec.Struct, frozen=True):
 
     @property
     def dead_open(self) -> int:
-        """How many dead letters wait for a person to decide."""
+        """Number of dead letters that are not dismissed."""
         return self.dead - self.dismissed

@@ -1,1 +1,1 @@
-"""One data directory, two brokers: the files that Apache RocketMQ keeps beside the log."""
+"""Reads and writes the files that Apache RocketMQ keeps beside the log in the same directory."""

@@ -1,6 +1,6 @@
-"""Taking over from Apache RocketMQ's broker, where it has used the directory since KiteMQ did.
+"""Takes over from Apache RocketMQ's broker where it used the directory after KiteMQ.
 
-In three steps of a start: topics before the log is read, so that no queue is taken for nobody's;
+In three steps of a start: topics before the log is read, so that no queue counts as unowned;
 progress in delays, exact times and transactions before those parts begin; groups and their offsets
 at the end. What KiteMQ's own journal knows better stays: progress only ever goes forward.
 """
@@ -65,7 +65,7 @@ class Adoption:
     # -- topics ----------------------------------------------------------------------------------
 
     def topics(self) -> None:
-        """Before recovery: topics that have queues, or are in RocketMQ's table, and nobody knows.
+        """Before recovery: adopt unknown topics that have queues or are in RocketMQ's table.
 
         Not where the journal is damaged: then the log says which topics there are.
         """
@@ -163,7 +163,7 @@ class Adoption:
     # -- groups ----------------------------------------------------------------------------------
 
     def groups(self, delivery: DeliverySubsystem) -> None:
-        """After the start of delivery: groups that nobody knows, and how far each has come."""
+        """After the start of delivery: adopt unknown groups and their offsets."""
         if not self._store.is_foreign:
             return
         adopted = [

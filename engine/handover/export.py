@@ -1,4 +1,4 @@
-"""What Apache RocketMQ's broker reads at its start beside the log, kept up to date.
+"""Writes the files that Apache RocketMQ's broker reads at its start beside the log.
 
 Topics, groups, offsets, delay levels, transactions and exact times are written every five seconds
 where they changed, once the log is on disk as far as they speak of it, and at a clean stop. So
@@ -11,10 +11,10 @@ RocketMQ looks at all from the oldest that waits. A clean stop writes down two m
 
 import logging
 from bisect import bisect_left
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.context import EngineContext
 from engine.delivery.group import Mode
 from engine.delivery.subsystem import DeliverySubsystem
 from engine.errors import EngineError
@@ -37,8 +37,6 @@ from engine.schedule.timer_deliver import TimerDeliverer
 from engine.service import Service
 from engine.store.files import Files
 from engine.store.pool import Pool
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import HALF_TOPIC, OP_TOPIC, TIMER_TOPIC, is_group_topic, is_system_topic
 from engine.txn.half_messages import QUEUE
 from engine.txn.journal import HALVES
@@ -54,7 +52,7 @@ SPAN_PER_TIMER = 4  # so many entries of the timer queue are looked at for each 
 
 
 class TimerState(NamedTuple):
-    """What RocketMQ is told of exact times; `place` is another after every change of them."""
+    """The exact times as RocketMQ's files hold them; `place` differs after every change."""
 
     place: tuple[int, int, int]
     now_ms: int
@@ -70,31 +68,28 @@ class Exporter(Service):
 
     def __init__(
         self,
-        files: Files,
-        root: Path,
+        config: EngineConfig,
+        context: EngineContext,
         *,
-        store: Store,
-        catalog: Catalog,
+        files: Files,
+        pool: Pool,
         delivery: DeliverySubsystem,
         deliverer: LevelDeliverer,
         timers: TimerDeliverer,
         pending_transactions: PendingTransactions,
-        pool: Pool,
-        clock: Clock,
-        timer_log_bytes: int,
     ) -> None:
         super().__init__()
         self._files = files
-        self._root = root
-        self._store = store
-        self._catalog = catalog
+        self._root = config.data
+        self._store = context.store
+        self._catalog = context.catalog
         self._delivery = delivery
         self._deliverer = deliverer
         self._timers = timers
         self._pending_transactions = pending_transactions
         self._pool = pool
-        self._clock = clock
-        self._timer_log_bytes = timer_log_bytes
+        self._clock = context.clock
+        self._timer_log_bytes = config.timer_log_bytes
         self._is_writing = False
         self._before: dict[str, RocketmqTable] = {}
         self._topics_built: tuple[int, dict[str, object]] = (-1, {})  # of a catalog's version
@@ -134,7 +129,7 @@ class Exporter(Service):
         return self._next_export_s - now_s
 
     def stop(self) -> None:
-        """Write everything, the pool being idle; what the disk refuses is told in the log."""
+        """Write everything, the pool being idle; what the disk refuses is logged."""
         try:
             changed = self._changed(units_max(self._timer_log_bytes), is_last=True)
         except (OSError, EngineError) as error:

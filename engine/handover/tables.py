@@ -52,7 +52,7 @@ class RocketmqTable:
 
 
 def read_table(files: Files, path: Path) -> RocketmqTable:
-    """What the file says, as an empty one of our own where there is none. Raises Unreadable."""
+    """Read the file; an empty table where there is none. Raises Unreadable."""
     try:
         file = files.open(path)
     except FileNotFoundError:
@@ -65,7 +65,7 @@ def read_table(files: Files, path: Path) -> RocketmqTable:
 
 
 def table_of(data: bytes, name: str) -> RocketmqTable:
-    """What the content of a file says. Raises Unreadable."""
+    """Parse the content of a file. Raises Unreadable."""
     try:
         fields = msgspec.json.decode(BARE_KEY.sub(rb'\1"\2"\3', data))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:

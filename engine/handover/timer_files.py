@@ -11,9 +11,9 @@
 | CRC-32 of bytes 0..55 | 4     | 2056 |   | size of the record         | 4     | 36 |
                                           | hash of topic, reserved    | 12    | 40 |
 
-The last two of `timercheck` are KiteMQ's: RocketMQ leaves them alone, so they tell who wrote the
-others. What was due before "read up to" was delivered; what lies in the queue before the offset is
-in the timer log. RocketMQ finds its wheel (the file `timerwheel`) anew from the timer log.
+The last two of `timercheck` are KiteMQ's: RocketMQ leaves them alone, so they show which broker
+wrote the others. What was due before "read up to" was delivered; what lies in the queue before the
+offset is in the timer log. RocketMQ rebuilds its wheel (the file `timerwheel`) from it.
 """
 
 import struct
@@ -43,7 +43,7 @@ NONE = -1
 class TimerCheck(NamedTuple):
     """How far RocketMQ is: due times before `read_ms` are delivered, offsets before `offset` known.
 
-    `is_ours` where KiteMQ wrote it last, or nobody did.
+    `is_ours` where KiteMQ wrote it last, or no broker did.
     """
 
     read_ms: int = 0

@@ -1,8 +1,8 @@
-"""The copy of a message that a job sends: what it keeps, what it loses, what it tells of its way.
+"""Builds the copy of a message that a job sends: the properties kept, removed and added.
 
 It keeps id, key, tag, message group, body, its own properties and the time it was born. It begins
 anew: attempt 1, without the cause it died of. It names the job and the place it comes from, so
-that the one who looks at it, or at the dead letter it becomes again, knows.
+that a reader of it, or of the dead letter it becomes again, knows.
 """
 
 from engine.message import (
@@ -61,7 +61,7 @@ def origin_id_of(stored: StoredMessage) -> str:
 
 
 def times_of(stored: StoredMessage) -> int:
-    """How many jobs have sent it on its way here."""
+    """Number of jobs that sent the message before."""
     text = stored.properties.get(REDRIVEN_TIMES, "")
     return int(text) if text.isdecimal() and len(text) < 10 else 0
 
@@ -83,7 +83,7 @@ def copy_for(job_id: str, stored: StoredMessage, topic: str) -> Message:
 
 
 def retry_copy_for(job_id: str, stored: StoredMessage, topic: str) -> Message:
-    """The same for a group's retry topic: it is handed out as if it came from its origin."""
+    """The same for a group's retry topic: it is delivered as if it came from its origin."""
     message = copy_for(job_id, stored, topic)
     message.queue = 0
     message.properties[RETRY_TOPIC] = origin_of(stored)

@@ -1,4 +1,4 @@
-"""Dead letters as a person looks at them: each with its cause, and what was done about it."""
+"""Lists dead letters with their cause and with what was done about them."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -40,7 +40,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     `origin_id` is the offset id of the record first sent. `redriven_by` are the jobs that sent it
     again from here; `redriven_from` is the job that sent it before it came back dead, and
-    `redrive_count` how many jobs had by then. `dismissed` says who dismissed it, and why.
+    `redrive_count` how many jobs had by then. `dismissed` has the user and the reason.
     """
 
     message: StoredMessage
@@ -221,14 +221,14 @@ class DeadLetters:
         dismissed = dismissed_offsets.count(offset, start)
         following = offset if offset > first else None
         return DeadLetterTally(
-            start - offset,
-            reasons,
-            topics,
-            clients,
-            redriven,
-            returned,
-            dismissed,
-            following,
+            examined=start - offset,
+            reasons=reasons,
+            topics=topics,
+            clients=clients,
+            redriven=redriven,
+            returned=returned,
+            dismissed=dismissed,
+            next=following,
         )
 
     # -- dismissing -----------------------------------------------------------------------------
@@ -358,16 +358,16 @@ class DeadLetters:
     def _as_dead_letter(self, stored: StoredMessage) -> DeadLetter:
         properties = stored.properties
         return DeadLetter(
-            stored,
-            properties.get(FAILED_REASON, ""),
-            properties.get(FAILED_ERROR, ""),
-            properties.get(FAILED_CLIENT, ""),
-            stored.attempt - 1,
-            origin_of(stored),
-            origin_id_of(stored),
-            [],
-            properties.get(REDRIVEN_JOB, ""),
-            times_of(stored),
+            message=stored,
+            reason=properties.get(FAILED_REASON, ""),
+            error=properties.get(FAILED_ERROR, ""),
+            client=properties.get(FAILED_CLIENT, ""),
+            failures=stored.attempt - 1,
+            origin_topic=origin_of(stored),
+            origin_id=origin_id_of(stored),
+            redriven_by=[],
+            redriven_from=properties.get(REDRIVEN_JOB, ""),
+            redrive_count=times_of(stored),
         )
 
     def _marked(self, name: str, items: list[DeadLetter]) -> list[DeadLetter]:

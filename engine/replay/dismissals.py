@@ -81,13 +81,13 @@ def plan_dismissal(
     """To dismiss what of these ascending runs is not dismissed yet. Pure."""
     new = [each for run in runs for each in dismissed_offsets.free(run)]
     entry = DeadDismissed(
-        topic,
-        dismissed_offsets.since_position,
-        note.id,
-        note.note,
-        note.by,
-        note.at_ms,
-        _runs_of(new),
+        topic=topic,
+        since_position=dismissed_offsets.since_position,
+        id=note.id,
+        note=note.note,
+        by=note.by,
+        at_ms=note.at_ms,
+        runs=_runs_of(new),
     )
     after = (
         dismissed_offsets.adding(DismissedRange(each.start, each.stop, note) for each in new)

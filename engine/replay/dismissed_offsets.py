@@ -23,7 +23,7 @@ WHICH_BYTES = 4
 
 
 class DismissNote(msgspec.Struct, frozen=True):
-    """Who dismissed something, when, and why."""
+    """User, time and reason of a dismissal."""
 
     id: str
     note: str

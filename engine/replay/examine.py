@@ -1,4 +1,4 @@
-"""Looks at the messages of a job and decides about each; sends nothing.
+"""Examines the messages of a job and decides the outcome of each; sends nothing.
 
 A dry run and the real one ask the same questions here, so the one foretells the other.
 """

@@ -1,4 +1,4 @@
-"""A replay job: what was asked for, where it stands, and which moves are legal."""
+"""A replay job: its plan, its state, and the legal transitions."""
 
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ from engine.replay.selection import FrozenSelection
 
 
 class ReplayTo(StrEnum):
-    """Where a job's messages go."""
+    """Destinations of a job's messages."""
 
     ORIGIN = "origin"  # the topic each was first sent to: every group gets it
     GROUP = "group"  # one group's retry topic: only that group gets it
@@ -19,7 +19,7 @@ class ReplayTo(StrEnum):
 
 
 class ReplayState(StrEnum):
-    """Where a job stands; FINISHED and STOPPED are the end."""
+    """State of a job; FINISHED and STOPPED are final."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -28,7 +28,7 @@ class ReplayState(StrEnum):
 
 
 class JobCommand(StrEnum):
-    """What a person may ask of a job."""
+    """Commands to a job."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -44,7 +44,7 @@ MOVES = {
 
 
 class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job is to do, as frozen at its creation.
+    """The plan of a job, frozen at its creation.
 
     `runs` is the packed selection; `since_position` tells the source topic from a later one of its
     name. Conditions: `filter` as a consumer's, `reason` and `origin_topic` as a dead letter has
@@ -114,7 +114,7 @@ class StoredJob:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory, about."""
+        """Approximate size in memory."""
         return self.selection.size_bytes + len(self.plan.runs) + self.outcomes.size_bytes
 
     def after(self, verb: JobCommand) -> ReplayState:
@@ -147,7 +147,7 @@ class StoredJob:
         return STOPPED if self.state is ReplayState.STOPPED else PENDING
 
     def totals(self) -> dict[str, int]:
-        """How many messages have each outcome, those that none has left out; the sum is all."""
+        """Number of messages by outcome, without zeros; the sum is all of them."""
         counts = {outcome.label: self.outcomes.totals[outcome] for outcome in ReplayOutcome}
         counts[ReplayOutcome.SENT.label] += len(self.ahead)
         counts[self.rest] = self.selection.count - self.cursor - len(self.ahead)
@@ -155,10 +155,10 @@ class StoredJob:
 
     @property
     def failed(self) -> int:
-        """How many should have been sent and could not be."""
+        """Number of messages that could not be sent."""
         return sum(self.outcomes.totals[outcome] for outcome in FAILED)
 
     @property
     def done(self) -> int:
-        """How many were sent, or would be."""
+        """Number of messages that were sent, or would be."""
         return len(self.ahead) + sum(self.outcomes.totals[outcome] for outcome in DONE)

@@ -1,4 +1,4 @@
-"""Stores replay jobs in the journal. A change is in force once its method returned.
+"""Stores replay jobs in the journal. A change is in force once its method returns.
 
 A copy names its job and the place it comes from (SOURCE): it is the proof that this message is
 sent, so progress is journalled after the write and a crash in between is healed by `replayed`.
@@ -73,7 +73,7 @@ class ReplayProgress(JournalEntry, frozen=True, tag="replay_progress"):
 
 
 class ReplayFound(JournalEntry, frozen=True, tag="replay_found"):
-    """Recovery found copies of messages that no progress told of: runs of (0, index, count)."""
+    """Recovery found copies of messages that no progress entry names: runs of (0, index, count)."""
 
     job: str
     runs: bytes
@@ -351,17 +351,17 @@ def _change(job: StoredJob, entry: JournalEntry) -> None:
 def _entry_of(job: StoredJob) -> ReplayKept:
     chunks, tail = ([], b"") if job.dry_run else job.outcomes.packed
     return ReplayKept(
-        job.plan,
-        job.per_s,
-        job.dry_run,
-        job.decided,
-        chunks,
-        tail,
-        sorted(job.ahead),
-        job.cuts,
-        job.record_end,
-        job.ended_ms,
-        job.last_error,
+        plan=job.plan,
+        per_s=job.per_s,
+        dry_run=job.dry_run,
+        decided=job.decided,
+        chunks=chunks,
+        tail=tail,
+        ahead=sorted(job.ahead),
+        cuts=job.cuts,
+        record_end=job.record_end,
+        ended_ms=job.ended_ms,
+        last_error=job.last_error,
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether a change of a replay job can be made; the book asks before it is journalled.
+"""Checks whether a change of a replay job is legal, before it is journalled.
 
 What it names must be a job's own: outcomes of messages that are selected, in codes that there are.
 A change of a job that is forgotten does nothing, so it may hold anything that can be read.

@@ -1,4 +1,4 @@
-"""Which messages were sent again, and by which jobs: derived from the jobs, kept nowhere else."""
+"""Finds the messages that jobs sent again; derived from the jobs, stored nowhere else."""
 
 from engine.replay.job_store import JobStore
 from engine.replay.outcomes import ReplayOutcome

@@ -1,4 +1,4 @@
-"""What became of each message of a job: one named outcome, one byte each, compressed in chunks."""
+"""The outcomes of a job's messages: one byte each, compressed in chunks."""
 
 import re
 import zlib
@@ -9,7 +9,7 @@ CHUNK = 4096
 
 
 class ReplayOutcome(IntEnum):
-    """How a message of a job ended. The number is in the journal, the lower-case name is API."""
+    """Outcome of a job's message. The number is in the journal, the lower-case name is API."""
 
     SENT = 1
     ELIGIBLE = 2  # a dry run: it would have been sent

@@ -1,4 +1,4 @@
-"""How many messages may go right now: so many a second, evenly, and no burst after a pause."""
+"""Rate limit of a job: a number of messages a second, evenly, without a burst after a pause."""
 
 BURST_S = 0.1  # what a late tick may make up for
 WAIT_MIN_S = 0.02
@@ -13,7 +13,7 @@ class Rate:
         self._at_s = now_s
 
     def allowed(self, now_s: float, most: int) -> int:
-        """How many may go now, at most `most`."""
+        """Number of messages that may go now, at most `most`."""
         if not self.per_s:
             return most
         filled = self._level + (now_s - self._at_s) * self.per_s

@@ -1,4 +1,4 @@
-"""What a person or a program may ask of replay jobs; `runner.py` carries them out.
+"""Operations on replay jobs: create, list, pause, resume, stop, retry; `runner.py` runs them.
 
 A selection is frozen when its job is created: what arrives later is not in it. A dry run is a job
 that looks at every message and sends none; `begin` does the same selection in earnest.
@@ -22,9 +22,9 @@ from engine.replay.selection_planner import SelectionPlanner, check_rate, check_
 from engine.replay.values import (
     FailedMessages,
     NewReplay,
-    OutcomePage,
     OutcomeRow,
     ReplayJob,
+    ReplayOutcomePage,
     RetryRequest,
     job_view,
 )
@@ -205,8 +205,8 @@ class ReplayJobs:
 
     def outcomes(
         self, job_id: str, *, outcome: str = "", after: int = -1, count_max: int = 50
-    ) -> OutcomePage:
-        """What became of each message, at most 200 and 1 MiB of records; or those of one outcome.
+    ) -> ReplayOutcomePage:
+        """Outcomes of messages, at most 200 and 1 MiB of records; or those of one outcome.
 
         A page for one outcome looks through at most 500,000 messages, so it may be short or empty
         although `next` says that there is more. Raises NotFound, Invalid.
@@ -233,7 +233,7 @@ class ReplayJobs:
         rows = [_row(job, each, read.get(each.entry) if each.entry else None) for each in selected]
         is_short = len(indexes) < count_max and len(selected) == len(indexes)
         next_index = stop if is_short else selected[-1].nth + 1
-        return OutcomePage(rows, next_index - 1 if next_index < job.selection.count else None)
+        return ReplayOutcomePage(rows, next_index - 1 if next_index < job.selection.count else None)
 
     def failed(self, job_id: str, start: int = 0) -> FailedMessages:
         """What could not be sent, of 500,000 messages from the index `start` on.

@@ -1,4 +1,4 @@
-"""The service that carries jobs out: bounded steps, evenly by the clock, one job after another.
+"""The service that runs jobs: in bounded steps, at their rate, one job after another.
 
 Copies are written first, then progress; see `job_store.py`. While the log refuses writes nothing is
 passed over: the jobs wait, and say why.
@@ -6,17 +6,15 @@ passed over: the jobs wait, and say why.
 
 from collections.abc import Sequence
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.errors import Busy, Corrupt, EngineError
-from engine.events import EventBus, Replayed
-from engine.intake import Intake
+from engine.events import Replayed
 from engine.replay.examine import CopyDecision, Examiner
 from engine.replay.job import ReplayState, StoredJob
 from engine.replay.job_store import JobStore
 from engine.replay.outcomes import ReplayOutcome
 from engine.replay.rate import Rate
 from engine.service import IDLE_WAIT_MAX_S, Service
-from engine.store.store import Store
 
 SENDS_MAX = 100  # in one step
 EXAMINED_MAX = 200  # where conditions leave some out
@@ -29,20 +27,17 @@ class ReplayRunner(Service):
 
     def __init__(
         self,
+        context: EngineContext,
         job_store: JobStore,
         examiner: Examiner,
-        store: Store,
-        intake: Intake,
-        clock: Clock,
-        events: EventBus,
     ) -> None:
         super().__init__()
         self._job_store = job_store
         self._examiner = examiner
-        self._store = store
-        self._intake = intake
-        self._clock = clock
-        self._events = events
+        self._store = context.store
+        self._intake = context.intake
+        self._clock = context.clock
+        self._events = context.events
         self._last = ""  # the job of the last step: the next one's turn follows
 
     def tick(self) -> float:
@@ -123,14 +118,14 @@ class ReplayRunner(Service):
             if each.outcome is not ReplayOutcome.FILTERED:
                 self._events.emit(
                     Replayed(
-                        now_ms,
-                        job.plan.id,
-                        job.plan.source,
-                        each.queue,
-                        each.offset,
-                        each.outcome.label,
-                        each.message_id,
-                        "" if each.copy is None else each.copy.topic,
+                        at_ms=now_ms,
+                        job=job.plan.id,
+                        topic=job.plan.source,
+                        queue=each.queue,
+                        offset=each.offset,
+                        outcome=each.outcome.label,
+                        message_id=each.message_id,
+                        to_topic="" if each.copy is None else each.copy.topic,
                     )
                 )
 

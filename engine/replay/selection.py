@@ -1,4 +1,4 @@
-"""The frozen selection of a job: which (queue, offset) it is about, each with an index from 0.
+"""The frozen selection of a job: its messages as (queue, offset), each with an index from 0.
 
 Queue by queue, offsets ascending. Nothing that arrives later is swept in. Kept as runs of offsets
 without a gap, so that a time range of millions is a few numbers.
@@ -59,7 +59,7 @@ class FrozenSelection:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory, about."""
+        """Approximate size in memory."""
         return 3 * NUMBER_BYTES * len(self._firsts)
 
     @property

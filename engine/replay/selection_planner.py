@@ -153,7 +153,7 @@ class SelectionPlanner:
 
 
 def check_request(new: NewReplay) -> None:
-    """Invalid, with its field, for what can be told from the request alone."""
+    """Invalid, with its field, for mistakes that the request alone shows."""
     parse_filter(new.filter)
     check_rate(new.rate)
     if len(new.name) > NAME_CHARS_MAX or not (new.name == "" or new.name.isprintable()):

@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 
-from engine.clock import Clock
-from engine.events import EventBus
-from engine.intake import Intake
+from engine.context import EngineContext
 from engine.message import StoredMessage
 from engine.replay.dead_letters import DeadLetters
 from engine.replay.dismissals import DismissalStore
@@ -16,8 +14,6 @@ from engine.replay.replays import ReplayJobs
 from engine.replay.runner import ReplayRunner
 from engine.replay.selection_planner import SelectionPlanner
 from engine.service import Service
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import GROUP_QUEUE
 
 
@@ -29,40 +25,38 @@ class ReplaySubsystem:
 
     def __init__(
         self,
-        store: Store,
-        intake: Intake,
-        catalog: Catalog,
-        clock: Clock,
-        events: EventBus,
+        context: EngineContext,
         *,
         has_group: Callable[[str], bool],
         check_running: Callable[[], None],
     ) -> None:
-        self._store = store
-        self._catalog = catalog
-        self._job_store = JobStore(store.journal)
-        marks = ReplayMarks(self._job_store, catalog)
-        examiner = Examiner(store, catalog, marks, has_group)
-        self._runner = ReplayRunner(self._job_store, examiner, store, intake, clock, events)
+        self._store = context.store
+        self._catalog = context.catalog
+        self._job_store = JobStore(context.store.journal)
+        marks = ReplayMarks(self._job_store, context.catalog)
+        examiner = Examiner(context.store, context.catalog, marks, has_group)
+        self._runner = ReplayRunner(context, self._job_store, examiner)
         self._dismissals = DismissalStore(
-            store.journal, catalog, lambda topic: store.bounds(topic, GROUP_QUEUE)
+            context.store.journal,
+            context.catalog,
+            lambda topic: self._store.bounds(topic, GROUP_QUEUE),
         )
-        choice = SelectionPlanner(store, catalog, has_group, self._dismissals)
+        choice = SelectionPlanner(context.store, context.catalog, has_group, self._dismissals)
         self.replays = ReplayJobs(
-            choice, self._job_store, examiner, self._runner, clock, check_running
+            choice, self._job_store, examiner, self._runner, context.clock, check_running
         )
         self.dead_letters = DeadLetters(
-            store,
-            catalog,
+            context.store,
+            context.catalog,
             marks,
             self._dismissals,
-            clock,
+            context.clock,
             has_group=has_group,
             check_running=check_running,
         )
 
     def services(self) -> list[Service]:
-        """What has to be ticked."""
+        """The services to tick."""
         return [self._runner]
 
     def replayed(self, message: StoredMessage) -> None:

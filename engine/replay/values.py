@@ -1,4 +1,4 @@
-"""What is said to and of replay jobs: requests, a job as it stands, outcomes."""
+"""Values of replay jobs: requests, the state of a job, outcomes."""
 
 from collections.abc import Sequence
 
@@ -80,7 +80,7 @@ class FailedMessages(msgspec.Struct, frozen=True):
 
 
 class RetryRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """How what failed is to be tried again; without `to` to where it was to go before."""
+    """How to send failed messages again; without `to` to their destination before."""
 
     to: ReplayTo | None = None
     to_name: str = ""
@@ -91,7 +91,7 @@ class RetryRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutcomeRow(msgspec.Struct, frozen=True):
-    """What became of one message; the last fields are empty where it can no longer be read.
+    """Outcome of one message; the last fields are empty where it can no longer be read.
 
     The copy has the same message id.
     """
@@ -106,7 +106,7 @@ class OutcomeRow(msgspec.Struct, frozen=True):
     to_topic: str
 
 
-class OutcomePage(msgspec.Struct, frozen=True):
+class ReplayOutcomePage(msgspec.Struct, frozen=True):
     """Rows in the order of the selection; ask again `after` the index `next`, None at the end."""
 
     items: list[OutcomeRow]

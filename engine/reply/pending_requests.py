@@ -53,7 +53,7 @@ class PendingRequest:
         return self.started_s + self.timeout_ms / 1000
 
     def cancel(self) -> None:
-        """Nobody waits any more: a reply that comes will be a late one. `on_end` is not called."""
+        """Stop waiting: a reply that comes is a late one. `on_end` is not called."""
         self._waiting.drop(self)
 
 
@@ -87,13 +87,13 @@ class PendingRequests:
             heapify(self._deadlines)
 
     def end(self, request: PendingRequest, reply: StoredMessage | None) -> None:
-        """Tell whoever waits that the reply is there, or that none will come in time."""
+        """Notify the waiting caller that the reply is there, or that none will come in time."""
         if self._take(request):
             request.reply = reply
             request.on_end()
 
     def drop(self, request: PendingRequest) -> None:
-        """Nobody waits for it any more."""
+        """Forget it: its caller stopped waiting."""
         if self._take(request):
             self.cancelled_count += 1
 

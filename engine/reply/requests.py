@@ -1,8 +1,8 @@
-"""Request and reply: a question sent to a topic, and one answer brought back to whoever asked.
+"""Request and reply: sends a request to a topic, and returns its one reply to the requester.
 
 A request is an ordinary message with a correlation id. Its reply is a record of the reply topic,
 found by that id in the key index: so the log alone says which request is answered, a crash leaves
-nothing to heal, and a reply that nobody waits for any more can still be fetched. Who waits is known
+nothing to heal, and a late reply can still be fetched. Waiting requests are known
 to memory only. Property names are RocketMQ's (docs/rocketmq-rules.md#request-and-reply).
 """
 
@@ -14,15 +14,13 @@ from uuid import uuid4
 
 import msgspec
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.errors import Busy, Conflict, Invalid, MessageNotFound
-from engine.events import EventBus, Replied, Requested, RequestExpired
-from engine.intake import Intake, check_message
+from engine.events import Replied, Requested, RequestExpired
+from engine.intake import check_message
 from engine.message import Durability, Message, StoredMessage
 from engine.reply.pending_requests import PendingRequest, PendingRequests
 from engine.service import IDLE_WAIT_MAX_S, Service
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import REPLY_TOPIC
 
 CORRELATION_ID = "CORRELATION_ID"
@@ -31,8 +29,8 @@ TTL = "TTL"
 CLUSTER = "CLUSTER"
 MESSAGE_TYPE = "MSG_TYPE"
 REPLY_TYPE = "reply"
-PUSH_REPLY_TIME = "PUSH_REPLY_TIME"  # when it was handed to who waited; missing in a late reply
-LATE = "KITE_LATE"  # when it came though nobody waited; ms since 1970
+PUSH_REPLY_TIME = "PUSH_REPLY_TIME"  # when the requester got it; missing in a late reply
+LATE = "KITE_LATE"  # when a late reply came; ms since 1970
 
 TIMEOUT_MS_MAX = 30_000
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -46,14 +44,14 @@ REPLY_CLUSTER = REPLY_TOPIC.removesuffix("_REPLY_TOPIC")
 
 
 class ReplyResult(StrEnum):
-    """What became of a reply."""
+    """Result of a reply."""
 
-    DELIVERED = "delivered"  # to the one who waited
-    LATE = "late"  # nobody waits: it is kept, and can be fetched
+    DELIVERED = "delivered"  # to the waiting requester
+    LATE = "late"  # no requester waits: it is kept, and can be fetched
     ALREADY = "already"  # the request was answered before: nothing is stored
 
 
-class NewReply(msgspec.Struct, frozen=True, kw_only=True):
+class ReplyMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A reply on its way in. `requester` and `ttl_ms` as the request had them, where known."""
 
     correlation_id: str
@@ -66,14 +64,14 @@ class NewReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplyOutcome(msgspec.Struct, frozen=True):
-    """What became of it; `message_id` is that of the stored reply, empty for ALREADY."""
+    """Outcome of a reply; `message_id` is that of the stored reply, empty for ALREADY."""
 
     result: ReplyResult
     message_id: str = ""
 
 
 class FoundReply(msgspec.Struct, frozen=True):
-    """A reply that the log keeps; `is_late`: nobody waited when it came."""
+    """A reply that the log keeps; `is_late`: no requester waited when it came."""
 
     message: StoredMessage
     is_late: bool
@@ -82,7 +80,7 @@ class FoundReply(msgspec.Struct, frozen=True):
 class RequestCounts(msgspec.Struct, frozen=True):
     """Requests since the start: how many wait, and how the others ended.
 
-    `late` and `duplicates` count replies: those that nobody waited for, and those not stored
+    `late` and `duplicates` count replies: those that came too late, and those not stored
     because the request was answered before.
     """
 
@@ -102,23 +100,19 @@ class RequestReply(Service):
 
     def __init__(
         self,
+        context: EngineContext,
         *,
-        store: Store,
-        intake: Intake,
-        catalog: Catalog,
-        clock: Clock,
-        events: EventBus,
         waiting_max: int,
         keep_s: float,
         check_running: Callable[[], None],
         make_id: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
         super().__init__()
-        self._store = store
-        self._intake = intake
-        self._catalog = catalog
-        self._clock = clock
-        self._events = events
+        self._store = context.store
+        self._intake = context.intake
+        self._catalog = context.catalog
+        self._clock = context.clock
+        self._events = context.events
         self._waiting_max = waiting_max
         self._keep_s = keep_s
         self._check_running = check_running
@@ -131,20 +125,20 @@ class RequestReply(Service):
         self._sent = self._answered = self._expired = self._late = self._duplicates = 0
 
     def services(self) -> list[Service]:
-        """What has to be ticked."""
+        """The services to tick."""
         return [self]
 
     @property
     def counts(self) -> RequestCounts:
-        """How many there are, and how they ended."""
+        """Counts of requests, and of their ends."""
         return RequestCounts(
-            len(self._waiting),
-            self._sent,
-            self._answered,
-            self._expired,
-            self._waiting.cancelled_count,
-            self._late,
-            self._duplicates,
+            waiting=len(self._waiting),
+            sent=self._sent,
+            answered=self._answered,
+            expired=self._expired,
+            cancelled=self._waiting.cancelled_count,
+            late=self._late,
+            duplicates=self._duplicates,
         )
 
     # -- asking ---------------------------------------------------------------------------------
@@ -218,11 +212,11 @@ class RequestReply(Service):
 
     # -- answering ------------------------------------------------------------------------------
 
-    def reply(self, new: NewReply) -> ReplyOutcome:
-        """Store a reply and hand it to whoever waits; durable when it returns, as a send is.
+    def reply(self, new: ReplyMessage) -> ReplyOutcome:
+        """Store a reply and pass it to its requester; durable when it returns, as a send is.
 
         The first reply to a request wins, for as long as replies are kept. Raises Invalid for
-        what cannot be stored; DiskFull, and whoever waits goes on waiting.
+        what cannot be stored; DiskFull, and the requester goes on waiting.
         """
         self._check_running()
         _check_id(new.correlation_id)
@@ -277,7 +271,7 @@ class RequestReply(Service):
             self.wake()
         self._sent += 1
 
-    def _message_of(self, new: NewReply, request: PendingRequest | None) -> Message:
+    def _message_of(self, new: ReplyMessage, request: PendingRequest | None) -> Message:
         """The reply as it is stored; Invalid for a body or property that no message may have."""
         now_ms = self._clock.now_ms()
         message = Message(
@@ -307,7 +301,7 @@ class RequestReply(Service):
         return self._position_of(correlation_id) is not None
 
     def _hand_over(self, request: PendingRequest, position: int) -> None:
-        """Give the reply to whoever waits; later, while it waits for a flush to be readable."""
+        """Give the reply to its requester; later, while it waits for a flush to be readable."""
         if position >= self._store.readable:
             self._unread.append((request, position))
             self.wake()

@@ -1,1 +1,1 @@
-"""What is kept for how long: whole segments by age, size and room; topics by their own age."""
+"""Retention: whole segments by age, size and disk space; topics by their own age."""

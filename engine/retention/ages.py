@@ -1,4 +1,4 @@
-"""Topics with an age of their own: each begins where its messages are young enough.
+"""Retention by topic: moves the begin of each queue past messages that are too old.
 
 Where that is shorter than the broker's, messages can no longer be read once they are older, and
 their bytes go with their segment. Where it is longer, the oldest message that is still wanted

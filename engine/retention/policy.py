@@ -1,4 +1,4 @@
-"""Up to which position the log may go: by age, by size, by room on the disk. Pure decisions.
+"""Computes the position up to which the log is deleted: by age, by size, by disk space.
 
 Only whole segments go, the oldest first, never the last, and at most ten in one look (RocketMQ's
 `deleteFileBatchMax`).

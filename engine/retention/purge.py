@@ -1,4 +1,4 @@
-"""Purging a topic: its queues begin later, at once and for good; the bytes go with their segment.
+"""Purges topics: their queues begin later at once; the bytes go with their segment.
 
 What was read from the topic before is not touched: retries and dead letters are messages of their
 own topics, and what waits for its time goes to the topic when that has come.
@@ -18,7 +18,7 @@ from engine.topic.catalog import Catalog, TopicConfig
 from engine.topic.names import CLOSED_TOPICS
 
 
-class PurgedQueue(msgspec.Struct, frozen=True):
+class QueuePurge(msgspec.Struct, frozen=True):
     """`count` messages from `from_offset` on went; the queue begins at `to_offset`."""
 
     queue: int
@@ -28,12 +28,12 @@ class PurgedQueue(msgspec.Struct, frozen=True):
 
 
 class Purge(msgspec.Struct, frozen=True):
-    """What a purge took, or would take: the queues that lose something, and the sum."""
+    """Result of a purge, or its preview: the queues that lose messages, and the sum."""
 
     topic: str
-    queues: list[PurgedQueue]
+    queues: list[QueuePurge]
     count: int
-    is_dry_run: bool
+    dry_run: bool
 
 
 class Purger:
@@ -68,7 +68,7 @@ class Purger:
         _check_one(before_offset is not None, before_ms is not None, everything)
         begins = self._begins(config, before_offset, before_ms)
         queues = [
-            PurgedQueue(queue, first, begin, begin - first)
+            QueuePurge(queue, first, begin, begin - first)
             for queue, begin in begins.items()
             if begin > (first := self._store.bounds(topic, queue)[0])
         ]

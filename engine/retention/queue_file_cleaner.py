@@ -10,7 +10,7 @@ SETTLE_INTERVAL_S = 0.1
 class QueueFileCleaner(RoundService[tuple[str, int]]):
     """50 queues in a tick; a round over all of them at most once a minute.
 
-    There is no hurry: a file is in nobody's way, and covers 300,000 messages.
+    There is no hurry: a file disturbs nothing, and covers 300,000 messages.
     """
 
     name = "queue files"

@@ -1,4 +1,4 @@
-"""Retention: the service that lets old messages go, and says what it does and what holds it back.
+"""The retention service: deletes old messages, and reports what it does and what pins them.
 
 It looks every `retention_interval_s`, each second while the disk is too full; there is no hour of
 the day for it (RocketMQ's deleteWhen), as there is never much to do at once. What still waits in
@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from engine.clock import Clock
 from engine.config import EngineConfig
+from engine.context import EngineContext
 from engine.errors import Invalid
-from engine.events import EventBus, Expired
+from engine.events import Expired
 from engine.retention.ages import Ages
 from engine.retention.pins import ActivePin, RetentionPin, active_pins
 from engine.retention.policy import Cause, LogExtent, by_age, by_room, by_size
@@ -20,8 +20,6 @@ from engine.retention.purge import Purge, Purger
 from engine.retention.queue_file_cleaner import QueueFileCleaner
 from engine.retention.trims import Trims
 from engine.service import Service
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 
 HOUR_MS = 3_600_000
 PRESSED_INTERVAL_S = 1.0
@@ -67,11 +65,8 @@ class RetentionService(Service):
     def __init__(
         self,
         config: EngineConfig,
+        context: EngineContext,
         *,
-        store: Store,
-        catalog: Catalog,
-        clock: Clock,
-        events: EventBus,
         pins: Sequence[RetentionPin],
     ) -> None:
         """`pins` are asked, before anything goes, what still waits in the log."""
@@ -82,27 +77,29 @@ class RetentionService(Service):
                     f"{name} is {getattr(config, name)}", field=name, remedy="choose 0 to 100"
                 )
         self._config = config
-        self._store = store
-        self._catalog = catalog
-        self._clock = clock
-        self._events = events
+        self._store = context.store
+        self._catalog = context.catalog
+        self._clock = context.clock
+        self._events = context.events
         self._pins = list(pins)
-        self._trims = Trims(store, catalog)
-        self._ages = Ages(store, catalog, self._trims, clock)
-        self._purger = Purger(store, catalog, self._trims, clock, events)
+        self._trims = Trims(context.store, context.catalog)
+        self._ages = Ages(context.store, context.catalog, self._trims, context.clock)
+        self._purger = Purger(
+            context.store, context.catalog, self._trims, context.clock, context.events
+        )
         self._start_ms: dict[int, int | None] = {}  # by segment: when its first record was stored
         self._due_s = 0.0
-        self._sweeper = QueueFileCleaner(store, clock)
+        self._sweeper = QueueFileCleaner(context.store, context.clock)
         self._holders: list[ActivePin] = []
         self.on_moved: Callable[[], None] = _nobody
-        store.expiry.on_deleted = self._on_deleted
+        context.store.expiry.on_deleted = self._on_deleted
 
     def start(self) -> None:
-        """After recovery, before anybody reads: queues begin where they did."""
+        """After recovery, before the first read: queues begin where they did."""
         self._trims.start()
 
     def services(self) -> list[Service]:
-        """What has to be ticked."""
+        """The services to tick."""
         return [self, self._sweeper]
 
     # -- verbs --------------------------------------------------------------------------------
@@ -135,7 +132,7 @@ class RetentionService(Service):
         return done
 
     def status(self) -> RetentionStatus:
-        """What is in force, how full log and disk are, and what goes next."""
+        """Policy in force, size of log and disk, and the next deletion."""
         config, store = self._config, self._store
         bases = store.segments()
         next_due_ms = None
@@ -164,7 +161,7 @@ class RetentionService(Service):
         )
 
     def warning(self) -> str:
-        """What a person should see to, though the broker works; empty when there is nothing."""
+        """A warning for the operator, though the broker works; empty when there is none."""
         if self._store.expiry.failure:
             return self._store.expiry.failure
         if self._is_pressed and self._holders:
@@ -234,7 +231,7 @@ class RetentionService(Service):
         before_ms = self._clock.now_ms() - self._age_ms
         target = by_age(extent, self._segment_start_ms, before_ms)
         if self._passes(self._config.disk_expire_percent):
-            return target  # no room for those who want more than the broker gives
+            return target  # no room for topics that ask for more than the broker's retention
         return min([target, *self._ages.held.values()])
 
     def _segment_start_ms(self, base: int) -> int | None:
@@ -268,4 +265,4 @@ class RetentionService(Service):
 
 
 def _nobody() -> None:
-    """Until somebody wants to know."""
+    """Does nothing, until a callback is set."""

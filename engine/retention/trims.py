@@ -1,4 +1,4 @@
-"""Where queues begin by decision rather than because their records are gone, kept in the journal.
+"""Begins of queues that a purge or a topic's age moved, kept in the journal.
 
 A trim belongs to one life of a topic: it names the position from which on the topic's records
 count, and means nothing for a later topic of the same name.
@@ -25,7 +25,7 @@ class Trimmed(JournalEntry, frozen=True, tag="trimmed", array_like=True):
 
 
 class Trims:
-    """Built before the journal is loaded, started after recovery, before anybody reads."""
+    """Built before the journal is loaded, started after recovery, before the first read."""
 
     def __init__(self, store: Store, catalog: Catalog) -> None:
         self._store = store

@@ -1,8 +1,8 @@
-"""Release of delayed messages: each level is a queue in order of time, so only its head is watched.
+"""Releases delayed messages: each level is a queue in order of time, so only its head matters.
 
 A released record keeps DELAY, REAL_TOPIC and REAL_QID, as RocketMQ's do, and names the waiting
 record it comes from (SOURCE). Progress is journalled after the write; a crash in between is healed
-by `replayed`. What fell due while nobody was there is released at once.
+by `replayed`. What fell due while the broker was down is released at once.
 """
 
 import logging
@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.errors import Busy, Corrupt, EngineError, Invalid, TopicNotFound
-from engine.events import EventBus, Released, SendRefused
-from engine.intake import Intake
+from engine.events import Released, SendRefused
 from engine.legality import check_number
 from engine.message import (
     BATCH_BYTES_MAX,
@@ -28,8 +27,6 @@ from engine.schedule.levels import DelayLevels
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.store.consume_queue import QueueEntry
 from engine.store.journal import JournalEntry
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import CLOSED_TOPICS, SCHEDULE_TOPIC, is_group_topic
 
 log = logging.getLogger("kitemq.schedule")
@@ -76,27 +73,23 @@ class LevelDeliverer(Service):
 
     def __init__(
         self,
-        store: Store,
-        intake: Intake,
-        catalog: Catalog,
+        context: EngineContext,
         levels: DelayLevels,
-        clock: Clock,
-        events: EventBus,
     ) -> None:
         super().__init__()
-        self._store = store
-        self._intake = intake
-        self._catalog = catalog
+        self._store = context.store
+        self._intake = context.intake
+        self._catalog = context.catalog
         self._levels = levels
-        self._clock = clock
-        self._events = events
+        self._clock = context.clock
+        self._events = context.events
         self._offsets: dict[int, int] = {}
         self._ends: dict[int, int] = {}  # where the log ended after the last that was released
         self._heads: dict[int, LevelHead] = {}
         self._recovered_releases: dict[
             int, dict[int, int]
         ] = {}  # by level: released, as recovery found
-        store.journal.register((LevelPassed,), self._apply, self._snapshot, self._check)
+        context.store.journal.register((LevelPassed,), self._apply, self._snapshot, self._check)
 
     def start(self) -> None:
         """After recovery: correct progress that a power loss left past the log's end; listen."""
@@ -171,7 +164,7 @@ class LevelDeliverer(Service):
         return {str(level): offset for level, (offset, end) in spans if end}
 
     def waiting(self) -> list[int]:
-        """How many messages wait, by level from the first on."""
+        """Number of waiting messages by level, from the first on."""
         return [end - offset for offset, end in map(self._span, range(self._levels.count))]
 
     def levels(self) -> list[LevelWaiting]:

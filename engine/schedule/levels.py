@@ -30,11 +30,11 @@ class DelayLevels:
         return self._delays_ms[-1]
 
     def clamp(self, level: int) -> int:
-        """The level that is meant: 0 for no wait, at most the last."""
+        """The level in force: 0 for no wait, at most the last."""
         return max(0, min(level, self.count))
 
     def delay_ms(self, level: int) -> int:
-        """How long a level waits."""
+        """Wait of a level in ms."""
         level = self.clamp(level)
         return self._delays_ms[level - 1] if level else 0
 

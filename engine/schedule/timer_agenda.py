@@ -1,4 +1,4 @@
-"""What is pending, in order of time: 16 bytes each and some room, any place found by bisection.
+"""The pending messages in order of time, 16 bytes each, found by bisection.
 
 A sorted list cut into blocks of two arrays (due times, queue offsets). Adding, removing and taking
 from the front cost the same few microseconds whether a hundred wait or a million, for the next

@@ -28,7 +28,7 @@ class MonotonicCalendar:
         self._aheads = [0]  # ... so much
 
     def now_ms(self) -> int:
-        """The time, never before one that was told already (but for `TOLERATED_MS`)."""
+        """The time, never before one returned already (but for `TOLERATED_MS`)."""
         now_ms, now_s = self._clock.now_ms(), self._clock.monotonic_s()
         steady_ms = self._base_ms + round((now_s - self._base_s) * 1000)
         if steady_ms - now_ms > TOLERATED_MS:

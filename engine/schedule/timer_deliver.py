@@ -1,8 +1,8 @@
-"""Release of messages whose time has come, first things first, each of them once.
+"""Releases messages at their exact time, in order of time, each of them once.
 
 A released record names the waiting one it comes from (SOURCE), which is the proof that that is
 finished: progress is journalled after the write, and a crash in between is healed by `replayed`.
-What fell due while nobody was there is released at once, in the order of its times. What is pending
+What fell due while the broker was down is released at once, in order of time. What is pending
 is known from the timer queue's entries alone; records are read when they are released.
 
 A message that waits long would hold back everything behind it: how much progress has to remember,
@@ -14,10 +14,9 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.errors import Busy, Corrupt, EngineError, TopicNotFound
-from engine.events import EventBus, Released, SendRefused
-from engine.intake import Intake
+from engine.events import Released, SendRefused
 from engine.message import (
     BATCH_BYTES_MAX,
     REAL_QID,
@@ -42,8 +41,6 @@ from engine.schedule.timer_calendar import MonotonicCalendar
 from engine.schedule.timer_progress import TimerProgress, source_text
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.store.consume_queue import QueueEntry
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import CLOSED_TOPICS, TIMER_TOPIC
 
 log = logging.getLogger("kitemq.schedule")
@@ -64,7 +61,7 @@ class WaitingTimer(NamedTuple):
 
 
 class TimerPlace(NamedTuple):
-    """Where a record stands."""
+    """Place of a record."""
 
     topic: str
     queue: int
@@ -76,17 +73,15 @@ class TimerDeliverer(Service):
 
     name = "timers"
 
-    def __init__(
-        self, store: Store, intake: Intake, catalog: Catalog, clock: Clock, events: EventBus
-    ) -> None:
+    def __init__(self, context: EngineContext) -> None:
         super().__init__()
-        self._store = store
-        self._intake = intake
-        self._catalog = catalog
-        self._clock = clock
-        self._events = events
-        self._calendar = MonotonicCalendar(clock)
-        self._progress = TimerProgress(store.journal, lambda: store.offset_max)
+        self._store = context.store
+        self._intake = context.intake
+        self._catalog = context.catalog
+        self._clock = context.clock
+        self._events = context.events
+        self._calendar = MonotonicCalendar(context.clock)
+        self._progress = TimerProgress(self._store.journal, lambda: self._store.offset_max)
         self._agenda = TimerAgenda()
         self._move_before = 0  # records before this position are to be moved
         self._unseen: dict[str, TimerPlace] = {}  # written, but waiting for a flush to be readable
@@ -137,7 +132,7 @@ class TimerDeliverer(Service):
 
     @property
     def count(self) -> int:
-        """How many messages wait."""
+        """Number of waiting messages."""
         return len(self._agenda)
 
     @property

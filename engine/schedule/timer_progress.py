@@ -1,4 +1,4 @@
-"""Which waiting messages are finished (released, recalled, moved): a floor, and marks above it.
+"""The finished (released, recalled, moved) messages: a floor, and marks above it.
 
 Everything before the floor is finished. Above it each offset up to the last finished one has a
 mark of one byte; the deliverer keeps that stretch short by moving old messages to the queue's end.

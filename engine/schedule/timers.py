@@ -1,4 +1,4 @@
-"""What a person or a program may ask of messages that wait for their time.
+"""Operations on messages with an exact time: list, recall, deliver now, reschedule.
 
 A message is found by its id without looking at the others: an id made by the broker says where the
 record lies, other ids and those of moved records are in the key index. Delay levels are not here:
@@ -30,7 +30,7 @@ RECORDS_MAX = 64  # of one message: each move writes another
 
 
 class TimerAnswer(StrEnum):
-    """What became of a waiting message. Asking again gets the same answer."""
+    """Outcome for a waiting message. Asking again gets the same answer."""
 
     RECALLED = "recalled"  # it will never be delivered
     DELIVERED = "delivered"  # just now, because it was asked for
@@ -82,7 +82,7 @@ class Timers:
 
     @property
     def count(self) -> int:
-        """How many messages wait."""
+        """Number of waiting messages."""
         return self._deliverer.count
 
     def scheduled(

@@ -1,4 +1,4 @@
-"""Where a scan goes on: an opaque text that a client hands back."""
+"""The cursor of a scan: an opaque text that a client returns for the next page."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64

@@ -1,6 +1,6 @@
-"""Messages by id or key: the index says where they may lie, in bounded steps.
+"""Looks messages up by id or key through the index, in bounded steps.
 
-Whoever owns the engine calls `step` until it says that something is to be read, has `unread` read
+The owner of the engine calls `step` until it says that something is to be read, has `unread` read
 (off the owner's thread, where it may be cold), and hands it to `take`; until `is_over`.
 """
 
@@ -55,7 +55,7 @@ class Lookup:
         return False
 
     def take(self, messages: Sequence[StoredMessage | None]) -> None:
-        """What was read of `unread`: that which is really meant is kept, in this order."""
+        """What was read of `unread`: the messages that match are kept, in this order."""
         self.unread = []
         for message in messages:
             if message is not None and self._accepts(message):

@@ -1,4 +1,4 @@
-"""Looking through a topic: all its queues merged in the order of storing, page by page.
+"""Scans a topic: all its queues merged in the order of storing, page by page.
 
 The log is written in the order of storing, so the positions in the entries of the queues, which
 are 20 bytes each, give the order without a record being read; and one position says where the next
@@ -33,7 +33,7 @@ Done = Callable[[Exception | None], None]
 
 
 class Match(Protocol):
-    """Which messages are wanted; `engine.delivery.filter` answers."""
+    """A condition on messages; `engine.delivery.filter` implements it."""
 
     @property
     def is_all(self) -> bool: ...
@@ -44,7 +44,7 @@ class Match(Protocol):
 
 
 class ScanQuery(msgspec.Struct, frozen=True):
-    """What is looked for: messages stored from `begin_ms` to before `end_ms` (ms since 1970 UTC).
+    """Conditions of a scan: messages stored from `begin_ms` to before `end_ms` (ms since 1970 UTC).
 
     `filter` is "*", tags, or an SQL92 expression; `contains` is a text that the body holds, as its
     UTF-8 bytes (of a body that its producer compressed, once it is decompressed).
@@ -194,7 +194,7 @@ class MessageScan:
         self._pool.submit(look, on_read)
 
     def page(self) -> ScanPage:
-        """What was found so far; a page that is not over goes on at its `next_cursor` as well."""
+        """The matches so far; a page that is not over goes on at its `next_cursor` as well."""
         assert self.is_placed, "a page before its time"
         is_left = bool(self._lanes) or (self._is_full and self._position < self._end)
         return ScanPage(

@@ -1,1 +1,1 @@
-"""What the broker did and how fast, and how far every group was behind over weeks."""
+"""Statistics: traffic, latencies, and the lag of every group over weeks."""

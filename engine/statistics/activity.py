@@ -1,6 +1,6 @@
-"""When each group last did something in each queue: what tells a stopped consumer from a stuck one.
+"""The last activity of each group in each queue, which tells a stopped consumer from a stuck one.
 
-Hand-outs, pulls, acknowledgements, failures and returns count. In memory only: after a start
+Deliveries, pulls, acknowledgements, failures and returns count. In memory only: after a start
 nothing is known of a queue until something happens there.
 """
 

@@ -1,7 +1,7 @@
-"""The listener: adds each event to the sums of its second; the accounts get them later.
+"""Counts events: adds each to the sums of its second, which enter the metrics later.
 
 So the path of a message pays for one look into a dictionary. A second is closed by the first event
-after it, or by a tick, and entered into the accounts in portions, or at once when somebody asks.
+after it, or by a tick, and entered into the metrics in portions, or at once when they are read.
 """
 
 from collections import deque

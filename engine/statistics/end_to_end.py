@@ -1,4 +1,4 @@
-"""How long messages take from their making at the producer until a group acknowledges them.
+"""Measures the time from a message's birth at its producer to its acknowledgement by a group.
 
 Of each acknowledgement one message stands for all, at most 200 a second; its record is looked at
 later, in the tick, so that neither acknowledging nor asking costs anything. Who commits offsets
@@ -8,7 +8,7 @@ acknowledges nothing.
 from collections.abc import Callable
 
 from engine.events import Acked
-from engine.statistics.histogram import Spread, Timing
+from engine.statistics.latency_histogram import Spread, Timing
 
 NOTED_MAX = 200  # that wait for the next tick, which comes every second
 PER_STEP = 50  # records looked at in one tick

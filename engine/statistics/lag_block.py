@@ -95,7 +95,15 @@ def read_head(data: bytes) -> BlockHead | None:
     is_one = size_bytes == layout.size + sum(sections)
     if not is_one or not rounds or size_bytes > BLOCK_BYTES_MAX:
         return None
-    return BlockHead(size_bytes, crc, rounds, rows, first_ms, last_ms, tuple(sections))
+    return BlockHead(
+        size_bytes=size_bytes,
+        crc=crc,
+        rounds=rounds,
+        rows=rows,
+        first_ms=first_ms,
+        last_ms=last_ms,
+        sections=tuple(sections),
+    )
 
 
 def block_at(data: bytes, position: int) -> "Block | None":

@@ -4,7 +4,7 @@
 none. Sealing packs these rounds into one block at the end of `<first ms, 20 digits>.lag`, brings it
 to the disk, and empties `open.lag`; a crash in between leaves rounds in both, and those in the open
 file that are not younger than the sealed ones are passed over. Torn ends are cut off, damaged
-blocks with whole ones behind them stepped over; both are told.
+blocks with whole ones behind them stepped over; both are reported.
 
 Everything here waits for the disk: it belongs into the pool, or before the start.
 """
@@ -202,7 +202,7 @@ class LagFiles:
         return rounds
 
     def _blocks(self, path: Path, data: bytes) -> tuple[list[tuple[int, Block]], int]:
-        """Whole blocks and where they lie, and the end of the last; others between are told."""
+        """Whole blocks and where they lie, and the end of the last; others between are reported."""
         blocks: list[tuple[int, Block]] = []
         position = end = 0
         while position < len(data):
@@ -235,5 +235,11 @@ class LagFiles:
 
 def _sealed(path: Path, position: int, head: BlockHead) -> SealedBlock:
     return SealedBlock(
-        path, position, head.size_bytes, head.rounds, head.rows, head.first_ms, head.last_ms
+        path=path,
+        position=position,
+        size_bytes=head.size_bytes,
+        rounds=head.rounds,
+        rows=head.rows,
+        first_ms=head.first_ms,
+        last_ms=head.last_ms,
     )

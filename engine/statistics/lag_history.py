@@ -1,7 +1,7 @@
 """The history of lag: rounds in memory until they are sealed, blocks on the disk, bounds on both.
 
 Every job with files goes to the pool, one at a time and in order, so that nothing here waits. What
-the disk refuses is lost, counted, and told; it never disturbs messages.
+the disk refuses is lost, counted and reported; it never disturbs messages.
 """
 
 from collections import deque

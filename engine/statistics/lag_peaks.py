@@ -1,4 +1,4 @@
-"""The highest lag of many groups over time in one pass: what lists draw as little lines."""
+"""Computes the highest lag of many groups over time in one pass, for sparklines in lists."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import mul

@@ -1,4 +1,4 @@
-"""Samples made into points: the highest and the mean of each stretch of time, gaps left as gaps."""
+"""Reduces samples to points: the maximum and mean of each span of time; gaps stay gaps."""
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import mul
@@ -106,16 +106,16 @@ class _Stretch:
 
     def point(self, at_ms: int) -> LagPoint:
         return LagPoint(
-            at_ms,
-            self.samples,
-            self.count,
-            self.count_sum / self.samples,
-            self.age_ms,
-            self.inflight,
-            self.retries,
-            self.dead,
-            self.last[1],
-            self.last[2],
+            at_ms=at_ms,
+            samples=self.samples,
+            count_max=self.count,
+            count_avg=self.count_sum / self.samples,
+            oldest_age_max_ms=self.age_ms,
+            inflight_max=self.inflight,
+            retry_waiting_max=self.retries,
+            dead_max=self.dead,
+            committed=self.last[1],
+            max_offset=self.last[2],
         )
 
 

@@ -22,7 +22,7 @@ class LagColumn(IntEnum):
     DEAD = 9
     MEMBERS = 10  # -1 where it is not known
     IS_MATCHING = 11  # 1 where COUNT leaves out what the group's filter does, 0 where it may not
-    ACTIVE_MS = 12  # last hand-out, pull, acknowledgement or failure since the start; 0 for none
+    ACTIVE_MS = 12  # last delivery, pull, acknowledgement or failure since the start; 0 for none
     EXPIRED = 13  # ever taken by retention or a purge before the group was done with them
     RESETS = 14  # number of the group's last reset by a person, 0 for none
 

@@ -1,6 +1,7 @@
 """Takes a round of lag samples every interval, a few groups in each tick."""
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from engine.clock import Clock
 from engine.errors import EngineError
@@ -12,10 +13,16 @@ from engine.statistics.values import LagOf
 ROWS_PER_TICK = 100
 ROWS_PER_INTERVAL = 2_000  # with more, rounds are further apart in proportion
 
-Groups = Callable[[], list[str]]
-MembersOf = Callable[[str], int | None]
-ResetsOf = Callable[[str], int]
 ActiveMs = Callable[[str, str, int], int]
+
+
+class LagSources(NamedTuple):
+    """Answers about groups: their names, and of one its lag, its members and its last reset."""
+
+    groups: Callable[[], list[str]]
+    lag_of: LagOf
+    members_of: Callable[[str], int | None]
+    resets_of: Callable[[str], int]
 
 
 class LagSampler(Service):
@@ -29,10 +36,7 @@ class LagSampler(Service):
         clock: Clock,
         *,
         interval_s: float,
-        groups: Groups,
-        lag_of: LagOf,
-        members_of: MembersOf,
-        resets_of: ResetsOf,
+        lags: LagSources,
         active_ms: ActiveMs,
         has_room: Callable[[], bool],
     ) -> None:
@@ -40,10 +44,7 @@ class LagSampler(Service):
         self._history = history
         self._clock = clock
         self.interval_s = interval_s
-        self._groups = groups
-        self._lag_of = lag_of
-        self._members_of = members_of
-        self._resets_of = resets_of
+        self._lags = lags
         self._active_ms = active_ms
         self._has_room = has_room
         self._due_s = clock.monotonic_s() + interval_s
@@ -60,7 +61,7 @@ class LagSampler(Service):
             if now_s < self._due_s:
                 return self._due_s - now_s
             self._round = RoundBuilder(self._clock.now_ms())
-            self._rest = iter(self._groups())
+            self._rest = iter(self._lags.groups())
         rows = 0
         for group in self._rest:
             rows += self._sample(self._round, group)
@@ -81,8 +82,8 @@ class LagSampler(Service):
     def _sample(self, round_: RoundBuilder, group: str) -> int:
         """How much work it was, in rows; a group without any is not free either."""
         try:
-            lag = self._lag_of(group)
+            lag = self._lags.lag_of(group)
         except EngineError:
             return 1  # deleted meanwhile
-        members, resets = self._members_of(group), self._resets_of(group)
+        members, resets = self._lags.members_of(group), self._lags.resets_of(group)
         return max(1, round_.add(group, lag, members, resets, self._active_ms))

@@ -15,8 +15,8 @@ from engine.statistics.windows import (
     NOTHING,
     TEN_SECONDS_MS,
     Levels,
-    Rates,
     WindowedCounter,
+    WindowRates,
 )
 
 K = TypeVar("K")
@@ -27,7 +27,7 @@ SWEEP_MS = MINUTE_MS
 
 
 class Metric(IntEnum):
-    """What is counted."""
+    """The counted metrics."""
 
     MESSAGES_IN = 0
     BYTES_IN = 1
@@ -57,7 +57,7 @@ class MetricSeries:
         series.add(at_ms, amount)
         self.used_ms = at_ms
 
-    def rates(self, metric: Metric, now_ms: int) -> Rates:
+    def rates(self, metric: Metric, now_ms: int) -> WindowRates:
         series = self._series.get(metric)
         return NOTHING if series is None else series.rates(now_ms)
 
@@ -115,12 +115,12 @@ class MetricRegistry(Generic[K]):
             if self.other is None:
                 self.other = MetricSeries(self._levels, now_ms, self._since_ms)
             return self.other
-        # Whoever was not there before counted nothing before: rates are since the beginning.
+        # A new series has no past: its rates are since the beginning.
         account = self._accounts[name] = MetricSeries(self._levels, now_ms, self._since_ms)
         return account
 
     def sweep(self, now_ms: int, idle_ms: int = IDLE_MS) -> None:
-        """Drop who was silent for so long; at most once a minute."""
+        """Drop series without a count for so long; at most once a minute."""
         if now_ms - self._swept_ms < SWEEP_MS:
             return
         self._swept_ms = now_ms

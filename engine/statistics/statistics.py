@@ -5,18 +5,18 @@ of lag is kept on disk.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from engine.clock import Clock
+from engine.config import EngineConfig
 from engine.message import Message
 from engine.service import Service
 from engine.statistics.counting import EventCounter
 from engine.statistics.end_to_end import BornMsOf, EndToEnd
-from engine.statistics.histogram import Spread, Timing
 from engine.statistics.lag_history import LagHistoryStore
 from engine.statistics.lag_peaks import peak_query
 from engine.statistics.lag_points import query
-from engine.statistics.lag_sampler import Groups, LagSampler, MembersOf, ResetsOf
+from engine.statistics.lag_sampler import LagSampler, LagSources
+from engine.statistics.latency_histogram import Spread, Timing
 from engine.statistics.metric_series import Metric, MetricSeries
 from engine.statistics.traffic_metrics import TrafficMetrics
 from engine.statistics.values import (
@@ -24,7 +24,6 @@ from engine.statistics.values import (
     GroupMetrics,
     LagHistoryPage,
     LagHistoryRetention,
-    LagOf,
     PutLatency,
     QueueMetrics,
     ReaderMetrics,
@@ -35,7 +34,7 @@ from engine.statistics.windows import (
     MINUTE_MS,
     NOTHING,
     TEN_SECONDS_MS,
-    Rates,
+    WindowRates,
 )
 from engine.store.damage import DamageLog
 from engine.store.files import Files
@@ -60,25 +59,19 @@ class Statistics(Service):
 
     def __init__(
         self,
+        config: EngineConfig,
         *,
         clock: Clock,
         pool: Pool,
         files: Files,
-        directory: Path,
-        damage_log: DamageLog | None = None,
-        lag_sample_s: float,
-        lag_days: int,
-        lag_bytes_max: int,
-        groups: Groups,
-        lag_of: LagOf,
-        members_of: MembersOf,
-        resets_of: ResetsOf,
+        damage_log: DamageLog,
+        lags: LagSources,
         has_room: Callable[[], bool],
         born_ms_of: BornMsOf,
     ) -> None:
         super().__init__()
         self._clock = clock
-        self._days = lag_days
+        self._days = config.lag_history_days
         now_ms = clock.now_ms()
         self.since_ms = now_ms
         self._books = TrafficMetrics(now_ms)
@@ -92,20 +85,17 @@ class Statistics(Service):
         self._stored, self._flushed, self._sizes = Timing(), Timing(), Timing()
         self._lag = LagHistoryStore(
             files,
-            directory,
+            config.data / "lag",
             pool,
-            days=lag_days,
-            bytes_max=lag_bytes_max,
+            days=config.lag_history_days,
+            bytes_max=config.lag_history_bytes_max,
             damage_log=damage_log,
         )
         self.sampler = LagSampler(
             self._lag,
             clock,
-            interval_s=lag_sample_s,
-            groups=groups,
-            lag_of=lag_of,
-            members_of=members_of,
-            resets_of=resets_of,
+            interval_s=config.lag_sample_s,
+            lags=lags,
             active_ms=self._counting.activity.active_ms,
             has_room=has_room,
         )
@@ -184,18 +174,18 @@ class Statistics(Service):
         now_ms = self._settled_ms()
         account, counting = self._books.broker, self._counting
         return BrokerMetrics(
-            self.since_ms,
-            _traffic(account, now_ms),
-            account.rates(Metric.ACKED, now_ms),
-            account.rates(Metric.RETRIED, now_ms),
-            account.rates(Metric.DEAD, now_ms),
-            account.rates(Metric.REFUSED, now_ms),
-            dict(counting.refused_by_code),
-            counting.released,
-            counting.corrupt,
-            self.put_latency(),
-            self._sizes.recent(now_ms),
-            self._sizes.ever(),
+            since_ms=self.since_ms,
+            traffic=_traffic(account, now_ms),
+            acked=account.rates(Metric.ACKED, now_ms),
+            retried=account.rates(Metric.RETRIED, now_ms),
+            dead=account.rates(Metric.DEAD, now_ms),
+            refused=account.rates(Metric.REFUSED, now_ms),
+            refused_by_code=dict(counting.refused_by_code),
+            released=counting.released,
+            corrupt=counting.corrupt,
+            put_latency=self.put_latency(),
+            message_size=self._sizes.recent(now_ms),
+            message_size_ever=self._sizes.ever(),
         )
 
     def topic(self, name: str) -> TopicMetrics:
@@ -225,18 +215,20 @@ class Statistics(Service):
         out, size, acked, retried, dead = (_rates(account, each, now_ms) for each in READING)
         reasons = self._counting.dead_by_reason
         return GroupMetrics(
-            name,
-            out,
-            size,
-            acked,
-            retried,
-            dead,
-            {reason: count for (group, reason), count in reasons.items() if group == name},
-            self._readers(now_ms, lambda _, group: group == name),
+            group=name,
+            messages_out=out,
+            bytes_out=size,
+            acked=acked,
+            retried=retried,
+            dead=dead,
+            dead_by_reason={
+                reason: count for (group, reason), count in reasons.items() if group == name
+            },
+            readers=self._readers(now_ms, lambda _, group: group == name),
         )
 
     def put_latency(self) -> PutLatency:
-        """How long sends took."""
+        """Latencies of sends."""
         now_ms = self._clock.now_ms()
         self._settle_sends(now_ms, SENDS_MAX)
         return PutLatency(self._stored.latency(now_ms), self._flushed.latency(now_ms))
@@ -267,7 +259,15 @@ class Statistics(Service):
         this thread. A group that is gone still has its history. Raises Invalid.
         """
         interval_ms = max(1, round(self.sampler.interval_s * 1000)) or TEN_SECONDS_MS
-        request = query(group, topic, queue, from_ms, to_ms, points_max, interval_ms)
+        request = query(
+            group=group,
+            topic=topic,
+            queue=queue,
+            from_ms=from_ms,
+            to_ms=to_ms,
+            points_max=points_max,
+            interval_ms=interval_ms,
+        )
         self._lag.read(request, done)
 
     def lag_peaks(
@@ -287,18 +287,18 @@ class Statistics(Service):
         self._lag.read_peaks(peak_query(groups, from_ms, to_ms, step_ms), done)
 
     def lag_keeping(self) -> LagHistoryRetention:
-        """How the history of lag is kept."""
+        """State of the lag history."""
         last, lag = self.sampler.recent(), self._lag
         return LagHistoryRetention(
-            self.sampler.interval_s,
-            self._days,
-            lag.oldest_ms,
-            lag.samples,
-            lag.size_bytes,
-            lag.bytes_max,
-            len(last.names) if last else 0,
-            lag.lost,
-            lag.failure,
+            interval_s=self.sampler.interval_s,
+            days=self._days,
+            oldest_ms=lag.oldest_ms,
+            samples=lag.samples,
+            size_bytes=lag.size_bytes,
+            size_bytes_max=lag.bytes_max,
+            rows=len(last.names) if last else 0,
+            rounds_lost=lag.lost,
+            failure=lag.failure,
         )
 
     # -- for lists and charts, cheaper than whole figures ------------------------------------------
@@ -388,7 +388,7 @@ def _traffic(account: MetricSeries | None, now_ms: int) -> TrafficRates:
     return TrafficRates(*(_rates(account, metric, now_ms) for metric in PASSING))
 
 
-def _rates(account: MetricSeries | None, metric: Metric, now_ms: int) -> Rates:
+def _rates(account: MetricSeries | None, metric: Metric, now_ms: int) -> WindowRates:
     return NOTHING if account is None else account.rates(metric, now_ms)
 
 

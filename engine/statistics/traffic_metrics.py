@@ -1,4 +1,4 @@
-"""The metrics of traffic: of each topic, queue, group and reader, and of the whole broker."""
+"""Traffic metrics of each topic, queue, group and reader, and of the whole broker."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -45,7 +45,7 @@ class TrafficMetrics:
         return count_max - left
 
     def sweep(self, now_ms: int) -> None:
-        """Drop the accounts of who was silent for a day."""
+        """Drop the series that counted nothing for a day."""
         for registry in (self.topics, self.groups, self.queues, self.readers):
             registry.sweep(now_ms)
 

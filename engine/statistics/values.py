@@ -1,21 +1,21 @@
-"""What statistics hand to their callers."""
+"""Values that statistics return to their callers."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 import msgspec
 
-from engine.statistics.histogram import LatencySpreads, Spread
-from engine.statistics.windows import Rates
+from engine.statistics.latency_histogram import LatencySpreads, Spread
+from engine.statistics.windows import WindowRates
 
 
 class TrafficRates(msgspec.Struct, frozen=True):
-    """Messages and bytes of their records that came in and were handed out."""
+    """Messages and bytes of their records that came in and were delivered."""
 
-    messages_in: Rates
-    bytes_in: Rates
-    messages_out: Rates
-    bytes_out: Rates
+    messages_in: WindowRates
+    bytes_in: WindowRates
+    messages_out: WindowRates
+    bytes_out: WindowRates
 
 
 class QueueMetrics(msgspec.Struct, frozen=True):
@@ -26,15 +26,15 @@ class QueueMetrics(msgspec.Struct, frozen=True):
 
 
 class ReaderMetrics(msgspec.Struct, frozen=True):
-    """What a group took from a topic; for its retries the topic is `%RETRY%group`."""
+    """Traffic of a group from a topic; for its retries the topic is `%RETRY%group`."""
 
     topic: str
     group: str
-    messages_out: Rates
-    bytes_out: Rates
-    acked: Rates
-    retried: Rates
-    dead: Rates
+    messages_out: WindowRates
+    bytes_out: WindowRates
+    acked: WindowRates
+    retried: WindowRates
+    dead: WindowRates
 
 
 class TopicMetrics(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class TopicMetrics(msgspec.Struct, frozen=True):
 
     topic: str
     traffic: TrafficRates
-    refused: Rates
+    refused: WindowRates
     queues: list[QueueMetrics]
     readers: list[ReaderMetrics]
 
@@ -51,11 +51,11 @@ class GroupMetrics(msgspec.Struct, frozen=True):
     """A group over all its topics, and for each; `dead_by_reason` counts since the start."""
 
     group: str
-    messages_out: Rates
-    bytes_out: Rates
-    acked: Rates
-    retried: Rates
-    dead: Rates
+    messages_out: WindowRates
+    bytes_out: WindowRates
+    acked: WindowRates
+    retried: WindowRates
+    dead: WindowRates
     dead_by_reason: dict[str, int]
     readers: list[ReaderMetrics]
 
@@ -70,10 +70,10 @@ class BrokerMetrics(msgspec.Struct, frozen=True):
 
     since_ms: int
     traffic: TrafficRates
-    acked: Rates
-    retried: Rates
-    dead: Rates
-    refused: Rates
+    acked: WindowRates
+    retried: WindowRates
+    dead: WindowRates
+    refused: WindowRates
     refused_by_code: dict[str, int]
     released: int
     corrupt: int
@@ -86,7 +86,7 @@ class PutLatency(msgspec.Struct, frozen=True):
     """Microseconds from the call of send until it had its durability.
 
     `stored` is all sends, until the messages are in the page cache; `flushed` those that waited for
-    the disk, until they were told.
+    the disk, until their senders were answered.
     """
 
     stored: LatencySpreads
@@ -124,7 +124,7 @@ class LagHistoryPage(msgspec.Struct, frozen=True):
 
 
 class LagHistoryRetention(msgspec.Struct, frozen=True):
-    """How the history of lag is kept: what it holds on disk, and what it could not keep."""
+    """State of the lag history: what it holds on disk, and what it could not keep."""
 
     interval_s: float
     days: int

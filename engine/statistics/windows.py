@@ -41,8 +41,8 @@ COARSE: Levels = (
 )
 
 
-class Rates(msgspec.Struct, frozen=True):
-    """How many in all, and per second over the last second, minute, ten minutes and day."""
+class WindowRates(msgspec.Struct, frozen=True):
+    """Total, and rates per second over the last second, minute, ten minutes and day."""
 
     total: int = 0
     second: float = 0.0
@@ -51,7 +51,7 @@ class Rates(msgspec.Struct, frozen=True):
     day: float = 0.0
 
 
-NOTHING = Rates()
+NOTHING = WindowRates()
 
 
 class WindowedCounter:
@@ -81,10 +81,10 @@ class WindowedCounter:
         self._values = array("Q", bytes(8 * len(self._values)))
         self._at_ms = self.since_ms = now_ms
 
-    def rates(self, now_ms: int) -> Rates:
+    def rates(self, now_ms: int) -> WindowRates:
         """The total and every window's messages, or bytes, per second."""
         ten_minutes_ms = TEN_SECONDS_MS if self._levels is FINE else MINUTE_MS
-        return Rates(
+        return WindowRates(
             self.total,
             self.rate(now_ms, SECOND_MS, SECOND_MS),
             self.rate(now_ms, MINUTE_MS, TEN_SECONDS_MS),
@@ -112,7 +112,7 @@ class WindowedCounter:
         return self._tail(max(now_ms, self._at_ms), bucket_ms, buckets)[:-1]
 
     def idle_ms(self, now_ms: int) -> int:
-        """How long ago the last amount was counted."""
+        """Time since the last amount was counted."""
         return now_ms - self._at_ms
 
     def _tail(self, now_ms: int, bucket_ms: int, buckets: int) -> list[int]:

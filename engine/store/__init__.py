@@ -1,1 +1,1 @@
-"""Bytes: records, segments, commit log, flush, dispatch, consume queues, key index, recovery."""
+"""The store: records, segments, commit log, flush, consume queues, key index, recovery."""

@@ -60,7 +60,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     """Times in ms, positions in bytes of the log; all zero in a new store.
 
     `journal` is how much of the progress journal was on the disk, `entries` how many all queues
-    ended with, taken together; None where nobody knows.
+    ended with, taken together; None where it is unknown.
     """
 
     log_ms: int = 0
@@ -70,7 +70,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     confirmed: int = 0
     journal: JournalPlace | None = None
     entries: int | None = None
-    crc_since: int | None = None  # all records from here on have a CRC; None: nobody knows
+    crc_since: int | None = None  # all records from here on have a CRC; None: unknown
     index_file: int | None = None  # the newest with a mark of its own (`index_mark`), by its name
 
 
@@ -84,7 +84,7 @@ class Marked(msgspec.Struct, frozen=True):
 
 
 class QueueMark(msgspec.Struct, frozen=True, array_like=True):
-    """Where a queue ended at a clean stop."""
+    """End of a queue at a clean stop."""
 
     topic: str
     queue: int

@@ -39,7 +39,7 @@ class CommitLog:
     def __init__(
         self, files: Files, directory: Path, segment_bytes: int, sealed: SealedFiles
     ) -> None:
-        """`sealed` may be shared; whoever made it closes it."""
+        """`sealed` may be shared; its creator closes it."""
         self._files = files
         self._sealed = sealed
         self._directory = directory
@@ -241,7 +241,7 @@ class CommitLog:
         self.written = end
 
     def _rest(self, segment: Segment) -> None:
-        """Nobody writes or syncs it any more: its file may be closed at any time."""
+        """It is written and synced no more: its file may be closed at any time."""
         if segment.file is not None:
             self._sealed.put(segment.path, segment.file)
             segment.file = None

@@ -97,7 +97,7 @@ class QueueFiles(OpenFiles[tuple[QueueId, int]]):
         return Unsynced(keys, unnamed)
 
     def give_back(self, unsynced: "Unsynced") -> None:
-        """It could not be synced: the next who takes has to do it."""
+        """It could not be synced: the next caller of `take_unsynced` has to do it."""
         self._unsynced.update(dict.fromkeys(unsynced.keys))
         self._durable_names.difference_update(unsynced.keys)
 
@@ -260,7 +260,7 @@ class ConsumeQueue:
     def append_again(self, data: bytes) -> None:
         """`append` in recovery: entries that lie there already are not written once more.
 
-        They count as changed all the same: nobody knows whether they were ever synced.
+        They count as changed all the same: whether they were ever synced is unknown.
         """
         if self._unwritten or not self._stale.startswith(data):
             self._stale = b""
@@ -320,7 +320,7 @@ class ConsumeQueue:
         if self._min_for != log_oldest:
             first = self.first()
             if first is not None and first.position >= log_oldest:
-                self._min_for = log_oldest  # nothing was taken: a damaged entry misleads nobody
+                self._min_for = log_oldest  # nothing was taken: a damaged entry misleads no reader
                 return self._min_offset
             self._min_offset = self.first_where(
                 lambda entry: entry.position >= log_oldest, self._min_offset

@@ -1,4 +1,4 @@
-"""What a start found damaged, and where copies of the damaged bytes are kept.
+"""Damage that a start finds, and the copies of the damaged bytes.
 
 Recovery, the journal and every other reader of a data directory record here what they stepped
 over or set aside. Health, the log and the console show the list, so that no damage is silent.

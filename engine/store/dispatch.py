@@ -1,4 +1,4 @@
-"""From the log to its readers: consume queues, key index, and whoever waits for arrivals.
+"""Dispatches records from the log to consume queues, the key index and waiting readers.
 
 Batches become readable in log order. One that was promised `flushed` holds back itself and what
 follows until the flush, so that no consumer sees what a power loss could still take.
@@ -65,7 +65,7 @@ class Dispatch:
         self.failure = failure
 
     def positions_held(self, topic: str, key: str) -> list[int]:
-        """Where records with this key or id lie that the log has, but nobody can read yet."""
+        """Positions of records with this key or id that are in the log, but not readable yet."""
         return [
             position
             for batch in self._held

@@ -1,4 +1,4 @@
-"""A batch of messages as the bytes of their records and queue entries: the store's inner loop.
+"""Encodes a batch of messages as records and queue entries; the store's inner loop.
 
 Written for few Python steps per message: what neighbours share (topic, tag, hosts, times, body
 length) is packed once and joined in by reference.
@@ -59,7 +59,7 @@ class QueueRun(msgspec.Struct):
     tag_codes: list[int]
 
     def sent(self) -> SentRun:
-        """What the sender is told of it."""
+        """The sender's result."""
         count, size_bytes = len(self.tag_codes), sum(self.fields[1::3])
         return SentRun(*self.queue.id, self.first_offset, count, size_bytes)
 
@@ -127,7 +127,7 @@ class Encoder:
                 or message.attempt != last_attempt
                 or message.sys_flag != last_flag
             ):
-                # A prepared position is nobody else's: the next one packs its own.
+                # A prepared position is used once: the next one packs its own.
                 last_born_ms = -1 if message.prepared_position else message.born_ms
                 last_host, last_attempt = message.born_host, message.attempt
                 last_flag = message.sys_flag

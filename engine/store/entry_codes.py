@@ -1,4 +1,4 @@
-"""What the third field of a consume-queue entry must be: the tag's hash, or for some topics a time.
+"""The third field of a consume-queue entry: the tag's hash, or for some topics a time.
 
 Asked where an entry is made from a record, and where the two are compared.
 """

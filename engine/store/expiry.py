@@ -1,4 +1,4 @@
-"""Deleting what retention took: whole log segments, then index files, then queue files.
+"""Deletes what retention selects: whole log segments, then index files, then queue files.
 
 The order is what keeps a crash harmless at any point: a queue or index file goes only after the
 segments that it points to are off the disk. What a crash left half done comes back at the next
@@ -113,4 +113,4 @@ class Expiry:
 
 
 def _nobody() -> None:
-    """Until somebody wants to know."""
+    """Does nothing, until a callback is set."""

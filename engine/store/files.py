@@ -50,7 +50,7 @@ class Syncable(Protocol):
 
 
 class Files(Protocol):
-    """Where files live. Paths are whole; `replace` is atomic; directories must be synced."""
+    """The file system. Paths are absolute; `replace` is atomic; directories must be synced."""
 
     def open(self, path: Path, *, create: bool = False) -> File: ...
 

@@ -1,7 +1,7 @@
 """Group commit: one sync of the log covers everything written before it began.
 
 The sync runs in the pool; waiters are called on the owner's thread. While one sync runs, later
-requests gather and share the next one. After a failed sync nobody is told that data is safe:
+requests gather and share the next one. After a failed sync no sender learns that data is safe:
 the log is refused for writing until a restart, because the kernel may have dropped the pages.
 A sync that could not begin, because no file can be opened, has failed nothing: it is tried again.
 """
@@ -18,7 +18,7 @@ from engine.store.pool import Pool
 log = logging.getLogger("kitemq.flush")
 
 RETRY_S = 0.1  # while no file can be opened
-PATIENCE_TICKS = 50  # of that; then those who wait are told that it takes longer
+PATIENCE_TICKS = 50  # of that; then waiting senders learn that it takes longer
 
 Done = Callable[[Exception | None], None]
 
@@ -39,7 +39,7 @@ class Flusher(Service):
     ) -> None:
         """`take_others` gives what else must be on disk before the log counts as flushed.
 
-        `give_back_others` is told that it could not be synced yet.
+        `give_back_others` is called for what could not be synced yet.
         """
         super().__init__()
         self._log = log
@@ -109,7 +109,7 @@ class Flusher(Service):
             self._begin()
 
     def settle(self, position: int) -> None:
-        """The log is on disk up to `position`: tell everybody who waited for that."""
+        """The log is on disk up to `position`: notify the senders that waited for it."""
         self.flushed = max(self.flushed, position)
         self._log.settle(self.flushed)
         self._on_flushed(self.flushed)
@@ -129,7 +129,7 @@ class Flusher(Service):
         self._tell_all(self.broken)
 
     def _wait_for_files(self, error: OutOfFiles) -> None:
-        """What was taken is synced by a later try; who waits goes on waiting, for a while."""
+        """What was taken is synced by a later try; senders go on waiting, for a while."""
         if self._shortage is None:
             log.warning("the log cannot be flushed yet, it is tried again: %s", error.detail)
             self._short_ticks = 0

@@ -63,7 +63,7 @@ class IndexFile:
         self.first_position = self.last_position = -1
         self._slots_used = 0
         self.next_item = 1
-        self.is_deleted = False  # retention took it: nobody may read it any more
+        self.is_deleted = False  # retention took it: it must not be read any more
         header = file.pread(HEADER.size, 0)
         if len(header) == HEADER.size:
             (
@@ -81,12 +81,12 @@ class IndexFile:
 
     @property
     def file(self) -> File:
-        """The file, to be used at once; FileNotFoundError when somebody deleted it."""
+        """The file, to be used at once; FileNotFoundError when it was deleted."""
         return self._file or self._sealed.get(self.path)
 
     @property
     def room(self) -> int:
-        """How many more items fit."""
+        """Number of further items that fit."""
         return self._item_max - self.next_item
 
     def fault(self, log_end: int) -> str:
@@ -141,7 +141,7 @@ class IndexFile:
 
     @property
     def size_bytes(self) -> int:
-        """How large it is at most."""
+        """Its largest size."""
         return self._items_at + self._item_max * ITEM.size
 
     def mark_fault(self, *, is_sealed: bool) -> str:
@@ -316,7 +316,7 @@ class IndexFile:
     def _read(self, size_bytes: int, position: int) -> bytes:
         try:
             return self.file.pread(size_bytes, position)
-        except FileNotFoundError:  # somebody deleted it: nothing is found in it
+        except FileNotFoundError:  # it was deleted: nothing is found in it
             return b""
 
 

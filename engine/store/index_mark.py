@@ -79,7 +79,7 @@ def marked_items(file: File, slot_count: int) -> int:
 def mark_fault(file: File, slot_count: int, *, is_sealed: bool) -> str:
     """What of a file is not as its mark says; empty where all is, and where there is no mark.
 
-    Head and slots count only where nobody writes the file (`is_sealed`). Reads the whole file.
+    Head and slots count only where the file is written no more (`is_sealed`). Reads the whole file.
     """
     first_item = items_at(slot_count)
     data = file.pread(ITEM.size, first_item)

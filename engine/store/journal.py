@@ -1,14 +1,14 @@
-"""The progress journal: every change of topics, groups, offsets and hand-outs, in order.
+"""The progress journal: every change of topics, groups, offsets and deliveries, in order.
 
 Appending is one write to the page cache, so a killed process forgets nothing. From time to time
 the whole state is written as a snapshot and the journal starts anew. Loading reads the newest
-whole snapshot and the journals after it; what is damaged is stepped over and told.
+whole snapshot and the journals after it; what is damaged is stepped over and reported.
 
 A change is found legal before a byte of it is written: each part registers a check with its entry
 types, which raises Illegal. What a start cannot read or apply it sets aside (journal_entries.py).
 
 On disk, both files: frames as in `journal_frames`, the payload being the msgpack array of a tagged
-struct. Which files count is told in `journal_files`.
+struct. `journal_files` decides which files count.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,7 +82,7 @@ def _is_legal(entry: JournalEntry) -> None:
 
 
 class JournalPart:
-    """Who keeps state in the journal: its entry types, how to apply one, and a snapshot of all."""
+    """An owner of state in the journal: its entry types, their application, its snapshot."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class Journal(Service):
     def load(self) -> int:
         """Apply what was kept; returns how many entries were.
 
-        What is damaged is stepped over and told; Corrupt where that would lose everything before.
+        What is damaged is stepped over and reported; Corrupt where that would lose all before it.
         """
         self._files.make_directory(self._directory)
         reader = JournalReader(
@@ -184,7 +184,7 @@ class Journal(Service):
 
     @property
     def place(self) -> JournalPlace:
-        """Where the journal ends."""
+        """End of the journal."""
         return JournalPlace(self._number, self._size)
 
     def append(
@@ -280,7 +280,7 @@ class Journal(Service):
         return files
 
     def give_back(self) -> None:
-        """It could not be synced: the next who takes has to do it."""
+        """It could not be synced: the next caller of `take_unsynced` has to do it."""
         self._has_new_name = True
 
     def take_lasting(self) -> list[Syncable]:
@@ -295,7 +295,7 @@ class Journal(Service):
         return self.take_unsynced()
 
     def give_back_lasting(self) -> None:
-        """What `take_lasting` gave could not be synced: the next who takes has to do it."""
+        """What `take_lasting` gave could not be synced: its next caller has to do it."""
         self._must_sync = True
         self.give_back()
 

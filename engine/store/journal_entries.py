@@ -1,4 +1,4 @@
-"""What a start does with entries whose frames are whole: read them, check them, set aside the rest.
+"""Reads and checks the entries of whole frames at a start, and sets aside the others.
 
 The CRC of a frame says that its bytes are those that were written. An entry that cannot be read or
 applied all the same was written by another version, or by a mistake of ours. It is copied to

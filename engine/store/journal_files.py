@@ -1,9 +1,9 @@
-"""Which journal and snapshot files count, and what becomes of those that are damaged.
+"""Decides which journal and snapshot files count, and what becomes of damaged ones.
 
 The newest whole snapshot counts, with every journal from its number on. One generation before it
 is kept, so that a damaged snapshot costs nothing. A bad frame with a whole one behind it is
 stepped over; only the end of the last journal after an unclean stop can be torn. Whatever is cut
-off or put away is kept in `set-aside`, and told.
+off or removed is kept in `set-aside`, and reported.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Key index: from a message's id or key to the places in the log where it may lie.
+"""The key index: maps a message's id or key to positions in the log.
 
 A row of RocketMQ's index files (`index_file`). Only hashes are kept, so that a caller compares the
 text. Several messages with one key are found newest first.
@@ -42,7 +42,7 @@ class KeyIndex:
         item_max: int,
         sealed: SealedFiles,
     ) -> None:
-        """`sealed` may be shared; whoever made it closes it."""
+        """`sealed` may be shared; its creator closes it."""
         self._files = files
         self._directory = directory
         self._sealed_files = sealed
@@ -156,7 +156,7 @@ class KeyIndex:
         return self._positions([hash_], count_max=count_max, begin_ms=begin_ms, end_ms=end_ms)
 
     def positions_in(self, topics: Sequence[str], key: str, count_max: int) -> list[int]:
-        """The same over many topics at once, for whoever does not know which."""
+        """The same over many topics at once, where the topic is unknown."""
         units = len(key.encode("utf-16-be", "surrogatepass")) // 2
         power, own = pow(31, units, 1 << 32), unsigned_hash(key)
         prefixes = (self._topic_prefix(topic) for topic in topics)
@@ -197,7 +197,7 @@ class KeyIndex:
 
     @property
     def file_count(self) -> int:
-        """How many files a search without a time looks into."""
+        """Number of files that a search without a time reads."""
         return len(self._index_files)
 
     def write(self) -> None:
@@ -242,7 +242,7 @@ class KeyIndex:
                     file.set_mark(mark)
 
     def give_back(self) -> None:
-        """It could not be synced: the next who takes has to do it, and all the rest."""
+        """It could not be synced: the next caller of `take_unsynced` has to do all of it."""
         self._marks = []
         self._sealed = [file.path for file in self._index_files[:-1]]
         self._has_new_names = True

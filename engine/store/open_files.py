@@ -22,7 +22,7 @@ class OpenFiles(Generic[K]):
         self._open: OrderedDict[K, File] = OrderedDict()
 
     def put(self, key: K, file: File) -> None:
-        """Take over an open file which nobody else uses any more."""
+        """Take over an open file that has no other user."""
         self._open[key] = file
         while len(self._open) > self._open_max:
             self._open.popitem(last=False)[1].close()

@@ -1,7 +1,7 @@
-"""Opening a store: its lock, and queues, index and log that agree, by the clean mark or by a scan.
+"""Opens a store: takes its lock, and makes log, queues and index agree, by mark or by scan.
 
-The part of `Store` that runs before anything is written. The order: `open`, then whoever keeps
-state in the journal registers, then `journal.load`, then `recover`.
+The part of `Store` that runs before anything is written. The order: `open`, then the owners of
+state in the journal register, then `journal.load`, then `recover`.
 """
 
 import logging
@@ -122,7 +122,7 @@ class StoreOpening(StoreReader):
         log.warning("%s", text)
 
     def damage_warning(self) -> str:
-        """One sentence where anything is damaged, for those who may not see what; else empty."""
+        """One sentence where anything is damaged, without details; else empty."""
         count = self.damage_log.count
         if not count:
             return ""
@@ -203,8 +203,8 @@ class StoreOpening(StoreReader):
         (`begin_of` gives the position from which on a topic's records count, or None; `is_deleted`
         whether the journal has its end), and every record since the checkpoint is checked and
         dispatched again if `is_wanted` (its topic was not deleted since). Those that carry the
-        SOURCE property are told to `on_replayed`, those without a CRC of their own, which other
-        brokers wrote, to `on_foreign`. Queues of a topic that nobody knows stay, and are named.
+        SOURCE property go to `on_replayed`, those without a CRC of their own, which other
+        brokers wrote, to `on_foreign`. Queues of an unknown topic stay, and are named.
         """
         if self._clean is not None:
             self._open_clean(self._clean)
@@ -315,7 +315,7 @@ class StoreOpening(StoreReader):
             self.damage_log.add(damage)
 
     def _cut_end(self, end: int, claimed: int) -> None:
-        """Cut the log off behind its last whole record; what goes is kept and told.
+        """Cut the log off behind its last whole record; what goes is kept and reported.
 
         Where a copy cannot be written the bytes stay, and the log goes on behind them.
         """
@@ -430,9 +430,9 @@ class StoreOpening(StoreReader):
                     self._cuts[queue.id] = queue.truncate(self._start)
 
     def _leave(self, directory: Path, is_deleted: bool) -> None:
-        """The queues of a deleted topic go, those of one that nobody knows do not.
+        """The queues of a deleted topic go, those of an unknown one do not.
 
-        Where damage may be the reason that nobody knows it, they make room for those that follow
+        Where damage may be the reason that it is unknown, they make room for those that follow
         from the log.
         """
         if not self.journal.is_damaged:

@@ -1,4 +1,4 @@
-"""Where work goes that the kernel may make wait: fsync, deleting files, cold reads.
+"""Worker threads for work that may block in the kernel: fsync, deleting files, cold reads.
 
 The caller of the engine hands in a `Pool`. Its promise: `work` runs off the owner's thread,
 `done` is called on it, exactly once, with the result or the error.
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Pool(Protocol):
-    """A few threads behind one door; the engine never has more than a handful of jobs in it."""
+    """A few threads; the engine never has more than a handful of jobs in it."""
 
     def submit(
         self, work: Callable[[], T], done: Callable[[T | None, Exception | None], None]

@@ -1,4 +1,4 @@
-"""Consume-queue entries that do not fit their records: found, told, and made anew from the log.
+"""Repairs consume-queue entries that do not fit their records: reports them and rewrites them.
 
 The log is the truth: a record states its topic, queue, offset and position. What an entry said
 before it was mended is kept in the damage log's folder.
@@ -49,7 +49,7 @@ class Mender:
     def mend(self, queue: ConsumeQueue, offset: int) -> StoredMessage | None:
         """Mend the entry at `offset` and its neighbours; its message, if the log has it.
 
-        Reads at most 4 MiB of the log; where that is not enough the damage is told all the same.
+        Reads at most 4 MiB of the log; where that is not enough the damage is still reported.
         """
         stretch = self._stretch(queue, offset)
         if stretch.stop - stretch.start > MEND_BYTES_MAX:
@@ -70,7 +70,7 @@ class Mender:
         return LogScan(self._log, stretch.start, stretch.stop, self._log.crc_range)
 
     def put(self, queue: ConsumeQueue, message: StoredMessage) -> None:
-        """Let the entry of a readable offset be that of its message; told if it was not."""
+        """Let the entry of a readable offset be that of its message; reported if it was not."""
         entry = queue.entry(message.offset)
         if (
             entry is not None

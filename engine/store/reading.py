@@ -1,4 +1,4 @@
-"""What may be read of a store: entries, records, places by key and by time.
+"""Reads a store: entries, records, positions by key and by time.
 
 The half of `Store` that changes nothing. Records are read from the page cache; those that may be
 cold have jobs for the pool (`reader_of`, `reader_at`).
@@ -96,7 +96,7 @@ class StoreReader:
         """The messages of these entries; None where a record is damaged or gone.
 
         `place` is the topic and the queue that they are of: an entry that does not fit its record
-        is then mended from the log, and told.
+        is then mended from the log, and reported.
         """
         messages: list[StoredMessage | None] = []
         for run in _contiguous(entries):
@@ -168,7 +168,7 @@ class StoreReader:
 
     @property
     def index_file_count(self) -> int:
-        """How many key index files there are: a search looks into each of them."""
+        """Number of key index files: a search reads each of them."""
         return self._index.file_count
 
     def has_tag_codes(self, topic: str) -> bool:
@@ -298,7 +298,7 @@ class StoreReader:
         return None
 
     def _mend_code(self, message: StoredMessage) -> None:
-        """The entry has another tag or time than its record, and is told."""
+        """The entry has another tag or time than its record: report it."""
         queue = self._queues.get((message.topic, message.queue))
         if queue is not None and not queue.is_deleted:
             self._mender.put(queue, message)

@@ -1,4 +1,4 @@
-"""The record of the commit log, RocketMQ's V1 and V2, byte for byte. The one module that knows.
+"""Encodes and decodes records of the commit log, RocketMQ's V1 and V2, byte for byte.
 
 | field              | bytes   | at | note                                                     |
 |--------------------|---------|----|----------------------------------------------------------|
@@ -77,7 +77,7 @@ CRC_DIGITS = 10
 CRC_BYTES = len(CRC_NAME) + CRC_DIGITS + 1  # the separator behind it included
 assert CRC_BYTES == 20
 COPIED_BYTES_MAX = 8192  # a smaller record is copied sooner than a view of it is made
-CRC_LIKENESS_MIN = 5  # bytes of a name that is meant to be the CRC's, but for damage
+CRC_LIKENESS_MIN = 5  # bytes of a name that is the CRC's, but for damage
 
 RECORD_BYTES_MIN = HEAD.size + 1 + SHORT.size
 NO_RANGE = range(0)

@@ -1,4 +1,4 @@
-"""After a crash: read the tail of the log, cut off what is torn, step over what is damaged.
+"""Crash recovery: reads the tail of the log, cuts off what is torn, steps over damage.
 
 A record counts as whole when its length, magic, CRC and inner lengths agree and it states the very
 position at which it lies. A damaged stretch with a whole record behind it stays in the log and is

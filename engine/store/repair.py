@@ -1,4 +1,4 @@
-"""Making a damaged directory one that starts again; what it removes lies in `set-aside` then.
+"""Repairs a damaged directory so that it starts; what it removes is kept in `set-aside`.
 
 A snapshot that cannot be read, with nothing older to rebuild from, is replaced by one of its whole
 entries. Queue entries that do not fit are mended from the log. Where the key index is damaged, or
@@ -21,7 +21,7 @@ QUEUE_DIGITS_MAX = 4  # names of index and lag files are longer
 
 
 class Repair(msgspec.Struct):
-    """What was done: each line a sentence. `kept` are the files that hold what was removed."""
+    """Result of a repair, in sentences. `kept` are the files that hold what was removed."""
 
     done: list[str] = []
     kept: list[str] = []

@@ -1,4 +1,4 @@
-"""Files that are only read any more: opened at need, the least used closed beyond a limit.
+"""Read-only files: opened on demand, the least recently used closed beyond a limit.
 
 Sealed log segments and sealed key index files share one `SealedFiles`, so that a log of a terabyte
 takes no more open files than one of a gigabyte. It belongs to the owner's thread: what a thread

@@ -1,4 +1,4 @@
-"""The store: one verb to append, a few to read; everything else about bytes is behind it.
+"""The store: appends and reads messages; everything about bytes on disk is behind it.
 
 Owned by one thread. `append` and reads return after memory and page-cache work only; what may
 make the kernel wait goes to the pool. How it is opened: `opening`.
@@ -277,7 +277,7 @@ class Store(StoreOpening):
 
     @property
     def disk_percent(self) -> float:
-        """How full the disk is; 0 while `disk_enough_bytes` are free, or where it is unknown."""
+        """Use of the disk in percent; 0 while `disk_enough_bytes` are free, or if unknown."""
         free = self._free_bytes
         if free is None or not self._total_bytes or free >= self._config.disk_enough_bytes:
             return 0.0
@@ -364,4 +364,4 @@ def _take_names(batch: EncodedBatch) -> None:
 
 
 def _ignore(_: Exception | None) -> None:
-    """Nobody waits for this flush."""
+    """Does nothing: no sender waits for this flush."""

@@ -1,4 +1,4 @@
-"""What the store does on the side: moving the checkpoint on, watching the disk."""
+"""Upkeep of the store: moves the checkpoint on and watches the disk."""
 
 from collections.abc import Callable
 from typing import Protocol

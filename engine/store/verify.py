@@ -45,7 +45,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class VerifyReport(msgspec.Struct):
-    """What a check found; at most 1,000 faults are listed, all are counted."""
+    """Result of a check; at most 1,000 faults are listed, all are counted."""
 
     records: int = 0
     bytes: int = 0
@@ -72,7 +72,7 @@ class VerifyReport(msgspec.Struct):
 
 
 class VerifyTally(msgspec.Struct):
-    """What the log has for one queue: how many records, and the last offset."""
+    """Records of one queue in the log: their number, and the last offset."""
 
     offsets: int = 0
     last: int = -1
@@ -112,7 +112,7 @@ def verify_store(
     index_items: int = INDEX_ITEMS,
     patience_s: Sequence[float] = PATIENCE_S,
 ) -> VerifyReport:
-    """Check the store under `root`; `progress` is told the bytes checked now and then.
+    """Check the store under `root`; `progress` is called with the bytes checked now and then.
 
     `begins_in` says from the journal's frames that count, in order, which topics there are and from
     which position on; without it those count that have queues, and messages are not counted.
@@ -149,7 +149,15 @@ def verify_store(
             if begins is not None:
                 report.note(f"consumequeue/{topic}: a topic that the journal does not know")
         _check_records(log, report, expected, progress, look_at)
-        _check_queues(files, root, log, expected, report, codes, patience_s)
+        _check_queues(
+            files=files,
+            root=root,
+            log=log,
+            expected=expected,
+            report=report,
+            codes=codes,
+            patience_s=patience_s,
+        )
         report.files += check_index(
             files,
             root,
@@ -274,7 +282,7 @@ def _fault(queue: QueueId, entry: QueueEntry, log: CommitLog, codes: EntryCodes)
     try:
         message = decode(log.read(entry.position, entry.size_bytes), crc_range=log.crc_range)
     except Corrupt:
-        return ""  # told with the log
+        return ""  # reported with the log
     if message.topic != queue.topic:
         return f"the record at {entry.position} says it is of topic {message.topic}"
     if not codes.fits(message, entry.tag_code):

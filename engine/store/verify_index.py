@@ -1,4 +1,4 @@
-"""Checking key index files: that chains, slots and positions agree with each other and the log.
+"""Checks key index files: chains, slots and positions agree with each other and the log.
 
 A part of `verify`. The text of keys is in the records alone; what is compared here is structure,
 which few flipped bits leave as it is; the CRCs of a file's mark tell of the others.
@@ -78,7 +78,7 @@ class IndexCheck:
     def run(self, *, is_sealed: bool, fault: str) -> None:
         """Tell the first thing that does not agree; the slots only where they are written.
 
-        `fault` is what head and mark say already: told where no single item or slot is wrong.
+        `fault` is what head and mark show: reported where no single item or slot is wrong.
         """
         begin = items_at(self._slots)
         header = HEADER.unpack(self._file.pread(HEADER.size, 0))
@@ -116,7 +116,7 @@ class IndexCheck:
         return ""
 
     def _check_slots(self, latest: dict[int, int]) -> bool:
-        """Whether a slot was told."""
+        """Whether a slot was reported."""
         table = array("i", self._file.pread(self._slots * SLOT_BYTES, HEADER.size))
         if struct.pack("=i", 1) != struct.pack(">i", 1):
             table.byteswap()

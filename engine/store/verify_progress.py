@@ -1,4 +1,4 @@
-"""Checking what is not messages: journal, snapshots, `clean`, checkpoint, key index, copies.
+"""Checks the files besides messages: journal, snapshots, `clean`, checkpoint, index, copies.
 
 A part of `verify`; reads only, beside a running server too.
 """

@@ -33,7 +33,7 @@ SCHEDULE_QUEUES = 18
 
 
 class TopicType(StrEnum):
-    """What a topic's messages may ask for: RocketMQ's `message.type` attribute."""
+    """Type of a topic's messages: RocketMQ's `message.type` attribute."""
 
     NORMAL = "NORMAL"
     FIFO = "FIFO"
@@ -42,7 +42,7 @@ class TopicType(StrEnum):
 
 
 class TopicConfig(msgspec.Struct, frozen=True, array_like=True):
-    """How a topic is set up. `permission` is 6 (both), 4 (read only), 2 (write only) or 0."""
+    """Configuration of a topic. `permission` is 6 (both), 4 (read only), 2 (write only) or 0."""
 
     name: str
     type: TopicType = TopicType.NORMAL
@@ -95,14 +95,14 @@ class TopicSet(JournalEntry, frozen=True, tag="topic-set", array_like=True):
 
 
 class TopicDeleted(JournalEntry, frozen=True, tag="topic-deleted", array_like=True):
-    """A topic is gone; its records before `position` are nobody's."""
+    """A topic was deleted; its records before `position` belong to no topic."""
 
     name: str
     position: int
 
 
 class Positions(Protocol):
-    """What the catalog asks of the log."""
+    """Positions of the log that the catalog needs."""
 
     @property
     def written(self) -> int: ...

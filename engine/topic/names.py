@@ -22,7 +22,7 @@ SYSTEM_PREFIX = "rmq_sys_"
 TRACE_TOPIC = "rmq_sys_kite_trace"  # what the engine saw
 CLIENT_TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"  # what clients saw, in RocketMQ's text format
 
-# Nobody may send to these; the engine writes them itself.
+# No client may send to these; the engine writes them itself.
 CLOSED_TOPICS = frozenset(
     {
         SCHEDULE_TOPIC,
@@ -40,12 +40,12 @@ SYSTEM_TOPICS = CLOSED_TOPICS | {"TBW102", "BenchmarkTest", CLIENT_TRACE_TOPIC}
 
 
 def retry_topic(group: str) -> str:
-    """Where a group's failed messages come back from."""
+    """The topic from which a group's failed messages come back."""
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """Where a group's given-up messages lie."""
+    """The topic of a group's dead letters."""
     return DEAD_LETTER_PREFIX + group
 
 

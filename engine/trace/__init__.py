@@ -1,1 +1,1 @@
-"""What happened to each message: recorded from the engine's events, told as a journey."""
+"""Message traces: recorded from the engine's events, assembled into journeys."""

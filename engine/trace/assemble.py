@@ -1,4 +1,4 @@
-"""Puts a journey together: records of the log, trace rows, what clients told, how groups stand."""
+"""Assembles a journey from records, trace rows, client reports and the states of groups."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -37,7 +37,7 @@ CLOCK_AHEAD = "the producer's clock is ahead of the broker's by {} ms"
 
 
 class JourneyContext(NamedTuple):
-    """What assembling asks of the rest of the engine."""
+    """The parts of the engine that assembling needs."""
 
     groups_of: Callable[[str], Sequence[str]]  # that consume a topic
     delivery_states: DeliveryStateOf
@@ -110,7 +110,7 @@ class JourneyAssembler:
         )
 
     def _delivered(self, record: StoredMessage, rows: Sequence[Row]) -> Iterator[Stage]:
-        """Every group's hand-outs of one record."""
+        """Every group's deliveries of one record."""
         by_group: dict[str, list[Row]] = {}
         for group in self._around.groups_of(record.topic)[:GROUPS_MAX]:
             by_group[group] = []
@@ -136,7 +136,7 @@ class JourneyAssembler:
 
 
 def branches(stages: Iterable[Stage]) -> list[Branch]:
-    """How each group stands in the end, by name; `stages` in order of time."""
+    """The final state of each group, by name; `stages` in order of time."""
     last: dict[str, Stage] = {}
     counts: dict[str, int] = {}
     for stage in stages:
@@ -207,7 +207,7 @@ def _request_stages(rows: Sequence[Row], now_ms: int) -> Iterator[Stage]:
             end = next(ends, None)
             outcome = StageOutcome.WAITING if end is None else ENDS_OF_REQUEST[RowKind(end.kind)]
             if end is None and now_ms > row.at_ms + row.wait_ms + REQUEST_GRACE_MS:
-                outcome = StageOutcome.UNKNOWN  # who asked went away, which nothing records
+                outcome = StageOutcome.UNKNOWN  # the requester went away, which nothing records
             until_ms = None if end is None else end.at_ms
             yield _of_request(row, StageName.REQUEST, until_ms, outcome)
         elif row.kind in (RowKind.REPLIED, RowKind.REPLIED_LATE):
@@ -303,7 +303,7 @@ def _stage(
     )
 
 
-# -- what clients told ---------------------------------------------------------------------------
+# -- client reports ------------------------------------------------------------------------------
 
 CLIENT_STAGES = {
     ContextKind.PUB: StageName.CLIENT_SEND,
@@ -313,7 +313,7 @@ CLIENT_STAGES = {
 
 
 def _client_stages(reports: Sequence[ClientReport]) -> Iterator[Stage]:
-    """A stage for each context; what a consumer told before and after is one."""
+    """A stage for each context; a consumer's reports before and after are one."""
     afters = {
         each.trace.request_id: each for each in reports if each.trace.kind is ContextKind.SUB_AFTER
     }

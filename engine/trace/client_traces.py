@@ -1,4 +1,4 @@
-"""What official clients tell of messages themselves: RocketMQ's trace text, read.
+"""Parses RocketMQ's trace text, which official clients send about their messages.
 
 Clients send it as messages to `RMQ_SYS_TRACE_TOPIC`, with the ids of the messages as keys. Each
 context ends with 0x02, its fields are separated by 0x01; later versions of clients added fields at

@@ -1,4 +1,4 @@
-"""Hand-outs of one record to one group, as stages: trace rows in order, then how it stands now."""
+"""Deliveries of one record to one group, as stages: trace rows in order, then how it stands now."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -44,14 +44,14 @@ class DeliveryStages:
     def __init__(
         self, record: StoredMessage, group: str, state: DeliveryStateLike, *, goes_on: bool
     ) -> None:
-        """`goes_on` says that a failed hand-out went on as another record, which has the wait."""
+        """`goes_on` says that a failed delivery went on as another record, which has the wait."""
         self._record = record
         self._group = group
         self._state = state
         self._goes_on = goes_on
         self._open: Row | None = None
         self._is_pulled = False
-        self._free_ms = record.stored_ms  # since when it waits to be handed out
+        self._free_ms = record.stored_ms  # since when it waits to be delivered
         self.stages: list[Stage] = []
 
     def take(self, rows: Iterable[Row]) -> None:

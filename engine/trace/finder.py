@@ -1,4 +1,4 @@
-"""Finds what there is about the records of one message: the trace rows about each, clients' traces.
+"""Finds the trace rows and client traces of the records of one message.
 
 Everything goes through the key index, in steps of one record; a journey has a few of them mostly,
 and some hundred at most.
@@ -68,7 +68,13 @@ class Finder:
         correlated = (yield from reads.named(correlation_id)) if correlation_id else []
         reports = yield from self._client_reports(message_id, records)
         return JourneyEvidence(
-            message_id, records, rows, unplaced, correlated, reports, not reads.is_exhausted
+            message_id=message_id,
+            records=records,
+            rows=rows,
+            unplaced=unplaced,
+            correlated=correlated,
+            client_reports=reports,
+            is_complete=not reads.is_exhausted,
         )
 
     def _client_reports(

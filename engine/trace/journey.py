@@ -1,4 +1,4 @@
-"""The journey of one message, as values: what happened to it, and how far each group is."""
+"""Values of a message's journey: its stages, and the progress of each group."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class StageName(StrEnum):
-    """What a stage of a journey is."""
+    """Kinds of stages."""
 
     PRODUCE = "produce"
     REFUSED = "refused"
@@ -28,7 +28,7 @@ class StageName(StrEnum):
 
 
 class StageOutcome(StrEnum):
-    """How a stage ended, or that it goes on."""
+    """Outcome of a stage, or that it goes on."""
 
     STORED = "stored"
     REFUSED = "refused"
@@ -49,17 +49,17 @@ class StageOutcome(StrEnum):
     DEAD = "dead"
     RETURNED = "returned"  # put back unused
     PULLED = "pulled"  # read by a group that keeps its own place
-    PASSED = "passed"  # the group went past it without a hand-out
+    PASSED = "passed"  # the group went past it without a delivery
     REPLAYED = "replayed"
     REPLIED = "replied"
-    LATE = "late"  # a reply that nobody waited for any more
+    LATE = "late"  # a reply that came too late
     LEFT_OUT = "left_out"  # a replay job did not send it; `detail` says why
     SUCCESS = "success"
     UNKNOWN = "unknown"
 
 
 class StageSource(StrEnum):
-    """Who says so."""
+    """The source of a stage."""
 
     LOG = "log"  # a record of the message itself
     TRACE = "trace"  # what the engine recorded when it happened
@@ -70,7 +70,7 @@ class StageSource(StrEnum):
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened to a message from `at_ms` to `until_ms` (ms since 1970 UTC).
 
-    `until_ms` is None where it goes on or nobody knows its end, and equal to `at_ms` for a moment.
+    `until_ms` is None where it goes on or its end is unknown, and equal to `at_ms` for a moment.
     `client` did it: a consumer's name, a producer's address, a replay job. `attempt` counts a
     group's deliveries from 1, of a retry's wait it is the one that follows, of a check its number.
     `topic`, `queue` and `offset` are the place of the record; "", -1 and None where there is none.
@@ -91,7 +91,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupState(StrEnum):
-    """How a message stands with a group in the end."""
+    """Final state of a message in a group."""
 
     WAITING = "waiting"
     INFLIGHT = "inflight"
@@ -104,7 +104,7 @@ class GroupState(StrEnum):
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """One group's part: its state, how often the message was handed out, and since when it is so.
+    """One group's part: its state, how often the message was delivered, and since when it is so.
 
     The stages of the branch are those of the journey that name the group.
     """
@@ -116,7 +116,7 @@ class Branch(msgspec.Struct, frozen=True):
 
 
 class ReasonCode(StrEnum):
-    """Why a journey can be empty, or lack hand-outs."""
+    """Why a journey can be empty, or lack deliveries."""
 
     TRACING_OFF = "tracing_off"
     SAMPLED_OUT = "sampled_out"
@@ -138,7 +138,7 @@ class CheckedReason(msgspec.Struct, frozen=True):
 class Recent(msgspec.Struct, frozen=True):
     """Something that was traced lately, and where its record lies.
 
-    `outcome` is how a hand-out ended, or that it began; `is_failure` where it ended badly.
+    `outcome` is how a delivery ended, or that it began; `is_failure` where it ended badly.
     """
 
     at_ms: int

@@ -1,4 +1,4 @@
-"""What a record says of where it comes from: which place it left, and what kind of record it is."""
+"""Reads the origin of a record: the place it left, and the kind of record it is."""
 
 from engine.message import (
     REAL_TOPIC,

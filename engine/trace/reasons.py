@@ -1,4 +1,4 @@
-"""Why a journey is empty or lacks hand-outs: each reason there can be, checked, with values."""
+"""Checks each reason why a journey can be empty or lack deliveries."""
 
 from typing import NamedTuple
 
@@ -52,7 +52,7 @@ class Reasons(NamedTuple):
         )
 
     def _not_indexed(self) -> CheckedReason:
-        """Whether records wait for their flush: until then nobody can read or find them."""
+        """Whether records wait for their flush: until then they cannot be read or found."""
         readable, written = self.store.readable, self.store.written
         detail = f"the log is indexed up to position {readable} of {written}"
         return CheckedReason(ReasonCode.NOT_INDEXED, readable < written, detail)

@@ -1,4 +1,4 @@
-"""What was traced last: where to begin for whoever has no message id at hand."""
+"""The most recent trace rows, a start for users without a message id."""
 
 from collections.abc import Iterator, Sequence
 
@@ -45,7 +45,7 @@ def find_recent(store: Store, positions: Sequence[int], count_max: int) -> list[
 
 
 def _newest(store: Store, positions: Sequence[int]) -> Iterator[tuple[TraceColumns, int, RowKind]]:
-    """Rows of hand-outs, by their number and kind only: most are never unpacked."""
+    """Rows of deliveries, by their number and kind only: most are never unpacked."""
     for position in reversed(positions):
         columns = _columns(store, position)
         if columns is None:
@@ -60,7 +60,13 @@ def _recent(row: Row) -> Recent:
     kind = RowKind(row.kind)
     offset = row.first + row.message_count - 1
     return Recent(
-        row.at_ms, OUTCOMES[kind], kind in FAILURES, row.group, row.topic, row.queue, offset
+        at_ms=row.at_ms,
+        outcome=OUTCOMES[kind],
+        is_failure=kind in FAILURES,
+        group=row.group,
+        topic=row.topic,
+        queue=row.queue,
+        offset=offset,
     )
 
 

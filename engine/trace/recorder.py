@@ -1,4 +1,4 @@
-"""The recorder: hears every event, and writes what a trace keeps into the trace topic in batches.
+"""The recorder: writes traced events into the trace topic in batches.
 
 Hearing costs a look into a table and a place in a list; rows, compression and the write are a
 service's ticks. So nothing waits for a trace, and no send fails for one: what finds no room in the
@@ -147,7 +147,7 @@ class Recorder(Service):
 
     def _append(self, messages: list[Message]) -> None:
         if messages:
-            # Not by way of intake: these are no messages of anybody's, and are not counted so.
+            # Not by way of intake: these are no users' messages, and are not counted as such.
             begin = self._store.written
             self._bytes += self._store.append(messages, waits=False).flush_position - begin
 

@@ -1,4 +1,4 @@
-"""Events as rows: the one table that says which events a trace keeps, and as what.
+"""Converts events to trace rows; one table says which events are traced.
 
 A row is one thing that happened to a run of neighbouring messages of one queue. What the log itself
 proves (a message was produced, moved, released) is not repeated here: a journey reads it there.
@@ -40,7 +40,7 @@ DRY_RUN = "eligible"  # what a replay job says of what it would have sent
 
 
 class RowKind(IntEnum):
-    """What happened. The numbers are on disk: they are never used again for something else."""
+    """Kinds of trace rows. The numbers are on disk and never used again for others."""
 
     DELIVERED = 1
     ACKED = 2
@@ -60,7 +60,7 @@ class RowKind(IntEnum):
     REPLAYED = 16  # by a job, which `client` names; `detail` is the outcome
     REQUESTED = 17  # by its correlation id; `client` waits up to `wait_ms`, `detail` is the message
     REPLIED = 18  # the same; `client` replied with the message `detail`
-    REPLIED_LATE = 19  # the same when nobody waited any more
+    REPLIED_LATE = 19  # the same when it came too late
     REQUEST_EXPIRED = 20  # by its correlation id: nothing came in time
 
 

@@ -1,4 +1,4 @@
-"""Which messages are traced: a share of each topic, the same at every stage and in every group.
+"""Selects the traced messages: a share of each topic, the same in every stage and group.
 
 Whether a message belongs to the sample is decided by its offset alone. Failures, decisions, and all
 that happens in the system's topics (retries, dead letters, transactions), are kept of every message

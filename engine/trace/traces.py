@@ -1,16 +1,13 @@
-"""Traces: what the engine saw of each message, told as its journey. `broker.traces`."""
+"""Traces of messages, read as journeys: `broker.traces`."""
 
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.errors import Invalid
-from engine.events import EventBus
 from engine.message import StoredMessage
 from engine.service import Service
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import CLIENT_TRACE_TOPIC, TRACE_TOPIC
 from engine.trace.assemble import JourneyAssembler, JourneyContext, branches
 from engine.trace.deliveries import DeliveryStateOf
@@ -32,13 +29,13 @@ Records = Callable[[str], list[StoredMessage]]
 
 
 class TraceStatus(msgspec.Struct, frozen=True):
-    """How recording goes; counts are of messages' events since the start.
+    """State of the recording; counts are of messages' events since the start.
 
     `sample` is the rate of topics that have none of their own. `recorded` were written,
     `sampled_out` left out by a rate, `dropped` found no room, `waiting` are to be written.
     `records`, `rows` and `bytes` are what was written to the log for them. `kept_records` of all
     time are there, the first stored at `oldest_ms`. `bad_contexts` of clients' traces could not be
-    read when somebody asked. `refusal` says why nothing can be written; empty when it can.
+    read when it was last read. `refusal` says why nothing can be written; empty when it can.
     """
 
     sample: float
@@ -60,10 +57,7 @@ class Traces:
 
     def __init__(
         self,
-        store: Store,
-        catalog: Catalog,
-        clock: Clock,
-        events: EventBus,
+        context: EngineContext,
         *,
         sample: float,
         segment_bytes: int,
@@ -75,20 +69,22 @@ class Traces:
 
         `records_of` gives every record of a message, oldest first.
         """
-        self._store = store
-        self._catalog = catalog
-        self._events = events
+        self._store = context.store
+        self._catalog = context.catalog
+        self._events = context.events
         self._groups_of = groups_of
         self._delivery_states = delivery_states
-        self._sampler = TraceSampler(catalog, sample)
-        self._recorder = Recorder(store, self._sampler, clock, segment_bytes=segment_bytes)
-        self._finder = Finder(store)
+        self._sampler = TraceSampler(context.catalog, sample)
+        self._recorder = Recorder(
+            context.store, self._sampler, context.clock, segment_bytes=segment_bytes
+        )
+        self._finder = Finder(context.store)
         self._records_of = records_of
-        self._clock = clock
-        self._reasons = Reasons(store, self._sampler, self._recorder)
+        self._clock = context.clock
+        self._reasons = Reasons(context.store, self._sampler, self._recorder)
 
     def services(self) -> list[Service]:
-        """What has to be ticked."""
+        """The services to tick."""
         return [self._recorder]
 
     def start(self) -> None:
@@ -102,7 +98,7 @@ class Traces:
         self._recorder.settle(writes_max)
 
     def journey(self, message_id: str) -> Journey:
-        """What happened to the message with this id or offset id, up to this moment.
+        """The journey of the message with this id or offset id, up to this moment.
 
         Reads at most 64 records of the message and 100 trace records, so it takes some
         milliseconds where there are few topics. Nothing found is no error: then there are no
@@ -148,7 +144,7 @@ class Traces:
         return find_recent(self._store, [entry.position for entry in entries], count_max)
 
     def status(self) -> TraceStatus:
-        """How recording goes."""
+        """The state of the recording."""
         recorded = self._recorder.recorded()
         first, end = self._store.bounds(TRACE_TOPIC, TRACE_QUEUE)
         oldest = self._store.entries(TRACE_TOPIC, TRACE_QUEUE, first, 1) if end > first else []
@@ -171,7 +167,7 @@ def _check_id(message_id: str) -> None:
 
 
 def _topic_of(evidence: JourneyEvidence) -> str:
-    """The topic that the producer named; empty where nobody knows."""
+    """The topic that the producer named; empty where it is unknown."""
     if evidence.records:
         first = evidence.records[0]
         return bound_for(first) if bound_for(first) != first.topic else first.origin_topic

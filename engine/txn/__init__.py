@@ -1,1 +1,1 @@
-"""Transactions: messages that nobody sees until their producer has committed them."""
+"""Transactions: messages stay invisible until their producer commits them."""

@@ -1,7 +1,7 @@
-"""Check-back: asking producers what became of transactions that they never decided.
+"""Check-back: asks producers for the state of transactions that they have not decided.
 
-A check is begun when it is due, whether somebody is there to ask or not; what nobody was asked for
-waits for whoever polls. After the last one, a transaction is given up. Where very many are due
+A check is begun when it is due, whether a producer is connected or not; one without a producer
+waits for a poll. After the last one, a transaction is given up. Where very many are due
 they are taken in turns, a bounded number in each tick.
 """
 
@@ -39,7 +39,7 @@ class TransactionCheck(msgspec.Struct, frozen=True):
     message: StoredMessage
 
 
-Asker = Callable[[TransactionCheck], bool]  # whether somebody is asked now; must return at once
+Asker = Callable[[TransactionCheck], bool]  # whether a producer is asked now; must return at once
 
 
 class TransactionChecker(Service):
@@ -64,7 +64,9 @@ class TransactionChecker(Service):
         self._clock = clock
         self._events = events
         self._check_max = check_max
-        self._waiting: dict[str, OffsetQueue] = {}  # begun, but nobody asked, by producer group
+        self._waiting: dict[
+            str, OffsetQueue
+        ] = {}  # begun, but no producer asked, by producer group
         self.askers: list[Asker] = []
         pending_transactions.on_earlier = self.wake
 
@@ -79,7 +81,7 @@ class TransactionChecker(Service):
         return max(wait_s, MORE_WAIT_S)
 
     def poll(self, group: str, count_max: int) -> list[TransactionCheck]:
-        """Checks of a group for which nobody was asked; the caller has until the next one is due.
+        """Checks of a group that no producer was asked for; the caller has until the next is due.
 
         At most 32, and a page may be short although there are more: 1,000 are looked at.
         """
@@ -110,7 +112,7 @@ class TransactionChecker(Service):
         return [self._check(offset, stored) for offset, stored in half_messages]
 
     def _lease(self, offsets: Sequence[int]) -> None:
-        """They are in somebody's hands: the next check is a whole interval from now."""
+        """A producer has them: the next check is a whole interval from now."""
         entries = self._pending_transactions.entries(HALVES, offsets)
         self._pending_transactions.begin_checks(
             entries, [self._pending_transactions.checks(each.offset) for each in entries]
@@ -143,7 +145,7 @@ class TransactionChecker(Service):
         is_asked = any(asker(check) for asker in self.askers)
         offset = check.half_offset
         if self._pending_transactions.is_finished(HALVES, offset):
-            return  # the one who was asked answered at once
+            return  # the producer answered at once
         if is_asked:
             self._pending_transactions.set_waits(offset, False)
         elif not self._pending_transactions.waits(offset):
@@ -153,14 +155,14 @@ class TransactionChecker(Service):
             message = check.message
             self._events.emit(
                 Checked(
-                    self._clock.now_ms(),
-                    check.producer_group,
-                    message.topic,
-                    message.queue,
-                    offset,
-                    check.transaction_id,
-                    check.number,
-                    is_asked,
+                    at_ms=self._clock.now_ms(),
+                    producer_group=check.producer_group,
+                    topic=message.topic,
+                    queue=message.queue,
+                    half_offset=offset,
+                    message_id=check.transaction_id,
+                    number=check.number,
+                    is_asked=is_asked,
                 )
             )
 

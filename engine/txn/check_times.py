@@ -27,12 +27,12 @@ class CheckTimes:
         return self._dues[at] if 0 <= at < len(self._dues) else 0
 
     def count(self, offset: int) -> int:
-        """How many checks were begun."""
+        """Number of checks that were begun."""
         at = offset - self._base
         return self._counts[at] if 0 <= at < len(self._counts) else 0
 
     def waits(self, offset: int) -> bool:
-        """Whether a check was begun for which nobody has been asked yet."""
+        """Whether a check was begun for which no producer has been asked yet."""
         at = offset - self._base
         return 0 <= at < len(self._waits) and self._waits[at] > 0
 

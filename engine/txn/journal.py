@@ -1,4 +1,4 @@
-"""What the progress journal keeps of transactions."""
+"""Journal entries of transactions."""
 
 from engine.errors import Illegal
 from engine.finished_offsets import check_marks

@@ -117,11 +117,11 @@ class PendingTransactions:
 
     @property
     def count(self) -> int:
-        """How many half messages are undecided."""
+        """Number of undecided half messages."""
         return len(self._agenda)
 
     def given_up_count(self) -> int:
-        """How many were given up and not decided."""
+        """Number of those given up and not decided."""
         end = self._store.bounds(GIVEN_UP_TOPIC, QUEUE)[1]
         return self._stretches[GIVEN_UP].count_unfinished(end)
 
@@ -143,11 +143,11 @@ class PendingTransactions:
         return queue_entries
 
     def checks(self, offset: int) -> int:
-        """How many checks a half message had."""
+        """Number of checks that a half message had."""
         return self._checks.count(offset)
 
     def due_ms(self, offset: int) -> int:
-        """When its next check is, by the calendar."""
+        """Time of its next check, by the calendar."""
         return self._checks.due_ms(offset) - self.now_ms() + self._clock.now_ms()
 
     def due(self, count_max: int) -> list[int]:
@@ -160,7 +160,7 @@ class PendingTransactions:
         return None if first is None else max(0.0, (first.due_ms - self.now_ms()) / 1000)
 
     def waits(self, offset: int) -> bool:
-        """Whether it is undecided, and nobody has been asked for its last check yet."""
+        """Whether it is undecided, and no producer has been asked for its last check yet."""
         return self._checks.waits(offset) and not self.is_finished(HALVES, offset)
 
     def set_waits(self, offset: int, waits: bool) -> None:

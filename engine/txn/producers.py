@@ -1,6 +1,6 @@
-"""Producer groups that want to be called when a transaction of theirs is checked.
+"""Callback addresses of producer groups, called when a transaction is checked.
 
-Only the address is kept here; who calls it is the application.
+Only the address is kept here; the application calls it.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ TIMEOUT_MS_MAX = 30_000
 
 
 class Callback(msgspec.Struct, frozen=True, array_like=True):
-    """Where a producer group is asked, and how long an answer may take."""
+    """Callback of a producer group: its address, and the limit for an answer."""
 
     group: str
     url: str

@@ -1,4 +1,4 @@
-"""The records of a transaction: found by its id, without looking at any other's.
+"""Finds the records of a transaction by its id, through the key index.
 
 A transaction is named by the id of its message, or by the offset id of its half message. A half
 message that its producer sent again, under the same id to the same topic, is the same transaction:
@@ -22,7 +22,7 @@ READ_BYTES_MAX = 1024 * 1024
 
 
 class TransactionIdentity(NamedTuple):
-    """What makes two half messages the same transaction."""
+    """Identity of a transaction, equal for all its half messages."""
 
     group: str
     topic: str
@@ -30,7 +30,7 @@ class TransactionIdentity(NamedTuple):
 
 
 class DeliveredMessage(NamedTuple):
-    """Where the committed message lies; `flush_position` as in `Sent`, 0 where nothing waits."""
+    """Place of the committed message; `flush_position` as in `Sent`, 0 where nothing waits."""
 
     topic: str
     queue: int

@@ -33,7 +33,7 @@ class RecoveryEvidence(NamedTuple):
 
 
 def source_text(leaving: Sequence[StoredMessage]) -> str:
-    """What a record says that takes the place of these, the oldest first."""
+    """The source text of a record that replaces these, the oldest first."""
     half_offsets = [str(each.offset) for each in leaving if each.topic == HALF_TOPIC]
     given_up = [str(each.offset) for each in leaving if each.topic == GIVEN_UP_TOPIC]
     places = (",".join(half_offsets[:PLACES_MAX]), ",".join(given_up[:PLACES_MAX]))
@@ -49,20 +49,20 @@ def root_of(stored: StoredMessage) -> int:
 
 
 def evidence_of(stored: StoredMessage) -> RecoveryEvidence | None:
-    """What a record proves; None for one that came from no transaction."""
+    """The evidence in a record; None for one that came from no transaction."""
     source = stored.properties.get(SOURCE, "")
     if not source.startswith(PREFIX):
         return None
     root, half_offsets, given_up, message_id = source.removeprefix(PREFIX).split(";", 3)
     return RecoveryEvidence(
-        int(root),
-        message_id,
-        _numbers(half_offsets),
-        _numbers(given_up),
-        KINDS.get(stored.topic),
-        stored.offset,
-        stored.position,
-        stored.position + stored.size_bytes,
+        root=int(root),
+        message_id=message_id,
+        half_offsets=_numbers(half_offsets),
+        given_up=_numbers(given_up),
+        kind=KINDS.get(stored.topic),
+        offset=stored.offset,
+        position=stored.position,
+        end=stored.position + stored.size_bytes,
     )
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a half message: delivered, dropped, given up, or checked again; each once.
+"""Resolves half messages: commits, rolls back, gives up or resumes each, once.
 
 A record that takes a half message's place names it (SOURCE), which is the proof that that is
 finished: the journal is written after the log, and a crash in between is healed from the log. Each
@@ -9,16 +9,14 @@ import logging
 from collections.abc import Sequence
 from enum import StrEnum
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.errors import Conflict, Invalid, TopicNotFound
 from engine.events import (
     CheckGivenUp,
     CheckResumed,
-    EventBus,
     TransactionCommitted,
     TransactionRolledBack,
 )
-from engine.intake import Intake
 from engine.message import (
     CHECK_TIMES,
     REAL_QID,
@@ -29,7 +27,6 @@ from engine.message import (
     StoredMessage,
     copy_of,
 )
-from engine.topic.catalog import Catalog
 from engine.topic.names import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC
 from engine.txn.half_messages import COMMIT_BIT, QUEUE, TRANSACTION_BITS
 from engine.txn.pending_transactions import PendingTransactions
@@ -48,7 +45,7 @@ OP_TAG = "d"
 
 
 class TransactionDecision(StrEnum):
-    """What a producer says of its transaction."""
+    """A producer's decision about its transaction."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
@@ -56,7 +53,7 @@ class TransactionDecision(StrEnum):
 
 
 class Decider(StrEnum):
-    """Who decided, for those who look at it later."""
+    """The source of a decision, for later inspection."""
 
     PRODUCER = "producer"  # by itself
     CHECK = "check"  # because it was asked
@@ -68,19 +65,16 @@ class Resolver:
 
     def __init__(
         self,
-        intake: Intake,
-        catalog: Catalog,
+        context: EngineContext,
         pending_transactions: PendingTransactions,
         records: TransactionReader,
-        clock: Clock,
-        events: EventBus,
     ) -> None:
-        self._intake = intake
-        self._catalog = catalog
+        self._intake = context.intake
+        self._catalog = context.catalog
         self._pending_transactions = pending_transactions
         self._records = records
-        self._clock = clock
-        self._events = events
+        self._clock = context.clock
+        self._events = context.events
 
     def commit(self, records: TransactionRecords, by: Decider) -> DeliveredMessage:
         """Deliver the message, once; where it lies.

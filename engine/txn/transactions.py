@@ -1,4 +1,4 @@
-"""What producers and operators may ask of transactions: `Broker.transactions`.
+"""Operations of producers and operators on transactions: `Broker.transactions`.
 
 A transaction begins with a half message: `Broker.send` of a `Message` that names its
 `transaction_group`. Its id is the message's id; the half message's offset id names it, too.
@@ -9,15 +9,11 @@ from enum import StrEnum
 
 import msgspec
 
-from engine.clock import Clock
 from engine.config import EngineConfig
+from engine.context import EngineContext
 from engine.errors import Invalid
-from engine.events import EventBus
-from engine.intake import Intake
 from engine.message import CHECK_TIMES, StoredMessage
 from engine.service import Service
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import HALF_TOPIC
 from engine.txn.check import POLL_COUNT_MAX, Asker, TransactionCheck, TransactionChecker, as_bound
 from engine.txn.journal import GIVEN_UP, HALVES
@@ -31,7 +27,7 @@ EXAMINED_MAX = 1000  # records looked at for one page
 
 
 class TransactionState(StrEnum):
-    """Where a transaction stands."""
+    """State of a transaction."""
 
     PENDING = "pending"
     COMMITTED = "committed"
@@ -76,32 +72,26 @@ class TransactionSubsystem:
     def __init__(
         self,
         config: EngineConfig,
+        context: EngineContext,
         *,
         pending_transactions: PendingTransactions,
-        store: Store,
-        intake: Intake,
-        catalog: Catalog,
-        clock: Clock,
-        events: EventBus,
         check_running: Callable[[], None],
     ) -> None:
         """`check_running` raises Stopping where nothing may be changed any more."""
         self._check_running = check_running
         self._pending_transactions = pending_transactions
-        self._store = store
-        self._records = TransactionReader(store, pending_transactions)
-        self._resolver = Resolver(
-            intake, catalog, pending_transactions, self._records, clock, events
-        )
+        self._store = context.store
+        self._records = TransactionReader(context.store, pending_transactions)
+        self._resolver = Resolver(context, pending_transactions, self._records)
         self._checker = TransactionChecker(
             pending_transactions,
             self._records,
             self._resolver,
-            clock,
-            events,
+            context.clock,
+            context.events,
             check_max=config.transaction_check_max,
         )
-        self.callbacks = Callbacks(store.journal)
+        self.callbacks = Callbacks(context.store.journal)
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -118,7 +108,7 @@ class TransactionSubsystem:
 
     @property
     def askers(self) -> list[Asker]:
-        """Who can ask a producer, in the order of asking: the first that says True has done it.
+        """Askers of producers, in order; the first that returns True has asked.
 
         Called on the owner's thread, must return at once, and may not call back into the broker.
         """
@@ -173,11 +163,11 @@ class TransactionSubsystem:
 
     @property
     def count(self) -> int:
-        """How many transactions are undecided, without those that were given up."""
+        """Number of undecided transactions, without those that were given up."""
         return self._pending_transactions.count
 
     def get(self, transaction_id: str, *, group: str = "") -> Transaction:
-        """Where a transaction stands; MessageNotFound, Conflict as in `decide`."""
+        """The state of a transaction; MessageNotFound, Conflict as in `decide`."""
         return self._transaction_now(self._records.find(transaction_id, group))
 
     def pending(self, *, group: str = "", after: str = "", count_max: int = 50) -> TransactionPage:
@@ -189,11 +179,11 @@ class TransactionSubsystem:
         return self._page(HALVES, group, after, count_max)
 
     def given_up(self, *, group: str = "", after: str = "", count_max: int = 50) -> TransactionPage:
-        """Transactions whose checks were given up and that nobody has decided; as `pending`."""
+        """Undecided transactions whose checks were given up; as `pending`."""
         return self._page(GIVEN_UP, group, after, count_max)
 
     def checks(self, group: str, count_max: int = POLL_COUNT_MAX) -> list[TransactionCheck]:
-        """Take up to 32 checks that nobody was asked for; they are the caller's for an interval.
+        """Take up to 32 checks without an asked producer; they are the caller's for an interval.
 
         It answers by `decide`. Raises DiskFull, and none was taken.
         """
@@ -241,14 +231,14 @@ class TransactionSubsystem:
         noted = half.properties.get(CHECK_TIMES, "")
         checks = int(noted) if noted.isdecimal() else self._pending_transactions.checks(half.offset)
         return Transaction(
-            identity.message_id,
-            identity.group,
-            identity.topic,
-            message.queue,
-            state,
-            message,
-            checks,
-            self._pending_transactions.due_ms(half.offset) if is_checked else None,
+            transaction_id=identity.message_id,
+            producer_group=identity.group,
+            topic=identity.topic,
+            queue=message.queue,
+            state=state,
+            message=message,
+            checks=checks,
+            next_check_ms=self._pending_transactions.due_ms(half.offset) if is_checked else None,
         )
 
     def _page(self, kind: int, group: str, after: str, count_max: int) -> TransactionPage:

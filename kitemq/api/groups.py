@@ -2,7 +2,7 @@
 """Consumer groups: their settings, offsets and lag, pausing and resetting them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from kitemq.api.connection import Api
 from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
@@ -12,6 +12,7 @@ from kitemq.model.resets import (
     GroupResetPage,
     GroupResetPreview,
     NewReset,
+    ResetFields,
     ResetPlace,
     UndoReset,
 )
@@ -19,16 +20,6 @@ from kitemq.model.values import OffsetInput
 from kitemq.rest import segment
 
 RESETS_PAGE = 100
-
-
-class ResetTarget(TypedDict, total=False):
-    """The places that need a value, and the queues that go there; all of them without any."""
-
-    queues: Sequence[int]
-    time_ms: int | None
-    offset: int | None
-    by: int | None
-    from_group: str
 
 
 class GroupsApi(Api):
@@ -93,7 +84,7 @@ class GroupsApi(Api):
         name: str,
         topics: str | Sequence[str],
         to: str,
-        **target: Unpack[ResetTarget],
+        **target: Unpack[ResetFields],
     ) -> GroupResetPreview:
         """What a reset would do to each queue; changes nothing. Its `precondition` applies it."""
         place = ResetPlace(**_place(topics, to, target))
@@ -108,7 +99,7 @@ class GroupsApi(Api):
         *,
         precondition: str = "",
         force: bool = False,
-        **target: Unpack[ResetTarget],
+        **target: Unpack[ResetFields],
     ) -> CompletedReset:
         """Move the group, all queues or none; the reset with its `id`.
 
@@ -145,7 +136,7 @@ def _path(name: str, rest: str = "") -> str:
     return f"/groups/{segment(name)}" + (f"/{rest}" if rest else "")
 
 
-def _place(topics: str | Sequence[str], to: str, target: ResetTarget) -> dict[str, Any]:
+def _place(topics: str | Sequence[str], to: str, target: ResetFields) -> dict[str, Any]:
     offset = target.get("offset")
     return {
         **target,

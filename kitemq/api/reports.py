@@ -33,7 +33,7 @@ class ReportsApi(Api):
         """Runs, the newest first, page by page; at most `limit`, 0 means all that are kept."""
         return self._rest.pages(ReportRuns, "/reports/runs", count_max=limit, job=job, state=state)
 
-    def get(self, run_id: int) -> ReportRunInFull:
+    def get(self, run_id: int | str) -> ReportRunInFull:
         """One run with the end of its logs; NotFound."""
         return self._rest.fetch(ReportRunInFull, "GET", f"/reports/runs/{run_id}")
 
@@ -45,11 +45,11 @@ class ReportsApi(Api):
         body = NewReportRun(job, first, last)
         return self._rest.fetch(ReportRun, "POST", "/reports/runs", body=body)
 
-    def cancel(self, run_id: int) -> ReportRun:
+    def cancel(self, run_id: int | str) -> ReportRun:
         """End a run; Refused where it is over."""
         return self._rest.fetch(ReportRun, "POST", f"/reports/runs/{run_id}/cancel")
 
-    def wait(self, run_id: int, *, timeout_s: float = 600.0) -> ReportRunInFull:
+    def wait(self, run_id: int | str, *, timeout_s: float = 600.0) -> ReportRunInFull:
         """The run once it is over, or as it stands after `timeout_s`."""
         deadline_s = time.monotonic() + timeout_s
         while True:

@@ -1,7 +1,7 @@
 """Consumer groups: their settings, offsets and lag, pausing and resetting them."""
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from kitemq.async_api.connection import AsyncApi
 from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
@@ -11,6 +11,7 @@ from kitemq.model.resets import (
     GroupResetPage,
     GroupResetPreview,
     NewReset,
+    ResetFields,
     ResetPlace,
     UndoReset,
 )
@@ -18,16 +19,6 @@ from kitemq.model.values import OffsetInput
 from kitemq.rest import segment
 
 RESETS_PAGE = 100
-
-
-class AsyncResetTarget(TypedDict, total=False):
-    """The places that need a value, and the queues that go there; all of them without any."""
-
-    queues: Sequence[int]
-    time_ms: int | None
-    offset: int | None
-    by: int | None
-    from_group: str
 
 
 class AsyncGroupsApi(AsyncApi):
@@ -92,7 +83,7 @@ class AsyncGroupsApi(AsyncApi):
         name: str,
         topics: str | Sequence[str],
         to: str,
-        **target: Unpack[AsyncResetTarget],
+        **target: Unpack[ResetFields],
     ) -> GroupResetPreview:
         """What a reset would do to each queue; changes nothing. Its `precondition` applies it."""
         place = ResetPlace(**_place(topics, to, target))
@@ -107,7 +98,7 @@ class AsyncGroupsApi(AsyncApi):
         *,
         precondition: str = "",
         force: bool = False,
-        **target: Unpack[AsyncResetTarget],
+        **target: Unpack[ResetFields],
     ) -> CompletedReset:
         """Move the group, all queues or none; the reset with its `id`.
 
@@ -144,7 +135,7 @@ def _path(name: str, rest: str = "") -> str:
     return f"/groups/{segment(name)}" + (f"/{rest}" if rest else "")
 
 
-def _place(topics: str | Sequence[str], to: str, target: AsyncResetTarget) -> dict[str, Any]:
+def _place(topics: str | Sequence[str], to: str, target: ResetFields) -> dict[str, Any]:
     offset = target.get("offset")
     return {
         **target,

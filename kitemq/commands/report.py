@@ -42,7 +42,7 @@ def run(options: Options, output: Output) -> int:
             output.row(begun if output.is_json else _row(begun))
             return Exit.OK
         note(f"run {begun.id} has begun; Ctrl-C leaves it running")
-        ended = client.reports.wait(int(begun.id), timeout_s=options.timeout)
+        ended = client.reports.wait(begun.id, timeout_s=options.timeout)
     output.row(ended if output.is_json else _row(ended))
     if ended.state is RunState.RUNNING:
         note(f"not over after {options.timeout:.0f} s: kitemq report show {ended.id}")

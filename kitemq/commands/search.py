@@ -60,12 +60,12 @@ def _by_text(client: Client, text: str, output: Output) -> int:
 
 def _by_key(client: Client, options: Options, output: Output) -> int:
     times = _times(options)
-    found = client.messages.find_by_key(
+    messages = client.messages.find_by_key(
         options.topic, options.key, limit=options.limit + 1, **times
     )
-    has_more = len(found) > options.limit
-    found = found[: options.limit]
-    output.rows(found if output.is_json else map(_row, found), COLUMNS)
+    has_more = len(messages) > options.limit
+    messages = messages[: options.limit]
+    output.rows(messages if output.is_json else map(_row, messages), COLUMNS)
     if has_more:
         note(f"stopped at {options.limit}: give a higher --limit, or an earlier --until")
     return Exit.OK
@@ -74,22 +74,22 @@ def _by_key(client: Client, options: Options, output: Output) -> int:
 def _through(client: Client, options: Options, output: Output) -> int:
     """Page by page, so that a person sees how far it is."""
     times, cursor = _times(options), ""
-    found: list[Stored] = []
+    messages: list[Stored] = []
     while True:
         page = client.messages.search_page(
             options.topic,
             **times,
             filter=options.filter,
             contains=options.contains,
-            limit=min(PAGE, options.limit - len(found)),
+            limit=min(PAGE, options.limit - len(messages)),
             cursor=cursor,
         )
-        found += page.items
+        messages += page.items
         note(f"scanned {page.scanned} of {page.total}, found {page.matched}")
         cursor = page.next_cursor or ""
-        if not cursor or len(found) >= options.limit:
+        if not cursor or len(messages) >= options.limit:
             break
-    output.rows(found if output.is_json else map(_row, found), COLUMNS)
+    output.rows(messages if output.is_json else map(_row, messages), COLUMNS)
     if cursor:
         note(f"stopped at {options.limit}: give a higher --limit, or a later --from")
     return Exit.OK

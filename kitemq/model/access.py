@@ -97,7 +97,7 @@ class UserList(msgspec.Struct, frozen=True):
     items: list[User]
 
 
-class NewUserBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A user to be added."""
 
     name: str
@@ -171,7 +171,7 @@ class MadeToken(Token, frozen=True):
     secret_key: str
 
 
-class NewTokenBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A token to be made. It may do what both its own and its owner's rights allow."""
 
     name: str

@@ -43,10 +43,10 @@ def decoded(kind: type, value: object) -> object:
         raise NotImplementedError(f"nothing becomes {kind.__name__}")
     if not isinstance(value, int | str):
         raise ValueError(f"Expected `str | int`, got `{type(value).__name__}`")
-    return Int64(value) if kind is Int64 else OffsetInput(offset_of(value))
+    return Int64(value) if kind is Int64 else OffsetInput(_offset_of(value))
 
 
-def offset_of(value: str | int) -> int:
+def _offset_of(value: str | int) -> int:
     """An offset as a text or a number, 0 to 2^63 - 1; raises ValueError for anything else."""
     text = str(value)
     if text.isdecimal() and text.isascii() and len(text) < 20 and int(text) <= OFFSET_MAX:

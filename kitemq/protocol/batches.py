@@ -1,6 +1,6 @@
-"""Frames that carry many messages or receipts at once: the fast road of `/ws/v1`.
+"""Frames that carry many messages or receipts at once: the fast path of `/ws/v1`.
 
-A receipt names one hand-out: (topic, queue, offset, serial). Many of them are written as
+A receipt names one delivery: (topic, queue, offset, serial). Many of them are written as
 
 | count u32 | topic table (u8, texts) | number columns: topic's place in the table, queue, offset, |
 | serial |
@@ -42,7 +42,7 @@ _HEX3 = [f"{number:03X}" for number in range(4096)]
 
 
 class DurabilityCode(IntEnum):
-    """What a send asks for, and what it got (`engine.message.Durability`)."""
+    """Durability of a send, required and reached (`engine.message.Durability`)."""
 
     DEFAULT = 0
     STORED = 1
@@ -50,11 +50,11 @@ class DurabilityCode(IntEnum):
 
 
 class ResultCode(IntEnum):
-    """What became of one receipt."""
+    """Result of settling one receipt."""
 
     DONE = 0
     ALREADY = 1  # it was settled before: fine
-    STALE = 2  # the hand-out is no longer this client's; its message may come again
+    STALE = 2  # the delivery is no longer this client's; its message may come again
 
 
 class SendFrame(Frame, frozen=True):
@@ -182,7 +182,8 @@ class SentFrame(Frame, frozen=True):
 class SubscribedFrame(Frame, frozen=True):
     """The answer to SUBSCRIBE: what this client still holds of the group. | receipts |
 
-    Who resumes settles what it finished, and releases what it no longer knows. At most `HELD_MAX`.
+    A client that resumes settles what it finished, and releases what it no longer knows. At most
+    `HELD_MAX`.
     """
 
     TYPE = 67
@@ -199,7 +200,7 @@ class SubscribedFrame(Frame, frozen=True):
 
 
 class DeliverFrame(Frame, frozen=True):
-    """Messages handed out to a subscription, which the frame's request number names.
+    """Messages delivered to a subscription, which the frame's request number names.
 
     | receipts | number columns: attempt, invisible until ms, born ms, stored ms, position, flag, |
     | system flag | bytes columns: properties, bodies |
@@ -258,7 +259,7 @@ class DeliverFrame(Frame, frozen=True):
 
 
 class SettlingFrame(Frame, frozen=True):
-    """What ACK and RELEASE share. | group text | receipts |"""
+    """The common layout of ACK and RELEASE. | group text | receipts |"""
 
     group: str
     receipts: list[Receipt]
@@ -352,7 +353,7 @@ class ExtendFrame(Frame, frozen=True):
 
 
 class ResultFrame(Frame, frozen=True):
-    """What became of each receipt, in the order given; empty for UNSUBSCRIBE.
+    """Results of receipts in the order given; empty for UNSUBSCRIBE.
 
     | count u32 | number columns: ResultCode, invisible until ms (0 unless extended) |
     """

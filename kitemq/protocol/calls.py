@@ -42,7 +42,7 @@ class CallFrame(Frame, frozen=True):
 
 
 class AnswerFrame(Frame, frozen=True):
-    """What the operation answered, as over HTTP.
+    """The operation's answer, as over HTTP.
 
     | status u16 | content type text | body |
 

@@ -1,4 +1,4 @@
-"""Frames of `/ws/v1`: what they are, and the one way from bytes to them and back.
+"""Frames of `/ws/v1`, and their only encoder and decoder.
 
 A binary WebSocket message holds one or more frames back to back; each begins with the same nine
 bytes (`HEADER`):
@@ -31,7 +31,7 @@ assert HEADER.size == 9
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """What every frame can do; a subclass sets `TYPE` and its two directions."""
+    """Base of all frames; a subclass sets `TYPE` and its two directions."""
 
     TYPE: ClassVar[int] = 0
 
@@ -78,11 +78,11 @@ assert (CREDIT.size, UNSUBSCRIBE.size, ERROR.size) == (8, 4, 4)
 
 
 class HelloFrame(Frame, frozen=True):
-    """Who is speaking; the first frame of a client that wants to resume. Answer: WELCOME.
+    """Identifies the client; the first frame of one that wants to resume. Answer: WELCOME.
 
     | version u16 | client text |
 
-    The same `client` after a lost connection finds its hand-outs again. An older connection of the
+    The same `client` after a lost connection finds its deliveries again. An older connection of the
     same client is closed with code 4001. Empty: the server chooses a name.
     """
 
@@ -102,7 +102,7 @@ class HelloFrame(Frame, frozen=True):
 
 
 class WelcomeFrame(Frame, frozen=True):
-    """What the server allows on this connection.
+    """The server's limits on this connection.
 
     | version u16 | frame bytes max u32 | count max u32 | bytes in flight max u32 |
     | subscriptions max u16 | client text | server text |

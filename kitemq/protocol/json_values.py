@@ -1,4 +1,4 @@
-"""How many values a JSON text holds, counted before it is decoded.
+"""Counts the values of a JSON text before it is decoded.
 
 Decoding cannot be interrupted: a text of megabytes that is nothing but values (`{},{},{}`) would
 keep everything else waiting for seconds, also where most of them are refused afterwards. A large

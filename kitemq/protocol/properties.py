@@ -1,4 +1,4 @@
-"""Names of properties that belong to the broker, and the way a message's properties are written.
+"""Names of the broker's own properties, and the encoding of a message's properties.
 
 A property block is RocketMQ's: name, byte 1, value, byte 2, for each. The names are those which a
 producer may not set; `engine.message` has the same list, and a test compares the two.

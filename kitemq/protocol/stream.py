@@ -1,4 +1,4 @@
-"""From one binary WebSocket message to its frames, by type."""
+"""Decodes a binary WebSocket message into its frames, by type."""
 
 from collections.abc import Iterator
 

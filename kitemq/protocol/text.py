@@ -1,4 +1,4 @@
-"""The text twin of the frames: JSON that a person can type into a browser or `wscat`.
+"""The text form of the frames: JSON that a person can type into a browser or `wscat`.
 
 One text message is one frame. `op` is its name in lower case, `id` the request number (0 if
 absent); offsets, positions and receipts are texts, as in the REST interface. Small on purpose: who

@@ -54,7 +54,7 @@ class ChecksUnwantedFrame(Frame, frozen=True):
 
 
 class DecideFrame(Frame, frozen=True):
-    """What became of a transaction, as the answer to a CHECK or without one. Answer: DECIDED.
+    """A producer's decision, as the answer to a CHECK or without one. Answer: DECIDED.
 
     | decision u8: 1 commit, 2 roll back, 3 unknown | is check u8 | group text | transaction text |
 
@@ -81,7 +81,7 @@ class DecideFrame(Frame, frozen=True):
 
 
 class CheckFrame(Frame, frozen=True):
-    """What became of this transaction? Its message as it would be delivered.
+    """Asks for the state of a transaction; its message as it would be delivered.
 
     | number u16 | queue u32 | born ms i64 | stored ms i64 | property bytes u32 | group text |
     | transaction text | topic text | properties | body |
@@ -119,7 +119,7 @@ class CheckFrame(Frame, frozen=True):
 
 
 class DecidedFrame(Frame, frozen=True):
-    """How the transaction stands now. | state text |
+    """The state of the transaction. | state text |
 
     One of pending, committed, rolled_back and given_up.
     """

@@ -4,7 +4,7 @@ from enum import IntEnum, IntFlag
 
 
 class RequestCode(IntEnum):
-    """What a client or an administration tool asks of a broker or a name server."""
+    """Request codes of clients and administration tools."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -108,7 +108,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """What became of a request."""
+    """Result of a request."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

@@ -58,7 +58,7 @@ class Command(msgspec.Struct, gc=False):
 
     @property
     def is_one_way(self) -> bool:
-        """Whether nobody expects an answer."""
+        """Whether no answer is expected."""
         return bool(self.flag & Flag.ONE_WAY)
 
 

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class Code(IntEnum):
-    """What a status says; the .proto explains each."""
+    """Codes of a status; the .proto explains each."""
 
     OK = 20000
     MULTIPLE_RESULTS = 30000

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from typing import Any
 
-from analytics.hist import histogram
+from engine.histogram import histogram
 
 Row = dict[str, Any]
 HOUR_MS = 3_600_000

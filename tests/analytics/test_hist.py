@@ -6,14 +6,14 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 
-from analytics.hist import (
+from analytics.hist import buckets_of
+from engine.histogram import (
     EDGE,
     ERROR_MAX,
     GAMMA,
     VALUE_MAX,
     bounds_of,
     bucket_of,
-    buckets_of,
     histogram,
     merge,
     merge_summaries,

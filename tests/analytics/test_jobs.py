@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from analytics.hist import ERROR_MAX
 from analytics.jobs.definitions import OUTCOMES, TRACED_KINDS, InputFrames, Params
 from analytics.jobs.traces import build, message_ids, pieces
 from analytics.jobs.traces.tables import collect
@@ -18,6 +17,7 @@ from analytics.manifest import FrameManifest
 from analytics.partitions import Partitions
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
 from engine.delivery.values import Nack
+from engine.histogram import ERROR_MAX
 from engine.report_tables import RESULTS_BY_NAME
 from tests.analytics.oracle import Oracle, Row, hour_of, name_of
 from tests.analytics.scenery import Store, live, messages_of, trace_of

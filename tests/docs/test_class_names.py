@@ -20,7 +20,7 @@ JOURNAL_AND_MODEL = """
 """
 # Values of the engine and of the wire: the engine imports nothing of the model (ADR 28).
 ENGINE_AND_REST = """
-    Branch Journey NewReply OutcomePage PurgedQueue QueueLag QueueStats Rates Stage TraceStatus
+    Branch Journey QueueLag QueueStats Stage TraceStatus
 """
 # The base of all frames of the WebSocket protocol, and of all pages of the console.
 BASES = "Frame"
@@ -46,13 +46,10 @@ STILL_TWICE = {
     "GroupRow": 2,
     "Histogram": 2,
     "Hit": 2,
-    "Keeping": 2,
-    "Kept": 2,
     "Kind": 2,
     "Known": 2,
     "Line": 3,
     "Link": 3,
-    "Membership": 2,
     "NoReply": 2,
     "Outcome": 2,
     "Page": 2,
@@ -67,7 +64,6 @@ STILL_TWICE = {
     "Shown": 2,
     "Signatures": 2,
     "Span": 4,
-    "Standing": 2,
     "Subject": 2,
     "Tick": 2,
     "TimedOut": 2,

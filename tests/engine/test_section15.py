@@ -64,7 +64,7 @@ on purpose, the item says so.
     engine/schedule/test_timer.py a_time_over_a_year_ahead_is_refused_and_nothing_stored
     engine/schedule/test_timer_deliver.py a_message_arrives_at_its_time_to_the_millisecond
     engine/schedule/test_timers.py recall_knows_what_was_delivered_and_what_never_waited
-20. A check hands out the half message as it was sent; 15 checks are the most. KiteMQ takes either
+20. A check delivers the half message as it was sent; 15 checks are the most. KiteMQ takes either
     handle after a check and delivers once (RocketMQ: twice).
     engine/txn/test_check.py a_producer_is_asked_after_6_s_every_30_s_15_times_and_then_it_is_given_up
     engine/txn/test_check.py a_commit_with_the_old_handle_after_a_check_delivers_once

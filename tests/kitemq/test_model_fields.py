@@ -10,10 +10,13 @@ from app.ui.dead_letters import dead_letter, exports
 from engine.broker import (
     Assignment,
     Branch,
+    BrokerMetrics,
+    Callback,
     DeadLetter,
     DismissalSummary,
     DismissNote,
     Journey,
+    LagHistoryPage,
     Member,
     NewReplay,
     QueueLock,
@@ -21,13 +24,16 @@ from engine.broker import (
     ReplayJob,
     ResetPreview,
     RetryRequest,
+    Scheduled,
     Stage,
     TraceStatus,
+    Transaction,
+    TransactionCheck,
 )
 from engine.retention.pins import ActivePin
-from engine.retention.purge import PurgedQueue
+from engine.retention.purge import Purge, QueuePurge
 from engine.retention.retention import RetentionStatus
-from engine.statistics.histogram import LatencySpreads, Spread
+from engine.statistics.latency_histogram import LatencySpreads, Spread
 from engine.statistics.values import (
     GroupMetrics,
     LagHistoryRetention,
@@ -38,7 +44,7 @@ from engine.statistics.values import (
     TopicMetrics,
     TrafficRates,
 )
-from engine.statistics.windows import Rates
+from engine.statistics.windows import WindowRates
 from kitemq.model import (
     dead_letters,
     journeys,
@@ -46,10 +52,13 @@ from kitemq.model import (
     replays,
     resets,
     retention,
+    scheduled,
     statistics,
+    transactions,
 )
 
 EXPORT_NAMES = {"message": "body", "died_ms": "died_at", "dismissed": "dismiss_note"}
+NOT_SHOWN = {"released", "corrupt", "message_size_ever"}  # metrics and pages have them
 # For speed, and what a request holds of a message to be sent; figures as the engine keeps them.
 WRITTEN_BY_HAND = {
     "produce", "receive", "ack", "nack", "extend", "release", "pull", "request", "count_requests",
@@ -79,12 +88,13 @@ def test_a_field_of_a_dead_letter_shows_wherever_dead_letters_do() -> None:
         (statistics.MessageTraffic, TrafficRates),
         (statistics.Percentiles, Spread),
         (statistics.QueueStatistics, QueueMetrics),
-        (statistics.Rates, Rates),
+        (statistics.Rates, WindowRates),
         (statistics.ReaderStatistics, ReaderMetrics),
         (statistics.SendLatency, PutLatency),
         (statistics.SendTimes, LatencySpreads),
         (statistics.TopicStatistics, TopicMetrics),
-        (retention.PurgedQueue, PurgedQueue),
+        (retention.Purged, Purge),
+        (retention.PurgedQueue, QueuePurge),
         (retention.Retention, RetentionStatus),
         (retention.RetentionHolder, ActivePin),
         (members.LockHolder, QueueLock),
@@ -108,6 +118,28 @@ def test_what_is_said_of_a_new_job_has_the_engines_names() -> None:
     redrive = set(dead_letters.Redrive.__struct_fields__)
     assert redrive - {"offsets", "topic"} <= fields
     assert all(hasattr(ResetPreview, name) for name in resets.GroupResetPreview.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("wire", "added", "engine", "kept_back"),
+    [
+        (scheduled.WaitingMessage, {"message_id"}, Scheduled, set()),
+        (statistics.BrokerStatistics, {"lag_history"}, BrokerMetrics, NOT_SHOWN),
+        (statistics.LagHistory, {"group"}, LagHistoryPage, set()),
+        (transactions.PendingCheck, set(), TransactionCheck, {"half_offset"}),
+        (transactions.TransactionCallback, {"live_producers"}, Callback, set()),
+        (transactions.TransactionInfo, {"half_offset_id"}, Transaction, {"flush_position"}),
+    ],
+)
+def test_what_one_side_has_alone_is_named_here(
+    wire: type[msgspec.Struct],
+    added: set[str],
+    engine: type[msgspec.Struct],
+    kept_back: set[str],
+) -> None:
+    fields = set(wire.__struct_fields__)
+    assert fields - added == set(engine.__struct_fields__) - kept_back
+    assert added <= fields
 
 
 def test_what_operations_take_and_answer_stands_in_the_model() -> None:

@@ -92,7 +92,7 @@ class BrokerWorld:
         self.doing: Callable[[], None] = lambda: None  # what a crash now leaves open
         self.groups = GROUPS
         self.reminders, self.payments, self.turning = Reminders(self), Payments(self), Turning(self)
-        # In every other life, so that in the rest every hand-out is strictly checked.
+        # In every other life, so that in the rest every delivery is strictly checked.
         self.turns = self.chance.random() < 0.5
         self.config = EngineConfig(
             timer_log_bytes=4096,

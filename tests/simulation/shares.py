@@ -1,7 +1,7 @@
 """What must hold between one message and one consumer group: the reference for the broker world.
 
-A share is open until it is done or dead. Every hand-out is checked against it: not while another
-hand-out of it is current, not before its wait is over, with the attempt that comes next, never
+A share is open until it is done or dead. Every delivery is checked against it: not while another
+delivery of it is current, not before its wait is over, with the attempt that comes next, never
 after it was done. Where a crash left open whether a verb took effect, both are allowed once.
 """
 
@@ -45,7 +45,7 @@ class Sent:
 
 @dataclass
 class Held:
-    """A hand-out that is current as far as its client knows."""
+    """A delivery that is current as far as its client knows."""
 
     receipt: Receipt
     attempt: int
@@ -85,7 +85,7 @@ class Share:
         return self.is_over or self.may_be_done or self.may_be_dead or self.is_turned
 
     def deliver(self, delivery: Delivery, client: str, now_ms: int) -> None:
-        """Check a hand-out and take note of it."""
+        """Check a delivery and take note of it."""
         what = f"{self.sent.body!r} attempt {delivery.attempt} after {self.delivered}"
         assert delivery.message.body == self.sent.body, what
         if not self.has_lost_power and not self.is_turned:
@@ -128,7 +128,7 @@ class Share:
         self.not_before_ms = 0
 
     def unsure(self, *, done: bool = False, dead: bool = False) -> None:
-        """A verb on the hand-out was cut off: it may come back at any time, or be over."""
+        """A verb on the delivery was cut off: it may come back at any time, or be over."""
         if self.held is not None:
             self.attempts = (self.held.attempt, self.held.attempt + 1)
             self.may_be_dead = dead or self.held.attempt == self.retry_max + 1

@@ -1,7 +1,8 @@
 """What a life does to turn things back: offset resets, dead letters sent again, purges.
 
-Part of the broker world. What a reset to the beginning, or a replay job, brings back must come; how
-often, and with which attempt, is then open, as retries of earlier hand-outs may still be under way.
+Part of the broker world. What a reset to the beginning, or a replay job, brings back must come;
+how often, and with which attempt, is then open, as
+retries of earlier deliveries may still be under way.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What became of each message that was handed out: a row for each group and place in a queue."""
+"""Outcomes of delivered messages: a row for each group and place in a queue."""
 
 from dataclasses import dataclass, fields
 
@@ -142,7 +142,7 @@ def attempted(events: TraceEvents, names: TextCodes) -> TraceEvents:
 
 
 def attempts_of(events: TraceEvents, origins: Origins, names: TextCodes) -> DeliveryAttempts:
-    """All that is known of each message that was handed out, from what two hours `attempted`."""
+    """All that is known of each message that was delivered, from what two hours `attempted`."""
     rows = events.each()
     (key,) = keys((rows.group, rows.topic, rows.queue, rows.first))
     order = np.argsort(key, kind="stable")

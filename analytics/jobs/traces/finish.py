@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analytics.hist import percentile
 from analytics.jobs.definitions import (
     DELIVERED,
     ENDS,
@@ -29,6 +28,7 @@ from analytics.jobs.traces import blobs, gather, latencies
 from analytics.jobs.traces.blobs import TextCodes, begins, keys, summed
 from analytics.jobs.traces.counts import DECIDED_BY, HAPPENED, HOT
 from analytics.manifest import hour_name
+from engine.histogram import percentile
 from engine.report_tables import TRACES_JOB, ResultTable, tables_of
 
 Row = dict[str, Any]

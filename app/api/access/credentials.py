@@ -2,19 +2,19 @@
 
 from typing import Any
 
-from msgspec import UNSET
+import msgspec
 
-from app.api.access.users import READ_OWN, TAG, by_of, patterns_of
+from app.api.access.users import READ_OWN, TAG, by_of
 from app.api.framework.operation import API, Call, operation
 from app.db.rows import SessionRow, TokenRow
 from app.security.access import OWN, Action, Kind, lacks, require
-from app.security.drafts import NewToken, checked_name
+from app.security.drafts import checked_name
 from app.security.people import People
 from engine.errors import Invalid
 from kitemq.model.access import (
     LoginSession,
     MadeToken,
-    NewTokenBody,
+    NewToken,
     SessionList,
     Token,
     TokenList,
@@ -64,14 +64,14 @@ async def list_tokens(call: Call[None, None]) -> TokenList:
     f"{API}/tokens",
     tag=TAG,
     needs=OWN,
-    body=NewTokenBody,
+    body=NewToken,
     answer=MadeToken,
     status=201,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/tokens -H 'Content-Type: application/json' "
     """-d '{"name": "ci", "owner": "ann", "role": "operator", "days": 90}'""",
 )
-async def create_token(call: Call[None, NewTokenBody]) -> MadeToken:
+async def create_token(call: Call[None, NewToken]) -> MadeToken:
     """Make a token, whose text is shown this once.
 
     It may do what both its own role and patterns and its owner's allow.
@@ -79,9 +79,8 @@ async def create_token(call: Call[None, NewTokenBody]) -> MadeToken:
     new = call.body
     owner = checked_name(new.owner) if new.owner else call.who.name
     _owned(call, owner)
-    role = "" if new.role is UNSET else str(new.role)
-    wanted = NewToken(new.name, owner, role, patterns_of(new.patterns), new.days)
-    row, secret = await call.services.accounts.add_token(by_of(call), wanted)
+    new = msgspec.structs.replace(new, owner=owner)
+    row, secret = await call.services.accounts.add_token(by_of(call), new)
     owner = call.services.people.name_of(row.user_id)
     access_key, secret_key = await call.services.access_keys.made_for(row.secret_hash)
     return convert(

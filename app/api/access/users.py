@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from app.api.framework.operation import API, Call, operation
 from app.db.rows import UserRow
@@ -17,14 +17,14 @@ from app.security.access import (
     lacks,
 )
 from app.security.accounts import Browser, By
-from app.security.drafts import NewUser, checked_name
+from app.security.drafts import checked_name
 from app.security.passwords import check_password
 from app.settings import Settings, is_loopback
 from engine.errors import Forbidden, NotFound
 from kitemq.model.access import (
     Me,
     NewPassword,
-    NewUserBody,
+    NewUser,
     Right,
     User,
     UserList,
@@ -50,10 +50,6 @@ def check_first(settings: Settings) -> None:
         )
 
 
-def patterns_of(given: list[str] | UnsetType) -> tuple[str, ...] | None:
-    return None if given is UNSET else tuple(given)
-
-
 def _user(row: UserRow) -> User:
     return convert(row, User)
 
@@ -77,7 +73,15 @@ async def get_me(call: Call[None, None]) -> Me:
             if role is who.role and not lacks(who, action, kind)
         ]
     patterns = who.grants[0].patterns if who.role is not None else ()
-    return Me(who.name, who.is_open, who.role, patterns, who.token, who.is_read_only, rights)
+    return Me(
+        name=who.name,
+        open=who.is_open,
+        role=who.role,
+        patterns=patterns,
+        token=who.token,
+        read_only=who.is_read_only,
+        rights=rights,
+    )
 
 
 @operation(
@@ -118,14 +122,14 @@ async def list_users(call: Call[None, None]) -> UserList:
     f"{API}/users",
     tag=TAG,
     needs=ADMINISTER_PEOPLE,
-    body=NewUserBody,
+    body=NewUser,
     answer=User,
     status=201,
     errors=(409,),
     example="curl -X POST $URL/api/v1/users -H 'Content-Type: application/json' "
     """-d '{"name": "ann", "password": "correct horse", "role": "admin"}'""",
 )
-async def create_user(call: Call[None, NewUserBody]) -> User:
+async def create_user(call: Call[None, NewUser]) -> User:
     """Add a user.
 
     The first one must be an admin, and can be made on the server's own machine only; from then on
@@ -134,8 +138,7 @@ async def create_user(call: Call[None, NewUserBody]) -> User:
     new, is_first = call.body, call.who.is_open
     if is_first:
         check_first(call.settings)
-    wanted = NewUser(new.name, new.password, new.role, patterns_of(new.patterns))
-    return _user(await call.services.accounts.add_user(by_of(call), wanted, is_first=is_first))
+    return _user(await call.services.accounts.add_user(by_of(call), new, is_first=is_first))
 
 
 @operation(
@@ -172,13 +175,7 @@ async def change_user(call: Call[None, UserPatch]) -> User:
     patch, name, accounts = call.body, checked_name(call.path("name")), call.services.accounts
     if patch.password is not UNSET:
         check_password(patch.password)
-    changed = await accounts.change_user(
-        by_of(call),
-        name,
-        role=None if patch.role is UNSET else patch.role,
-        patterns=patterns_of(patch.patterns),
-        disabled=None if patch.disabled is UNSET else patch.disabled,
-    )
+    changed = await accounts.change_user(by_of(call), name, patch)
     if patch.password is not UNSET:
         await accounts.set_password(by_of(call), name, patch.password)
     return _user(changed)

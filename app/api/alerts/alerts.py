@@ -11,7 +11,7 @@ from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow
 from app.security.access import ADMINISTER_SERVER, READ_SERVER
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
-from app.services.alerts.standing import Standing
+from app.services.alerts.standing import RuleStatus
 from app.services.alerts.webhook import host_of
 from engine.errors import Invalid
 from kitemq.model.alerts import (
@@ -264,7 +264,7 @@ def _rule_out(rule: RuleRow) -> AlertRule:
     return convert(rule, AlertRule, unit=ABOUT[RuleKind(rule.kind)].unit, enabled=rule.is_enabled)
 
 
-def _state_out(alerts: Alerts, standing: Standing) -> AlertState:
+def _state_out(alerts: Alerts, standing: RuleStatus) -> AlertState:
     rule = standing.rule
     return convert(
         rule,

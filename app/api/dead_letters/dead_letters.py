@@ -107,8 +107,7 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadLetterList:
 async def count_dead_letters(call: Call[CountQuery, None]) -> DeadLetterCounts:
     """Count a group's newest dead letters by reason, origin topic and client."""
     replays = call.services.replays
-    counts = await replays.count_dead_letters(call.path("group"), call.query.newest)
-    return convert(counts, DeadLetterCounts)
+    return await replays.count_dead_letters(call.path("group"), call.query.newest)
 
 
 @operation(

@@ -11,8 +11,7 @@ from app.api.messages.produce import NewMessage, bytes_of, message_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services import bodies
 from app.services.requests import CORRELATION_ID, REPLY_TO_CLIENT, Requests, ttl_ms_of
-from engine.broker import NewReply as EngineReply
-from engine.broker import RequestCounts
+from engine.broker import ReplyMessage, RequestCounts
 from engine.errors import Invalid
 from engine.message import Message
 from kitemq.model.messages import Stored
@@ -145,14 +144,14 @@ def _message_of(call: Call[None, NewRequest]) -> Message:
         raise
 
 
-async def _engine_reply(requests: Requests, new: NewReply, client: str) -> EngineReply:
+async def _engine_reply(requests: Requests, new: NewReply, client: str) -> ReplyMessage:
     if bool(new.correlation_id) == bool(new.receipt):
         raise Invalid(
             "give either correlation_id or receipt",
             field="correlation_id",
             remedy="name the request by one of them",
         )
-    plain = EngineReply(
+    plain = ReplyMessage(
         correlation_id=new.correlation_id,
         body=bytes_of(new.body, new.encoding, ""),
         tag=new.tag,

@@ -87,14 +87,14 @@ async def about(call: Call[None, None]) -> ServerInfo:
     broker = call.host.broker
     started_ms: int = call.services.started_ms
     return ServerInfo(
-        VERSION,
-        call.settings.environment,
-        started_ms,
-        (call.host.clock.now_ms() - started_ms) / 1000,
-        len(broker.topics()),
-        len(broker.groups()),
-        str(call.settings.data.absolute()),
-        _mark_of(call.settings.data),
+        version=VERSION,
+        environment=call.settings.environment,
+        started_ms=started_ms,
+        uptime_s=(call.host.clock.now_ms() - started_ms) / 1000,
+        topics=len(broker.topics()),
+        groups=len(broker.groups()),
+        data=str(call.settings.data.absolute()),
+        data_mark=_mark_of(call.settings.data),
     )
 
 

@@ -4,7 +4,6 @@ from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.retention import Extent
-from engine.broker import Purge
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.retention import Purged, PurgeOrder, Retention
@@ -51,12 +50,8 @@ async def purge_topic(call: Call[None, PurgeOrder]) -> Purged:
     purges = call.services.purges
     topic = call.path("topic")
     if order.dry_run:
-        return _out(purges.preview(topic, extent))
-    return _out(await purges.purge(actor_of(call), topic, extent))
-
-
-def _out(done: Purge) -> Purged:
-    return convert(done, Purged, dry_run=done.is_dry_run)
+        return convert(purges.preview(topic, extent), Purged)
+    return convert(await purges.purge(actor_of(call), topic, extent), Purged)
 
 
 def _offsets(given: dict[str, str | int] | None) -> dict[int, int] | None:

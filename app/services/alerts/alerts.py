@@ -31,7 +31,7 @@ from app.services.alerts.events import FAILED, Teller
 from app.services.alerts.machine import Reading
 from app.services.alerts.readings import Readings
 from app.services.alerts.rules import RULES_MAX, checked
-from app.services.alerts.standing import ORDER, Kept, Standing
+from app.services.alerts.standing import ORDER, RuleStatus
 from app.services.alerts.webhook import BACKOFF_S, Webhooks
 from app.services.audit import Actor, Audit
 from app.services.reports.reports import Reports
@@ -85,7 +85,7 @@ class Alerts:
             database, host.clock, urls=urls, secret=secret, targets=targets, backoff_s=backoff_s
         )
         self._readings = Readings(host, host.config.data, reports)
-        self._kept: dict[int, Kept] = {}
+        self._statuses: dict[int, RuleStatus] = {}
         self._silences: list[SilenceRow] = []
         self._is_loaded = False
         # Evaluations and changes follow one another, so that none works with what another changes.
@@ -126,21 +126,19 @@ class Alerts:
         """The addresses that are told."""
         return self._teller.urls
 
-    async def standings(self) -> list[Standing]:
+    async def standings(self) -> list[RuleStatus]:
         """Every rule and where it stands: what fires first, then by name."""
         await self._loaded()
-        found = [kept.standing() for kept in self._kept.values()]
-        return sorted(found, key=lambda s: (ORDER.index(s.state), s.rule.name))
+        return sorted(self._statuses.values(), key=lambda s: (ORDER.index(s.state), s.rule.name))
 
-    def firing(self) -> list[Standing]:
+    def firing(self) -> list[RuleStatus]:
         """Rules that fire now, without waiting for the database."""
-        found = [kept.standing() for kept in self._kept.values()]
-        return [standing for standing in found if standing.state is RuleState.FIRING]
+        return [each for each in self._statuses.values() if each.state is RuleState.FIRING]
 
-    async def standing(self, rule_id: int) -> Standing:
+    async def standing(self, rule_id: int) -> RuleStatus:
         """One rule; NotFound."""
         await self._loaded()
-        return self._find(rule_id).standing()
+        return self._find(rule_id)
 
     async def silences(self) -> list[SilenceRow]:
         """Those in force, the one that ends first at the top."""
@@ -182,23 +180,23 @@ class Alerts:
 
     async def _evaluate(self) -> None:
         lags: dict[str, GroupLag | None] = {}
-        for kept in list(self._kept.values()):
-            if not kept.rule.is_enabled:
-                await self._switch_off(kept)
+        for status in list(self._statuses.values()):
+            if not status.rule.is_enabled:
+                await self._switch_off(status)
                 continue
-            readings = await self._readings.read(kept.rule, lags)
+            readings = await self._readings.read(status.rule, lags)
             now_ms = self._host.clock.now_ms()
             found = evaluation.evaluate(
-                kept.rule,
+                status.rule,
                 readings,
-                kept.states,
+                status.by_subject,
                 now_ms=now_ms,
-                is_silent=partial(self.is_silent, kept.rule.id),
+                is_silent=partial(self.is_silent, status.rule.id),
                 teller=self._teller,
             )
             await self._apply(found.changes)
-            kept.states = found.states
-            kept.checked, kept.left_out, kept.at_ms = found.checked, found.left_out, now_ms
+            status.by_subject = found.states
+            status.checked, status.left_out, status.at_ms = found.checked, found.left_out, now_ms
 
     async def _apply(self, changes: StateChanges) -> None:
         if changes.is_empty:
@@ -221,40 +219,42 @@ class Alerts:
         async with self._turn:
             await self._load()
             self._check_name(rule)
-            if len(self._kept) >= RULES_MAX:
+            if len(self._statuses) >= RULES_MAX:
                 raise Refused(f"there are {RULES_MAX} rules already", remedy="delete one first")
             async with self._audit.change(actor, "alert_rule.create", KIND, rule.name) as change:
                 change.after = rule = await self._ask(lambda store: store.insert_rule(rule))
-            self._kept[rule.id] = Kept(rule)
+            self._statuses[rule.id] = RuleStatus(rule)
         return rule
 
     async def change(self, actor: Actor, rule: RuleRow) -> RuleRow:
         """Put a rule in the place of the one with its id. Raises NotFound, Invalid, Conflict."""
         async with self._turn:
             await self._load()
-            kept = self._find(rule.id)
-            before, now_ms = kept.rule, self._host.clock.now_ms()
+            status = self._find(rule.id)
+            before, now_ms = status.rule, self._host.clock.now_ms()
             rule = replace(checked(rule), created_ms=before.created_ms, changed_ms=now_ms)
             self._check_name(rule)
             async with self._audit.change(
                 actor, "alert_rule.change", KIND, before.name, before=before
             ) as change:
                 await self._ask(lambda store: store.update_rule(rule))
-                change.after = kept.rule = rule
+                change.after = status.rule = rule
                 if not rule.is_enabled:
-                    await self._switch_off(kept)
+                    await self._switch_off(status)
         return rule
 
     async def delete(self, actor: Actor, rule_id: int) -> None:
         """Take a rule away with its silences; what fired is told to be resolved."""
         async with self._turn:
             await self._load()
-            kept = self._find(rule_id)
-            name = kept.rule.name
-            async with self._audit.change(actor, "alert_rule.delete", KIND, name, before=kept.rule):
-                changes = self._ended(kept, "the rule was deleted")
+            status = self._find(rule_id)
+            name = status.rule.name
+            async with self._audit.change(
+                actor, "alert_rule.delete", KIND, name, before=status.rule
+            ):
+                changes = self._ended(status, "the rule was deleted")
                 await self._ask(lambda store: store.delete_rule(rule_id, changes))
-            del self._kept[rule_id]
+            del self._statuses[rule_id]
             self._silences = [s for s in self._silences if s.rule_id != rule_id]
         self._webhooks.wake()
 
@@ -265,24 +265,24 @@ class Alerts:
         """
         async with self._turn:
             await self._load()
-            kept = self._find(rule_id)
-            before = kept.states.get(subject)
+            status = self._find(rule_id)
+            before = status.by_subject.get(subject)
             if before is None or before.state != RuleState.FIRING:
                 about = f" for {subject!r}" if subject else ""
                 raise Conflict(
-                    f"the rule {kept.rule.name!r} does not fire{about}",
+                    f"the rule {status.rule.name!r} does not fire{about}",
                     field="subject",
                     remedy="look at the alerts again",
                 )
             if before.acked_by:
                 return before
             async with self._audit.change(
-                actor, "alert.acknowledge", KIND, kept.rule.name, before=before
+                actor, "alert.acknowledge", KIND, status.rule.name, before=before
             ) as change:
                 row = replace(before, acked_by=actor.name, acked_ms=self._host.clock.now_ms())
                 await self._apply(StateChanges(states=(row,)))
                 change.after = row
-            kept.states = {**kept.states, subject: row}
+            status.by_subject = {**status.by_subject, subject: row}
         return row
 
     async def silence(
@@ -365,11 +365,11 @@ class Alerts:
         states = await self._ask(lambda store: store.states())
         self._silences = await self._ask(lambda store: store.silences(now_ms))
         await self._ask(lambda store: store.abandon(self._teller.urls, FAILED, NOT_CONFIGURED))
-        self._kept = {rule.id: Kept(rule) for rule in rules}
+        self._statuses = {rule.id: RuleStatus(rule) for rule in rules}
         for state in states:
-            kept = self._kept.get(state.rule_id)
-            if kept is not None:
-                kept.states = {**kept.states, state.subject: state}
+            status = self._statuses.get(state.rule_id)
+            if status is not None:
+                status.by_subject = {**status.by_subject, state.subject: state}
         self._is_loaded = True
 
     async def _ask(self, work: "Callable[[AlertStore], T]") -> T:
@@ -381,26 +381,26 @@ class Alerts:
                 remedy="see the server's log about its database, then try again",
             ) from error
 
-    def _find(self, rule_id: int) -> Kept:
-        if rule_id not in self._kept:
+    def _find(self, rule_id: int) -> RuleStatus:
+        if rule_id not in self._statuses:
             raise NotFound(f"there is no alert rule {rule_id}", field="id")
-        return self._kept[rule_id]
+        return self._statuses[rule_id]
 
     def _check_name(self, rule: RuleRow) -> None:
-        for kept in self._kept.values():
-            if kept.rule.name == rule.name and kept.rule.id != rule.id:
+        for status in self._statuses.values():
+            if status.rule.name == rule.name and status.rule.id != rule.id:
                 raise Conflict(
                     f"a rule named {rule.name!r} exists already",
                     field="name",
                     remedy="choose another name",
                 )
 
-    async def _switch_off(self, kept: Kept) -> None:
-        await self._apply(self._ended(kept, "the rule was switched off"))
-        kept.states = {}
+    async def _switch_off(self, status: RuleStatus) -> None:
+        await self._apply(self._ended(status, "the rule was switched off"))
+        status.by_subject = {}
 
-    def _ended(self, kept: Kept, detail: str) -> StateChanges:
+    def _ended(self, status: RuleStatus, detail: str) -> StateChanges:
         now_ms = self._host.clock.now_ms()
         return evaluation.ended(
-            kept.rule, kept.states, now_ms=now_ms, detail=detail, teller=self._teller
+            status.rule, status.by_subject, now_ms=now_ms, detail=detail, teller=self._teller
         )

@@ -83,7 +83,16 @@ class Teller:
         """Tell nothing, to see whether anybody hears it."""
         text = "This is a test of KiteMQ's alerts; nothing is wrong."
         body = WebhookBody(
-            VERSION, event_id, TEST, at_ms, _iso(at_ms), self.environment, "", None, text, None
+            version=VERSION,
+            id=event_id,
+            event=TEST,
+            at_ms=at_ms,
+            at=_iso(at_ms),
+            environment=self.environment,
+            subject="",
+            value=None,
+            text=text,
+            rule=None,
         )
         return self._rows(body, "")
 

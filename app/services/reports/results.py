@@ -156,7 +156,16 @@ class Results:
         fresh_ms = await self._reports.fresh_ms(job)
         first, last = (hours[0], hours[-1]) if hours else ("", "")
         coarse = await self.coarse(job)
-        return Basis(job, fresh_ms, wanted.first, wanted.last, len(hours), first, last, coarse)
+        return Basis(
+            job=job,
+            fresh_ms=fresh_ms,
+            first=wanted.first,
+            last=wanted.last,
+            hours_done=len(hours),
+            done_first=first,
+            done_last=last,
+            coarse=coarse,
+        )
 
     async def coarse(self, job: str) -> list[Coarse]:
         """Up to where the figures of a job are by more than hours; the longest periods first."""

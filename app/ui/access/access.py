@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,7 +19,7 @@ from app.security.access import (
     who_of,
 )
 from app.security.doorman import LOGIN
-from app.security.drafts import NewToken, NewUser
+from app.security.drafts import checked_role
 from app.security.people import People
 from app.settings import is_loopback
 from app.ui.access.login import browser_of, by_of, logged_in
@@ -26,6 +27,7 @@ from app.ui.framework import forms, pages, rights
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotFound
+from kitemq.model.access import NewToken, NewUser
 from kitemq.model.conversion import convert
 
 ROWS_MAX = 200
@@ -137,13 +139,10 @@ async def add_user(request: Request) -> Response:
             _("the server listens on a network, so the first user is not made here"),
             remedy=_("run on the server itself: kitemq users add NAME --role admin"),
         )
-    new = NewUser(
-        posted.values["name"],
-        password,
-        Role.ADMIN if is_first else posted.values["role"],
-        patterns_of(posted.values["patterns"]),
-    )
     try:
+        role = Role.ADMIN if is_first else checked_role(posted.values["role"])
+        patterns = patterns_of(posted.values["patterns"]) or UNSET
+        new = NewUser(posted.values["name"], password, role, patterns)
         user = await services_of(request.scope).accounts.add_user(
             by_of(request), new, is_first=is_first
         )
@@ -165,9 +164,10 @@ async def add_token(request: Request) -> Response:
     days = form.number("days", _("Days"), 1, 3650) if values["days"] else None
     if form.is_wrong:
         return await _page(request, token_form=form, status=422)
-    name, patterns = values["name"].strip(), patterns_of(values["patterns"])
-    new = NewToken(name, owner, values["role"], patterns, days)
+    patterns = patterns_of(values["patterns"]) or UNSET
     try:
+        role = checked_role(values["role"]) if values["role"] else UNSET
+        new = NewToken(values["name"].strip(), owner, role, patterns, days)
         token, secret = await services_of(request.scope).accounts.add_token(by_of(request), new)
     except (Invalid, Conflict, NotFound) as error:
         form.blame(error)
@@ -306,10 +306,9 @@ def _may_begin(request: Request) -> bool:
     return is_loopback(services_of(request.scope).settings.host)
 
 
-def patterns_of(text: str) -> tuple[str, ...] | None:
-    """One pattern a line; nothing typed is everywhere."""
-    lines = tuple(line.strip() for line in text.splitlines() if line.strip())
-    return lines or None
+def patterns_of(text: str) -> list[str]:
+    """One pattern a line."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _id(request: Request) -> int:

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from app.container import services_of
 from app.db.rows import UserRow
 from app.security.access import TABLE, Grant, Kind, Principal, Role, lacks, who_of
+from app.security.drafts import checked_role
 from app.ui.access.access import ROLES, UserLine, patterns_of, status_of, user_line
 from app.ui.access.login import by_of
 from app.ui.framework import forms, pages
@@ -15,6 +16,7 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
 from engine.errors import Conflict, Invalid, NotFound
+from kitemq.model.access import UserPatch
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,12 @@ async def change(request: Request) -> Response:
     form = forms.fill(await forms.read(request), ("role", "patterns", "disabled"))
     name = request.path_params["name"]
     try:
-        await services_of(request.scope).accounts.change_user(
-            by_of(request),
-            name,
-            role=form.values["role"],
-            patterns=patterns_of(form.values["patterns"]) or (),
-            disabled=form.values["disabled"] == "yes",
+        patch = UserPatch(
+            checked_role(form.values["role"]),
+            patterns_of(form.values["patterns"]),
+            form.values["disabled"] == "yes",
         )
+        await services_of(request.scope).accounts.change_user(by_of(request), name, patch)
     except (Invalid, Conflict) as error:
         form.blame(error)
         return await _page(request, form=form, status=status_of(error))

@@ -9,7 +9,7 @@ from app.container import services_of
 from app.db.alert_rows import DeliveryRow, SilenceRow, TransitionRow
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
-from app.services.alerts.standing import Standing
+from app.services.alerts.standing import RuleStatus
 from app.services.alerts.webhook import host_of
 from app.services.audit import actor_at
 from app.ui.framework import formats, forms, pages
@@ -135,7 +135,7 @@ def _urgency(one: Subject) -> tuple[bool, bool, bool, int]:
     return one.state != RuleState.FIRING, one.is_silent, bool(one.acked_by), -one.since_ms
 
 
-def _subjects(alerts: Alerts, standing: Standing) -> list[Subject]:
+def _subjects(alerts: Alerts, standing: RuleStatus) -> list[Subject]:
     rule = standing.rule
     return [
         convert(
@@ -160,7 +160,7 @@ def place_of(kind: RuleKind, subject: str) -> str:
     return f"/{folder}/{segment(subject)}"
 
 
-def _rule(standing: Standing) -> Rule:
+def _rule(standing: RuleStatus) -> Rule:
     rule = standing.rule
     about = ABOUT[RuleKind(rule.kind)]
     parts = (

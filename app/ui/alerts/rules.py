@@ -17,7 +17,7 @@ from app.services.alerts.rules import (
     WINDOW_MIN_S,
     About,
 )
-from app.services.alerts.standing import Standing
+from app.services.alerts.standing import RuleStatus
 from app.services.audit import actor_at
 from app.ui.alerts.alerts import wanted_id
 from app.ui.framework import forms, pages
@@ -209,7 +209,7 @@ def _read(form: Form, rule_id: int) -> RuleRow:
     )
 
 
-async def _standing(request: Request) -> Standing:
+async def _standing(request: Request) -> RuleStatus:
     return await services_of(request.scope).alerts.standing(wanted_id(request.path_params["id"]))
 
 

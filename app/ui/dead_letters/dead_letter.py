@@ -179,14 +179,14 @@ def _steps(console: Console, group: str, letter: DeadLetter) -> tuple[list[Step]
         return [], error.detail
     steps = [
         Step(
-            translated(STAGES[stage.name]),
-            stage.attempt,
-            stage.at_ms,
-            stage.until_ms,
-            translated(stage.outcome.replace("_", " ")),
-            stage.client,
-            stage.detail,
-            stage.name == "dead_letter",
+            word=translated(STAGES[stage.name]),
+            attempt=stage.attempt,
+            at_ms=stage.at_ms,
+            until_ms=stage.until_ms,
+            outcome=translated(stage.outcome.replace("_", " ")),
+            client=stage.client,
+            detail=stage.detail,
+            is_dead=stage.name == "dead_letter",
         )
         for stage in journey.stages
         if stage.name in STAGES and stage.group in (group, "")

@@ -113,29 +113,15 @@ async def create(request: Request) -> Response:
     posted = await forms.read(request)
     form = forms.fill(posted, FIELDS)
     criteria = dead_filter.parse({name: posted.one(name) for name in CRITERIA})
-    rate = jobs.rate_of(form)
-    to = ReplayTo(form.choice("to", _("Where to"), tuple(ReplayTo)))
-    to_name = {ReplayTo.GROUP: "to_group", ReplayTo.TOPIC: "to_topic"}.get(to, "")
-    if to_name and not form.values[to_name].strip():
-        form.refuse(to_name, _("Name it."))
+    new = jobs.new_job(form, DEAD_LETTER_PREFIX + group)
     if form.is_wrong:
         return await _page(request, form, criteria, 422)
-    source = DEAD_LETTER_PREFIX + group
-    rights.require_resend(request, source, to, form.values[to_name].strip() if to_name else "")
+    rights.require_resend(request, new.source, new.to, new.to_name)
     try:
-        new = NewReplay(
-            source=source,
-            to=to,
-            to_name=form.values[to_name].strip() if to_name else "",
-            name=form.values["name"].strip(),
-            fresh_only=bool(form.values["fresh_only"]),
-            rate=rate,
-            dry_run=True,
-        )
         new = await _choosing(request, group, criteria, new)
         job = await services_of(request.scope).replays.create(jobs.actor_of(request), new)
     except (Invalid, NotFound, Forbidden) as error:
-        _blame(form, error, group, to_name)
+        _blame(form, error, group, f"to_{new.to}")
         return await _page(request, form, criteria, 422)
     await jobs.settle(request, job.id)
     return forms.go(request, f"/jobs/{job.id}")

@@ -119,13 +119,13 @@ def _judged(page: LagHistoryPage) -> Iterator[ChartPoint]:
 def _known(point: LagPoint, until_ms: int, found: Forecast) -> ChartPoint:
     clears_at_ms = point.at_ms if found.outlook is Outlook.CLEAR else found.clears_at_ms
     return ChartPoint(
-        point.at_ms,
-        until_ms,
-        point.count_max,
-        point.oldest_age_max_ms if point.count_max else 0,
-        point.inflight_max,
-        None if clears_at_ms is None else clears_at_ms - point.at_ms,
-        found.outlook,
+        at_ms=point.at_ms,
+        until_ms=until_ms,
+        count=point.count_max,
+        age_ms=point.oldest_age_max_ms if point.count_max else 0,
+        inflight=point.inflight_max,
+        clear_ms=None if clears_at_ms is None else clears_at_ms - point.at_ms,
+        outlook=found.outlook,
     )
 
 

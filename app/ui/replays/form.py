@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,7 +12,7 @@ from app.ui.framework import forms, pages, preferences, rights
 from app.ui.framework.forms import Form, Posted
 from app.ui.framework.language import N_, _
 from app.ui.replays import jobs
-from engine.broker import NewReplay, ReplayTo
+from engine.broker import NewReplay
 from engine.errors import Forbidden, Invalid, NotFound
 
 FIELDS = (
@@ -79,23 +80,13 @@ def _read(request: Request, posted: Posted, form: Form) -> NewReplay:
     if not values["source"].strip():
         form.refuse("source", _("Name the topic."))
     by = form.choice("by", _("Which messages"), tuple(value for value, __ in WAYS))
-    to = ReplayTo(form.choice("to", _("Where to"), tuple(ReplayTo)))
-    to_name = {ReplayTo.GROUP: "to_group", ReplayTo.TOPIC: "to_topic"}.get(to, "")
-    if to_name and not values[to_name].strip():
-        form.refuse(to_name, _("Name it."))
     from_ms, to_ms = _times(request, posted, form) if by == "time" else (0, 0)
-    return NewReplay(
-        source=values["source"].strip(),
-        to=to,
-        to_name=values[to_name].strip() if to_name else "",
-        name=values["name"].strip(),
+    return replace(
+        jobs.new_job(form, values["source"].strip()),
         ranges=_ranges(form) if by == "offsets" else (),
         from_ms=from_ms,
         to_ms=to_ms,
         filter=values["filter"].strip() or "*",
-        fresh_only=bool(values["fresh_only"]),
-        rate=jobs.rate_of(form),
-        dry_run=True,
     )
 
 

@@ -19,6 +19,7 @@ from app.ui.messages.message import address
 from engine.broker import (
     DEAD_LETTER_PREFIX,
     RETRY_PREFIX,
+    NewReplay,
     OutcomeRow,
     ReplayJob,
     ReplayState,
@@ -334,6 +335,24 @@ async def _refused(request: Request, job_id: str, error: Refused) -> Response:
     form = Form({"rate": _rate_text(job), "to_topic": ""})
     form.blame(error)
     return await _page(request, form, status=409)
+
+
+def new_job(form: Form, source: str) -> NewReplay:
+    """A dry run over `source` as the form says; what is wrong stands at its field."""
+    to = ReplayTo(form.choice("to", _("Where to"), tuple(ReplayTo)))
+    field = {ReplayTo.GROUP: "to_group", ReplayTo.TOPIC: "to_topic"}.get(to, "")
+    to_name = form.values.get(field, "").strip()
+    if field and not to_name:
+        form.refuse(field, _("Name it."))
+    return NewReplay(
+        source=source,
+        to=to,
+        to_name=to_name,
+        name=form.values["name"].strip(),
+        fresh_only=bool(form.values["fresh_only"]),
+        rate=rate_of(form),
+        dry_run=True,
+    )
 
 
 def rate_of(form: Form) -> float:

@@ -110,8 +110,8 @@ def lines(
         if (runs := list(_runs(span, one.values, scale)))
     ]
     return Chart(
-        words.id, "lines", words.title, words.says, words.table, HEIGHT,
-        time_ticks(span, zone), value_ticks(scale, words.say), lines=drawn,
+        id=words.id, kind="lines", title=words.title, says=words.says, table=words.table, height=HEIGHT,
+        times=time_ticks(span, zone), values=value_ticks(scale, words.say), lines=drawn,
         hovers=list(_hovers(span, series, words.say, zone)),
         legend=[(line.look, line.label) for line in drawn], note=words.note,
     )  # fmt: skip
@@ -132,8 +132,8 @@ def bars(span: Span, series: Sequence[Series], words: Words, zone: tzinfo) -> Ch
                 boxes.append(Box(x, top, width, round(foot - top, 1), f"bar-{number}"))
                 below += value
     return Chart(
-        words.id, "bars", words.title, words.says, words.table, HEIGHT,
-        time_ticks(span, zone), value_ticks(scale, words.say), boxes=boxes,
+        id=words.id, kind="bars", title=words.title, says=words.says, table=words.table, height=HEIGHT,
+        times=time_ticks(span, zone), values=value_ticks(scale, words.say), boxes=boxes,
         hovers=list(_hovers(span, series, words.say, zone)),
         legend=[(f"bar-{number}", one.label) for number, one in _numbered(series)],
         note=words.note,
@@ -171,8 +171,8 @@ def heat(span: Span, found: Heat, words: Words, zone: tzinfo) -> Chart:
     ]
     legend = [(f"heat-{level}", _level_word(level, most)) for level in range(1, HEAT_LEVELS + 1)]
     return Chart(
-        words.id, "heat", words.title, words.says, words.table, height,
-        time_ticks(span, zone), ticks, boxes=boxes,
+        id=words.id, kind="heat", title=words.title, says=words.says, table=words.table, height=height,
+        times=time_ticks(span, zone), values=ticks, boxes=boxes,
         legend=[(look, text) for look, text in legend if text], note=words.note,
     )  # fmt: skip
 
@@ -210,8 +210,8 @@ def histogram(found: Histogram, words: Words) -> Chart:
     places = [Tick((row + 0.5) * width, text, row % 2 == 1) for row, text in enumerate(found.edges)]
     marks = [Box(place * width, 0, 0, HEIGHT, "mark", name) for name, place in found.marks]
     return Chart(
-        words.id, "histogram", words.title, words.says, words.table, HEIGHT,
-        places, value_ticks(scale, words.say), boxes=[*boxes, *marks], hovers=hovers,
+        id=words.id, kind="histogram", title=words.title, says=words.says, table=words.table, height=HEIGHT,
+        times=places, values=value_ticks(scale, words.say), boxes=[*boxes, *marks], hovers=hovers,
         note=words.note,
     )  # fmt: skip
 
@@ -242,8 +242,8 @@ def bands(
     height = BAND_ROW * len(rows)
     ticks = [Tick((row + 0.5) * BAND_ROW, text) for row, text in enumerate(rows)]
     return Chart(
-        words.id, "bands", words.title, words.says, words.table, height,
-        time_ticks(span, zone), ticks, boxes=boxes, note=words.note,
+        id=words.id, kind="bands", title=words.title, says=words.says, table=words.table, height=height,
+        times=time_ticks(span, zone), values=ticks, boxes=boxes, note=words.note,
     )  # fmt: skip
 
 

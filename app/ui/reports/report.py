@@ -157,8 +157,8 @@ async def _page(
     topics = await results.values(table, "topic", offered)
     groups = await results.values(table, "group", offered) if report.has_groups else []
     shown = Shown(
-        report.name, report.label, report.text, report.tables,
-        report.choices if len(report.choices) > 1 else (), report.choice_label, report.has_groups,
+        name=report.name, label=report.label, text=report.text, tables=report.tables,
+        choices=report.choices if len(report.choices) > 1 else (), choice_label=report.choice_label, has_groups=report.has_groups,
     )  # fmt: skip
     if span.name == report_range.OWN:
         zone = preferences.read(request).zone

@@ -1,4 +1,4 @@
-"""From the tree to nested closures: an expression is compiled once and then only called.
+"""Compiles the tree of an expression into nested closures, once for many messages.
 
 Logic has three values (Kleene): True, False, and None for unknown. Terms are looked at from left
 to right, and no further than needed; that shows only where a property should be a number and is

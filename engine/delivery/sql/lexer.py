@@ -1,4 +1,4 @@
-"""From the text of a filter to its tokens, and the errors that point into the text.
+"""Splits the text of a filter into tokens; errors point into the text.
 
 Blanks and comments (`-- to the end of the line`, `/* … */`) are left out. Every token knows where
 it stands, so that every refusal can say so.
@@ -27,7 +27,7 @@ _TOKEN = re.compile(
 )
 _INTEGER = re.compile(r"(0|[1-9][0-9]*)[lL]?")
 _DECIMAL = re.compile(r"(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+")
-# What people write who know other languages, and what to write here.
+# Operators of other languages, and their spelling in SQL92.
 _FOREIGN = {
     "'": "close the text with ', and write '' for a ' inside it",
     '"': "write texts in single quotes",

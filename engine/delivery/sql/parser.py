@@ -1,4 +1,4 @@
-"""From tokens to the tree; whatever the grammar or the types forbid is refused here.
+"""Parses tokens into the tree; refuses what the grammar or the types forbid.
 
     or          and { OR and }
     and         comparison { AND comparison }

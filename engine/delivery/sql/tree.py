@@ -1,4 +1,4 @@
-"""The tree that an expression is read into. A condition is true, false or unknown (null).
+"""The syntax tree of an expression. A condition is true, false or unknown (null).
 
 `a <> b` is read as NOT (a = b), `a BETWEEN x AND y` as a >= x AND a <= y, and so on: what has no
 node here is made of those that have.

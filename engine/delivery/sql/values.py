@@ -1,4 +1,4 @@
-"""What the text of a property is worth as a number or a truth, and when two values are equal.
+"""Converts property texts to numbers and booleans, and compares values.
 
 `ValueError` means that a property should be a number and is none: then, as in RocketMQ, the
 message does not match, whatever the rest of the expression says.

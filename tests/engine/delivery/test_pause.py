@@ -1,4 +1,4 @@
-"""Pausing a group, or one topic of it: nothing is handed out, and who waits goes on waiting."""
+"""Pausing a group, or one topic of it: nothing is delivered, and who waits goes on waiting."""
 
 import pytest
 

@@ -184,7 +184,7 @@ def test_a_queue_is_as_it_was_if_it_is_undone_where_the_group_had_not_been(broke
 
 def test_the_preview_counts_what_is_read_again_and_what_is_skipped(broker, send):
     send(*"abcdefgh")
-    given = take(broker, 5)  # a to e are handed out
+    given = take(broker, 5)  # a to e are delivered
     broker.ack("g", [given[0].receipt, given[2].receipt])  # a and c are done
     for target, again, skipped in ((0, 2, 0), (1, 1, 0), (3, 0, 1), (5, 0, 3), (8, 0, 6)):
         found = seen(broker, at(target))

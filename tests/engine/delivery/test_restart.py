@@ -97,7 +97,7 @@ def test_progress_of_a_topic_that_vanished_half_way_is_dropped(engine, broker, s
 
 
 def test_progress_past_the_end_of_a_log_that_was_cut_is_drawn_back(engine, broker, send):
-    """A power loss can take messages while the journal still knows that they were handed out."""
+    """A power loss can take messages while the journal still knows that they were delivered."""
     send("a", "b")
     a, b = take(broker)
     broker.ack("g", [a.receipt])

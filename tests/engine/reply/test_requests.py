@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.broker import Broker, NewReply, PendingRequest, ReplyResult
+from engine.broker import Broker, PendingRequest, ReplyMessage, ReplyResult
 from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import Busy, Conflict, EngineError, Forbidden, Invalid, MessageNotFound
@@ -44,7 +44,7 @@ def ask(engine: Engine, broker: Broker, ended: list[str]) -> Ask:
 
 def reply(engine: Engine, request: PendingRequest, body: str = "a", **given: Any) -> ReplyResult:
     assert engine.broker is not None
-    new = NewReply(correlation_id=request.correlation_id, body=body.encode(), **given)
+    new = ReplyMessage(correlation_id=request.correlation_id, body=body.encode(), **given)
     return engine.broker.requests.reply(new).result
 
 
@@ -169,7 +169,7 @@ def test_a_thousand_requests_get_each_their_own(engine: Engine, broker: Broker, 
         for delivery in reversed(deliveries):
             message = delivery.message
             broker.requests.reply(
-                NewReply(
+                ReplyMessage(
                     correlation_id=message.properties["CORRELATION_ID"], body=b"re " + message.body
                 )
             )
@@ -263,7 +263,7 @@ def test_a_wrong_reply_names_its_field_and_its_requester_waits_on(
     request = ask()
     with pytest.raises(Invalid) as refused:
         broker.requests.reply(
-            NewReply(**{"correlation_id": request.correlation_id, "body": b"a", **given})
+            ReplyMessage(**{"correlation_id": request.correlation_id, "body": b"a", **given})
         )
     assert refused.value.field == field
     assert not request.is_over
@@ -271,7 +271,7 @@ def test_a_wrong_reply_names_its_field_and_its_requester_waits_on(
 
 
 def reply_of(broker: Broker, request: PendingRequest) -> ReplyResult:
-    new = NewReply(correlation_id=request.correlation_id, body=b"a")
+    new = ReplyMessage(correlation_id=request.correlation_id, body=b"a")
     return broker.requests.reply(new).result
 
 

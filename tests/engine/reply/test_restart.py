@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from engine.broker import NewReply, PendingRequest, ReplyResult
+from engine.broker import PendingRequest, ReplyMessage, ReplyResult
 from engine.clock import ManualClock
 from engine.errors import MessageNotFound
 from engine.message import Durability, Message
@@ -62,7 +62,7 @@ class Story:
         correlation_id = self.chance.choice(self.ids[-8:])
         self.number += 1
         body = b"%d" % self.number
-        new = NewReply(correlation_id=correlation_id, body=body)
+        new = ReplyMessage(correlation_id=correlation_id, body=body)
         if self.broker.requests.reply(new).result is not ReplyResult.ALREADY:
             assert correlation_id not in self.kept, "two replies were accepted"
             self.kept[correlation_id] = body

@@ -98,7 +98,7 @@ def test_a_purge_is_kept_by_a_snapshot_of_the_journal(broker: Broker, engine: En
 
 def test_a_dry_run_counts_and_takes_nothing(broker: Broker) -> None:
     would = broker.retention.purge("orders", everything=True, dry_run=True)
-    assert (would.count, would.is_dry_run) == (10, True)
+    assert (would.count, would.dry_run) == (10, True)
     assert len(left(broker)) == 10
 
 

@@ -1,4 +1,4 @@
-"""Rates and their rings: exact over the time they say."""
+"""WindowRates and their rings: exact over the time they say."""
 
 import pytest
 
@@ -11,8 +11,8 @@ from engine.statistics.windows import (
     SECOND_MS,
     TEN_SECONDS_MS,
     Levels,
-    Rates,
     WindowedCounter,
+    WindowRates,
 )
 
 START_MS = 1_700_000_000_000 // DAY_MS * DAY_MS
@@ -29,7 +29,7 @@ def steady(levels: Levels, per_second: int, seconds: int) -> WindowedCounter:
 def test_a_steady_stream_has_its_rate_in_every_window(levels: Levels) -> None:
     series = steady(levels, 5, 3600)
     rates = series.rates(START_MS + HOUR_MS)
-    assert rates == Rates(18_000, 5.0, 5.0, 5.0, 5.0)
+    assert rates == WindowRates(18_000, 5.0, 5.0, 5.0, 5.0)
     assert series.rates(START_MS + HOUR_MS - 1).second == pytest.approx(5.0, rel=0.001)
 
 
@@ -42,7 +42,7 @@ def test_what_is_older_than_a_window_is_not_in_it(levels: Levels) -> None:
     assert series.rates(after).ten_minutes == pytest.approx(600 / 70)
     assert series.rates(START_MS + 11 * MINUTE_MS).ten_minutes == 0
     assert series.rates(START_MS + DAY_MS).day == pytest.approx(600 / 86_400)
-    assert series.rates(START_MS + DAY_MS + HOUR_MS) == Rates(600, 0, 0, 0, 0)
+    assert series.rates(START_MS + DAY_MS + HOUR_MS) == WindowRates(600, 0, 0, 0, 0)
 
 
 def test_a_young_series_is_divided_by_its_own_age() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.broker import Nack, NewReply
+from engine.broker import Nack, ReplyMessage
 from engine.message import Message
 
 
@@ -16,7 +16,7 @@ def ask(broker, timeout_ms=5000):
 
 
 def reply(broker, request):
-    new = NewReply(correlation_id=request.correlation_id, body=b"3.50", born_host="10.0.0.9:5")
+    new = ReplyMessage(correlation_id=request.correlation_id, body=b"3.50", born_host="10.0.0.9:5")
     return broker.requests.reply(new)
 
 

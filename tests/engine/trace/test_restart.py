@@ -22,7 +22,7 @@ class Story:
         self.clock = ManualClock()
         self.written = set()  # ids of messages whose acknowledgement was traced for certain
         self.acked = set()
-        self.taken = Counter()  # how often each was handed out
+        self.taken = Counter()  # how often each was delivered
         self.fresh = set()  # acknowledged since the last time that traces were written
 
     def start(self):

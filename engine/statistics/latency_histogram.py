@@ -1,4 +1,4 @@
-"""How values are spread: log buckets of fixed number, an eighth of their value wide at most.
+"""Live histograms: a fixed number of log buckets, at most an eighth of their value wide.
 
 Beside them stand RocketMQ's thirteen coarse buckets for the time that storing took. Both are kept
 for the running minute, the one before, and since the start.
@@ -67,12 +67,14 @@ class LatencyHistogram:
         self.maximum = max(self.maximum, other.maximum)
 
     def spread(self) -> Spread:
-        """What it tells, in the unit of the values."""
+        """The spread, in the unit of the values."""
         if not self.count:
             return Spread()
         p50, p95, p99, p999 = self._quantiles((0.5, 0.95, 0.99, 0.999))
         mean = self.total / self.count
-        return Spread(self.count, mean, p50, p95, p99, p999, self.maximum)
+        return Spread(
+            count=self.count, mean=mean, p50=p50, p95=p95, p99=p99, p999=p999, max=self.maximum
+        )
 
     def _quantiles(self, parts: Sequence[float]) -> list[int]:
         """The values at or below which these parts lie; `parts` ascend."""
@@ -102,7 +104,7 @@ def upper_end(bucket: int) -> int:
 
 
 class LatencySpreads(msgspec.Struct, frozen=True):
-    """How long storing took, in microseconds: over the last one to two minutes, and ever.
+    """Latencies of storing in microseconds: over the last one to two minutes, and ever.
 
     `distribution` counts the last whole minute by `ROCKETMQ_LABELS`, as Apache RocketMQ shows it.
     """

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from engine.statistics.histogram import (
+from engine.statistics.latency_histogram import (
     BUCKETS,
     VALUE_MAX,
     LatencyHistogram,
