@@ -14,7 +14,7 @@ from app.services import bodies
 from app.ws.limits import SocketLimits
 from engine.broker import Delivery, MemberConnection, Receipt
 from engine.errors import Busy, EngineError, Paused
-from protocol.batches import DeliverFrame
+from kitemq.protocol.batches import DeliverFrame
 
 _message = attrgetter("message")
 

@@ -20,7 +20,7 @@ from app.ws.shapes import (
     sent_frame,
 )
 from engine.errors import Busy, Conflict, EngineError, Invalid
-from protocol import batches, calls, frames, transactions
+from kitemq.protocol import batches, calls, frames, transactions
 
 SERVER = "kitemq"
 
