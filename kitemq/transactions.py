@@ -279,14 +279,14 @@ class AsyncTransactionProducer:
 
     async def _answer(self, frame: CheckFrame) -> None:
         check = Check(
-            frame.transaction_id,
-            frame.group,
-            frame.number,
-            frame.topic,
-            frame.body,
-            frame.born_ms,
-            frame.stored_ms,
-            frame.properties,
+            transaction_id=frame.transaction_id,
+            group=frame.group,
+            number=frame.number,
+            topic=frame.topic,
+            body=frame.body,
+            born_ms=frame.born_ms,
+            stored_ms=frame.stored_ms,
+            property_block=frame.properties,
         )
         try:
             async with self._turns:
