@@ -95,7 +95,7 @@ async def test_stretches_are_looked_through_beside_the_loop(
 ) -> None:
     await bury(running, *"abcdef")
     here, threads = threading.get_ident(), list[int]()
-    for name in ("counted", "dismissals", "of", "plan_dismissal", "plan_restoration"):
+    for name in ("counts", "dismissals", "of", "plan_dismissal", "plan_restoration"):
         real = getattr(DismissalSnapshot, name)
 
         def spy(snapshot: DismissalSnapshot, *given: Any, real: Any = real) -> Any:
