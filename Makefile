@@ -100,7 +100,7 @@ COMPILE_ANY = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-e
 COMPILE = $(COMPILE_ANY) pyproject.toml
 
 lock: $(DEV) ## Write the lock files anew (UPGRADE=--upgrade for newer versions)
-	$(COMPILE) --extra build --output-file requirements.lock
+	$(COMPILE) --extra build --extra avro --output-file requirements.lock
 	$(COMPILE) --extra build --extra analytics --constraint requirements.lock \
 		--output-file requirements-analytics.lock
 	$(COMPILE) --extra build --extra dev --constraint requirements-analytics.lock \

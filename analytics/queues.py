@@ -45,13 +45,13 @@ class QueueView:
         self._topic = topic
         self._queue = queue
         self._directory = data / "consumequeue" / topic / str(queue)
-        self.gone = 0  # messages asked for whose files are no more
+        self.missing = 0  # messages asked for whose files are no more
 
     def batches(self, start: int, end: int, tag_code: int | None) -> Iterator[LogRecords]:
         """Records of the offsets `start` to `end` - 1, those with another tag hash left out."""
         for at in range(start, end, ENTRIES_MAX):
             entries = self._entries(at, min(at + ENTRIES_MAX, end))
-            self.gone += min(at + ENTRIES_MAX, end) - at - len(entries.offset)
+            self.missing += min(at + ENTRIES_MAX, end) - at - len(entries.offset)
             entries = entries.where(entries.size != FILLER_BYTES)
             if tag_code is not None:
                 entries = entries.where(entries.tag == tag_code)
@@ -117,7 +117,7 @@ class QueueView:
                 span = int(entries.position[last] + entries.size[last]) - begin
                 piece = log.read(begin, span)
                 if len(piece) < span:
-                    self.gone += last + 1 - first
+                    self.missing += last + 1 - first
                     continue
                 starts += (entries.position[first : last + 1] - begin + size_bytes).tolist()
                 pieces.append(piece)

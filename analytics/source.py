@@ -177,7 +177,7 @@ class _Reading:
         code = tag_hash(bounds.tag) if has_tags and bounds.tag is not None else None
         for records in view.batches(start, end, code):
             yield from_records(records, names)
-        self._tell_loss(view.gone, part)
+        self._tell_loss(view.missing, part)
 
     def _from_server(
         self, part: OffsetSplit, names: Sequence[str]

@@ -28,7 +28,7 @@ class Usage:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._seen: dict[int, Used] = {}
+        self._processes: dict[int, Used] = {}
 
     def look(self) -> None:
         """Take in what they have used by now; what ends between two looks is missed."""
@@ -43,8 +43,8 @@ class Usage:
     def total(self) -> Used:
         """The sum of what each has used at most, which is at least what was held at once."""
         return Used(
-            sum(each.memory_mib for each in self._seen.values()),
-            sum(each.cpu_s for each in self._seen.values()),
+            sum(each.memory_mib for each in self._processes.values()),
+            sum(each.cpu_s for each in self._processes.values()),
         )
 
     def _look(self, pid: int) -> None:
@@ -61,6 +61,6 @@ class Usage:
         for line in status.splitlines():
             if line.startswith("VmHWM:"):
                 ticks = int(numbers[USER]) + int(numbers[SYSTEM])
-                self._seen[pid] = Used(int(line.split()[1]) / 1024, ticks / TICKS)
+                self._processes[pid] = Used(int(line.split()[1]) / 1024, ticks / TICKS)
         for child in children:
             self._look(int(child))

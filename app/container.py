@@ -14,18 +14,18 @@ from app.engine_messaging import EngineMessaging
 from app.heartbeat import Heartbeat
 from app.host import EngineHost
 from app.messaging import Messaging
-from app.network.files import file_shares, files_max
-from app.network.places import Places, trusted_by
+from app.network.connection_limits import ConnectionLimits, trusted_by
+from app.network.open_files import file_shares, files_max
 from app.security.access_keys import AccessKeys
 from app.security.accounts import Accounts
+from app.security.authenticator import Authenticator
 from app.security.byte_budget import ByteBudget, ByteLimits
 from app.security.client_names import ClientNames
-from app.security.doorman import Doorman
-from app.security.load import Load
+from app.security.memory_trimmer import MemoryTrimmer
 from app.security.oidc.login import ProviderLogin
-from app.security.people import People
-from app.security.refusals import Refusals
-from app.security.trimming import Trimming
+from app.security.refusal_audit import RefusalAudit
+from app.security.request_limits import RequestLimits
+from app.security.user_directory import UserDirectory
 from app.services.alerts.alerts import Alerts
 from app.services.audit import Audit
 from app.services.audit_keeping import AuditKeeping
@@ -70,7 +70,7 @@ class Services:
     started_ms: int
     targets: Targets
     heartbeat: Heartbeat
-    trimming: Trimming
+    memory_trimmer: MemoryTrimmer
     connections: Connections
     client_names: ClientNames
     client_figures: ClientFigures
@@ -114,13 +114,13 @@ class Services:
         self.settings = settings
         self.origins = origins
         self.log_ring = LogRing()
-        self.load = Load(
+        self.request_limits = RequestLimits(
             ByteBudget(byte_limits(settings)),
             client_requests_max=settings.client_requests_max,
             requests_max=settings.requests_max,
             request_bytes_max=settings.request_bytes_max,
         )
-        self.places = Places(
+        self.connection_limits = ConnectionLimits(
             settings,
             file_shares(settings, settings.open_files_max, files_max()),
             clock.monotonic_s,
@@ -129,13 +129,15 @@ class Services:
         self.host = EngineHost(settings, clock=clock)
         self.messaging: Messaging = EngineMessaging(self.host)
         self.database = DatabaseWorker(settings.database)
-        self.people = People(self.database, clock, settings)
+        self.user_directory = UserDirectory(self.database, clock, settings)
         self.access_keys = AccessKeys(settings.data)
         self.rpc_figures = RpcFigures()
         self.remoting_figures = RemotingFigures()
-        self.doorman = Doorman(self.people)
-        self.refusals = Refusals(self.database, clock)
-        self.accounts = Accounts(self.database, self.people, clock, settings, self.refusals)
+        self.authenticator = Authenticator(self.user_directory)
+        self.refusal_audit = RefusalAudit(self.database, clock)
+        self.accounts = Accounts(
+            self.database, self.user_directory, clock, settings, self.refusal_audit
+        )
         self.provider_login = ProviderLogin(settings, self.accounts, clock)
         self._check_document = check_document
 
@@ -165,12 +167,12 @@ class Services:
         self.targets = Targets(settings)
         self.started_ms = host.clock.now_ms()
         self.heartbeat = Heartbeat()
-        self.trimming = Trimming()
+        self.memory_trimmer = MemoryTrimmer()
         self.connections = Connections()
         self.client_names = ClientNames(host.broker.members.is_alive)
         self.client_figures = ClientFigures(host.broker.members.count)
         host.broker.events.subscribe(self.client_figures.hear)
-        self.audit = Audit(database, host.clock, self.refusals.flush)
+        self.audit = Audit(database, host.clock, self.refusal_audit.flush)
         self.audit_keeping = AuditKeeping(database, host.clock, settings)
         self.log_levels = LogLevels(self.audit)
         self.read_only = ReadOnlySwitch(
@@ -178,7 +180,7 @@ class Services:
             self.audit,
             host.clock,
             by_setting=settings.read_only,
-            freeze=self.people.freeze,
+            freeze=self.user_directory.freeze,
         )
         self.read_only.load()
         self.self_checks = SelfChecks(
@@ -186,8 +188,8 @@ class Services:
             database,
             settings.data,
             loop_late_s=lambda: self.heartbeat.worst_s,
-            is_exposed=lambda: self.people.is_open and not is_loopback(settings.host),
-            connections=self.places.state,
+            is_exposed=lambda: self.user_directory.is_open and not is_loopback(settings.host),
+            connections=self.connection_limits.state,
             plain_ports=plain_ports(settings),
         )
         self.clients = Clients(host, self.messaging, self.connections, self.audit)
@@ -225,7 +227,7 @@ class Services:
     async def at_work(self) -> AsyncIterator[None]:
         """Run the background work of all services."""
         self.heartbeat.start()
-        self.trimming.start()
+        self.memory_trimmer.start()
         self.database.start()
         self.audit_keeping.start()
         self.transactions.start()
@@ -233,22 +235,22 @@ class Services:
         self.replay_copies.start()
         self.reports.start()
         try:
-            await self.people.start()
+            await self.user_directory.start()
             await self.accounts.bootstrap(self.settings.admin_name, self.settings.admin_password)
             yield
         finally:
             self.heartbeat.stop()
-            await self.trimming.stop()
+            await self.memory_trimmer.stop()
             self.accounts.close()
             await self.provider_login.close()
-            await self.people.stop()
+            await self.user_directory.stop()
             await self.reports.stop()
             await self.replay_copies.stop()
             await self.alerts.stop()
             await self.transactions.stop()
             await self.audit_keeping.stop()
             await self.self_checks.close()
-            await self.refusals.close()
+            await self.refusal_audit.close()
             self.log_levels.restore()
             await self.database.close()
 

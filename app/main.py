@@ -18,7 +18,7 @@ from app.api.framework.operation import routes_of
 from app.api.transactions import check_document
 from app.container import Services
 from app.errors import problem_answer
-from app.security.gate import Gate
+from app.security.middleware import SecurityMiddleware
 from app.settings import Settings
 from app.ui.framework.console import Console
 from app.ui.routes import router as console
@@ -46,12 +46,12 @@ class Application(FastAPI):
             exception_handlers={HTTPException: _answer_error, Exception: _answer_error},
         )
         self.services = services
-        self._gate = Gate(
+        self._gate = SecurityMiddleware(
             FastLane(super().__call__, operations=HOT),
             settings=services.settings,
-            load=services.load,
-            doorman=services.doorman,
-            refusals=services.refusals,
+            limits=services.request_limits,
+            authenticator=services.authenticator,
+            refusals=services.refusal_audit,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

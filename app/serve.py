@@ -22,18 +22,18 @@ import uvicorn
 
 from app import grpc_settings, remoting_settings
 from app.container import Services
-from app.db.glance import has_users
 from app.db.rows import DatabaseError
+from app.db.user_probe import has_users
 from app.log_output import LimitedHandler
 from app.main import create_app
 from app.network.acceptor import Acceptor
 from app.network.bounded_socket import with_budget
-from app.network.files import files_max, log_files, queue_files, raise_file_limit
+from app.network.connection_limits import ConnectionSlot
+from app.network.connection_monitor import ConnectionMonitor
 from app.network.http_connection import HttpConnection
-from app.network.places import Place
-from app.network.quiet import quieten
+from app.network.log_limits import limit_repeated_lines
+from app.network.open_files import files_max, log_files, queue_files, raise_file_limit
 from app.network.socket_connection import SocketConnection
-from app.network.watch import Watch
 from app.priority import go_first
 from app.private_data import keep_private, tighten
 from app.settings import Settings, SettingsError, is_loopback, load, origins, settings_fields
@@ -119,7 +119,7 @@ def serve(settings: Settings, given_at: Mapping[str, str] = NOWHERE) -> int:
             return EXIT_FAILED
     listener = listeners[HTTP]
     logging.basicConfig(level=settings.log_level.upper(), handlers=[LimitedHandler()], force=True)
-    quieten()
+    limit_repeated_lines()
     settings = replace(
         settings,
         open_files_max=queue_files(settings.open_files_max, raise_file_limit()),
@@ -134,7 +134,7 @@ def serve(settings: Settings, given_at: Mapping[str, str] = NOWHERE) -> int:
         app,
         loop="uvloop",
         http="httptools",  # connections are HttpConnection, of the same kind
-        ws=with_budget(SocketConnection, app.services.load.budget),
+        ws=with_budget(SocketConnection, app.services.request_limits.budget),
         ws_max_size=settings.request_bytes_max,
         ws_per_message_deflate=False,
         lifespan="on",
@@ -182,7 +182,7 @@ def _has_users(settings: Settings) -> bool:
 
     database = Database(settings.database)
     try:
-        return bool(database.people.load().users)
+        return bool(database.users.load().users)
     finally:
         database.close()
 
@@ -217,7 +217,7 @@ class Server(uvicorn.Server):
         self._remoting_listener = remoting_listener
         self._remoting_port: RemotingPort | None = None
         self._acceptor: Acceptor | None = None
-        self._watch = Watch(services.settings, services.places)
+        self._monitor = ConnectionMonitor(services.settings, services.connection_limits)
         self._certificate = certificate
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -253,36 +253,40 @@ class Server(uvicorn.Server):
         if self._remoting_port is not None:
             await self._remoting_port.stop()
         await super().shutdown(sockets)
-        await self._watch.stop()
+        await self._monitor.stop()
 
     def _accept(self) -> None:
         """Begin to take HTTP connections, as many as the settings and the open files permit."""
-        places = self._services.places
+        limits = self._services.connection_limits
         settings = self._services.settings
 
-        def made(place: Place) -> asyncio.Protocol:
+        def connect(slot: ConnectionSlot) -> asyncio.Protocol:
             return HttpConnection(
-                self.config, self.server_state, self.lifespan.state, place=place, watch=self._watch
+                self.config,
+                self.server_state,
+                self.lifespan.state,
+                slot=slot,
+                monitor=self._monitor,
             )
 
         self._acceptor = Acceptor(
             self._listener,
-            places,
-            made,
+            limits,
+            connect,
             certificate=self._certificate,
             handshake_s=settings.header_timeout_s,
         )
-        if places.count_max < settings.connections_max:
+        if limits.count_max < settings.connections_max:
             log.warning(
                 "%d files may be open: %d connections are taken at once, %d of one address; "
                 "connections_max is %d. A higher limit (ulimit -n) permits more.",
                 files_max(),
-                places.count_max,
-                places.address_count_max,
+                limits.count_max,
+                limits.address_count_max,
                 settings.connections_max,
             )
         self._acceptor.start()
-        self._watch.start()
+        self._monitor.start()
 
     async def _open_others(self) -> bool:
         """Open the ports of RocketMQ's protocols; False where one cannot be."""
@@ -295,7 +299,7 @@ class Server(uvicorn.Server):
         """Serve classic clients; False, and the log says why, where that cannot be."""
         from app.remoting.port import RemotingPort  # only where it is not off
 
-        self._remoting_port = RemotingPort(self._services, listener, self._watch)
+        self._remoting_port = RemotingPort(self._services, listener, self._monitor)
         try:
             await self._remoting_port.start()
         except (OSError, ValueError) as error:

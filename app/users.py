@@ -18,12 +18,12 @@ from app.db.rows import AuditEntry, DatabaseError, UserRow
 from app.security.access import Role, parse_patterns
 from app.security.access_keys import AccessKeys, access_key_of
 from app.security.accounts import DONE, TOKENS_MAX
-from app.security.drafts import (
+from app.security.credentials import (
     EVERYWHERE,
     TOKEN_NAME,
-    checked_name,
-    checked_role,
-    made_token,
+    create_token,
+    parse_name,
+    parse_role,
     patterns_for,
 )
 from app.security.passwords import (
@@ -65,9 +65,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def add_user(options: argparse.Namespace, database: Any) -> None:
-    name, role = checked_name(options.name), checked_role(options.role)
+    name, role = parse_name(options.name), parse_role(options.role)
     patterns = patterns_for(role, options.allow or UNSET)
-    others = database.people.load().users
+    others = database.users.load().users
     if not others and role is not Role.ADMIN:
         raise Invalid("the first user must be an admin", remedy="say --role admin")
     user = UserRow(
@@ -77,58 +77,58 @@ def add_user(options: argparse.Namespace, database: Any) -> None:
         patterns=patterns,
         created_ms=_now_ms(),
     )
-    database.people.add_user(user, _entry("user.create", "user", name))
+    database.users.add_user(user, _entry("user.create", "user", name))
     _say(f"user {name} ({role}) is added")
 
 
 def list_users(options: argparse.Namespace, database: Any) -> None:
-    for user in database.people.load().users:
+    for user in database.users.load().users:
         state = " (switched off)" if user.disabled else ""
         patterns = f" {' '.join(user.patterns)}" if user.role != Role.ADMIN else ""
         _say(f"{user.name} {user.role}{patterns}{state}")
 
 
 def change_user(options: argparse.Namespace, database: Any) -> None:
-    name = checked_name(options.name)
+    name = parse_name(options.name)
     changes: dict[str, Any] = {}
     if options.role is not None:
-        changes["role"] = checked_role(options.role)
+        changes["role"] = parse_role(options.role)
     if options.allow:
         changes["patterns"] = parse_patterns(options.allow)
     if options.disable is not None:
         changes["disabled"] = options.disable
-    changed = database.people.change_user(name, changes, _entry("user.change", "user", name))
+    changed = database.users.change_user(name, changes, _entry("user.change", "user", name))
     _say(f"user {name} is {changed.role}{', switched off' if changed.disabled else ''}")
 
 
 def set_password(options: argparse.Namespace, database: Any) -> None:
-    name = checked_name(options.name)
+    name = parse_name(options.name)
     changes = {"password_hash": _new_hash(options)}
-    database.people.change_user(name, changes, _entry("user.password", "user", name))
+    database.users.change_user(name, changes, _entry("user.password", "user", name))
     _say(f"user {name} has another password; all logins have ended")
 
 
 def delete_user(options: argparse.Namespace, database: Any) -> None:
-    name = checked_name(options.name)
-    database.people.delete_user(name, _entry("user.delete", "user", name))
+    name = parse_name(options.name)
+    database.users.delete_user(name, _entry("user.delete", "user", name))
     _say(f"user {name} is deleted")
 
 
 def add_token(options: argparse.Namespace, database: Any) -> None:
     """Make a token; its text alone goes to standard output, so that a script can take it."""
-    owner_name = checked_name(options.owner)
+    owner_name = parse_name(options.owner)
     if TOKEN_NAME.match(options.name) is None:
         raise Invalid(f"{options.name!r} is no name for a token", remedy="letters, digits, . _ @ -")
-    owner = next((u for u in database.people.load().users if u.name == owner_name), None)
+    owner = next((u for u in database.users.load().users if u.name == owner_name), None)
     if owner is None:
         raise NotFound(f"there is no user {owner_name!r}")
-    role = checked_role(options.role or owner.role)
+    role = parse_role(options.role or owner.role)
     patterns = parse_patterns(options.allow) or EVERYWHERE
-    token, secret = made_token(
+    token, secret = create_token(
         options.name, owner, role, patterns, days=options.days, now_ms=_now_ms()
     )
     entry = _entry("token.create", "token", f"{owner_name}/{options.name}")
-    database.people.add_token(token, entry, count_max=TOKENS_MAX)
+    database.users.add_token(token, entry, count_max=TOKENS_MAX)
     _say(secret)
     if options.access_key:
         keys = AccessKeys(options.folder)

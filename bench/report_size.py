@@ -87,9 +87,7 @@ def _size_of(url: str, hours: int, count: int) -> int:
         if hours != ROWS:
             for table in RESULTS:
                 end = name_of(FIRST + count * step)
-                while table.replaces == HOURS and database.results.put_together(
-                    table.name, hours, end
-                ):
+                while table.replaces == HOURS and database.results.compact(table.name, hours, end):
                     pass
         return _room(url) - before
 

@@ -48,7 +48,7 @@ class LiveServer:
         app = self.app = create_app(self._settings)
         config = uvicorn.Config(
             app,
-            ws=with_budget(BoundedSocket, app.services.load.budget),
+            ws=with_budget(BoundedSocket, app.services.request_limits.budget),
             ws_max_size=self._settings.request_bytes_max,
             ws_per_message_deflate=False,
             lifespan="on",

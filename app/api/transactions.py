@@ -8,7 +8,14 @@ from msgspec import Meta
 from app.api.framework.operation import API, Call, encode, operation
 from app.api.messages.messages import fields_of, seen
 from app.api.topics.topics import actor_of
-from app.security.access import READ_SERVER, Action, Kind, Needs, Principal, require_decision
+from app.security.access import (
+    READ_SERVER,
+    Action,
+    Kind,
+    Needs,
+    Principal,
+    require_decision,
+)
 from app.security.message_rights import visible
 from app.services import bodies
 from engine.broker import (

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import actor_of
+from app.numbers import is_whole
 from app.security.access import OWN
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
@@ -63,7 +64,7 @@ async def create_view(call: Call[None, NewView]) -> SavedView:
 async def delete_view(call: Call[None, None]) -> None:
     """Forget one of one's own views."""
     text = call.path("id")
-    if not (text.isascii() and text.isdecimal() and len(text) <= ID_CHARS_MAX):
+    if not is_whole(text, ID_CHARS_MAX):
         raise Invalid(f"{text[:40]!r} is no id of a view", field="id", remedy="list the views")
     await call.services.views.delete(actor_of(call), call.who.name, int(text))
 

@@ -1,3 +1,3 @@
-"""The control plane in SQL: sessions, tables and migrations of what people did.
-No bytes of messages: engine/store/ keeps them.
+"""The control plane in SQL: users, audit trail, views, alerts, and results of reports.
+No message bytes: those are in engine/store/.
 """

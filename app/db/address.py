@@ -1,4 +1,4 @@
-"""What may be told of a database that fails: why, and none of its secrets."""
+"""Database errors and URLs without their secrets."""
 
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -7,9 +7,9 @@ TEXT_MAX = 500
 
 
 def without_password(text: str, url: str) -> str:
-    """The first line of `text`, at most 500 characters, without what `url` keeps secret.
+    """The first line of `text`, at most 500 characters, without the secrets of `url`.
 
-    The lines below would be PostgreSQL's details: a row's values, which may be secret as well.
+    Further lines are PostgreSQL's details, with values of a row that may be secret too.
     """
     for secret in _secrets(url):
         text = text.replace(secret, HIDDEN)
@@ -17,12 +17,12 @@ def without_password(text: str, url: str) -> str:
 
 
 def _secrets(url: str) -> list[str]:
-    """The passwords in an address as they are written and as they are meant, the longest first."""
+    """The passwords in a URL, encoded and decoded, the longest first."""
     try:
         parts = urlsplit(url)
-        found = [parts.password or ""]
-        found += [value for name, value in parse_qsl(parts.query) if "password" in name.lower()]
+        secrets = [parts.password or ""]
+        secrets += [value for name, value in parse_qsl(parts.query) if "password" in name.lower()]
     except ValueError:
         return [url]
-    both = {form for secret in found for form in (secret, unquote(secret)) if form}
+    both = {form for secret in secrets for form in (secret, unquote(secret)) if form}
     return sorted(both, key=len, reverse=True)

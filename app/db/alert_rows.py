@@ -1,11 +1,11 @@
-"""What the database keeps of alerts: rules, where each stands, what changed, whom it was told."""
+"""Rows of alerts: rules, states, transitions, deliveries and silences."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuleRow:
-    """A rule as a person wrote it; what its fields mean is `services/alerts/rules.py`'s."""
+    """A rule as it was written; `services/alerts/rules.py` defines its fields."""
 
     id: int = 0
     name: str
@@ -23,10 +23,10 @@ class RuleRow:
 
 @dataclass(frozen=True, kw_only=True)
 class StateRow:
-    """Where a rule stands for one subject, unless that is "ok".
+    """The state of a rule for one subject, unless it is "ok".
 
-    `event_id` is that of the transition which led here; `is_told` says whether the webhooks were
-    given it.
+    `event_id` is that of the transition to this state; `is_told` says whether it was sent to the
+    webhooks.
     """
 
     rule_id: int
@@ -80,7 +80,7 @@ class DeliveryRow:
 
 @dataclass(frozen=True, kw_only=True)
 class SilenceRow:
-    """Nothing is told of a rule (0: of any), or of one of its subjects, until a time."""
+    """Suppresses notifications of a rule (0: of all rules) or one of its subjects until a time."""
 
     id: int = 0
     rule_id: int
@@ -93,7 +93,7 @@ class SilenceRow:
 
 @dataclass(frozen=True)
 class StateChanges:
-    """What one evaluation changes; it is written all or not at all."""
+    """The changes of one evaluation, written in one transaction."""
 
     states: tuple[StateRow, ...] = ()
     # Rule and subject of states that are "ok" again.

@@ -1,4 +1,4 @@
-"""Every statement about alerts, each call one transaction."""
+"""SQL of alerts; each method is one transaction."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -43,17 +43,17 @@ class AlertStore:
     def rules(self) -> list[RuleRow]:
         """All rules by name."""
         with self._transaction() as connection:
-            found = connection.execute(select(alert_rules)).mappings()
+            rows = connection.execute(select(alert_rules)).mappings()
             # Sorted here: databases differ over capitals.
-            return sorted((RuleRow(**row) for row in found), key=lambda rule: rule.name)
+            return sorted((RuleRow(**row) for row in rows), key=lambda rule: rule.name)
 
     def insert_rule(self, rule: RuleRow) -> RuleRow:
-        """Keep a new rule; the same with its id."""
+        """Insert a rule; returns it with its id."""
         with self._transaction() as connection:
             return replace(rule, id=_insert(connection, alert_rules, rule))
 
     def update_rule(self, rule: RuleRow) -> None:
-        """Write a rule as it is now."""
+        """Update a rule."""
         values = _values(rule)
         with self._transaction() as connection:
             connection.execute(
@@ -61,7 +61,7 @@ class AlertStore:
             )
 
     def delete_rule(self, rule_id: int, changes: StateChanges) -> None:
-        """Take a rule away with its silences; `changes` end its states."""
+        """Delete a rule with its silences; `changes` end its states."""
         with self._transaction() as connection:
             _apply(connection, changes)
             for table in (alert_states, alert_silences):
@@ -76,7 +76,7 @@ class AlertStore:
             return [StateRow(**row) for row in connection.execute(select(alert_states)).mappings()]
 
     def apply(self, changes: StateChanges) -> None:
-        """Write what an evaluation changed."""
+        """Write the changes of an evaluation."""
         with self._transaction() as connection:
             _apply(connection, changes)
 
@@ -99,7 +99,7 @@ class AlertStore:
             return [DeliveryRow(**row) for row in connection.execute(statement).mappings()]
 
     def next_waiting(self, url: str) -> DeliveryRow | None:
-        """The oldest delivery that waits for an address."""
+        """The oldest pending delivery of an address."""
         table = alert_deliveries
         statement = (
             select(table)
@@ -112,7 +112,7 @@ class AlertStore:
             return DeliveryRow(**row) if row is not None else None
 
     def settle(self, delivery: DeliveryRow) -> None:
-        """Write what became of an attempt."""
+        """Write the result of a delivery attempt."""
         with self._transaction() as connection:
             connection.execute(
                 update(alert_deliveries)
@@ -121,7 +121,7 @@ class AlertStore:
             )
 
     def abandon(self, urls: tuple[str, ...], result: str, error: str) -> None:
-        """End what waits for addresses other than these."""
+        """Drop pending deliveries of addresses other than these."""
         table = alert_deliveries
         with self._transaction() as connection:
             connection.execute(
@@ -133,15 +133,15 @@ class AlertStore:
     # -- silences ---------------------------------------------------------------------------------
 
     def silences(self, now_ms: int) -> list[SilenceRow]:
-        """Those that are in force; the others are taken away."""
+        """Active silences; expired ones are deleted."""
         table = alert_silences
         with self._transaction() as connection:
             connection.execute(delete(table).where(table.c.until_ms <= now_ms))
-            found = connection.execute(select(table).order_by(table.c.until_ms))
-            return [SilenceRow(**row) for row in found.mappings()]
+            rows = connection.execute(select(table).order_by(table.c.until_ms))
+            return [SilenceRow(**row) for row in rows.mappings()]
 
     def insert_silence(self, silence: SilenceRow) -> SilenceRow:
-        """Keep a new silence; the same with its id."""
+        """Insert a silence; returns it with its id."""
         with self._transaction() as connection:
             return replace(silence, id=_insert(connection, alert_silences, silence))
 
@@ -170,7 +170,7 @@ def _apply(connection: Connection, changes: StateChanges) -> None:
 
 
 def _bounded(connection: Connection, delivery: DeliveryRow) -> DeliveryRow:
-    """The delivery, dropped at once where too many wait for its address."""
+    """The delivery, dropped at once if too many wait for its address."""
     table = alert_deliveries
     waiting = connection.execute(
         select(func.count()).where(table.c.url == delivery.url, table.c.result == WAITING)

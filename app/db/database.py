@@ -1,8 +1,8 @@
-"""The database itself, opened and brought up to date; every call may wait for disk and network.
+"""Opens the database and migrates its schema; calls may wait for disk and network.
 
-SQLite is the default (WAL, so that readers do not wait for a writer); PostgreSQL by its URL, whose
-connections are tried before each use, so that a server which was started again is found by itself.
-`worker.py` keeps these calls off the event loop.
+SQLite is the default (WAL, so that readers do not wait for a writer), PostgreSQL by its URL; its
+connections are tested before each use, to survive a restart of its server. `worker.py` runs these
+calls off the event loop.
 """
 
 import os
@@ -18,18 +18,17 @@ from app.db.address import without_password
 from app.db.alert_store import AlertStore
 from app.db.mark_store import MarkStore
 from app.db.migrate import current_revision, ensure_schema
-from app.db.people import PeopleStore
 from app.db.replay_store import ReplayStore
 from app.db.report_results import ResultStore
 from app.db.report_store import ReportStore
 from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
 from app.db.sqlite import connect_sqlite, leave_stopgap
 from app.db.tables import HEAD
+from app.db.user_store import UserStore
 from app.db.view_store import ViewStore
 from app.private_data import DIRECTORY_MODE, FILE_MODE
 
-# Nobody waits for long: what hangs (a lost network, a lock) becomes an error with its reason. What
-# the URL says itself goes first.
+# Bounds waits, so that a lost network or a lock becomes an error. The URL's options precede.
 POSTGRES = {
     "connect_timeout": "5",  # s
     "tcp_user_timeout": "10000",  # ms until what was sent and not acknowledged breaks a connection
@@ -39,7 +38,7 @@ POSTGRES = {
 
 
 class Database:
-    """An open database; every method is one transaction and raises DatabaseError."""
+    """An open database; each method is one transaction and raises DatabaseError."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -47,31 +46,31 @@ class Database:
             self._engine = open_engine(url)
         self.alerts = AlertStore(self._transaction)
         self.marks = MarkStore(self._transaction)
-        self.people = PeopleStore(self._transaction)
+        self.users = UserStore(self._transaction)
         self.replays = ReplayStore(self._transaction)
         self.reports = ReportStore(self._transaction)
         self.results = ResultStore(self._transaction)
         self.views = ViewStore(self._transaction)
 
     def insert_audit(self, entry: AuditEntry) -> int:
-        """Write a new entry; the id it got."""
+        """Insert an entry; returns its id."""
         with self._transaction() as connection:
             return queries.insert_audit(connection, entry)
 
     def finish_audit(self, entry_id: int, after_json: str, result: str) -> None:
-        """Complete an entry with how its change ended."""
+        """Complete an entry with the result of its change."""
         with self._transaction() as connection:
             queries.finish_audit(connection, entry_id, after_json=after_json, result=result)
 
     def list_audit(
-        self, limit: int, before_id: int | None, wanted: AuditFilter
+        self, limit: int, before_id: int | None, filter: AuditFilter
     ) -> list[AuditEntry]:
         """The newest entries; see `queries.list_audit`."""
         with self._transaction() as connection:
-            return queries.list_audit(connection, limit=limit, before_id=before_id, wanted=wanted)
+            return queries.list_audit(connection, limit=limit, before_id=before_id, filter=filter)
 
     def tally_audit(self) -> AuditTally:
-        """What the newest entries have in common."""
+        """Counts of actions, kinds and results in the newest entries."""
         with self._transaction() as connection:
             return queries.tally_audit(connection)
 
@@ -86,7 +85,7 @@ class Database:
             return queries.delete_surplus_audit(connection, entries_max)
 
     def revision(self) -> tuple[str | None, str]:
-        """The revision that the schema is marked with, and the one that it should have."""
+        """The schema's revision, and the one that it should have."""
         with self._transaction() as connection:
             return current_revision(connection), HEAD
 
@@ -101,17 +100,17 @@ class Database:
 
     @contextmanager
     def _mapped(self) -> Iterator[None]:
-        """What the driver said as a DatabaseError: no statement, no value, no password in it."""
+        """The driver's error as a DatabaseError, without statement, values and passwords."""
         try:
             yield
         except (SQLAlchemyError, OSError, ImportError) as error:
             cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
-            said = without_password(str(cause), self._url)
-            raise DatabaseError(f"{type(cause).__name__}: {said}") from None
+            text = without_password(str(cause), self._url)
+            raise DatabaseError(f"{type(cause).__name__}: {text}") from None
 
 
 def open_engine(url: str) -> Engine:
-    """An engine for `url` whose schema is up to date; it is closed again where that fails."""
+    """An engine for `url` with a migrated schema; it is closed if that fails."""
     engine = _engine(url)
     try:
         ensure_schema(engine)
@@ -138,7 +137,7 @@ def _engine(url: str) -> Engine:
 
 
 def _make_private(path: Path) -> None:
-    """An empty database that is its owner's alone: SQLite gives its other files the same mode."""
+    """Create an empty database readable by its owner only; SQLite's other files get its mode."""
     path.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
     if not path.exists() and not path.name.startswith("file:"):  # a URI names what exists
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))

@@ -20,7 +20,7 @@ Transaction = Callable[[], AbstractContextManager[Connection]]
 
 @dataclass(frozen=True, kw_only=True)
 class NoteRow:
-    """What somebody wrote about a topic; no text where nobody did. `changed_ms` is its version."""
+    """The note of a topic, "" for none; `changed_ms` is its version."""
 
     topic: str
     text: str = ""
@@ -40,12 +40,12 @@ class MarkStore:
             return sorted(_stars(connection, owner))
 
     def noted(self) -> list[str]:
-        """The topics that have a note, in no order."""
+        """The topics with a note, in no order."""
         with self._transaction() as connection:
             return list(connection.execute(select(topic_notes.c.topic)).scalars())
 
     def star(self, owner: str, topic: str, entry: AuditEntry) -> bool:
-        """Star a topic; whether it was not before. Conflict where its owner has 500."""
+        """Star a topic; False if it has a star. Raises Conflict if its owner has 500."""
         with self._transaction() as connection:
             stars = _stars(connection, owner)
             if topic in stars:
@@ -62,7 +62,7 @@ class MarkStore:
         return True
 
     def unstar(self, owner: str, topic: str, entry: AuditEntry) -> bool:
-        """Take a star away; whether there was one."""
+        """Remove a star; False if there was none."""
         with self._transaction() as connection:
             if topic not in _stars(connection, owner):
                 return False
@@ -72,14 +72,15 @@ class MarkStore:
         return True
 
     def note(self, topic: str) -> NoteRow:
-        """A topic's note; one without text where there is none."""
+        """A topic's note, with an empty text if there is none."""
         with self._transaction() as connection:
             return _note(connection, topic)
 
     def write_note(self, note: NoteRow, seen_ms: int, entry: AuditEntry) -> NoteRow:
-        """Keep a note as it is now; an empty text takes it away.
+        """Write a note; an empty text deletes it.
 
-        Conflict unless what is kept is of `seen_ms`, 0 for none, and where 10,000 topics have one.
+        Raises Conflict unless the stored version is `seen_ms` (0 for none), and if 10,000 topics
+        have a note.
         """
         with self._transaction() as connection:
             before = _note(connection, note.topic)
@@ -89,20 +90,20 @@ class MarkStore:
             after = replace(note, changed_ms=max(note.changed_ms, before.changed_ms + 1))
             if after.text == before.text:
                 return before
-            told = replace(entry, before_json=_json(before), after_json=_json(after))
-            insert_audit(connection, told)
+            audited = replace(entry, before_json=_json(before), after_json=_json(after))
+            insert_audit(connection, audited)
             return _replace(connection, before, after)
 
 
 def _stars(connection: Connection, owner: str) -> set[str]:
-    found = connection.execute(select(topic_stars.c.topic).where(topic_stars.c.owner == owner))
-    return set(found.scalars())
+    rows = connection.execute(select(topic_stars.c.topic).where(topic_stars.c.owner == owner))
+    return set(rows.scalars())
 
 
 def _note(connection: Connection, topic: str) -> NoteRow:
-    wanted = select(topic_notes).where(topic_notes.c.topic == topic)
-    found = connection.execute(wanted).mappings().one_or_none()
-    return NoteRow(topic=topic) if found is None else NoteRow(**found)
+    statement = select(topic_notes).where(topic_notes.c.topic == topic)
+    row = connection.execute(statement).mappings().one_or_none()
+    return NoteRow(topic=topic) if row is None else NoteRow(**row)
 
 
 def _replace(connection: Connection, before: NoteRow, after: NoteRow) -> NoteRow:

@@ -1,7 +1,7 @@
-"""The schema brought up to this version's at every start, quickly where nothing is to be done.
+"""Migrates the schema at every start, quickly if it is current.
 
-Alembic is loaded only for a database of an older version. A new, empty one gets the tables as they
-are now and is marked with their revision; a test holds both ways to the same schema.
+Alembic is loaded only for a database of an older version. A new, empty one gets the current tables
+and their revision; a test compares both ways.
 """
 
 import logging
@@ -20,18 +20,18 @@ VERSION_TABLE = "alembic_version"
 def ensure_schema(engine: Engine) -> None:
     """Create the tables in an empty database, migrate those of an older version."""
     with engine.begin() as connection:
-        found = current_revision(connection)
-        if found == HEAD:
+        revision = current_revision(connection)
+        if revision == HEAD:
             return
-        if found is None and not inspect(connection).get_table_names():
+        if revision is None and not inspect(connection).get_table_names():
             _create(connection)
             return
-    log.info("migrating the database from revision %s to %s", found or "none", HEAD)
+    log.info("migrating the database from revision %s to %s", revision or "none", HEAD)
     migrate(engine, "head")
 
 
 def current_revision(connection: Connection) -> str | None:
-    """The revision that the database is marked with; None for one that was never migrated."""
+    """The database's revision; None if it was never migrated."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
@@ -39,7 +39,7 @@ def current_revision(connection: Connection) -> str | None:
 
 
 def migrate(engine: Engine, revision: str) -> None:
-    """Run Alembic up to `revision`, or down to it where it is an older one ("base" for none)."""
+    """Run Alembic up or down to `revision` ("base" for none)."""
     from alembic import command
     from alembic.config import Config
 

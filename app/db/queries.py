@@ -1,4 +1,4 @@
-"""Every statement of the application, each on a connection whose transaction the caller owns."""
+"""SQL of the audit trail, within the caller's transaction."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ FAILED_LOGINS = ("login_failed", "login_limited")
 
 
 def insert_audit(connection: Connection, entry: AuditEntry) -> int:
-    """Write a new entry; the id it got."""
+    """Insert an entry; returns its id."""
     statement = insert(audit).values(
         at_ms=entry.at_ms,
         actor=_storable(entry.actor),
@@ -34,7 +34,7 @@ def insert_audit(connection: Connection, entry: AuditEntry) -> int:
 
 
 def finish_audit(connection: Connection, entry_id: int, *, after_json: str, result: str) -> None:
-    """Complete an entry with how its change ended."""
+    """Complete an entry with the result of its change."""
     connection.execute(
         update(audit).where(audit.c.id == entry_id).values(after_json=after_json, result=result)
     )
@@ -45,10 +45,10 @@ def list_audit(
     *,
     limit: int,
     before_id: int | None = None,
-    wanted: AuditFilter,
+    filter: AuditFilter,
 ) -> list[AuditEntry]:
-    """At most `limit` (and 200) wanted entries, the newest first, older than `before_id`."""
-    statement = select(audit).where(*_conditions(wanted)).order_by(audit.c.id.desc())
+    """At most `limit` (and 200) matching entries older than `before_id`, the newest first."""
+    statement = select(audit).where(*_conditions(filter)).order_by(audit.c.id.desc())
     if before_id is not None:
         statement = statement.where(audit.c.id < before_id)
     rows = connection.execute(statement.limit(min(limit, PAGE_MAX))).mappings()
@@ -56,7 +56,7 @@ def list_audit(
 
 
 def tally_audit(connection: Connection) -> AuditTally:
-    """Which actions, kinds and results the newest 100,000 entries have, and how often."""
+    """Counts of the actions, kinds and results of the newest 100,000 entries."""
     newest = (
         select(audit.c.action, audit.c.object_kind, audit.c.result)
         .order_by(audit.c.id.desc())
@@ -74,15 +74,15 @@ def tally_audit(connection: Connection) -> AuditTally:
 
 
 def delete_old_audit(connection: Connection, before_ms: int) -> int:
-    """Delete the oldest entries from before `before_ms`, at most PRUNE_MAX; how many they were."""
+    """Delete at most PRUNE_MAX entries older than `before_ms`; returns their number."""
     old = select(audit.c.id).where(audit.c.at_ms < before_ms).order_by(audit.c.at_ms)
     return _delete(connection, connection.execute(old.limit(PRUNE_MAX)).scalars().all())
 
 
 def delete_surplus_audit(connection: Connection, entries_max: int) -> int:
-    """Delete what is beyond `entries_max`, at most PRUNE_MAX entries; how many they were.
+    """Delete at most PRUNE_MAX entries beyond `entries_max`; returns their number.
 
-    Refused attempts go before changes that were made, so that nobody can push those out.
+    Refused attempts go before changes, so that refusals cannot displace changes.
     """
     count = connection.execute(select(func.count()).select_from(audit)).scalar_one()
     surplus = min(count - entries_max, PRUNE_MAX)
@@ -93,9 +93,9 @@ def delete_surplus_audit(connection: Connection, entries_max: int) -> int:
         and_(audit.c.action == "login", audit.c.result.in_(FAILED_LOGINS)),
     )
     for chosen in (select(audit.c.id).where(is_refused), select(audit.c.id)):
-        found = connection.execute(chosen.order_by(audit.c.id).limit(surplus)).scalars().all()
-        if found:
-            return _delete(connection, found)
+        ids = connection.execute(chosen.order_by(audit.c.id).limit(surplus)).scalars().all()
+        if ids:
+            return _delete(connection, ids)
     return 0
 
 
@@ -105,29 +105,29 @@ def _delete(connection: Connection, ids: Sequence[int]) -> int:
     return len(ids)
 
 
-def _conditions(wanted: AuditFilter) -> list[ColumnElement[bool]]:
-    """What an entry has to fulfil; parts of names match in any case, "%" is just a character."""
+def _conditions(filter: AuditFilter) -> list[ColumnElement[bool]]:
+    """The conditions of a filter; parts of names match in any case, "%" is a plain character."""
     columns = audit.c
     same = (
-        (columns.object_kind, wanted.object_kind),
-        (columns.object_name, wanted.object_name),
-        (columns.action, wanted.action),
-        (columns.actor, wanted.actor),
-        (columns.result, wanted.result),
-        (columns.request_id, wanted.request_id),
-        (columns.address, wanted.address),
+        (columns.object_kind, filter.object_kind),
+        (columns.object_name, filter.object_name),
+        (columns.action, filter.action),
+        (columns.actor, filter.actor),
+        (columns.result, filter.result),
+        (columns.request_id, filter.request_id),
+        (columns.address, filter.address),
     )
-    found = [column == _storable(value) for column, value in same if value]
-    if wanted.name_part:
-        part = _storable(wanted.name_part)
-        found.append(columns.object_name.icontains(part, autoescape=True))
-    if wanted.from_ms is not None:
-        found.append(columns.at_ms >= wanted.from_ms)
-    if wanted.to_ms is not None:
-        found.append(columns.at_ms < wanted.to_ms)
-    return found
+    conditions = [column == _storable(value) for column, value in same if value]
+    if filter.name_part:
+        part = _storable(filter.name_part)
+        conditions.append(columns.object_name.icontains(part, autoescape=True))
+    if filter.from_ms is not None:
+        conditions.append(columns.at_ms >= filter.from_ms)
+    if filter.to_ms is not None:
+        conditions.append(columns.at_ms < filter.to_ms)
+    return conditions
 
 
 def _storable(text: str) -> str:
-    """PostgreSQL keeps every character but NUL, which nobody but an attacker types."""
+    """The text without NUL, which PostgreSQL cannot store."""
     return text.replace("\0", "\ufffd")

@@ -1,6 +1,6 @@
-"""Replay jobs in SQL: copies of what the engine's journal says, written again whenever it changes.
+"""Copies of replay jobs in SQL, updated when the engine's journal changes.
 
-The journal is the truth, also of every outcome; see ADR 13.
+The journal is the source of truth, including every outcome; see ADR 13.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ Transaction = Callable[[], AbstractContextManager[Connection]]
 
 @dataclass(frozen=True, kw_only=True)
 class JobRow:
-    """A replay job as it stood when the copy was made."""
+    """A replay job at the time of the copy."""
 
     id: str
     name: str
@@ -42,7 +42,7 @@ class JobRow:
 
 @dataclass(frozen=True, kw_only=True)
 class JobFilter:
-    """Which jobs are wanted; what is empty or None does not matter. `to_ms` itself is not in."""
+    """A filter of jobs; empty and None fields match all. `to_ms` is exclusive."""
 
     source: str = ""
     state: str = ""
@@ -58,51 +58,52 @@ class ReplayStore:
         self._transaction = transaction
 
     def write(self, jobs: Sequence[JobRow]) -> None:
-        """Bring the copies of these jobs, at most 200, up to date; again changes nothing."""
+        """Write the copies of at most 200 jobs; idempotent."""
         if not jobs:
             return
         with self._transaction() as connection:
-            wanted = select(replay_jobs.c.id).where(replay_jobs.c.id.in_([job.id for job in jobs]))
-            known = set(connection.execute(wanted).scalars())
+            statement = select(replay_jobs.c.id).where(
+                replay_jobs.c.id.in_([job.id for job in jobs])
+            )
+            stored_ids = set(connection.execute(statement).scalars())
             for job in jobs:
-                if job.id in known:
+                if job.id in stored_ids:
                     same = replay_jobs.c.id == job.id
                     connection.execute(update(replay_jobs).where(same).values(**asdict(job)))
                 else:
                     connection.execute(insert(replay_jobs).values(**asdict(job)))
-            if len(known) < len(jobs):
+            if len(stored_ids) < len(jobs):
                 _trim(connection)
 
     def get(self, job_id: str) -> JobRow | None:
-        """One job; None where it has no copy, or no longer."""
+        """One job; None if it has no copy."""
         same = replay_jobs.c.id == job_id.replace("\0", "\ufffd")
         with self._transaction() as connection:
-            found = connection.execute(select(replay_jobs).where(same)).mappings().first()
-            return None if found is None else _row(found)
+            row = connection.execute(select(replay_jobs).where(same)).mappings().first()
+            return None if row is None else _row(row)
 
-    def find(self, wanted: JobFilter, limit: int, after: tuple[int, str] | None) -> list[JobRow]:
-        """The newest jobs, at most 200; `after` is when the last one of the page before was made,
-        and its id."""
+    def find(self, filter: JobFilter, limit: int, after: tuple[int, str] | None) -> list[JobRow]:
+        """The newest jobs, at most 200; `after` is (created_ms, id) of the previous page's last."""
         columns = replay_jobs.c
         statement = select(replay_jobs).order_by(columns.created_ms.desc(), columns.id.desc())
         for column, value in (
-            (columns.source, wanted.source),
-            (columns.state, wanted.state),
-            (columns.created_by, wanted.created_by),
+            (columns.source, filter.source),
+            (columns.state, filter.state),
+            (columns.created_by, filter.created_by),
         ):
             if value:
                 statement = statement.where(column == value.replace("\0", "\ufffd"))
-        if wanted.from_ms is not None:
-            statement = statement.where(columns.created_ms >= wanted.from_ms)
-        if wanted.to_ms is not None:
-            statement = statement.where(columns.created_ms < wanted.to_ms)
+        if filter.from_ms is not None:
+            statement = statement.where(columns.created_ms >= filter.from_ms)
+        if filter.to_ms is not None:
+            statement = statement.where(columns.created_ms < filter.to_ms)
         if after is not None:
             at_ms, last = after
             same = and_(columns.created_ms == at_ms, columns.id < last)
             statement = statement.where(or_(columns.created_ms < at_ms, same))
         with self._transaction() as connection:
-            found = connection.execute(statement.limit(min(limit, PAGE_MAX))).mappings()
-            return [_row(row) for row in found]
+            rows = connection.execute(statement.limit(min(limit, PAGE_MAX))).mappings()
+            return [_row(row) for row in rows]
 
 
 def _row(row: Any) -> JobRow:
@@ -110,7 +111,7 @@ def _row(row: Any) -> JobRow:
 
 
 def _trim(connection: Connection) -> None:
-    """Forget the oldest jobs over the limit."""
+    """Delete the oldest jobs over the limit."""
     columns = replay_jobs.c
     newest = select(columns.created_ms).order_by(columns.created_ms.desc())
     oldest_kept = connection.execute(newest.offset(JOBS_MAX - 1).limit(1)).scalar()

@@ -1,7 +1,7 @@
-"""When a group on a topic was evaluated: stretches of time, read and put together. Pure.
+"""The times when a group's lag on a topic was evaluated, as intervals. Pure.
 
-Figures of an earlier version do not tell; of them only the length of it all and the last
-evaluation are known, so that they count as one stretch up to that.
+Rows of earlier versions have only the total length and the last evaluation, and count as one
+interval up to it.
 """
 
 import json
@@ -15,44 +15,44 @@ from app.db.report_rows import Row
 STRETCHES_MAX = 200
 UNTOLD = ""
 
-Stretches = list[tuple[int, int]]
+Intervals = list[tuple[int, int]]
 
 
-def stretches(row: Mapping[str, Any]) -> Stretches:
-    """The stretches of a row of `lag_hours`, [begin, end) in ms since 1970, in order."""
-    told = row.get("evaluated", UNTOLD)
-    if told == UNTOLD:
+def intervals(row: Mapping[str, Any]) -> Intervals:
+    """The intervals of a row of `lag_hours`, [begin, end) in ms since 1970, in order."""
+    text = row.get("evaluated", UNTOLD)
+    if text == UNTOLD:
         return _guessed(row)
-    return [(begin, end) for begin, end in json.loads(told)]
+    return [(begin, end) for begin, end in json.loads(text)]
 
 
-def together(rows: Iterable[Row]) -> str:
-    """The stretches of several rows as one row keeps them."""
-    found = joined(pair for row in rows for pair in stretches(row))
-    if len(found) > STRETCHES_MAX:
-        longest = sorted(found, key=lambda pair: pair[0] - pair[1])[:STRETCHES_MAX]
-        found = sorted(longest)
-    return json.dumps(found)
+def merge_rows(rows: Iterable[Row]) -> str:
+    """The intervals of several rows, in the form of one row."""
+    merged = merge_intervals(pair for row in rows for pair in intervals(row))
+    if len(merged) > STRETCHES_MAX:
+        longest = sorted(merged, key=lambda pair: pair[0] - pair[1])[:STRETCHES_MAX]
+        merged = sorted(longest)
+    return json.dumps(merged)
 
 
-def joined(pairs: Iterable[tuple[int, int]]) -> Stretches:
-    """Stretches in order, those that touch as one."""
-    found: Stretches = []
+def merge_intervals(pairs: Iterable[tuple[int, int]]) -> Intervals:
+    """Intervals in order, adjacent ones merged."""
+    merged: Intervals = []
     for begin, end in sorted(pairs):
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
-            found.append((begin, end))
-    return found
+            merged.append((begin, end))
+    return merged
 
 
-def within(begin: int, end: int, known: Stretches) -> Stretches:
-    """What of a time lies in the stretches."""
-    cut = [(max(begin, first), min(end, last)) for first, last in known]
+def clip_intervals(begin: int, end: int, evaluated: Intervals) -> Intervals:
+    """The parts of a time that lie in the intervals."""
+    cut = [(max(begin, first), min(end, last)) for first, last in evaluated]
     return [(first, last) for first, last in cut if first < last]
 
 
-def _guessed(row: Mapping[str, Any]) -> Stretches:
+def _guessed(row: Mapping[str, Any]) -> Intervals:
     evaluations, queues = row.get("evaluations") or 0, row.get("queues") or 0
     if not (evaluations and queues and row.get("at_ms")):
         return []

@@ -1,8 +1,8 @@
-"""Figures of several hours put together as those of one longer period. Pure.
+"""Merges the figures of several hours into those of a longer period. Pure.
 
-What may be added up is added up, histograms by their counts: percentiles of a day are those of its
-messages, never averages. Lists of the most frequent or slowest are ranked anew; of frequent ones
-that some hour kept no name of, the sum is kept in rank 0, as in the hours.
+Sums are added, and histograms by their counts, so that percentiles of a day are those of its
+messages, never averages. Lists of the most frequent or slowest are ranked again; the sum of unnamed
+frequent ones is in rank 0, as in the hours.
 """
 
 import json
@@ -31,25 +31,25 @@ Group = tuple[Any, ...]
 
 
 def merged(table: ResultTable, rows: Iterable[Row], hour: str, hours: int) -> list[Row]:
-    """The rows of the period of `hours` hours that begins with `hour`, in no order.
+    """The rows of the period of `hours` hours from `hour`, in no order.
 
-    `rows` are those of shorter periods within, with their histograms packed. Those of one hour
-    stay as they are, but for the slowest messages, of which fewer are kept.
+    `rows` are those of its shorter periods, with packed histograms. Rows of a single hour stay
+    unchanged, except that fewer slowest messages are stored.
     """
     if hours == HOUR:
         return [row for row in rows if table.name != "slowest" or row["rank"] <= SLOWEST[HOUR]]
-    kept = [{**row, "hour": hour} for row in rows]
+    hourly = [{**row, "hour": hour} for row in rows]
     if table.name == LATENCY and hours >= WEEKS:  # clients come and go
-        for row in kept:
+        for row in hourly:
             row["client"] = OTHER_CLIENTS if row["client"] else ""
-    found = MERGES[table.name](table, kept)
+    merged_rows = MERGES[table.name](table, hourly)
     if table.name == "slowest":
-        found = [row for row in found if row["rank"] <= SLOWEST[hours]]
-    return completed(table, found)
+        merged_rows = [row for row in merged_rows if row["rank"] <= SLOWEST[hours]]
+    return completed(table, merged_rows)
 
 
 def completed(table: ResultTable, rows: list[Row]) -> list[Row]:
-    """The same with what follows from the other columns: shares, rates, percentiles."""
+    """The rows with derived columns: shares, rates, percentiles."""
     derive = DERIVED.get(table.name)
     if derive is not None:
         derive(rows)
@@ -57,21 +57,21 @@ def completed(table: ResultTable, rows: list[Row]) -> list[Row]:
 
 
 def derived_columns(table: ResultTable) -> tuple[str, ...]:
-    """What `completed` adds, and nobody has to keep."""
+    """The columns that `completed` derives, which need not be stored."""
     return COLUMNS_DERIVED.get(table.name, ())
 
 
 def _grouped(rows: Rows, names: Sequence[str]) -> dict[Group, list[Row]]:
-    found: dict[Group, list[Row]] = {}
+    groups: dict[Group, list[Row]] = {}
     for row in rows:
-        found.setdefault(tuple(row[name] for name in names), []).append(row)
-    return found
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups
 
 
 def _sum(rows: Rows, name: str) -> int | None:
-    """Of what is known; None where nothing is."""
-    known = [row[name] for row in rows if row[name] is not None]
-    return sum(known) if known else None
+    """The sum of the values that are not None; None if all are."""
+    values = [row[name] for row in rows if row[name] is not None]
+    return sum(values) if values else None
 
 
 def _most(rows: Rows, name: str) -> Any:
@@ -79,7 +79,7 @@ def _most(rows: Rows, name: str) -> Any:
 
 
 def _added(table: ResultTable, rows: Rows) -> list[Row]:
-    """One row for each key, its sums added up."""
+    """One row for each key, with added sums."""
     return [
         {**each[0], **{name: _sum(each, name) for name in table.sums}}
         for each in _grouped(rows, table.key).values()
@@ -87,14 +87,14 @@ def _added(table: ResultTable, rows: Rows) -> list[Row]:
 
 
 def _latencies(table: ResultTable, rows: Rows) -> list[Row]:
-    found = []
+    merged = []
     for each in _grouped(rows, table.key).values():
         sums = {name: _sum(each, name) for name in ("n", "messages", "total", "skewed")}
         least = min((row["least"] for row in each if row["least"] is not None), default=None)
         ends = {"least": least, "most": _most(each, "most")}
         buckets = pack(merge(unpack(row["buckets"]) for row in each))
-        found.append({**each[0], **sums, **ends, "buckets": buckets})
-    return found
+        merged.append({**each[0], **sums, **ends, "buckets": buckets})
+    return merged
 
 
 def _percentiles(rows: list[Row]) -> None:
@@ -119,19 +119,19 @@ def _named(table: ResultTable, rows: Rows) -> list[Row]:
     """The most frequent by name, all others in rank 0."""
     count_max, column, values = NAMED[table.name]
     within = [name for name in table.key if name != "rank"]
-    found = []
+    ranked = []
     for each in _grouped(rows, within).values():
         by_name = _grouped([row for row in each if row["rank"]], (column,)).values()
         named = [_total(table, same) for same in by_name]
         named.sort(key=lambda row: (-(row["messages"] or 0), row[column]))
-        found += [{**row, "rank": rank} for rank, row in enumerate(named[:count_max], 1)]
+        ranked += [{**row, "rank": rank} for rank, row in enumerate(named[:count_max], 1)]
         unnamed, dropped = [row for row in each if not row["rank"]], named[count_max:]
         if unnamed or dropped:
             # Which ones an hour left out is not known: at least as many as the most of an hour.
             amount = (_most(unnamed, values) or 0) + len(dropped)
             rest = {**_total(table, [*unnamed, *dropped]), "rank": 0, column: "", values: amount}
-            found.append(rest)
-    return found
+            ranked.append(rest)
+    return ranked
 
 
 def _total(table: ResultTable, rows: Rows) -> Row:
@@ -139,11 +139,11 @@ def _total(table: ResultTable, rows: Rows) -> Row:
 
 
 def _slowest(table: ResultTable, rows: Rows) -> list[Row]:
-    found = []
+    slowest = []
     for each in _grouped(rows, ("hour", "topic", "group")).values():
         each.sort(key=lambda row: (-row["end_to_end_ms"], row["acked_ms"], row["message_id"]))
-        found += [{**row, "rank": rank} for rank, row in enumerate(each, 1)]
-    return found
+        slowest += [{**row, "rank": rank} for rank, row in enumerate(each, 1)]
+    return slowest
 
 
 def _skews(rows: list[Row]) -> None:
@@ -157,14 +157,14 @@ def _skews(rows: list[Row]) -> None:
 
 def _lags(table: ResultTable, rows: Rows) -> list[Row]:
     """As the last hour left it, with the worst, the most and the sums of all."""
-    found = []
+    merged = []
     for each in _grouped(rows, table.key).values():
         last = max(each, key=lambda row: row["at_ms"] or 0)
         evaluations = _sum(each, "evaluations")
         parts = [(row["completeness"], row["evaluations"] or 0) for row in each]
-        known = [(share, number) for share, number in parts if share is not None]
-        weight = sum(number for _, number in known)
-        found.append(
+        shares = [(share, number) for share, number in parts if share is not None]
+        weight = sum(number for _, number in shares)
+        merged.append(
             {
                 **last,
                 "worst_state": min((row["worst_state"] for row in each), key=_severity),
@@ -172,12 +172,12 @@ def _lags(table: ResultTable, rows: Rows) -> list[Row]:
                 "time_lag_max_ms": _most(each, "time_lag_max_ms"),
                 "lost": _sum(each, "lost"),
                 "evaluations": evaluations,
-                "completeness": sum(a * b for a, b in known) / weight if weight else None,
+                "completeness": sum(a * b for a, b in shares) / weight if weight else None,
                 "state_ms": _state_ms(each),
-                "evaluated": report_evaluated.together(each),
+                "evaluated": report_evaluated.merge_rows(each),
             }
         )
-    return found
+    return merged
 
 
 def _severity(state: str) -> int:
@@ -185,16 +185,16 @@ def _severity(state: str) -> int:
 
 
 def _state_ms(rows: Rows) -> str:
-    found: dict[str, int] = {}
+    state_ms: dict[str, int] = {}
     for row in rows:
         for state, spent_ms in json.loads(row["state_ms"] or "{}").items():
-            found[state] = found.get(state, 0) + spent_ms
-    return json.dumps(found)
+            state_ms[state] = state_ms.get(state, 0) + spent_ms
+    return json.dumps(state_ms)
 
 
 def _bands(table: ResultTable, rows: Rows) -> list[Row]:
     """Bands of the same state that touch become one."""
-    found: list[Row] = []
+    bands: list[Row] = []
     for each in _grouped(rows, ("hour", "group", "topic", "queue")).values():
         each.sort(key=lambda row: row["begin_ms"])
         last = dict(each[0])
@@ -204,10 +204,10 @@ def _bands(table: ResultTable, rows: Rows) -> list[Row]:
                 for name in ("lag_max", "time_lag_max_ms"):
                     last[name] = _most([last, row], name)
             else:
-                found.append(last)
+                bands.append(last)
                 last = dict(row)
-        found.append(last)
-    return found
+        bands.append(last)
+    return bands
 
 
 MERGES: Mapping[str, Callable[[ResultTable, Rows], list[Row]]] = {

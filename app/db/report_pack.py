@@ -1,4 +1,4 @@
-"""The rows of a table, a topic and a period as one block of bytes, column by column. Pure.
+"""Packs the rows of a table, topic and period into one block of bytes, by column. Pure.
 
     zlib of the MessagePack array [format, [column, …]]
 
@@ -31,9 +31,9 @@ ADDED: Mapping[str, tuple[Any, ...]] = {"lag_hours": (UNTOLD,)}
 
 
 def pack_rows(table: ResultTable, rows: Sequence[Row], begin: int) -> bytes:
-    """The rows of one topic; `begin` is the first hour of their period.
+    """The block of one topic's rows; `begin` is the first hour of their period.
 
-    ValueError where they are more than would be unpacked again.
+    Raises ValueError if the block would be too large to unpack.
     """
     columns = [_kept(name, [row[name] for row in rows], begin) for name in _names(table)]
     data = msgspec.msgpack.encode([FORMAT, columns])
@@ -43,9 +43,9 @@ def pack_rows(table: ResultTable, rows: Sequence[Row], begin: int) -> bytes:
 
 
 def unpack_rows(table: ResultTable, data: bytes, begin: int, hours: int, topic: str) -> list[Row]:
-    """The rows of a block; those of more than one hour say of how many in `hours`.
+    """The rows of a block; rows of several hours have their number in `hours`.
 
-    ValueError for what is no block of this table.
+    Raises ValueError if it is no block of this table.
     """
     names = _names(table)
     form, columns = msgspec.msgpack.decode(_inflated(data), type=tuple[int, list[list[Any]]])
@@ -54,21 +54,21 @@ def unpack_rows(table: ResultTable, data: bytes, begin: int, hours: int, topic: 
         columns += [[value] * len(columns[0]) for value in added]
     if form != FORMAT or len(columns) != len(names) or len({len(each) for each in columns}) > 1:
         raise ValueError(f"a block of {table.name} has another form than is known here")
-    told: Row = {"hour": name_of(begin), "topic": topic}
+    place: Row = {"hour": name_of(begin), "topic": topic}
     if hours > HOUR:
-        told["hours"] = hours
+        place["hours"] = hours
     back = [_told(name, values, begin) for name, values in zip(names, columns, strict=True)]
-    rows = [{**told, **dict(zip(names, each, strict=True))} for each in zip(*back, strict=True)]
+    rows = [{**place, **dict(zip(names, each, strict=True))} for each in zip(*back, strict=True)]
     return completed(table, rows)
 
 
 def pack_names(names: Iterable[str]) -> bytes:
-    """Names as few bytes, always the same ones for them."""
+    """Names as packed bytes; the same names give the same bytes."""
     return zlib.compress("\n".join(sorted(names)).encode(), LEVEL)
 
 
 def unpack_names(data: bytes) -> list[str]:
-    """What `pack_names` made."""
+    """The names in the bytes of `pack_names`."""
     return _inflated(data).decode().split("\n")
 
 
@@ -93,9 +93,9 @@ def _moved(values: list[Any], hours: int) -> list[Any]:
 def _inflated(data: bytes) -> bytes:
     unpacker = zlib.decompressobj()
     try:
-        found = unpacker.decompress(data, BYTES_MAX)
+        inflated = unpacker.decompress(data, BYTES_MAX)
     except zlib.error as error:
         raise ValueError(f"a block of figures is damaged: {error}") from None
     if not unpacker.eof:
         raise ValueError("a block of figures is cut, or larger than any that was made")
-    return found
+    return inflated

@@ -1,8 +1,8 @@
-"""Packs the figures of older hours, and hands them out: statements within somebody's transaction.
+"""Stores and reads packed figures of older hours, within the caller's transaction.
 
-A period is of one hour, of a day or of four weeks (`report_periods.py`). Whatever hour one looks
-at, its figures are in rows of their own, or in one period, never in two: what is put together is
-deleted in the same transaction, and whoever writes an hour anew deletes the period first.
+A period is an hour, a day or four weeks (`report_periods.py`). The figures of an hour are in rows
+of their own or in one period, never in two: packing deletes its sources in the same transaction,
+and writing an hour again deletes its period first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,10 +30,10 @@ SAID = {DAY: "day", WEEKS: "four weeks"}
 # -- writing --------------------------------------------------------------------------------------
 
 
-def put_together(connection: Connection, table: ResultTable, hours: int, before: str) -> bool:
-    """The oldest period of `hours` hours of which there are figures by shorter ones, as one.
+def compact(connection: Connection, table: ResultTable, hours: int, before: str) -> bool:
+    """Pack the oldest period of `hours` hours that still has shorter periods.
 
-    False where there is none that ends before that hour.
+    False if there is none that ends before the given hour.
     """
     assert hours in GRAINS
     oldest = _oldest(connection, table, hours)
@@ -54,25 +54,25 @@ def put_together(connection: Connection, table: ResultTable, hours: int, before:
     return True
 
 
-def make_way(connection: Connection, table: ResultTable, hours: Sequence[str]) -> None:
-    """Delete the periods that these hours lie in, which are about to be written anew.
+def delete_periods(connection: Connection, table: ResultTable, hours: Sequence[str]) -> None:
+    """Delete the periods of these hours before they are written again.
 
-    Raises NotWhole where one has figures of other hours as well.
+    Raises NotWhole if one has figures of other hours too.
     """
-    wanted = {number_of(hour) for hour in hours}
-    if not wanted:
+    numbers = {number_of(hour) for hour in hours}
+    if not numbers:
         return
     statement = (
         select(packed.c.begin, packed.c.hours)
-        .where(packed.c.name == table.name, packed.c.begin <= max(wanted))
-        .where(packed.c.begin + packed.c.hours > min(wanted))
+        .where(packed.c.name == table.name, packed.c.begin <= max(numbers))
+        .where(packed.c.begin + packed.c.hours > min(numbers))
         .distinct()
     )
     for begin, length in connection.execute(statement).all():
         own = set(range(begin, begin + length))
-        if not own & wanted:
+        if not own & numbers:
             continue
-        if length > HOUR and not _done(connection, table.job, begin, length) <= wanted:
+        if length > HOUR and not _done(connection, table.job, begin, length) <= numbers:
             raise NotWhole(
                 f"the figures of {name_of(begin)} are kept as one with those of the same "
                 f"{SAID[length]}: compute all hours of it"
@@ -83,7 +83,7 @@ def make_way(connection: Connection, table: ResultTable, hours: Sequence[str]) -
 
 
 def expire(connection: Connection, oldest: str) -> int:
-    """Delete the periods that end before an hour; how many blocks."""
+    """Delete the periods that end before an hour; returns the number of blocks."""
     is_old = packed.c.begin + packed.c.hours <= number_of(oldest)
     return connection.execute(delete(packed).where(is_old)).rowcount
 
@@ -104,13 +104,13 @@ def _block(
 
 
 def _oldest(connection: Connection, table: ResultTable, hours: int) -> int | None:
-    """The first hour of which there are figures by shorter periods than of `hours` hours."""
+    """The first hour with figures in periods shorter than `hours` hours."""
     stored = RESULT_TABLES[table.name]
     named = connection.execute(select(func.min(stored.c.hour))).scalar()
     shorter = (packed.c.name == table.name) & (packed.c.hours < hours)
     begin = connection.execute(select(func.min(packed.c.begin)).where(shorter)).scalar()
-    found = [] if named is None else [number_of(named)]
-    return min([*found, *([] if begin is None else [begin])], default=None)
+    candidates = [] if named is None else [number_of(named)]
+    return min([*candidates, *([] if begin is None else [begin])], default=None)
 
 
 def _topics(connection: Connection, table: ResultTable, begin: int, hours: int) -> list[str]:
@@ -140,7 +140,7 @@ def _within(name: str, begin: int, hours: int) -> Any:
 
 
 def _done(connection: Connection, job: str, begin: int, hours: int) -> set[int]:
-    """Hours of a period that there are results of."""
+    """The hours of a period that have results."""
     done = report_partitions
     statement = select(done.c.hour).where(done.c.job == job, _hours_of(done, begin, hours))
     return {number_of(hour) for hour in connection.execute(statement).scalars()}
@@ -150,10 +150,10 @@ def _done(connection: Connection, job: str, begin: int, hours: int) -> set[int]:
 
 
 def begins(
-    connection: Connection, table: ResultTable, wanted: ResultFilter, since: str = ""
+    connection: Connection, table: ResultTable, filter: ResultFilter, since: str = ""
 ) -> list[int]:
-    """First hours of the periods of a range, in their order."""
-    statement = _where(select(packed.c.begin).distinct(), table.name, wanted)
+    """The first hours of the periods of a range, in order."""
+    statement = _where(select(packed.c.begin).distinct(), table.name, filter)
     if since:
         statement = statement.where(packed.c.begin >= number_of(since))
     return list(connection.execute(statement.order_by(packed.c.begin)).scalars())
@@ -168,38 +168,38 @@ def has_within(connection: Connection, table: ResultTable, hour: str) -> bool:
 
 
 def rows_of(
-    connection: Connection, table: ResultTable, begin: int, wanted: ResultFilter
+    connection: Connection, table: ResultTable, begin: int, filter: ResultFilter
 ) -> list[Row]:
     """The rows of one period, in no order."""
-    statement = _where(select(packed), table.name, wanted).where(packed.c.begin == begin)
-    return _matching(_unpacked(connection, table, statement), wanted)
+    statement = _where(select(packed), table.name, filter).where(packed.c.begin == begin)
+    return _matching(_unpacked(connection, table, statement), filter)
 
 
-def rows(connection: Connection, table: ResultTable, wanted: ResultFilter) -> Iterator[Row]:
+def rows(connection: Connection, table: ResultTable, filter: ResultFilter) -> Iterator[Row]:
     """All rows of a range, period by period."""
-    for begin in begins(connection, table, wanted):
-        yield from rows_of(connection, table, begin, wanted)
+    for begin in begins(connection, table, filter):
+        yield from rows_of(connection, table, begin, filter)
 
 
-def count(connection: Connection, name: str, wanted: ResultFilter) -> int:
-    """Rows of a range and topic; other conditions are not looked at."""
-    statement = _where(select(func.sum(packed.c.rows)), name, wanted)
+def count(connection: Connection, name: str, filter: ResultFilter) -> int:
+    """The number of rows of a range and topic; other conditions are ignored."""
+    statement = _where(select(func.sum(packed.c.rows)), name, filter)
     return int(connection.execute(statement).scalar() or 0)
 
 
-def names(connection: Connection, name: str, column: str, wanted: ResultFilter) -> set[str]:
+def names(connection: Connection, name: str, column: str, filter: ResultFilter) -> set[str]:
     """The topics or groups of a range."""
     if column == "topic":
-        statement = _where(select(packed.c.topic).distinct(), name, wanted)
+        statement = _where(select(packed.c.topic).distinct(), name, filter)
         return set(connection.execute(statement).scalars())
     assert column == "group", "blocks tell their topic and groups"
-    statement = _where(select(packed.c.groups).distinct(), name, wanted)
-    found = connection.execute(statement).scalars()
-    return {each for data in found for each in unpack_names(bytes(data))}
+    statement = _where(select(packed.c.groups).distinct(), name, filter)
+    blocks = connection.execute(statement).scalars()
+    return {each for data in blocks for each in unpack_names(bytes(data))}
 
 
 def coarse(connection: Connection, job: str) -> list[Coarse]:
-    """Up to where figures are by longer periods than hours; the longest first."""
+    """The ends of the ranges with periods longer than an hour, the longest periods first."""
     statement = (
         select(packed.c.hours, func.max(packed.c.begin + packed.c.hours))
         .where(packed.c.hours > HOUR, packed.c.name.in_(_tables(job)))
@@ -234,22 +234,22 @@ def _unpacked(connection: Connection, table: ResultTable, statement: Select[Any]
         )
 
 
-def _where(statement: Select[Any], name: str, wanted: ResultFilter) -> Select[Any]:
+def _where(statement: Select[Any], name: str, filter: ResultFilter) -> Select[Any]:
     """A period belongs to the range that its first hour lies in."""
     statement = statement.where(packed.c.name == name)
-    if wanted.first:
-        statement = statement.where(packed.c.begin >= number_of(wanted.first))
-    if wanted.last:
-        statement = statement.where(packed.c.begin <= number_of(wanted.last))
-    for column, value in wanted.equal:
+    if filter.first:
+        statement = statement.where(packed.c.begin >= number_of(filter.first))
+    if filter.last:
+        statement = statement.where(packed.c.begin <= number_of(filter.last))
+    for column, value in filter.equal:
         if column == "topic":
             statement = statement.where(packed.c.topic == value.replace("\0", "\ufffd"))
     return statement
 
 
-def _matching(found: Iterator[Row], wanted: ResultFilter) -> list[Row]:
+def _matching(rows: Iterator[Row], filter: ResultFilter) -> list[Row]:
     equal = [
         (column, int(value) if column == QUEUE else value.replace("\0", "\ufffd"))
-        for column, value in wanted.equal
+        for column, value in filter.equal
     ]
-    return [row for row in found if all(row[column] == value for column, value in equal)]
+    return [row for row in rows if all(row[column] == value for column, value in equal)]

@@ -1,8 +1,8 @@
 """The reports' figures in SQL: replaced by whole hours in one transaction, read by range and name.
 
-A run that dies before its transaction ends leaves the figures of the run before it; the same run
-once more leaves the same figures. Of older hours the figures are packed (`report_packing.py`):
-whoever reads is given them among the others, in the order of the key.
+A run that dies before its transaction ends leaves the previous figures; repeating a run leaves the
+same figures. Figures of older hours are packed (`report_packing.py`) and are read together with the
+others, in the order of the key.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -72,16 +72,16 @@ class ResultStore:
             connection.execute(delete(report_partitions).where(report_partitions.c.hour < oldest))
         return deleted
 
-    def put_together(self, name: str, hours: int, before: str) -> bool:
+    def compact(self, name: str, hours: int, before: str) -> bool:
         """Pack the oldest figures that end before an hour as one period of `hours` hours.
 
         In one transaction: what it is made of is deleted. False where there are none.
         """
         with self._transaction() as connection:
-            return packing.put_together(connection, RESULTS_BY_NAME[name], hours, before)
+            return packing.compact(connection, RESULTS_BY_NAME[name], hours, before)
 
     def coarse(self, job: str) -> list[Coarse]:
-        """Up to where the figures of a job are by days, or longer; the longest first."""
+        """The ends of the ranges that are packed by days or longer, the longest periods first."""
         with self._transaction() as connection:
             return packing.coarse(connection, job)
 
@@ -94,7 +94,7 @@ class ResultStore:
             return [(name_of(b), hours) for b, hours in packing.coarse_periods(connection, job)]
 
     def page(
-        self, name: str, wanted: ResultFilter, limit: int, after: Sequence[Any] = ()
+        self, name: str, filter: ResultFilter, limit: int, after: Sequence[Any] = ()
     ) -> list[Row]:
         """Rows in the order of their key, at most 5,000; `after` is the key of the last one.
 
@@ -104,52 +104,52 @@ class ResultStore:
         """
         size = min(limit, PAGE_MAX)
         with self._transaction() as connection:
-            return list(islice(_all_rows(connection, name, wanted, size, after), size))
+            return list(islice(_all_rows(connection, name, filter, size, after), size))
 
-    def totals(self, name: str, by: Sequence[str], wanted: ResultFilter, limit: int) -> list[Row]:
-        """What may be added up of a table, by these columns, or "day" for the date of the hour."""
+    def totals(self, name: str, by: Sequence[str], filter: ResultFilter, limit: int) -> list[Row]:
+        """Sums of a table by these columns; "day" stands for the date of the hour."""
         table, sums = RESULT_TABLES[name], RESULTS_BY_NAME[name].sums
         groups = [
             func.substr(table.c.hour, 1, DAY_CHARS).label(DAY) if each == DAY else table.c[each]
             for each in by
         ]
         added = [func.sum(table.c[each]).label(each) for each in sums]
-        statement = _where(select(*groups, *added), table, wanted).group_by(*groups)
+        statement = _where(select(*groups, *added), table, filter).group_by(*groups)
         with self._transaction() as connection:
             rows = connection.execute(statement.order_by(*groups).limit(limit)).mappings()
             # PostgreSQL adds whole numbers up to decimal ones.
-            found = [
+            totals = [
                 {key: int(each) if isinstance(each, Decimal) else each for key, each in row.items()}
                 for row in rows
             ]
-            packed = packing.rows(connection, RESULTS_BY_NAME[name], wanted)
-            return _added(found, packed, by, sums, limit)
+            packed = packing.rows(connection, RESULTS_BY_NAME[name], filter)
+            return _added(totals, packed, by, sums, limit)
 
-    def count(self, name: str, wanted: ResultFilter) -> int:
-        """How many rows there are; of packed ones those of the topic, whatever else is wanted."""
+    def count(self, name: str, filter: ResultFilter) -> int:
+        """The number of rows; for packed ones only the range and topic are checked."""
         table = RESULT_TABLES[name]
-        statement = _where(select(func.count()).select_from(table), table, wanted)
+        statement = _where(select(func.count()).select_from(table), table, filter)
         with self._transaction() as connection:
             stored = int(connection.execute(statement).scalar_one())
-            return stored + packing.count(connection, name, wanted)
+            return stored + packing.count(connection, name, filter)
 
-    def packed_count(self, name: str, wanted: ResultFilter) -> int:
-        """Rows that have to be unpacked for an answer."""
+    def packed_count(self, name: str, filter: ResultFilter) -> int:
+        """The number of rows that have to be unpacked for an answer."""
         with self._transaction() as connection:
-            return packing.count(connection, name, wanted)
+            return packing.count(connection, name, filter)
 
-    def values(self, name: str, column: str, wanted: ResultFilter, limit: int) -> list[str]:
+    def values(self, name: str, column: str, filter: ResultFilter, limit: int) -> list[str]:
         """The different topics or groups, in their order."""
         table = RESULT_TABLES[name]
         chosen = table.c[column]
-        statement = _where(select(chosen).distinct(), table, wanted).order_by(chosen).limit(limit)
+        statement = _where(select(chosen).distinct(), table, filter).order_by(chosen).limit(limit)
         with self._transaction() as connection:
-            found = {str(value) for value in connection.execute(statement).scalars()}
-            found |= packing.names(connection, name, column, wanted)
-        return sorted(found)[:limit]
+            values = {str(value) for value in connection.execute(statement).scalars()}
+            values |= packing.names(connection, name, column, filter)
+        return sorted(values)[:limit]
 
     def hours_done(self, job: str, first: str, last: str) -> list[str]:
-        """Hours of a range that there are results of, at most 100,000."""
+        """The hours of a range with results, at most 100,000."""
         column = report_partitions.c.hour
         statement = select(column).where(report_partitions.c.job == job).order_by(column)
         if first:
@@ -167,7 +167,7 @@ def _replace(
     if table.replaces == ALL:
         connection.execute(delete(stored))
     else:
-        packing.make_way(connection, table, hours)
+        packing.delete_periods(connection, table, hours)
         for some in _chunks(iter(hours), KEYS_MAX):
             connection.execute(delete(stored).where(stored.c.hour.in_(some)))
     packed = [name for name in table.names if name in PACKED]
@@ -179,7 +179,7 @@ def _replace(
 
 
 def _packed(text: str) -> bytes:
-    """A histogram as the jobs write it, packed; ValueError where it is none."""
+    """A job's histogram, packed; raises ValueError if it is none."""
     return pack(msgspec.json.decode(text, type=dict[int, int], strict=False))
 
 
@@ -201,23 +201,23 @@ def _mark_done(connection: Connection, run: RunRow, fingerprints: dict[str, str]
 
 
 def _all_rows(
-    connection: Connection, name: str, wanted: ResultFilter, size: int, after: Sequence[Any]
+    connection: Connection, name: str, filter: ResultFilter, size: int, after: Sequence[Any]
 ) -> Iterator[Row]:
-    """Packed rows among the others: of an hour there are either these or those."""
+    """Packed and unpacked rows in order; an hour has only one of both."""
     table = RESULTS_BY_NAME[name]
-    stored = _stored_rows(connection, table, wanted, size, after)
+    stored = _stored_rows(connection, table, filter, size, after)
     if table.replaces != HOURS:
         yield from stored
         return
     if after and packing.has_within(connection, table, after[0]):
         raise Moved
     waiting = next(stored, None)
-    for begin in packing.begins(connection, table, wanted, after[0] if after else ""):
+    for begin in packing.begins(connection, table, filter, after[0] if after else ""):
         hour = name_of(begin)
         while waiting is not None and waiting["hour"] < hour:
             yield waiting
             waiting = next(stored, None)
-        rows = packing.rows_of(connection, table, begin, wanted)
+        rows = packing.rows_of(connection, table, begin, filter)
         keyed = sorted((tuple(row[key] for key in table.key), n) for n, row in enumerate(rows))
         yield from (rows[n] for key, n in keyed if not after or key > tuple(after))
     if waiting is not None:
@@ -228,13 +228,13 @@ def _all_rows(
 def _stored_rows(
     connection: Connection,
     table: ResultTable,
-    wanted: ResultFilter,
+    filter: ResultFilter,
     size: int,
     after: Sequence[Any],
 ) -> Iterator[Row]:
     stored = RESULT_TABLES[table.name]
     keys = [stored.c[key] for key in table.key]
-    statement = _where(select(stored), stored, wanted).order_by(*keys).limit(size)
+    statement = _where(select(stored), stored, filter).order_by(*keys).limit(size)
     while True:
         following = statement.where(tuple_(*keys) > tuple_(*after)) if after else statement
         rows = [dict(row) for row in connection.execute(following).mappings()]
@@ -245,34 +245,34 @@ def _stored_rows(
 
 
 def _added(
-    found: list[Row], packed: Iterable[Row], by: Sequence[str], sums: Sequence[str], limit: int
+    stored: list[Row], packed: Iterable[Row], by: Sequence[str], sums: Sequence[str], limit: int
 ) -> list[Row]:
-    """Sums of stored and of packed rows as one, in the order of `by`."""
-    places = {tuple(row[name] for name in by): row for row in found}
-    is_cut = len(found) >= limit  # what comes after is not whole, and not told
+    """The sums of stored and packed rows, in the order of `by`."""
+    places = {tuple(row[name] for name in by): row for row in stored}
+    is_cut = len(stored) >= limit  # what comes after is not whole, and not told
     is_changed = False
     for row in packed:
         place = tuple(row["hour"][:DAY_CHARS] if name == DAY else row[name] for name in by)
-        known = places.get(place)
-        if known is None:
+        total = places.get(place)
+        if total is None:
             if is_cut:
                 continue
-            known = places[place] = {**dict(zip(by, place, strict=True)), **dict.fromkeys(sums)}
+            total = places[place] = {**dict(zip(by, place, strict=True)), **dict.fromkeys(sums)}
         is_changed = True
         for name in sums:
             if row[name] is not None:
-                known[name] = (known[name] or 0) + row[name]
+                total[name] = (total[name] or 0) + row[name]
     if not is_changed:
-        return found
+        return stored
     return [places[place] for place in sorted(places)][:limit]
 
 
-def _where(statement: Select[Any], table: Table, wanted: ResultFilter) -> Select[Any]:
-    if wanted.first:
-        statement = statement.where(table.c.hour >= wanted.first)
-    if wanted.last:
-        statement = statement.where(table.c.hour <= wanted.last)
-    for column, value in wanted.equal:
+def _where(statement: Select[Any], table: Table, filter: ResultFilter) -> Select[Any]:
+    if filter.first:
+        statement = statement.where(table.c.hour >= filter.first)
+    if filter.last:
+        statement = statement.where(table.c.hour <= filter.last)
+    for column, value in filter.equal:
         text = value.replace("\0", "\ufffd")
         statement = statement.where(table.c[column] == (int(text) if column == QUEUE else text))
     return statement

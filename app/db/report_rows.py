@@ -1,4 +1,4 @@
-"""What the reports' tables hand out and take in, without SQLAlchemy."""
+"""Rows and filters of the reports' tables, without SQLAlchemy."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ PACKED = frozenset({"buckets"})
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleRow:
-    """When a job runs by itself; `next_ms` is the first time that is not yet done."""
+    """The schedule of a job; `next_ms` is the next time that is due."""
 
     job: str
     cron: str
@@ -60,7 +60,7 @@ class RunRow:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFilter:
-    """Which runs are wanted; what is empty or None does not matter."""
+    """A filter of runs; empty and None fields match all."""
 
     job: str = ""
     state: str = ""
@@ -69,7 +69,7 @@ class RunFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """Which hours of a job there are results of."""
+    """The hours of a job that have results."""
 
     hours: int
     first: str
@@ -78,9 +78,9 @@ class Coverage:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultFilter:
-    """Which figures are wanted: of hours `first` to `last`, both in; "" does not matter.
+    """A filter of figures: hours `first` to `last`, inclusive; "" matches all.
 
-    `equal` are further columns, each with the value that it has to have.
+    `equal` has further columns with their required values.
     """
 
     first: str = ""
@@ -90,7 +90,7 @@ class ResultFilter:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a run brought: `tables` are the names and rows; every other table of the job stays."""
+    """The results of a run: rows by table; other tables of the job stay unchanged."""
 
     run: RunRow
     fingerprints: dict[str, str]
@@ -98,12 +98,12 @@ class Loaded:
 
 
 class NotWhole(ValueError):
-    """Some hours were computed of a period whose figures are kept as one: they are not taken."""
+    """A run computed only some hours of a packed period, so its figures are refused."""
 
 
 class Moved(Exception):
-    """Since the page before, its hours were put together: what follows it is in no place now."""
+    """The hours of the previous page were packed meanwhile, so its cursor is invalid."""
 
 
 class NotOurs(Exception):
-    """The run was taken over by another server: its figures are not taken."""
+    """Another server took over the run, so its figures are refused."""

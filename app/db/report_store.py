@@ -1,5 +1,7 @@
-"""Schedules and runs of the reports in SQL. Of the runs under way there is one at most: an index
-says so, and a lease says whether its server is still there."""
+"""Schedules and runs of the reports in SQL.
+
+A unique index allows one running run at most; a lease tells whether its server is still alive.
+"""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -37,16 +39,16 @@ class ReportStore:
         table = report_schedules
         with self._transaction() as connection:
             rows = connection.execute(select(table)).mappings()
-            found = {row["job"]: ScheduleRow(**row) for row in rows}
+            schedules = {row["job"]: ScheduleRow(**row) for row in rows}
             for schedule in defaults:
-                if schedule.job not in found:
+                if schedule.job not in schedules:
                     if keeps:
                         connection.execute(insert(table).values(**asdict(schedule)))
-                    found[schedule.job] = schedule
-        return sorted(found.values(), key=lambda schedule: schedule.job)
+                    schedules[schedule.job] = schedule
+        return sorted(schedules.values(), key=lambda schedule: schedule.job)
 
     def write_schedule(self, schedule: ScheduleRow) -> None:
-        """Write a schedule as it is now."""
+        """Write a schedule."""
         table = report_schedules
         with self._transaction() as connection:
             same = table.c.job == schedule.job
@@ -55,7 +57,7 @@ class ReportStore:
     # -- runs -------------------------------------------------------------------------------------
 
     def begin(self, run: RunRow) -> RunRow | None:
-        """Keep a new run and give it its number; None where one is under way already.
+        """Insert a new run; returns its id, or None if one is running.
 
         Where two servers share the database and begin at once, the index lets one of them, and the
         other gets a DatabaseError.
@@ -72,7 +74,7 @@ class ReportStore:
             return replace(run, id=int(key[0]))
 
     def renew(self, run_id: int, owner: str, lease_ms: int) -> bool:
-        """Keep the lease of a run; False where it is somebody else's, or over."""
+        """Extend the lease of a run; False if it has ended or another owner has it."""
         table = report_runs
         own = (table.c.id == run_id) & (table.c.owner == owner)
         with self._transaction() as connection:
@@ -84,12 +86,12 @@ class ReportStore:
             return bool(done.rowcount)
 
     def finish(self, run: RunRow) -> bool:
-        """Write how a run ended; False where it was taken over meanwhile."""
+        """Write a run's end; False if it was taken over."""
         with self._transaction() as connection:
             return finish(connection, run)
 
     def take_over(self, store: str, now_ms: int) -> list[RunRow]:
-        """Mark as lost what runs for a server that is gone: of the same data, or without a lease.
+        """Mark runs of dead servers as lost: those of the same data, or without a valid lease.
 
         `store` is what the owner of all runs over these data begins with.
         """
@@ -109,16 +111,16 @@ class ReportStore:
             ]
             return [run for run in lost if finish(connection, run)]
 
-    def runs(self, wanted: RunFilter, limit: int) -> list[RunRow]:
+    def runs(self, filter: RunFilter, limit: int) -> list[RunRow]:
         """The newest runs, at most 200."""
         table = report_runs
         statement = select(table).order_by(table.c.id.desc()).limit(min(limit, PAGE_MAX))
-        if wanted.job:
-            statement = statement.where(table.c.job == wanted.job)
-        if wanted.state:
-            statement = statement.where(table.c.state == wanted.state)
-        if wanted.before_id is not None:
-            statement = statement.where(table.c.id < wanted.before_id)
+        if filter.job:
+            statement = statement.where(table.c.job == filter.job)
+        if filter.state:
+            statement = statement.where(table.c.state == filter.state)
+        if filter.before_id is not None:
+            statement = statement.where(table.c.id < filter.before_id)
         with self._transaction() as connection:
             return [_run(row) for row in connection.execute(statement).mappings()]
 
@@ -132,25 +134,25 @@ class ReportStore:
     def newest(self, job: str, states: Iterable[str]) -> RunRow | None:
         """The newest run of a job that ended in one of these states."""
         table = report_runs
-        wanted = (table.c.job == job) & table.c.state.in_(list(states))
+        condition = (table.c.job == job) & table.c.state.in_(list(states))
         with self._transaction() as connection:
-            found = connection.execute(
-                select(table).where(wanted).order_by(table.c.id.desc()).limit(1)
+            rows = connection.execute(
+                select(table).where(condition).order_by(table.c.id.desc()).limit(1)
             )
-            row = found.mappings().first()
+            row = rows.mappings().first()
             return _run(row) if row is not None else None
 
     # -- hours ------------------------------------------------------------------------------------
 
     def done(self, job: str) -> dict[str, str]:
-        """By hour what its results were made of."""
+        """The sources of the results, by hour."""
         table = report_partitions
         statement = select(table.c.hour, table.c.fingerprint).where(table.c.job == job)
         with self._transaction() as connection:
-            return {str(hour): str(found) for hour, found in connection.execute(statement)}
+            return {str(hour): str(source) for hour, source in connection.execute(statement)}
 
     def coverage(self, job: str) -> Coverage:
-        """Which hours there are results of."""
+        """The hours with results."""
         column = report_partitions.c.hour
         statement = select(func.count(column), func.min(column), func.max(column)).where(
             report_partitions.c.job == job
@@ -161,10 +163,10 @@ class ReportStore:
 
 
 def finish(connection: Connection, run: RunRow) -> bool:
-    """Write how a run ended within a transaction; False where it is not this owner's any more."""
+    """Write a run's end within a transaction; False if another owner has taken it over."""
     values = _values(run)
-    for kept in ("job", "cause", "owner", "began_ms", "actor"):
-        del values[kept]
+    for column in ("job", "cause", "owner", "began_ms", "actor"):
+        del values[column]
     own = (report_runs.c.id == run.id) & (report_runs.c.owner == run.owner)
     done = connection.execute(
         update(report_runs).where(own & (report_runs.c.state == RunState.RUNNING)).values(**values)
@@ -186,7 +188,7 @@ def _run(row: Any) -> RunRow:
 
 
 def _trim(connection: Connection) -> None:
-    """Forget the oldest runs over the limit."""
+    """Delete the oldest runs over the limit."""
     column = report_runs.c.id
     oldest = connection.execute(
         select(column).order_by(column.desc()).offset(RUNS_MAX - 1).limit(1)

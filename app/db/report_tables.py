@@ -55,7 +55,7 @@ class ScheduleColumns(TypedColumns):
 
 
 class RunColumns(TypedColumns):
-    """One attempt of a job; of those that run there is one at most."""
+    """Runs of jobs; at most one is running."""
 
     id = C(ROW_ID, primary_key=True, autoincrement=True)
     job: Named[str] = C(String(32), nullable=False)
@@ -83,7 +83,7 @@ class RunColumns(TypedColumns):
 
 
 class PartitionColumns(TypedColumns):
-    """What an hour's results were made of."""
+    """The sources of the results, by hour."""
 
     job: Named[str] = C(String(32), primary_key=True)
     hour: Named[str] = C(String(HOUR_CHARS), primary_key=True)

@@ -1,5 +1,4 @@
-"""What the database hands out and takes in, and its one error; without SQLAlchemy, which is slow
-to load and not needed to be ready."""
+"""Rows and the error of the database, without SQLAlchemy, which is slow to load."""
 
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -7,18 +6,18 @@ from dataclasses import dataclass, field
 
 from kitemq.model.access import UserSource
 
-# Where the request that is being answered came from, which its entries in the trail say as well.
-# Each door sets it; what nobody asked for, as a schedule's run, came from nowhere.
+# The address of the current request, for its audit entries. Each endpoint sets it; work without a
+# request, such as a scheduled run, has none.
 ASKED_FROM: ContextVar[str] = ContextVar("asked_from", default="")
 
 
 class DatabaseError(Exception):
-    """The database cannot be opened, or did not do what was asked; the text says why."""
+    """The database cannot be opened, or a call failed; the text says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditEntry:
-    """One change: who, what, to which object, how it was before and after, how it ended."""
+    """One change: its actor, action, object, values before and after, and result."""
 
     id: int = 0
     at_ms: int
@@ -35,10 +34,9 @@ class AuditEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditFilter:
-    """Which entries are wanted; what is empty or None does not matter.
+    """A filter of entries; empty and None fields match all.
 
-    `name_part` may stand anywhere in the object's name; `from_ms` is the first moment that counts,
-    `to_ms` the first that does not.
+    `name_part` may be anywhere in the object's name; `from_ms` is inclusive, `to_ms` exclusive.
     """
 
     object_kind: str = ""
@@ -55,7 +53,7 @@ class AuditFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditTally:
-    """What the newest `examined` entries have in common, by field and value."""
+    """Counts over the newest `examined` entries, by field and value."""
 
     examined: int
     actions: Mapping[str, int]
@@ -65,7 +63,7 @@ class AuditTally:
 
 @dataclass(frozen=True, kw_only=True)
 class UserRow:
-    """Who may log in, with which role, how far."""
+    """A user with role and patterns."""
 
     id: int = 0
     name: str
@@ -74,23 +72,23 @@ class UserRow:
     patterns: tuple[str, ...] = ()
     disabled: bool = False
     created_ms: int
-    issuer: str | None = None  # with `subject`: who this is at a provider; None where local
+    issuer: str | None = None  # with `subject`, the user at a provider; None for a local user
     subject: str | None = None
 
     @property
     def source(self) -> UserSource:
-        """Who vouches for this user."""
+        """How this user is authenticated."""
         return UserSource.LOCAL if self.issuer is None else UserSource.OIDC
 
     def described(self) -> dict[str, object]:
-        """As the trail keeps it: without the hash."""
-        known = {} if self.issuer is None else {"issuer": self.issuer, "subject": self.subject}
+        """The form in the audit trail, without the hash."""
+        provider = {} if self.issuer is None else {"issuer": self.issuer, "subject": self.subject}
         return {
             "name": self.name,
             "role": self.role,
             "patterns": self.patterns,
             "disabled": self.disabled,
-            **known,
+            **provider,
         }
 
 
@@ -110,7 +108,7 @@ class TokenRow:
     used_ms: int | None = None
 
     def described(self) -> dict[str, object]:
-        """As the trail keeps it: without the hash."""
+        """The form in the audit trail, without the hash."""
         return {
             "name": self.name,
             "prefix": self.prefix,
@@ -135,8 +133,8 @@ class SessionRow:
 
 
 @dataclass(frozen=True)
-class PeopleRows:
-    """Everybody at one moment."""
+class UserRows:
+    """All users, tokens and sessions of one version."""
 
     version: int
     users: list[UserRow]

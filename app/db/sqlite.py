@@ -1,9 +1,8 @@
-"""Connections to SQLite: write-ahead logging, and reading where the disk has no room for it.
+"""Connections to SQLite with write-ahead logging, and read-only ones on a full disk.
 
-Opening a database in that mode needs a few pages of disk for its shared memory. On a full disk it
-is read without them, as it lies there, provided that nothing of it is in the write-ahead log: so
-users and tokens are known, and reading goes on. Each such connection is used once, so that writing
-begins as soon as there is room.
+Opening a database in WAL mode needs a few pages of disk for shared memory. On a full disk the
+database is opened read-only without them, if its write-ahead log is empty: users and tokens stay
+known. Such a connection is used once, so that writing resumes as soon as there is room.
 """
 
 import sqlite3
@@ -48,13 +47,13 @@ def connect_sqlite(dialect: Any, record: Any, arguments: Any, options: Any) -> A
 
 
 def leave_stopgap(_connection: object, record: Any) -> None:
-    """Use a connection that can only read no second time; for SQLAlchemy's event `checkin`."""
+    """Discard a read-only connection after use; for SQLAlchemy's event `checkin`."""
     if record.info.get(STOPGAP):
         record.invalidate(soft=True)
 
 
 def _is_all_in(path: Path) -> bool:
-    """Whether the database's file holds all of it, and there is one."""
+    """Whether the file exists and its write-ahead log is empty."""
     with suppress(OSError):
         log = path.with_name(f"{path.name}-wal")
         return path.stat().st_size > 0 and not (log.exists() and log.stat().st_size)

@@ -38,7 +38,7 @@ ROW_ID = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class AuditColumns(TypedColumns):
-    """Who changed what, when, and what became of it; written before and after each change."""
+    """The audit trail, written before and after each change."""
 
     id = C(ROW_ID, primary_key=True, autoincrement=True)
     at_ms: Named[int] = C(BigInteger, nullable=False)
@@ -63,7 +63,7 @@ audit = Table(
 
 
 class AlertRuleColumns(TypedColumns):
-    """What somebody wants to be told of."""
+    """Alert rules."""
 
     id = C(ROW_ID, primary_key=True, autoincrement=True)
     name: Named[str] = C(String(128), nullable=False)
@@ -80,7 +80,7 @@ class AlertRuleColumns(TypedColumns):
 
 
 class AlertStateColumns(TypedColumns):
-    """Where rules stand that are not "ok", by subject."""
+    """States of rules other than "ok", by subject."""
 
     rule_id: Named[int] = C(BigInteger, primary_key=True, autoincrement=False)
     subject: Named[str] = C(String(255), primary_key=True)
@@ -111,7 +111,7 @@ class AlertTransitionColumns(TypedColumns):
 
 
 class AlertDeliveryColumns(TypedColumns):
-    """What webhooks were told or are yet to be told: an outbox, written with the transition."""
+    """Deliveries to webhooks: an outbox, written with the transition."""
 
     id = C(ROW_ID, primary_key=True, autoincrement=True)
     event_id: Named[str] = C(String(64), nullable=False)
@@ -130,7 +130,7 @@ class AlertDeliveryColumns(TypedColumns):
 
 
 class AlertSilenceColumns(TypedColumns):
-    """For how long nothing is told of a rule, or of one of its subjects."""
+    """Silences of a rule, or of one of its subjects."""
 
     id = C(ROW_ID, primary_key=True, autoincrement=True)
     rule_id: Named[int] = C(BigInteger, nullable=False)
@@ -158,7 +158,7 @@ alert_silences = Table("alert_silences", metadata, AlertSilenceColumns)
 
 
 class UserColumns(TypedColumns):
-    """Who may log in."""
+    """Users."""
 
     id = C(ROW_ID, primary_key=True, autoincrement=True)
     name: Named[str] = C(String(64), nullable=False)
@@ -173,7 +173,7 @@ class UserColumns(TypedColumns):
 
 
 class TokenColumns(TypedColumns):
-    """What programs show instead of a password; only its hash is kept."""
+    """Tokens of programs; only the hash is stored."""
 
     id = C(ROW_ID, primary_key=True, autoincrement=True)
     name: Named[str] = C(String(64), nullable=False)
@@ -188,7 +188,7 @@ class TokenColumns(TypedColumns):
 
 
 class SessionColumns(TypedColumns):
-    """Who is logged in, and from where."""
+    """Sessions of browsers."""
 
     id = C(ROW_ID, primary_key=True, autoincrement=True)
     secret_hash: Named[str] = C(String(64), nullable=False)
@@ -201,7 +201,7 @@ class SessionColumns(TypedColumns):
 
 
 class PeopleVersionColumns(TypedColumns):
-    """One row: how often people were changed, so that a running server sees that they were."""
+    """One row: a version of users, tokens and sessions, which running servers poll."""
 
     id: Named[int] = C(Integer, primary_key=True, autoincrement=False)
     version: Named[int] = C(BigInteger, nullable=False)
@@ -232,7 +232,7 @@ people_version = Table("people_version", metadata, PeopleVersionColumns)
 
 
 class SavedViewColumns(TypedColumns):
-    """A list of the console as somebody likes to see it; `owner` is "" while there are no users."""
+    """Saved views of the console; `owner` is "" while there are no users."""
 
     id = C(ROW_ID, primary_key=True, autoincrement=True)
     owner: Named[str] = C(String(64), nullable=False)
@@ -243,7 +243,7 @@ class SavedViewColumns(TypedColumns):
 
 
 class ReplayJobColumns(TypedColumns):
-    """What the engine's journal says of each replay job, kept when it has forgotten the job."""
+    """Copies of replay jobs, which outlive the engine's journal."""
 
     id: Named[str] = C(String(64), primary_key=True)
     name: Named[str] = C(String(200), nullable=False)
@@ -264,7 +264,7 @@ class ReplayJobColumns(TypedColumns):
 
 
 class TopicStarColumns(TypedColumns):
-    """A topic that somebody wants to see first; `owner` as with a saved view."""
+    """Starred topics; `owner` as with saved views."""
 
     owner: Named[str] = C(String(64), primary_key=True)
     topic: Named[str] = C(String(255), primary_key=True)
@@ -272,7 +272,7 @@ class TopicStarColumns(TypedColumns):
 
 
 class TopicNoteColumns(TypedColumns):
-    """What people wrote about a topic, as Markdown; `changed_ms` tells one version from others."""
+    """Notes of topics, in Markdown; `changed_ms` is the version."""
 
     topic: Named[str] = C(String(255), primary_key=True)
     text: Named[str] = C(Text, nullable=False)

@@ -19,7 +19,7 @@ Transaction = Callable[[], AbstractContextManager[Connection]]
 
 @dataclass(frozen=True, kw_only=True)
 class ViewRow:
-    """A page of the console with its filter, under a name that is its owner's alone."""
+    """A page of the console with its filter, under a name of its owner."""
 
     id: int = 0
     owner: str
@@ -30,7 +30,7 @@ class ViewRow:
 
     @property
     def href(self) -> str:
-        """Where it leads."""
+        """The URL of the view."""
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
@@ -46,7 +46,7 @@ class ViewStore:
             return _of(connection, owner)
 
     def add(self, view: ViewRow, entry: AuditEntry) -> ViewRow:
-        """Keep a view; Conflict where its owner has one of that name, or 100."""
+        """Add a view; raises Conflict if its owner has this name, or 100 views."""
         with self._transaction() as connection:
             insert_audit(connection, replace(entry, after_json=_json(view)))
             others = _of(connection, view.owner)
@@ -65,21 +65,21 @@ class ViewStore:
             return replace(view, id=int(key[0]))
 
     def delete(self, owner: str, view_id: int, entry: AuditEntry) -> ViewRow:
-        """Forget a view of this owner, which is returned; NotFound."""
+        """Delete and return a view of this owner; raises NotFound."""
         with self._transaction() as connection:
-            found = next((view for view in _of(connection, owner) if view.id == view_id), None)
-            if found is None:
+            view = next((view for view in _of(connection, owner) if view.id == view_id), None)
+            if view is None:
                 raise NotFound(f"you have no view {view_id}", field="id", remedy="list the views")
-            told = replace(entry, object_name=found.name, before_json=_json(found))
-            insert_audit(connection, told)
+            audited = replace(entry, object_name=view.name, before_json=_json(view))
+            insert_audit(connection, audited)
             connection.execute(delete(saved_views).where(saved_views.c.id == view_id))
-        return found
+        return view
 
 
 def _of(connection: Connection, owner: str) -> list[ViewRow]:
-    found = connection.execute(select(saved_views).where(saved_views.c.owner == owner)).mappings()
+    rows = connection.execute(select(saved_views).where(saved_views.c.owner == owner)).mappings()
     # Sorted here: databases differ over capitals.
-    return sorted((ViewRow(**row) for row in found), key=lambda view: view.name.casefold())
+    return sorted((ViewRow(**row) for row in rows), key=lambda view: view.name.casefold())
 
 
 def _json(view: ViewRow) -> str:

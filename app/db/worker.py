@@ -1,7 +1,7 @@
-"""The database on a thread of its own, opened at its first use or a moment after the start.
+"""The database on a thread of its own, opened at its first use or soon after the start.
 
-Messages need no database, so the server is ready without it: loading SQLAlchemy alone takes as
-long as the rest of the start. What cannot be opened is tried again at the next use.
+Messages need no database, so the server is ready before it is open: loading SQLAlchemy takes as
+long as the rest of the start. If opening fails, the next call tries again.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ WARM_UP_S = 1.0
 
 
 class DatabaseWorker:
-    """Runs calls of `Database` one after the other, off the event loop."""
+    """Runs calls of `Database` one by one, off the event loop."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -33,7 +33,7 @@ class DatabaseWorker:
         self.failure = ""  # why the last call failed; empty after one that did not
 
     def start(self) -> None:
-        """Open the database soon, so that the first change need not wait for it."""
+        """Open the database soon, so that the first change does not wait for it."""
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(WARM_UP_S, self._executor.submit, self._warm_up)
 
@@ -43,7 +43,7 @@ class DatabaseWorker:
         return await loop.run_in_executor(self._executor, self._run, work)
 
     async def close(self) -> None:
-        """Let what is under way finish, then close the database."""
+        """Finish pending calls, then close the database."""
         if self._timer is not None:
             self._timer.cancel()
         await asyncio.get_running_loop().run_in_executor(self._executor, self._close)

@@ -1,9 +1,10 @@
-"""What all handlers of the door share."""
+"""State that all gRPC handlers share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from app.container import Services
 from app.grpc.call import GrpcCall
 from app.grpc.clients import CLIENTS_MAX, GrpcClient, GrpcClients
 from app.grpc.codes import GrpcRefusal
@@ -11,10 +12,7 @@ from app.grpc.leases import Leases
 from app.grpc.quotas import AddressQuota
 from app.host import EngineHost
 from app.messaging import Messaging
-from app.services.client_figures import ClientFigures
 from app.services.rpc_figures import RpcFigures
-from app.services.scheduled import ScheduledMessages
-from app.services.transactions import Transactions
 from app.settings import Settings
 from engine.broker import Broker
 from protocol.rocketmq.numbers import Code
@@ -22,23 +20,24 @@ from protocol.rocketmq.numbers import Code
 
 @dataclass
 class GrpcBackend:
-    """One server's door."""
+    """The gRPC endpoint of one server."""
 
-    host: EngineHost
-    settings: Settings
-    messaging: Messaging
-    transactions: Transactions
-    scheduled: ScheduledMessages
+    services: Services
     clients: GrpcClients
     leases: Leases
-    figures: RpcFigures
-    activity: ClientFigures
-    address: str = ""  # where the door listens, for clients that do not say where they called
+    address: str = ""  # of the port, for clients that send no endpoints
+    host: EngineHost = field(init=False)
+    settings: Settings = field(init=False)
+    messaging: Messaging = field(init=False)
+    figures: RpcFigures = field(init=False)
     _polls: AddressQuota = field(init=False)
     _streams: AddressQuota = field(init=False)
 
     def __post_init__(self) -> None:
-        settings = self.settings
+        services = self.services
+        self.host, self.messaging = services.host, services.messaging
+        self.figures = services.rpc_figures
+        self.settings = settings = services.settings
         self._polls = AddressQuota(
             "polls",
             each_max=settings.grpc_address_polls_max,
@@ -56,7 +55,7 @@ class GrpcBackend:
 
     @contextmanager
     def polling(self, call: GrpcCall, client: GrpcClient) -> Iterator[None]:
-        """Count a poll while the context lasts; GrpcRefusal beyond the bounds."""
+        """Count a poll during the context; raises GrpcRefusal beyond the limits."""
         each = self.settings.grpc_client_polls_max
         if client.polls >= each:
             raise GrpcRefusal(Code.TOO_MANY_REQUESTS, f"one client holds at most {each} polls")
@@ -71,7 +70,7 @@ class GrpcBackend:
 
     @contextmanager
     def streaming(self, call: GrpcCall) -> Iterator[None]:
-        """Count a telemetry stream while the context lasts; GrpcRefusal beyond the bounds."""
+        """Count a telemetry stream during the context; raises GrpcRefusal beyond the limits."""
         with _taken(self._streams, call):
             yield
 

@@ -1,4 +1,4 @@
-"""One call: who makes it, from where, under which name, and how long it waits for its answer."""
+"""One call: its principal, connection, client id and deadline."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ TEXT_CHARS_MAX = 64
 
 @dataclass
 class GrpcCall:
-    """What a handler knows of the call that it answers; `limit_s` is None without a deadline."""
+    """A call as its handler sees it; `limit_s` is None without a deadline."""
 
-    who: Principal
+    principal: Principal
     origin: GrpcConnection
     client: str
     metadata: Mapping[str, str]
@@ -34,12 +34,14 @@ class GrpcCall:
 
     @property
     def actor(self) -> Actor:
-        """As the audit trail names the caller."""
-        return actor_at(self.who.audit_name(self.origin.client), self.header("x-mq-request-id"))
+        """The caller's name for the audit trail."""
+        return actor_at(
+            self.principal.audit_name(self.origin.client), self.header("x-mq-request-id")
+        )
 
     @property
     def language(self) -> str:
-        """What the client says of itself in every call, such as "PYTHON"."""
+        """The client's language from the headers, such as "PYTHON"."""
         return self.header("x-mq-language")
 
     @property
@@ -48,18 +50,18 @@ class GrpcCall:
 
     @property
     def version(self) -> str:
-        """Of the client's library, such as "5.2.0"; "" where it does not say."""
+        """The version of the client's library, such as "5.2.0"; "" if not sent."""
         return self.header("x-mq-client-version")
 
     def header(self, name: str) -> str:
-        """A header's text, cut to what may be shown; "" where it was not sent."""
+        """A header's text, cut to TEXT_CHARS_MAX; "" if not sent or not printable."""
         text = self.metadata.get(name, "")[:TEXT_CHARS_MAX]
         return text if text.isprintable() else ""
 
     def topic(self, resource: Any, action: Action) -> str:
-        """The topic that a resource names, which the caller may do this to.
+        """The topic of a resource, after a check of the caller's right.
 
-        Raises Refusal where none is named, RightMissing. The engine checks the name itself.
+        Raises GrpcRefusal without a name, RightMissing. The engine checks the name itself.
         """
         name = inner(resource, self.namespace)
         if not resource.name:
@@ -68,7 +70,7 @@ class GrpcCall:
         return name
 
     def group(self, resource: Any, action: Action) -> str:
-        """The consumer group that a resource names, as `topic`."""
+        """The consumer group of a resource; like `topic`."""
         name = inner(resource, self.namespace)
         if not resource.name:
             raise GrpcRefusal(Code.ILLEGAL_CONSUMER_GROUP, "the request names no consumer group")
@@ -76,14 +78,14 @@ class GrpcCall:
         return name
 
     def require(self, action: Action, kind: Kind, name: str) -> None:
-        """Raise RightMissing, or ReadOnly, unless the caller may do this."""
-        if self.who.is_open and not self.who.is_read_only:
+        """Raise RightMissing or ServerReadOnly unless the caller has this right."""
+        if self.principal.is_open and not self.principal.is_read_only:
             return
-        require(self.who, action, kind, name)
+        require(self.principal, action, kind, name)
 
 
 def client_of(metadata: Mapping[str, str]) -> str:
-    """The client's own name for itself; a GrpcRefusal where it gives none that can be kept."""
+    """The client id; raises GrpcRefusal if it is missing or invalid."""
     client = metadata.get("x-mq-client-id", "")
     if not client:
         raise GrpcRefusal(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing")

@@ -1,11 +1,11 @@
-"""The certificate of the gRPC port: the operator's by settings, else a self-signed one in the data
-directory, made at the first start. RocketMQ's clients turn TLS on by default and do not verify it.
+"""The certificate of the gRPC port: the configured one, or a self-signed one in the data directory.
 
-It is a leaf and no authority, as some clients refuse an authority in a leaf's place, and it is
-trusted by itself. One that an earlier version made, which was an authority, is replaced.
+RocketMQ's clients use TLS by default and do not verify it, so a certificate is created at the first
+start. It is a leaf certificate, because some clients refuse an authority as a server's certificate;
+authorities created by earlier versions are replaced.
 
-It is made by a process of its own, `python -m app.grpc.certificate FOLDER HOST...`: the libraries
-for it would stay in the server's memory, some 10 MiB, for as long as it runs.
+A process of its own creates it, `python -m app.grpc.certificate FOLDER HOST...`, as the libraries
+would take some 10 MiB of the server's memory.
 """
 
 import datetime
@@ -48,27 +48,26 @@ NAMES = 2
 
 
 def certificate_of(settings: Settings) -> Certificate:
-    """What encrypts connections: the gRPC port's files, else those of `tls_certificate`, else its
-    own, made in the data directory.
+    """The certificate by `grpc_tls_certificate`, else `tls_certificate`, else a self-signed one.
 
-    Reads and perhaps writes files. OSError where none can be made, TlsError where an operator's
-    cannot be used; its own ones that cannot be used are made again.
+    Reads and may write files. Raises OSError if none can be created, TlsError if a configured one
+    is unusable; unusable self-signed ones are replaced.
     """
     if settings.grpc_tls_certificate:
-        given = (settings.grpc_tls_certificate, settings.grpc_tls_key)
+        paths = (settings.grpc_tls_certificate, settings.grpc_tls_key)
         settings_named = ("grpc_tls_certificate", "grpc_tls_key")
     elif settings.tls_certificate:
-        given = (settings.tls_certificate, settings.tls_key)
+        paths = (settings.tls_certificate, settings.tls_key)
         settings_named = ("tls_certificate", "tls_key")
     else:
         return own_certificate(settings.data, *_hosts(settings))
-    return Certificate(Pair(Path(given[0]), Path(given[1]), *settings_named), protocols=PROTOCOLS)
+    return Certificate(Pair(Path(paths[0]), Path(paths[1]), *settings_named), protocols=PROTOCOLS)
 
 
 def own_certificate(folder: Path, *hosts: str) -> Certificate:
-    """The self-signed one in `folder`, made for `hosts`.
+    """The self-signed certificate in `folder`, for `hosts`.
 
-    One that cannot be used, or is an authority of an earlier version, is put aside and made again.
+    An unusable one, or an authority of an earlier version, is moved aside and replaced.
     """
     if _is_own_authority(folder / CERTIFICATE_FILE):
         _give_up(folder, "is an authority, which some clients refuse in a server's place")
@@ -80,7 +79,7 @@ def own_certificate(folder: Path, *hosts: str) -> Certificate:
 
 
 def ensure_own(folder: Path, *hosts: str) -> tuple[Path, Path]:
-    """The self-signed certificate and its key, made where there is none or it has expired."""
+    """Paths of the self-signed certificate and its key, created if missing or expired."""
     paths = folder / CERTIFICATE_FILE, folder / KEY_FILE
     if all(path.is_file() for path in paths) and _is_fresh(paths[0]):
         return paths
@@ -97,8 +96,8 @@ def ensure_own(folder: Path, *hosts: str) -> tuple[Path, Path]:
             timeout=MAKING_LIMIT_S,
         )
     except subprocess.SubprocessError as error:
-        said = str(getattr(error, "stderr", None) or error).strip().rpartition("\n")[2]
-        raise OSError(f"no certificate could be made in {folder}: {said}") from error
+        reason = str(getattr(error, "stderr", None) or error).strip().rpartition("\n")[2]
+        raise OSError(f"no certificate could be made in {folder}: {reason}") from error
     return paths
 
 
@@ -107,15 +106,16 @@ def _pair(certificate: Path, key: Path) -> Pair:
 
 
 def _hosts(settings: Settings) -> list[str]:
-    """Under which names clients may call: where the ports listen, and what they are told."""
+    """The names by which clients may call: listening and advertised addresses."""
     listens = ADDRESS.match(settings.grpc_listen)
-    found = [settings.host, (listens and listens["host"]) or ""]
-    return found + [address.rpartition(":")[0] for address in settings.grpc_advertised]
+    hosts = [settings.host, (listens and listens["host"]) or ""]
+    return hosts + [address.rpartition(":")[0] for address in settings.grpc_advertised]
 
 
 def _is_own_authority(path: Path) -> bool:
-    """Whether an earlier version made this certificate: by its bytes, as to read it would take
-    the libraries at each start.
+    """Whether an earlier version created this certificate.
+
+    It is recognised by its bytes, as parsing it would load the libraries at each start.
     """
     try:
         content = ssl.PEM_cert_to_DER_cert(path.read_text("ascii"))
@@ -125,7 +125,7 @@ def _is_own_authority(path: Path) -> bool:
 
 
 def _give_up(folder: Path, why: str) -> None:
-    """Move the certificate and its key aside, and say so."""
+    """Move the certificate and its key aside, and log it."""
     paths = (folder / CERTIFICATE_FILE, folder / KEY_FILE)
     aside = [_move_aside(path) for path in paths if path.exists()]
     log.warning(
@@ -142,23 +142,23 @@ def _move_aside(path: Path) -> str:
     aside = path.parent / SET_ASIDE
     aside.mkdir(DIRECTORY_MODE, exist_ok=True)
     target = next(
-        found
+        target_path
         for number in itertools.count()
-        if not (found := aside / (f"{path.name}-{number}" if number else path.name)).exists()
+        if not (target_path := aside / (f"{path.name}-{number}" if number else path.name)).exists()
     )
     path.replace(target)
     return f"{SET_ASIDE}/{target.name}"
 
 
 def make_own(folder: Path, *hosts: str) -> None:
-    """Write a new pair, the certificate last: a key without its certificate is made again."""
+    """Write a new pair, the certificate last: a key alone is replaced at the next start."""
     certificate, key = _made(hosts)
     _write(folder / KEY_FILE, key)
     _write(folder / CERTIFICATE_FILE, certificate)
 
 
 def _is_fresh(path: Path) -> bool:
-    """By the file's age, as it is ours: to read it would take the libraries at each start."""
+    """Whether it is young enough, by the file's age, without parsing it."""
     age_s = time.time() - path.stat().st_mtime
     return age_s < (DAYS - RENEW_DAYS) * 86_400
 
@@ -198,7 +198,7 @@ def _made(hosts: Sequence[str]) -> tuple[bytes, bytes]:
 
 
 def _names(hosts: Sequence[str]) -> "list[x509.GeneralName]":
-    """Loopback, this machine's name and `hosts`, each once, without what no client can call."""
+    """Loopback, this machine's name and `hosts`, each once, without unspecified addresses."""
     from cryptography import x509
 
     names: list[x509.GeneralName] = []

@@ -1,4 +1,4 @@
-"""The door's clients as the console and REST see them: known by name, asked, sent away."""
+"""gRPC clients for the console and REST: list, query and disconnect them by name."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,14 +22,14 @@ from engine.errors import Busy
 from engine.message import StoredMessage
 from protocol.rocketmq.numbers import ClientType, Code
 
-DOOR = "gRPC"
-SETTINGS_BYTES_MAX = 16 * 1024  # that are spelled out
+ENDPOINT = "gRPC"
+SETTINGS_BYTES_MAX = 16 * 1024  # larger settings are not listed
 SETTINGS_MAX = 100
 VALUE_CHARS_MAX = 200
 
 
 class GrpcClientDirectory:
-    """Answers `Connections` for the gRPC door; `end` ends the connection from an address."""
+    """Implements `Connections` for gRPC; `end` ends the connection from an address."""
 
     def __init__(self, backend: GrpcBackend, end: Callable[[str], bool]) -> None:
         self._backend = backend
@@ -44,34 +44,34 @@ class GrpcClientDirectory:
         return self._backend.clients.connected()
 
     def find(self, client: str) -> ClientFacts | None:
-        """What one of them told of itself."""
-        found = self._backend.clients.find(client)
-        if found is None:
+        """What a client has reported about itself."""
+        known_client = self._backend.clients.find(client)
+        if known_client is None:
             return None
         clock = self._backend.host.clock
-        silent_ms = round((clock.monotonic_s() - found.seen_s) * 1000)
-        why_not = "" if found.stream is not None else NO_STREAM
+        silent_ms = round((clock.monotonic_s() - known_client.seen_s) * 1000)
+        why_not = "" if known_client.stream is not None else NO_STREAM
         return ClientFacts(
-            DOOR,
-            found.address,
-            found.since_ms,
-            clock.now_ms() - silent_ms,
-            found.language,
-            found.version,
-            kind_of(found),
-            found.user,
-            is_open=found.stream is not None,
-            polls=found.polls,
-            told=found.told,
-            settings=list(_settings(found.settings)),
-            topics=sorted(found.asks),
-            groups={group: dict(topics) for group, topics in sorted(found.groups.items())},
+            door=ENDPOINT,
+            address=known_client.address,
+            since_ms=known_client.since_ms,
+            seen_ms=clock.now_ms() - silent_ms,
+            language=known_client.language,
+            version=known_client.version,
+            kind=kind_of(known_client),
+            user=known_client.user,
+            is_open=known_client.stream is not None,
+            polls=known_client.polls,
+            told=known_client.told,
+            settings=list(_settings(known_client.settings)),
+            topics=sorted(known_client.asks),
+            groups={group: dict(topics) for group, topics in sorted(known_client.groups.items())},
             why_no_stack=why_not,
-            why_no_verify=why_not or ("" if found.is_push else NO_LISTENER),
+            why_no_verify=why_not or ("" if known_client.is_push else NO_LISTENER),
         )
 
     async def stack(self, client: str, timeout_s: float) -> str:
-        """What its threads do; Busy where it cannot be asked just now, TimeoutError."""
+        """The client's thread dump; raises Busy if it is not reachable, TimeoutError."""
         try:
             return await ask_stack(self._backend, self._get(client), timeout_s)
         except GrpcRefusal as error:
@@ -80,38 +80,40 @@ class GrpcClientDirectory:
     async def verify(
         self, client: str, group: str, message: StoredMessage, timeout_s: float
     ) -> Processed:
-        """Let a push consumer process a message; Busy where it cannot be asked, TimeoutError."""
-        found = self._get(client)
+        """Have a push consumer process a message; raises Busy if not reachable, TimeoutError."""
+        known_client = self._get(client)
         await bodies.decompress([message])
-        wire = to_wire(message, found.namespace)
+        wire = to_wire(message, known_client.namespace)
         try:
-            status = await ask_verify(self._backend, found, wire, timeout_s)
+            status = await ask_verify(self._backend, known_client, wire, timeout_s)
         except GrpcRefusal as error:
             raise _busy(error) from error
-        known = status.code in set(Code)
-        return Processed(Code(status.code).name if known else str(status.code), status.message)
+        is_standard = status.code in set(Code)
+        return Processed(
+            Code(status.code).name if is_standard else str(status.code), status.message
+        )
 
     def disconnect(self, client: str) -> int:
-        """End its stream and forget it; its connection too, unless other clients share it."""
+        """End the client's stream, and its connection unless other clients share it."""
         clients = self._backend.clients
-        found = clients.find(client)
-        if found is None:
+        known_client = clients.find(client)
+        if known_client is None:
             return 0
-        has_stream = found.stream is not None
-        clients.disconnect(found)
-        is_shared = any(each.address == found.address for each in clients.all())
-        is_ended = not is_shared and self._end(found.address)
+        has_stream = known_client.stream is not None
+        clients.disconnect(known_client)
+        is_shared = any(each.address == known_client.address for each in clients.all())
+        is_ended = not is_shared and self._end(known_client.address)
         return int(has_stream or is_ended)
 
     def _get(self, client: str) -> GrpcClient:
-        found = self._backend.clients.find(client)
-        if found is None:
+        known_client = self._backend.clients.find(client)
+        if known_client is None:
             raise Busy("the client is gone", field="client", remedy="ask again when it is back")
-        return found
+        return known_client
 
 
 def kind_of(client: GrpcClient) -> str:
-    """What a client is, in words; "" where it never said."""
+    """The client's type in words; "" if it has not reported one."""
     if client.kind is ClientType.CLIENT_TYPE_UNSPECIFIED:
         return ""
     return client.kind.name.lower().replace("_", " ")
@@ -124,15 +126,15 @@ def _busy(error: GrpcRefusal) -> Busy:
 
 
 def _settings(settings: Any) -> Iterator[tuple[str, str]]:
-    """What a client reported, as names and values; the first hundred."""
+    """The first 100 settings that a client has reported, as names and values."""
     if settings is None:
         return
     size_bytes = settings.ByteSize()
     if size_bytes > SETTINGS_BYTES_MAX:
         yield "settings", f"{size_bytes:,} bytes: too many to be shown"
         return
-    told = MessageToDict(settings, preserving_proto_field_name=True)
-    for number, (name, value) in enumerate(_flat("", told)):
+    values = MessageToDict(settings, preserving_proto_field_name=True)
+    for number, (name, value) in enumerate(_flat("", values)):
         if number >= SETTINGS_MAX:
             yield "…", f"only the first {SETTINGS_MAX} are shown"
             return

@@ -1,4 +1,4 @@
-"""The settings that a client is answered: its own message with the server's part filled in."""
+"""The answer to a client's settings: its own message with the server's part filled in."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ SEND_WAIT = Exponential(10, 1000, 2.0)
 BATCH = 32
 POLL_S = 20.0
 LADDER_S = (10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)  # the delay levels from 3 on
-LADDER_LIKE = Exponential(10_000, 7_200_000, 2.0)  # for who knows no list
+LADDER_LIKE = Exponential(10_000, 7_200_000, 2.0)  # for clients without list policies
 LIST_MAX = 32
 
 
-def for_producer(told: Any, language: ClientLanguage) -> Any:
+def for_producer(settings: Any, language: ClientLanguage) -> Any:
     """The answer to a producer's settings."""
-    answer = _copy(told)
+    answer = _copy(settings)
     answer.publishing.max_body_size = workarounds.body_bytes_max(language)
     answer.publishing.validate_message_type = True
     answer.backoff_policy.max_attempts = SEND_ATTEMPTS
@@ -27,9 +27,11 @@ def for_producer(told: Any, language: ClientLanguage) -> Any:
     return answer
 
 
-def for_consumer(told: Any, group: GroupConfig, language: ClientLanguage, *, is_fifo: bool) -> Any:
+def for_consumer(
+    settings: Any, group: GroupConfig, language: ClientLanguage, *, is_fifo: bool
+) -> Any:
     """The answer to a consumer's settings."""
-    answer = _copy(told)
+    answer = _copy(settings)
     answer.subscription.fifo = is_fifo
     answer.subscription.receive_batch_size = BATCH
     answer.subscription.long_polling_timeout.seconds = round(workarounds.poll_s(language, POLL_S))
@@ -39,7 +41,7 @@ def for_consumer(told: Any, group: GroupConfig, language: ClientLanguage, *, is_
 
 
 def group_of(broker: Broker, name: str, retry_max: int) -> GroupConfig:
-    """The group's settings, or those that it will be made with."""
+    """The group's configuration, or the one that it would be created with."""
     try:
         return broker.group(name)
     except GroupNotFound:
@@ -47,10 +49,10 @@ def group_of(broker: Broker, name: str, retry_max: int) -> GroupConfig:
 
 
 def is_fifo(broker: Broker, group: GroupConfig, topics: list[str]) -> bool:
-    """Whether the client shall process one message at a time: ordered group, FIFO topics only.
+    """Whether the client processes one message at a time: an ordered group with FIFO topics only.
 
-    The flag is one for all topics of a client. Where it subscribes to others too it is not told so:
-    the server keeps the order of the FIFO topics, and the others need not wait for it.
+    The flag applies to all topics of a client. If it also subscribes to others, the flag is off:
+    the server keeps the order of the FIFO topics, and the others need not wait.
     """
     return group.ordered and bool(topics) and all(_is_fifo(broker, topic) for topic in topics)
 
@@ -71,9 +73,9 @@ def filter_text(expression: Any) -> str:
 
 
 def words(answer: Any, *, is_whole: bool = True) -> str:
-    """What a client was told, for people, such as "17 attempts, polls of 20 s, batches of 32".
+    """A summary of the answer, such as "17 attempts, polls of 20 s, batches of 32".
 
-    It says so where what the client reported could not be kept as a whole.
+    Without `is_whole` it adds that the client's settings were too large to be stored.
     """
     return _words(answer) + ("" if is_whole else "; its settings are too many bytes to be kept")
 
@@ -82,33 +84,35 @@ def _words(answer: Any) -> str:
     attempts = f"{answer.backoff_policy.max_attempts} attempts"
     if answer.WhichOneof("pub_sub") == "publishing":
         return f"{attempts}, bodies of at most {answer.publishing.max_body_size:,} bytes"
-    told = answer.subscription
-    order = ", in order" if told.fifo else ""
-    polls = f"polls of {told.long_polling_timeout.seconds} s"
-    return f"{attempts}, {polls}, batches of {told.receive_batch_size}{order}"
+    subscription = answer.subscription
+    order = ", in order" if subscription.fifo else ""
+    polls = f"polls of {subscription.long_polling_timeout.seconds} s"
+    return f"{attempts}, {polls}, batches of {subscription.receive_batch_size}{order}"
 
 
-def _copy(told: Any) -> Any:
+def _copy(settings: Any) -> Any:
     answer = Settings()
-    answer.CopyFrom(told)
+    answer.CopyFrom(settings)
     answer.ClearField("backoff_policy")
     answer.metric.on = False
     return answer
 
 
-def _set_policy(told: Any, policy: RetryPolicy, retry_max: int, language: ClientLanguage) -> None:
+def _set_policy(
+    backoff_policy: Any, policy: RetryPolicy, retry_max: int, language: ClientLanguage
+) -> None:
     if language in workarounds.EXPONENTIAL_ONLY or (
         isinstance(policy, Exponential) and language not in workarounds.LIST_ONLY
     ):
-        _set_exponential(told, _as_exponential(policy))
+        _set_exponential(backoff_policy, _as_exponential(policy))
         return
     for wait_ms in _as_list(policy, retry_max):
-        next_wait = told.customized_backoff.next.add()
+        next_wait = backoff_policy.customized_backoff.next.add()
         _set_ms(next_wait, wait_ms)
 
 
-def _set_exponential(told: Any, policy: Exponential) -> None:
-    backoff = told.exponential_backoff
+def _set_exponential(backoff_policy: Any, policy: Exponential) -> None:
+    backoff = backoff_policy.exponential_backoff
     _set_ms(backoff.initial, policy.initial_ms)
     _set_ms(backoff.max, policy.max_ms)
     backoff.multiplier = policy.multiplier

@@ -1,8 +1,8 @@
-"""Who calls: the clients that are alive, what each told of itself, and how it is reached.
+"""The live gRPC clients: their settings, memberships and telemetry streams.
 
-A client is alive while its telemetry stream is open, or it called within the last half minute;
-its heartbeats come every ten seconds. After a restart of the server a client may be known by its
-calls alone for minutes: it need not have sent its settings to send, receive or be asked.
+A client is alive while its telemetry stream is open, or if it called within the last 30 seconds;
+it sends a heartbeat every ten seconds. After a restart of the server, a client may be known by its
+calls alone for minutes: sending, receiving and transaction checks need no settings.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from app.grpc.quotas import AddressQuota
 from app.grpc.shapes import to_wire
 from app.grpc.stream import OUTBOXES_BYTES_MAX, StreamBytesBudget, TelemetryStream
 from app.host import EngineHost
-from app.security.client_names import ClientNames, Holder
+from app.security.client_names import ClientNames, NameOwner
 from app.services.connections import Connected
 from app.services.transactions import Ask, Transactions
 from engine.broker import TransactionCheck
@@ -33,25 +33,25 @@ from protocol.rocketmq.messages import (
 from protocol.rocketmq.numbers import ClientLanguage, ClientType, Code
 
 CLIENTS_MAX = 10_000
-TOPICS_MAX = 256  # that one client is asked about
+TOPICS_MAX = 256  # of one client, for transaction checks
 GROUPS_MAX = 64
-QUESTIONS_MAX = 16  # to one client, without an answer yet
+QUESTIONS_MAX = 16  # unanswered, to one client
 SILENT_S = 30.0
-IDENTIFIED_MAX = 500  # streams whose callers are looked up again in one round
-STEP_MAX = 100  # clients that are looked at in one turn of the loop
-KNOWN_BYTES_MAX = 64 * 1024 * 1024  # of all that clients told of themselves
+IDENTIFIED_MAX = 500  # streams that are authenticated again in one round
+STEP_MAX = 100  # clients in one turn of the event loop
+KNOWN_BYTES_MAX = 64 * 1024 * 1024  # of the settings and subscriptions of all clients
 
 
 @dataclass
 class GrpcClient:
-    """One client; `settings` is what it sent last, None until it did.
+    """One client; `settings` are the last it sent, None until then.
 
-    `is_whole` is False where only its kind and language were kept of them, for want of room.
+    `is_whole` is False if only their client type and language are stored, for lack of memory.
     """
 
     name: str
     address: str
-    host: str  # which it came from first, and counts as a client of
+    host: str  # its first address, under which it is counted
     language: str
     version: str
     namespace: str
@@ -59,16 +59,18 @@ class GrpcClient:
     seen_s: float
     kind: ClientType = ClientType.CLIENT_TYPE_UNSPECIFIED
     settings: Any = None
-    user: str = ""  # whose it is; "" while there are no users
-    told: str = ""  # what its settings were answered with, in words
-    refusal: EngineError | None = None  # why its settings were not answered
+    user: str = ""  # its owner; "" while there are no users
+    told: str = ""  # a summary of the answer to its settings
+    refusal: EngineError | None = None  # of its settings
     stream: TelemetryStream | None = None
     groups: dict[str, dict[str, str]] = field(default_factory=dict)  # to topics with filters
     asks: dict[str, Ask] = field(default_factory=dict)  # by topic
     questions: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
     polls: int = 0
-    is_gone: bool = False  # it said goodbye, was sent away, or fell silent
-    waits: set[Callable[[], object]] = field(default_factory=set)  # what ends its polls early
+    is_gone: bool = False  # it has ended, was disconnected or timed out
+    waits: set[Callable[[], object]] = field(
+        default_factory=set
+    )  # callbacks that end its polls early
     is_whole: bool = True
     settings_bytes: int = 0
     known_bytes: int = 0  # of its groups, topics and filters
@@ -79,7 +81,7 @@ class GrpcClient:
 
     @property
     def about(self) -> str:
-        """What the console shows of it: "PYTHON 5.1.2, push consumer, telemetry; 17 attempts …"."""
+        """A summary for the console: "PYTHON 5.1.2, push consumer, telemetry; 17 attempts …"."""
         kind = self.kind.name.lower().replace("_", " ") if self.kind else ""
         stream = "telemetry" if self.stream is not None else ""
         language = f"{self.language} {self.version}".strip()
@@ -88,7 +90,7 @@ class GrpcClient:
 
     @property
     def speaks(self) -> ClientLanguage:
-        """Its language; by its settings where it sent some."""
+        """Its language, by its settings if it has sent any."""
         if self.settings is not None:
             number = self.settings.user_agent.language
             return (
@@ -100,7 +102,7 @@ class GrpcClient:
 
 
 class GrpcClients:
-    """At most 10,000, so many of one address; further ones get TOO_MANY_REQUESTS."""
+    """At most CLIENTS_MAX clients, and a limit by address; others get TOO_MANY_REQUESTS."""
 
     def __init__(
         self,
@@ -119,7 +121,7 @@ class GrpcClients:
         self._shares = AddressQuota("clients", each_max=address_clients_max, all_max=CLIENTS_MAX)
         self._known = StreamBytesBudget(KNOWN_BYTES_MAX)
         self.outboxes = StreamBytesBudget(OUTBOXES_BYTES_MAX)
-        self._identified = 0  # streams that had their turn
+        self._identified = 0  # streams that were authenticated again in this cycle
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -128,17 +130,17 @@ class GrpcClients:
         return list(self._clients.values())
 
     def connected(self) -> list[Connected]:
-        """For the console: each with what it tells of itself."""
+        """All clients as the console lists them."""
         return [
             Connected(
-                client.name,
-                client.address,
-                client.since_ms,
-                "gRPC",
-                client.about,
-                client.language,
-                client.version,
-                None if not client.kind else client.kind is ClientType.PRODUCER,
+                client=client.name,
+                address=client.address,
+                since_ms=client.since_ms,
+                door="gRPC",
+                about=client.about,
+                language=client.language,
+                version=client.version,
+                is_producer=client.kind is ClientType.PRODUCER if client.kind else None,
             )
             for client in self._clients.values()
         ]
@@ -150,130 +152,130 @@ class GrpcClients:
     def stream_count(self) -> int:
         return sum(client.stream is not None for client in self._clients.values())
 
-    def seen(self, call: GrpcCall) -> GrpcClient:
-        """The client of a call, which is alive."""
+    def touch(self, call: GrpcCall) -> GrpcClient:
+        """The client of a call, created if new; marks it as alive."""
         now_s = self._host.clock.monotonic_s()
-        client = self._own(call)
+        client = self._client_of(call)
         if client is None:
             if why_not := self._shares.take(call.origin.host):
                 raise GrpcRefusal(Code.TOO_MANY_REQUESTS, why_not)
             client = self._clients[call.client] = GrpcClient(
-                call.client,
-                call.origin.client,
-                call.origin.host,
-                call.language,
-                call.version,
-                call.namespace,
-                self._host.clock.now_ms(),
-                now_s,
-                user=call.who.name,
+                name=call.client,
+                address=call.origin.client,
+                host=call.origin.host,
+                language=call.language,
+                version=call.version,
+                namespace=call.namespace,
+                since_ms=self._host.clock.now_ms(),
+                seen_s=now_s,
+                user=call.principal.name,
             )
         client.seen_s = now_s
-        client.address = call.origin.client  # it may have connected again
+        client.address = call.origin.client  # it may have reconnected
         return client
 
-    def consumes(
+    def join_group(
         self, client: GrpcClient, group: str, topics: Mapping[str, str] | None = None
     ) -> None:
-        """A client is a member of a group, of which it wants these topics (name to filter).
+        """Make a client a member of a group with these subscriptions (topic to filter).
 
-        Raises ClientNameTaken where another user's live member of the group has its name.
+        Raises ClientNameTaken if a live member of another user has its name.
         """
-        self._names.claim(group, client.name, Holder(client.user))
-        wanted = client.groups.get(group)
-        if wanted is None:
+        self._names.claim(group, client.name, NameOwner(client.user))
+        subscribed = client.groups.get(group)
+        if subscribed is None:
             if len(client.groups) >= GROUPS_MAX:
                 return
-            wanted = client.groups[group] = {}
+            subscribed = client.groups[group] = {}
         for topic, filter in (topics or {}).items():
-            self._wants(client, wanted, topic, filter)
+            self._subscribe(client, subscribed, topic, filter)
         try:
             self._host.broker.members.seen(
                 group,
                 client.name,
-                topics=wanted or None,
+                topics=subscribed or None,
                 address=client.address,
                 version=client.version,
                 language=client.language,
                 creates=True,
             )
         except EngineError:
-            del client.groups[group]  # no such group may be made: the next receive says so
-            self._remember(client, -sum(_size(*each) for each in wanted.items()))
+            del client.groups[group]  # the group cannot be created: the next receive says so
+            self._reserve(client, -sum(_size(*each) for each in subscribed.items()))
 
-    def produces(self, client: GrpcClient, topic: str) -> None:
-        """A client can be asked about undecided transactions of a topic, while it is alive."""
+    def register_producer(self, client: GrpcClient, topic: str) -> None:
+        """Register a client for transaction checks of a topic, while it is alive."""
         if self._clients.get(client.name) is not client:
-            return  # it said goodbye while its message was stored: nobody would take this back
+            return  # it ended while its message was stored: nothing would undo this
         if topic in client.asks or len(client.asks) >= TOPICS_MAX:
             return
-        if not self._remember(client, _size(topic)):
+        if not self._reserve(client, _size(topic)):
             return
 
         def ask(check: TransactionCheck) -> bool:
-            return self._ask(client, check)
+            return self._send_check(client, check)
 
         client.asks[topic] = ask
         self._transactions.producers.enter(topic, ask)
         if client.stream is not None:
-            self._ask_waiting(client, topic)
+            self._send_pending_checks(client, topic)
 
-    def opened(self, client: GrpcClient, stream: TelemetryStream) -> None:
-        """A telemetry stream of this client was opened; an older one ends."""
+    def set_stream(self, client: GrpcClient, stream: TelemetryStream) -> None:
+        """Set a client's telemetry stream; ends the previous one."""
         older, client.stream = client.stream, stream
         if older is not None:
             older.close()
         for topic in client.asks:
-            self._ask_waiting(client, topic)
+            self._send_pending_checks(client, topic)
 
-    def closed(self, client: GrpcClient, stream: TelemetryStream) -> None:
-        """A telemetry stream is over; the client may open another one."""
+    def remove_stream(self, client: GrpcClient, stream: TelemetryStream) -> None:
+        """Remove a telemetry stream that has ended; the client may open another one."""
         stream.is_over()
         if client.stream is stream:
             client.stream = None
             client.seen_s = self._host.clock.monotonic_s()
 
-    def terminated(self, call: GrpcCall) -> bool:
-        """A client says goodbye: it gives back what it holds. Whether it was known."""
-        client = self._own(call)
+    def terminate(self, call: GrpcCall) -> bool:
+        """Remove a client that ends, and release its messages; False if it is unknown."""
+        client = self._client_of(call)
         if client is None:
             return False
         self._leases.give_back(client.name)
-        self._forget(client)
+        self._remove(client)
         return True
 
     def disconnect(self, client: GrpcClient) -> None:
-        """An operator sends a client away: what it held comes back as failed."""
+        """Remove a client at an operator's request; its messages count as failed."""
         self._leases.abandon(client.name)
-        self._forget(client)
+        self._remove(client)
 
-    def reports(self, client: GrpcClient, settings: Any) -> None:
-        """A client told its settings; all of them are kept while there is room for them."""
+    def store_settings(self, client: GrpcClient, settings: Any) -> None:
+        """Store a client's settings, as a whole if there is room for them."""
         self._known.give(client.settings_bytes)
         size_bytes = settings.ByteSize()
         client.is_whole = self._known.take(size_bytes)
         client.settings_bytes = size_bytes if client.is_whole else 0
         if not client.is_whole:
-            kept = Settings(client_type=settings.client_type)
-            kept.user_agent.language = settings.user_agent.language
-            settings = kept
+            reduced = Settings(client_type=settings.client_type)
+            reduced.user_agent.language = settings.user_agent.language
+            settings = reduced
         client.settings = settings
 
     def steps(self) -> Iterator[None]:
-        """Let go of clients that are silent, bit by bit."""
+        """Remove clients that have timed out, a part in each step."""
         now_s = self._host.clock.monotonic_s()
         for number, client in enumerate(self.all(), 1):
             is_alive = client.stream is not None or client.polls
-            is_known = self._clients.get(client.name) is client  # others ran in between
+            is_known = self._clients.get(client.name) is client  # other tasks ran in between
             if is_known and not is_alive and now_s - client.seen_s > SILENT_S:
                 self._leases.abandon(client.name)
-                self._forget(client)
-                yield  # it may have held much
+                self._remove(client)
+                yield  # it may have had many messages
             elif number % STEP_MAX == 0:
                 yield
 
-    def identify(self, identified: Callable[[Mapping[str, str]], object]) -> Iterator[None]:
-        """End the streams of callers that are refused by now; some of all streams, in turn."""
+    def check_streams(self, identified: Callable[[Mapping[str, str]], object]) -> Iterator[None]:
+        """End streams whose caller is no longer authorized; checks a part in each round."""
         streams = [client.stream for client in self._clients.values() if client.stream is not None]
         begin = self._identified % max(1, len(streams))
         self._identified = begin + IDENTIFIED_MAX
@@ -287,7 +289,7 @@ class GrpcClients:
                 yield
 
     def close(self) -> None:
-        """End all streams; who told its settings is told to connect again as well."""
+        """End all streams; clients that have sent settings are told to reconnect."""
         for client in self.all():
             if client.stream is None:
                 continue
@@ -297,25 +299,25 @@ class GrpcClients:
                 client.stream.offer(TelemetryCommand(reconnect_endpoints_command=again))
             client.stream.close()
 
-    async def question(
+    async def request(
         self, client: GrpcClient, command: str, timeout_s: float, **fields: Any
     ) -> Any:
-        """Send a command that has a nonce, and wait for its answer (a TelemetryCommand).
+        """Send a command with a nonce; returns the client's answer (a TelemetryCommand).
 
-        Raises Refusal where the client has no open stream, and TimeoutError.
+        Raises GrpcRefusal without an open stream, and TimeoutError.
         """
         stream = client.stream
         if stream is None or len(client.questions) >= QUESTIONS_MAX:
             raise GrpcRefusal(Code.TOO_MANY_REQUESTS, "the client cannot be asked just now")
         nonce = secrets.token_hex(16)
-        asked = TelemetryCommand()
-        part = getattr(asked, command)
+        request = TelemetryCommand()
+        part = getattr(request, command)
         part.nonce = nonce
         for name, value in fields.items():
             getattr(part, name).CopyFrom(value)
         answer = client.questions[nonce] = asyncio.get_running_loop().create_future()
         try:
-            if not stream.offer(asked):
+            if not stream.offer(request):
                 raise GrpcRefusal(
                     Code.TOO_MANY_REQUESTS, "the client does not read what it is sent"
                 )
@@ -326,38 +328,40 @@ class GrpcClients:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _wants(self, client: GrpcClient, wanted: dict[str, str], topic: str, filter: str) -> None:
-        """Keep a topic that a client wants of a group, where there is room for it."""
-        before = wanted.get(topic)
-        if before == filter or (before is None and len(wanted) >= TOPICS_MAX):
+    def _subscribe(
+        self, client: GrpcClient, subscribed: dict[str, str], topic: str, filter: str
+    ) -> None:
+        """Store a subscription of a client, if there is room for it."""
+        before = subscribed.get(topic)
+        if before == filter or (before is None and len(subscribed) >= TOPICS_MAX):
             return
         freed_bytes = 0 if before is None else _size(topic, before)
-        if self._remember(client, _size(topic, filter) - freed_bytes):
-            wanted[topic] = filter
+        if self._reserve(client, _size(topic, filter) - freed_bytes):
+            subscribed[topic] = filter
 
-    def _remember(self, client: GrpcClient, size_bytes: int) -> bool:
-        """Whether there is room to keep so many bytes more with what is known of a client."""
+    def _reserve(self, client: GrpcClient, size_bytes: int) -> bool:
+        """Reserve bytes for what is stored of a client; False if there is no room."""
         if not self._known.take(size_bytes):
             return False
         client.known_bytes += size_bytes
         return True
 
-    def _own(self, call: GrpcCall) -> GrpcClient | None:
-        """The known client of a call; a GrpcRefusal where another user's goes by this name.
+    def _client_of(self, call: GrpcCall) -> GrpcClient | None:
+        """The client of a call, if known; raises GrpcRefusal if its name belongs to another user.
 
-        Names are no secret, and whoever speaks under one is asked about its transactions and can
-        end it. Another access key of the same user may go on where one left off.
+        Client ids are no secret, and a caller with this id could answer its transaction checks or
+        end it. Another access key of the same user may use it.
         """
         client = self._clients.get(call.client)
-        if client is not None and call.who.name:
-            if client.user not in ("", call.who.name):
+        if client is not None and call.principal.name:
+            if client.user not in ("", call.principal.name):
                 raise GrpcRefusal(
                     Code.FORBIDDEN, f"the client id {call.client!r} is in use by another user"
                 )
-            client.user = call.who.name
+            client.user = call.principal.name
         return client
 
-    def _ask(self, client: GrpcClient, check: TransactionCheck) -> bool:
+    def _send_check(self, client: GrpcClient, check: TransactionCheck) -> bool:
         if client.stream is None:
             return False
         recover = RecoverOrphanedTransactionCommand(
@@ -365,15 +369,15 @@ class GrpcClients:
         )
         return client.stream.offer(TelemetryCommand(recover_orphaned_transaction_command=recover))
 
-    def _ask_waiting(self, client: GrpcClient, topic: str) -> None:
-        """Checks that came due while nobody could be asked."""
+    def _send_pending_checks(self, client: GrpcClient, topic: str) -> None:
+        """Send the checks that were due while no producer was reachable."""
         try:
             for check in self._host.broker.transactions.checks(topic):
-                self._ask(client, check)
+                self._send_check(client, check)
         except EngineError:
-            return  # they are asked again at the next check
+            return  # repeated at the next check
 
-    def _forget(self, client: GrpcClient) -> None:
+    def _remove(self, client: GrpcClient) -> None:
         del self._clients[client.name]
         client.is_gone = True
         for end in list(client.waits):

@@ -1,6 +1,6 @@
-"""What went wrong, as RocketMQ's status codes: the only table from our errors to them.
+"""Maps errors to RocketMQ's status codes; the only such table.
 
-An answer is gRPC's OK with a status inside; clients decide by its code whether they try again.
+An answer is gRPC's OK with a status inside, whose code tells clients whether to retry.
 """
 
 import logging
@@ -53,14 +53,14 @@ CODES: dict[type[EngineError], Code] = {
     Corrupt: Code.INTERNAL_SERVER_ERROR,
     Illegal: Code.INTERNAL_SERVER_ERROR,
 }
-# Where our own code of an error says more than its class ...
+# By our error code, where it is more specific than the class ...
 OF_CODE = {
     "reserved_property": Code.ILLEGAL_MESSAGE_PROPERTY_KEY,
     "wrong_message_type": Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
     "transaction_not_found": Code.INVALID_TRANSACTION_ID,
     "invalid_delay": Code.ILLEGAL_DELIVERY_TIME,
 }
-# ... and which field of a wrong input makes which code.
+# ... and by the invalid field.
 OF_FIELD = {
     "topic": Code.ILLEGAL_TOPIC,
     "group": Code.ILLEGAL_CONSUMER_GROUP,
@@ -86,7 +86,7 @@ OF_STATUS = {
 
 
 class GrpcRefusal(Exception):
-    """What this door itself turns down, before any engine is asked."""
+    """A refusal by the gRPC endpoint itself, before the engine is called."""
 
     def __init__(self, code: Code, text: str) -> None:
         super().__init__(text)
@@ -95,7 +95,7 @@ class GrpcRefusal(Exception):
 
 
 def ok() -> Any:
-    """The status of what went well."""
+    """The status of success."""
     return Status(code=Code.OK, message="OK")
 
 
@@ -104,17 +104,17 @@ def status(code: Code, text: str) -> Any:
 
 
 def code_of(error: EngineError) -> Code:
-    """The code of an engine error: by what it says of itself, by its field, by its class."""
-    found = OF_CODE.get(error.code)
-    if found is None and isinstance(error, Invalid):
-        found = OF_FIELD.get(_field(error.field))
-    if found is not None:
-        return found
+    """The code of an engine error: by its code, its field or its class."""
+    code = OF_CODE.get(error.code)
+    if code is None and isinstance(error, Invalid):
+        code = OF_FIELD.get(_field(error.field))
+    if code is not None:
+        return code
     return next(CODES[base] for base in type(error).__mro__ if base in CODES)
 
 
 def status_of(error: Exception) -> Any:
-    """The status that tells a client about `error`; what is unexpected is logged, not told."""
+    """The status for `error`; unexpected errors are logged and not described to the client."""
     if isinstance(error, GrpcRefusal):
         return status(error.code, error.text)
     if isinstance(error, EngineError):

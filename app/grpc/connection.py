@@ -1,4 +1,4 @@
-"""A connection, as those see it who answer its calls."""
+"""A connection as the handlers of its calls see it."""
 
 from dataclasses import dataclass, field
 
@@ -7,10 +7,9 @@ from app.grpc.connection_bytes import ConnectionBytes
 
 @dataclass(eq=False)
 class GrpcConnection:
-    """Where a connection comes from, where it was accepted, whether it is encrypted.
+    """A connection's addresses, and whether it is encrypted.
 
-    `ended_s` is when it ended, by the monotonic clock; None while it is open. `bytes` counts what
-    its requests hold.
+    `ended_s` is its end in monotonic seconds, None while open. `bytes` counts its requests' bytes.
     """
 
     client: str  # "127.0.0.1:52100"
@@ -18,7 +17,7 @@ class GrpcConnection:
     is_tls: bool
     bytes: ConnectionBytes
     ended_s: float | None = None
-    host: str = field(init=False)  # "127.0.0.1", "::1": what bounds by address count by
+    host: str = field(init=False)  # "127.0.0.1", "::1": the key of limits by address
 
     def __post_init__(self) -> None:
         self.host = self.client.rpartition(":")[0].strip("[]")

@@ -1,21 +1,21 @@
-"""Bounds what the server holds for one gRPC connection of requests that have not arrived whole.
+"""Bounds the bytes of unfinished requests of one gRPC connection.
 
-`PartialMessages` counts the bytes as the relay passes them on, in the connection's `Hold` of the
-server's budget. A connection that is over its share is not read on, and its calls that wait for
-their requests end with TOO_MANY_REQUESTS, the newest first, until it fits again. One that does not
-fit without any such call is closed with GOAWAY (ENHANCE_YOUR_CALM), as is one whose message does
-not arrive whole within ROUNDS_MAX looks at it.
+`PartialMessages` counts the bytes that the relay passes on, in the connection's reservation of the
+server's budget. A connection over its limit is paused, and its calls that wait for their requests
+end with TOO_MANY_REQUESTS, the newest first, until it fits again. If it does not fit without them,
+it is closed with GOAWAY (ENHANCE_YOUR_CALM), as is one whose message is not complete after
+ROUNDS_MAX checks.
 """
 
 import asyncio
 from collections.abc import Callable
 
 from app.grpc.partial_messages import PartialMessages, goaway_frame
-from app.security.byte_budget import DETAILS, ByteBudget, Full, Reason
+from app.security.byte_budget import DETAILS, BudgetExceeded, ByteBudget, RefusalReason
 
-BEGIN_S = 0.2  # for calls that have arrived to begin to wait
-SHED_S = 1.0  # for a call that was ended to leave the connection
-ROUNDS_MAX = 24  # looks of the port at a message that is not whole: two minutes
+BEGIN_S = 0.2  # until calls that have arrived wait for their request
+SHED_S = 1.0  # until an ended call has left the connection
+ROUNDS_MAX = 24  # checks of an incomplete message: two minutes
 
 
 class PendingCalls:
@@ -26,18 +26,18 @@ class PendingCalls:
         self._refused: set[asyncio.Timeout] = set()
 
     def begin(self, limit: asyncio.Timeout) -> None:
-        """A call waits, as long as `limit` allows."""
+        """Add a call that waits until `limit`."""
         self._limits[limit] = None
 
     def end(self, limit: asyncio.Timeout) -> bool:
-        """It waits no more; whether it was refused."""
+        """Remove a call; True if it was refused."""
         self._limits.pop(limit, None)
         was_refused = limit in self._refused
         self._refused.discard(limit)
         return was_refused
 
     def refuse_newest(self) -> bool:
-        """Let the newest call end; False where none waits."""
+        """End the newest call; False if there is none."""
         if not self._limits:
             return False
         limit, _ = self._limits.popitem()
@@ -47,7 +47,7 @@ class PendingCalls:
 
 
 class ConnectionBytes:
-    """Counts for one relay; `close` it with the connection."""
+    """The byte counts of one relay; call `close` with the connection."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class ConnectionBytes:
         set_reading: Callable[[bool], None],
         end: Callable[[bytes], None],
     ) -> None:
-        """`set_reading` pauses and resumes the client; `end` closes it after some last bytes."""
+        """`set_reading` pauses and resumes reading; `end` writes last bytes and closes."""
         self._budget = budget
-        self._hold = budget.hold(address, "", lambda: self._end(Reason.EVICTED))
+        self._reservation = budget.reserve(address, "", lambda: self._end(RefusalReason.EVICTED))
         self._limit_bytes = budget.limits.connection_max
         self._unfinished = PartialMessages()
         self._set_reading = set_reading
@@ -71,42 +71,42 @@ class ConnectionBytes:
         self.reading = PendingCalls()
 
     def name(self, caller: str) -> None:
-        """Say who calls over this connection: the first one who is known."""
-        if not self._hold.caller:
-            self._hold.name(caller)
+        """Set the connection's caller; the first one counts."""
+        if not self._reservation.caller:
+            self._reservation.name(caller)
 
     def received(self, data: bytes) -> None:
-        """The client sent this."""
-        unfinished, hold = self._unfinished, self._hold
+        """Count data from the client."""
+        unfinished, reservation = self._unfinished, self._reservation
         unfinished.received(data)
-        more_bytes = unfinished.size_bytes - hold.size_bytes
+        more_bytes = unfinished.size_bytes - reservation.size_bytes
         if more_bytes <= 0:
             if more_bytes:
-                hold.add(more_bytes)
+                reservation.add(more_bytes)
             return
         try:
             if unfinished.size_bytes > self._limit_bytes:
-                self._budget.refuse(Reason.CONNECTION)
-                raise Full(Reason.CONNECTION)
-            hold.take(more_bytes)
-        except Full as full:
-            hold.add(more_bytes)  # they are here: it goes beyond by what one read brings
+                self._budget.refuse(RefusalReason.CONNECTION)
+                raise BudgetExceeded(RefusalReason.CONNECTION)
+            reservation.take(more_bytes)
+        except BudgetExceeded as full:
+            reservation.add(more_bytes)  # already in memory, so the limit is exceeded by one read
             if not self._is_over:
                 self._is_over = True
                 self._set_reading(False)
                 self._shed(full.reason)
 
     def sent(self, data: bytes) -> None:
-        """The server answered this."""
-        unfinished, hold = self._unfinished, self._hold
+        """Count data from the server."""
+        unfinished, reservation = self._unfinished, self._reservation
         ended = unfinished.sent(data)
-        if unfinished.size_bytes != hold.size_bytes:
-            hold.add(unfinished.size_bytes - hold.size_bytes)
+        if unfinished.size_bytes != reservation.size_bytes:
+            reservation.add(unfinished.size_bytes - reservation.size_bytes)
         if ended and self._is_over and not self._has_ended:
-            self._look_again()
+            self._check_again()
 
-    def _look_again(self) -> None:
-        """A call ended, or did not end in time: go on where there is room, else end the next."""
+    def _check_again(self) -> None:
+        """After a call has ended or timed out: resume if there is room, else end the next one."""
         if self._later is not None:
             self._later.cancel()
             self._later = None
@@ -120,28 +120,28 @@ class ConnectionBytes:
             self._shed(reason)
 
     def grow_older(self) -> None:
-        """One look: end the connection where a message is too long on its way."""
+        """One check: end the connection if a message takes too long."""
         if self._unfinished.grow_older() > ROUNDS_MAX:
-            self._budget.refuse(Reason.SLOW)
-            self._end(Reason.SLOW)
+            self._budget.refuse(RefusalReason.SLOW)
+            self._end(RefusalReason.SLOW)
 
     def close(self) -> None:
-        """The connection is over."""
+        """Return all bytes at the end of the connection."""
         self._has_ended = True
-        self._hold.close()
+        self._reservation.close()
         if self._later is not None:
             self._later.cancel()
             self._later = None
 
-    def _lacks(self) -> Reason | None:
+    def _lacks(self) -> RefusalReason | None:
         if self._unfinished.size_bytes > self._limit_bytes:
-            return Reason.CONNECTION
-        return self._hold.lacks
+            return RefusalReason.CONNECTION
+        return self._reservation.lacks
 
-    def _shed(self, reason: Reason) -> None:
-        """End one call, and wait for what that brings; without any, end the connection.
+    def _shed(self, reason: RefusalReason) -> None:
+        """End one call and check again later; without calls, end the connection.
 
-        Calls that have just arrived may not have begun to wait for their requests yet.
+        Calls that have just arrived may not wait for their requests yet.
         """
         has_refused = self.reading.refuse_newest()
         if not has_refused and self._was_patient:
@@ -149,9 +149,9 @@ class ConnectionBytes:
             return
         self._was_patient |= not has_refused
         wait_s = SHED_S if has_refused else BEGIN_S
-        self._later = asyncio.get_running_loop().call_later(wait_s, self._look_again)
+        self._later = asyncio.get_running_loop().call_later(wait_s, self._check_again)
 
-    def _end(self, reason: Reason) -> None:
+    def _end(self, reason: RefusalReason) -> None:
         if self._has_ended:
             return
         self.close()

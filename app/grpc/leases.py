@@ -1,12 +1,12 @@
-"""Hand-outs of push consumers: kept from running out for as long as their client lives.
+"""Leases of push consumers: renews the invisible time of their messages while the client is alive.
 
-Such a consumer names no time for its messages; Apache's proxy renews what it holds, and so do we,
-up to three hours for one message. Nothing here is kept over a restart: the engine has the deadline
-of every hand-out, and what nobody renews comes back by itself.
+A push consumer names no invisible time; Apache's proxy renews its messages, and so does this
+module, for up to three hours. Leases do not survive a restart: the engine knows each deadline, and
+messages that are not renewed are delivered again.
 
-A client that lives need not have got an answer: a connection that died silently takes answers
-until the server notices. So what a connection carried in its last moments is renewed no more once
-it ended. What it carried before that the client has, since a ping was answered after it.
+A live client may have missed an answer, because a connection that died silently accepts data until
+the server notices. Messages that a connection carried shortly before it ended are therefore not
+renewed. Earlier ones have arrived, since the client answered a ping after them.
 """
 
 from collections import deque
@@ -23,16 +23,16 @@ LEASE_S = 60.0
 RENEW_BEFORE_S = 30.0
 LEASE_MAX_S = 3 * 3600.0
 DOUBTFUL_S = 90.0  # a dead connection is noticed within a minute, see server.py and tls_mux.py
-SLOW_S = 5.0  # an answer that took longer is marked with the time when it left
-ABANDONED_S = 1.0  # then what a client that vanished held comes back, its attempt counted
-STEP_MAX = 200  # receipts that are settled or renewed in one turn of the loop
-Key = tuple[str, Receipt]  # of which group
+SLOW_S = 5.0  # an answer that took longer gets the time when it was written
+ABANDONED_S = 1.0  # until messages of a lost client are delivered again
+STEP_MAX = 200  # receipts in one turn of the event loop
+Key = tuple[str, Receipt]  # group and receipt
 
 
 class Lease(NamedTuple):
-    """One hand-out: whose, by which connection; since when, when it left, until when.
+    """The lease of a delivery: its holder, connection, begin, time of writing and end.
 
-    Times are those of the monotonic clock.
+    Times are monotonic seconds.
     """
 
     holder: "LeaseHolder"
@@ -43,21 +43,21 @@ class Lease(NamedTuple):
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether its answer may never have arrived."""
+        """Whether the client may not have received it."""
         ended_s = self.origin.ended_s
         return ended_s is not None and ended_s - self.written_s < DOUBTFUL_S
 
 
 @dataclass(eq=False)
 class LeaseHolder:
-    """What one client holds, in the order in which it got it; and how it comes back."""
+    """The leases of one client in order of delivery, and how they end."""
 
     keys: dict[Key, None] = field(default_factory=dict)
     gives_back: bool = False
 
 
 class Leases:
-    """By group and receipt; go through `steps` now and then. The engine bounds how many."""
+    """All leases by group and receipt; run `steps` regularly. The engine bounds their number."""
 
     def __init__(self, host: EngineHost) -> None:
         self._host = host
@@ -72,7 +72,7 @@ class Leases:
     def add(
         self, group: str, client: str, origin: GrpcConnection, receipts: Iterable[Receipt]
     ) -> None:
-        """A client was handed these for LEASE_S, by an answer over this connection."""
+        """Lease these deliveries to a client for LEASE_S, over this connection."""
         now_s = self._host.clock.monotonic_s()
         keys = [(group, receipt) for receipt in receipts]
         if not keys:
@@ -84,7 +84,7 @@ class Leases:
             holder.keys[key] = None
 
     def written(self, group: str, receipts: Iterable[Receipt]) -> None:
-        """Their answer has left by now; a client that reads slowly may have held it up for long."""
+        """Note that an answer was written; a slow client may have delayed it."""
         now_s = self._host.clock.monotonic_s()
         for receipt in receipts:
             key = (group, receipt)
@@ -93,22 +93,22 @@ class Leases:
                 self._leases[key] = lease._replace(written_s=now_s)
 
     def drop(self, group: str, receipts: Iterable[Receipt]) -> bool:
-        """These are settled; whether any of them was a push consumer's."""
-        found = [self._drop((group, receipt)) for receipt in receipts]
-        return any(found)
+        """End leases of settled messages; True if any existed."""
+        leased = [self._drop((group, receipt)) for receipt in receipts]
+        return any(leased)
 
     def give_back(self, client: str) -> None:
-        """A client says goodbye: what it did not process is handed out again, the first at once."""
+        """Release all messages of a client that ends, for immediate redelivery."""
         self._end(client, gives_back=True)
 
     def abandon(self, client: str) -> None:
-        """A client vanished: what it held comes back as failed, else it might kill the next one."""
+        """End the leases of a lost client; its messages count as failed: one may have killed it."""
         self._end(client, gives_back=False)
 
     def steps(self) -> Iterator[None]:
-        """Settle what is left of clients that ended, then renew what runs out soon, bit by bit.
+        """End leases of clients that are gone, then renew those that expire soon, in parts.
 
-        What was held too long, what is settled and what may never have arrived is let go.
+        Leases that are too old, settled or doubtful are dropped.
         """
         while self._gone:
             self._settle()
@@ -116,7 +116,7 @@ class Leases:
         now_s = self._host.clock.monotonic_s()
         while due := self._due(now_s):
             if not self._renew(due, now_s):
-                return  # the disk is full, say: there is another try before they run out
+                return  # the disk is full, for example; the next round tries again
             yield
 
     # -- inside ----------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Leases:
             self._settle()
 
     def _settle(self) -> None:
-        """Let go of the next part of what clients held that ended."""
+        """Settle the next part of the leases of clients that are gone."""
         holder = self._gone[0]
         part = [key for key, _ in zip(holder.keys, range(STEP_MAX), strict=False)]
         for key in part:
@@ -152,7 +152,7 @@ class Leases:
                 else:
                     broker.extend(group, receipts, ABANDONED_S)
             except EngineError:
-                continue  # they run out by themselves
+                continue  # they expire by themselves
 
     def _due(self, now_s: float) -> list[Key]:
         due: list[Key] = []
@@ -163,15 +163,15 @@ class Leases:
         return due
 
     def _renew(self, due: list[Key], now_s: float) -> bool:
-        """Renew these, or let go of them; whether the engine took it."""
-        kept = []
+        """Renew or drop these leases; False if the engine refused."""
+        renewable = []
         for key in due:
             lease = self._leases[key]
             if now_s - lease.began_s >= LEASE_MAX_S or lease.is_doubtful:
                 self._drop(key)
             else:
-                kept.append(key)
-        for group, receipts in _by_group(kept).items():
+                renewable.append(key)
+        for group, receipts in _by_group(renewable).items():
             try:
                 results = self._host.broker.extend(group, receipts, LEASE_S)
             except GroupNotFound:
@@ -184,7 +184,7 @@ class Leases:
         return True
 
     def _renewed(self, key: Key, is_held: bool, now_s: float) -> None:
-        """Put a lease behind those that run out sooner; or drop it, as the engine has it not."""
+        """Move a renewed lease to the end of the order; drop one that the engine does not know."""
         if is_held:
             self._leases[key] = self._leases.pop(key)._replace(until_s=now_s + LEASE_S)
         else:
@@ -192,7 +192,7 @@ class Leases:
 
 
 def _by_group(keys: Iterable[Key]) -> dict[str, list[Receipt]]:
-    found: dict[str, list[Receipt]] = {}
+    receipts: dict[str, list[Receipt]] = {}
     for group, receipt in keys:
-        found.setdefault(group, []).append(receipt)
-    return found
+        receipts.setdefault(group, []).append(receipt)
+    return receipts

@@ -1,4 +1,4 @@
-"""Names with a namespace: the clients' (namespace, name) are RocketMQ's "namespace%name" inside."""
+"""Names with namespaces: a client's (namespace, name) is "namespace%name" in the engine."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ NAMESPACE_CHARS_MAX = 64
 
 
 def check_namespace(text: str) -> str:
-    """`text` itself; a GrpcRefusal where it cannot be part of a name."""
+    """`text`; raises GrpcRefusal if it is no valid namespace."""
     if len(text) > NAMESPACE_CHARS_MAX or not NAMESPACE_CHARS.issuperset(text):
         raise GrpcRefusal(
             Code.BAD_REQUEST,
@@ -23,9 +23,9 @@ def check_namespace(text: str) -> str:
 
 
 def inner(resource: Any, namespace: str) -> str:
-    """The name under which the engine knows a resource.
+    """The engine's name of a resource.
 
-    Its own namespace goes before the call's, since one client fills the one, one the other.
+    The resource's namespace precedes the call's, as clients differ in which one they set.
     """
     own = resource.resource_namespace
     space = check_namespace(own) if own else namespace
@@ -33,7 +33,7 @@ def inner(resource: Any, namespace: str) -> str:
 
 
 def outer(name: str, namespace: str) -> Any:
-    """The resource that a client in this namespace knows by the engine's `name`."""
+    """The resource for the engine's `name`, as clients in this namespace know it."""
     prefix = f"{namespace}{SEPARATOR}"
     if namespace and name.startswith(prefix):
         return Resource(resource_namespace=namespace, name=name[len(prefix) :])

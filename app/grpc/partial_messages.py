@@ -1,12 +1,12 @@
-"""How many bytes of unfinished requests a gRPC connection holds, told from its HTTP/2 frames.
+"""Counts the bytes of unfinished requests of a gRPC connection from its HTTP/2 frames.
 
-gRPC's library holds what has arrived of a message until it is whole, and does not tell how much
-that is. The relay sees the frames of both directions: `PartialMessages.received` is given what the
-client sent, `PartialMessages.sent` what the server answers. A stream's bytes count until its
-message is whole, its client takes it back, or its call is answered.
+gRPC's library buffers a message until it is complete and does not report its size. The relay sees
+the frames of both directions: `PartialMessages.received` gets the client's data,
+`PartialMessages.sent` the server's. The bytes of a stream count until its message is complete, its
+client resets it, or its call is answered.
 
-Only the heads of frames and of gRPC's messages are read; the library itself judges whether they
-are legal, and ends the connection where they are not.
+Only headers of frames and of gRPC messages are read; the library validates them and ends the
+connection if they are invalid.
 """
 
 import struct
@@ -19,12 +19,12 @@ assert MESSAGE_HEAD.size == 5
 DATA, HEADERS, RST_STREAM, GOAWAY = 0, 1, 3, 7
 END_STREAM = 1
 STREAM_BITS = 0x7FFFFFFF
-FRAME_BYTES = 64  # what the library takes for a frame besides its data
+FRAME_BYTES = 64  # the library's overhead for a frame
 ENHANCE_YOUR_CALM = 0xB
 
 
 class Http2FrameCutter:
-    """One direction of a connection, cut into frames; `at_boundary` is between two of them."""
+    """Cuts one direction of a connection into frames; `at_boundary` is between two frames."""
 
     def __init__(self, skip_bytes: int = 0) -> None:
         """`skip_bytes` stand before the first frame."""
@@ -44,8 +44,8 @@ class Http2FrameCutter:
         The piece may be empty. `kind`, `flags` and `stream` are those of its frame; -1 is no
         frame, or a head that is not whole.
         """
-        left = self._left
-        if not left:
+        bytes_left = self._left
+        if not bytes_left:
             if self._head or len(data) - position < HEAD.size:
                 more = data[position : position + HEAD.size - len(self._head)]
                 self._head += more
@@ -60,14 +60,14 @@ class Http2FrameCutter:
                 position += HEAD.size
             self.kind = word & 0xFF
             self.stream = stream & STREAM_BITS
-            left = word >> 8
-        end = min(position + left, len(data))
-        self._left = left = left - (end - position)
-        return position, end, not left
+            bytes_left = word >> 8
+        end = min(position + bytes_left, len(data))
+        self._left = bytes_left = bytes_left - (end - position)
+        return position, end, not bytes_left
 
 
 class PartialMessage:
-    """What has arrived of a stream's message."""
+    """The unfinished message of a stream."""
 
     __slots__ = ("_head", "_left", "rounds", "size_bytes")
 
@@ -78,7 +78,7 @@ class PartialMessage:
         self.size_bytes = 0
 
     def take(self, data: bytes, start: int, end: int) -> None:
-        """Take in a piece; `size_bytes` is 0 again where a message ends with it."""
+        """Count a piece; `size_bytes` returns to 0 when it completes a message."""
         self.size_bytes += FRAME_BYTES
         while start < end:
             if not self._left:
@@ -99,7 +99,7 @@ class PartialMessage:
 
 
 class PartialMessages:
-    """The streams of one connection, and `size_bytes` that have arrived of unfinished messages."""
+    """The streams of one connection, and the `size_bytes` of their unfinished messages."""
 
     def __init__(self) -> None:
         self._in = Http2FrameCutter(len(PREFACE))
@@ -114,7 +114,7 @@ class PartialMessages:
         return self._out.at_boundary
 
     def received(self, data: bytes) -> None:
-        """Count what the client sent."""
+        """Count data from the client."""
         frames, position, size = self._in, 0, len(data)
         while position < size:
             start, position, is_over = frames.next(data, position)
@@ -132,7 +132,7 @@ class PartialMessages:
                 self._end(frames.stream)
 
     def sent(self, data: bytes) -> bool:
-        """Count out what the server has answered; whether that ended a stream before its client."""
+        """Remove answered streams; True if one ended before its client had finished."""
         has_ended = False
         frames, position, size = self._out, 0, len(data)
         while position < size:

@@ -1,7 +1,7 @@
-"""The gRPC port: open from the start, with the server behind it made for the first connection.
+"""The gRPC port: open from the start; its server is created for the first connection.
 
-gRPC's library and the classes of its messages take some 16 MiB and a third of a second: a server
-that no RocketMQ client calls has neither in memory. They are loaded beside the event loop.
+gRPC's library and its message classes take some 16 MiB and a third of a second, so they are loaded
+only once a RocketMQ client connects, on a thread.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kitemq.grpc")
 
-AGAIN_S = 10.0  # until what the disk refused at the start is tried again
-FILES_SPARE = 64  # that can be opened when gRPC's library starts; it takes some ten
+AGAIN_S = 10.0  # between attempts to create files that the disk has refused
+FILES_SPARE = 64  # file descriptors that must be free when gRPC's library starts
 
 
 class GrpcPort:
-    """Listens on `listener`, which it closes at the end; `services` are the application's."""
+    """Listens on `listener` and closes it at the end; `services` are the application's."""
 
     def __init__(self, services: Services, listener: socket.socket) -> None:
         self._services = services
@@ -42,28 +42,27 @@ class GrpcPort:
         self.address = host_text(host, port)
 
     async def start(self) -> None:
-        """Begin to listen; ValueError (TlsError is one) where an operator's file is wrong.
+        """Start listening; raises ValueError (such as TlsError) for an unusable configured file.
 
-        What the disk refuses to keep, as when it is full, is no reason to stop: the access keys
-        and the self-made certificate are tried again until they are there. Meanwhile the port
-        serves no access keys, and no TLS.
+        A full disk is no reason to fail: creating the access keys and the self-signed certificate
+        is retried. Until then the port serves neither access keys nor TLS.
         """
         self._services.targets.own_ports.add(self._listener.getsockname()[1])
         refused = await self._prepared()
         settings = self._settings
         shares = ConnectionQuota(
-            self._services.places,
+            self._services.connection_limits,
             each_max=settings.grpc_address_connections_max,
             all_max=settings.grpc_connections_max,
         )
         self._tls_mux = TlsMux(
             self._listener,
             self._inner_port,
-            self._certificate.context if self._certificate else None,
-            self._services.rpc_figures,
-            shares,
-            self._services.host.clock.monotonic_s,
-            self._services.load.budget,
+            context=self._certificate.context if self._certificate else None,
+            figures=self._services.rpc_figures,
+            shares=shares,
+            clock_s=self._services.host.clock.monotonic_s,
+            budget=self._services.request_limits.budget,
             is_plain_refused=settings.tls_required,
         )
         self._tls_mux.start()
@@ -71,9 +70,9 @@ class GrpcPort:
         log.info("RocketMQ clients are served on %s", self.address)
 
     async def opened(self) -> "GrpcServer":
-        """The server behind the port, made where there is none; what failed is tried again.
+        """The server behind the port, created if needed; after a failure it is tried again.
 
-        ConnectionAbortedError once the port stops: nobody would end what is made then.
+        Raises ConnectionAbortedError once the port stops, as nothing would stop a new server.
         """
         if self._is_stopping:
             raise ConnectionAbortedError("the gRPC port stops")
@@ -83,9 +82,9 @@ class GrpcPort:
         return await asyncio.shield(opening)
 
     async def stop(self) -> None:
-        """Take no new connections, end streams, let calls end, then close.
+        """Stop accepting, end streams and calls, then close.
 
-        A server that is being made is waited for, as one half made could not be stopped.
+        A server that is being created is awaited, as it could not be stopped half-way.
         """
         self._is_stopping = True
         if self._upkeep is not None:
@@ -95,9 +94,9 @@ class GrpcPort:
             await self._tls_mux.stop_accepting()
         opening, self._opening = self._opening, None
         if opening is not None:
-            (door,) = await asyncio.gather(opening, return_exceptions=True)
-            if not isinstance(door, BaseException):
-                await door.stop()
+            (server,) = await asyncio.gather(opening, return_exceptions=True)
+            if not isinstance(server, BaseException):
+                await server.stop()
         if self._tls_mux is not None:
             await self._tls_mux.stop()
         self._listener.close()
@@ -108,15 +107,15 @@ class GrpcPort:
     async def _open(self) -> "GrpcServer":
         assert self._tls_mux is not None, "the port was started"
         _check_files()
-        made = await asyncio.to_thread(_door_class)
+        server_class = await asyncio.to_thread(_server_class)
         _check_files()
-        door = made(self._services, self.address, self._tls_mux)
-        await door.start()
-        self._services.targets.own_ports.add(door.inner_port)
-        return door
+        server = server_class(self._services, self.address, self._tls_mux)
+        await server.start()
+        self._services.targets.own_ports.add(server.inner_port)
+        return server
 
     async def _prepared(self) -> str:
-        """Read or make the files that the port needs; why that cannot be just now, or ""."""
+        """Read or create the port's files; returns the reason of a failure, or ""."""
         try:
             await asyncio.to_thread(self._services.access_keys.load)
             if self._settings.grpc_tls and self._certificate is None:
@@ -126,7 +125,7 @@ class GrpcPort:
         return ""
 
     async def _keep_up(self, refused: str) -> None:
-        """Get what the start did not, then follow changes of the certificate."""
+        """Retry creating files, then reload the certificate when it changes."""
         if refused:
             log.error(
                 "the gRPC port serves no access keys and no TLS until its files can be kept: %s",
@@ -157,8 +156,8 @@ def _check_files() -> None:
             os.close(each)
 
 
-def _door_class() -> "type[GrpcServer]":
-    """Loads what takes long."""
+def _server_class() -> "type[GrpcServer]":
+    """Load the server's class with gRPC's library, which takes long."""
     # The library writes lines of its own to the standard error stream, as many as a stranger likes.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from app.grpc.server import GrpcServer

@@ -1,4 +1,4 @@
-"""PullMessage and the offsets of clients that keep their own place; Apache's proxy has neither."""
+"""PullMessage, and offsets of clients that track their own; Apache's proxy has neither."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -27,12 +27,12 @@ BYTES_MAX = 4 * 1024 * 1024
 
 
 async def pull_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> AsyncIterator[Any]:
-    """Read a queue from an offset; the next offset comes last, whatever was found."""
+    """Read a queue from an offset; the next offset always comes last."""
     group = call.group(request.group, Action.CONSUME)
     topic = call.topic(request.message_queue.topic, Action.CONSUME)
-    client = backend.clients.seen(call)
+    client = backend.clients.touch(call)
     with backend.polling(call, client):
-        backend.clients.consumes(client, group)
+        backend.clients.join_group(client, group)
         pulling = backend.messaging.pull(
             topic,
             request.message_queue.id,
@@ -70,7 +70,7 @@ async def pull_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> As
 async def _unless_gone(
     client: GrpcClient, pulling: Coroutine[Any, Any, PullResult]
 ) -> PullResult | None:
-    """What the pull brings; None once the client says that it leaves."""
+    """The result of the pull; None if the client ends meanwhile."""
     task = asyncio.ensure_future(pulling)
     client.waits.add(task.cancel)
     try:
@@ -84,7 +84,7 @@ async def _unless_gone(
 
 
 async def update_offset(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
-    """Set a group's progress in one queue, up to its end: what lies beyond is yet to come."""
+    """Set a group's offset in one queue, at most to the queue's end."""
     group, topic = _place(call, request)
     queue = request.message_queue.id
     ends = [each.max_offset for each in backend.broker.topic_stats(topic).queues]
@@ -101,7 +101,7 @@ async def update_offset(backend: GrpcBackend, call: GrpcCall, request: Any) -> A
 
 
 async def get_offset(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
-    """A group's progress in one queue."""
+    """A group's committed offset in one queue."""
     group, topic = _place(call, request)
     client = call.client if backend.broker.is_broadcast(group) else ""
     offset = backend.broker.committed_offset(group, topic, request.message_queue.id, client)

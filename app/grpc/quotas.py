@@ -1,12 +1,12 @@
-"""How many of something each address may hold, and all together: none can take it all."""
+"""Quotas by address and in total, so that no address takes all."""
 
 from collections import Counter
 
-from app.network.places import GRPC_FILES, Places
+from app.network.connection_limits import GRPC_FILES, ConnectionLimits
 
 
 class AddressQuota:
-    """Counts of one kind of thing, named in the plural; on the event loop's thread only."""
+    """Counts of one kind of thing, named in the plural; used on the event loop's thread only."""
 
     def __init__(self, things: str, *, each_max: int, all_max: int) -> None:
         self._things = things
@@ -16,7 +16,7 @@ class AddressQuota:
         self.count = 0
 
     def take(self, address: str) -> str:
-        """Count one more in; "" then, else why it may not be. `give` it back when it is over."""
+        """Count one more; returns "", or the reason for a refusal. Call `give` at its end."""
         if self._held[address] >= self._each_max:
             return f"one address may hold {self._each_max} {self._things}"
         if self.count >= self._all_max:
@@ -26,7 +26,7 @@ class AddressQuota:
         return ""
 
     def give(self, address: str) -> None:
-        """One that was taken is over."""
+        """Release one that was taken."""
         self.count -= 1
         self._held[address] -= 1
         if not self._held[address]:
@@ -34,19 +34,19 @@ class AddressQuota:
 
 
 class ConnectionQuota(AddressQuota):
-    """gRPC's own limits of connections, within those of all ports together."""
+    """gRPC's connection limits, within those of all ports."""
 
-    def __init__(self, places: Places, *, each_max: int, all_max: int) -> None:
+    def __init__(self, limits: ConnectionLimits, *, each_max: int, all_max: int) -> None:
         super().__init__("connections", each_max=each_max, all_max=all_max)
-        self._places = places
+        self._limits = limits
 
     def take(self, address: str) -> str:
         refusal = super().take(address)
-        if not refusal and self._places.take(address, GRPC_FILES) is None:
+        if not refusal and self._limits.take(address, GRPC_FILES) is None:
             super().give(address)
             return "the server holds too many connections"
         return refusal
 
     def give(self, address: str) -> None:
         super().give(address)
-        self._places.take_back(address, GRPC_FILES)
+        self._limits.release_address(address, GRPC_FILES)

@@ -1,4 +1,4 @@
-"""ReceiveMessage and what becomes of a receipt: acknowledge, change its time, give up."""
+"""ReceiveMessage, and the operations on receipts: acknowledge, change invisible time, give up."""
 
 import asyncio
 from collections import OrderedDict
@@ -28,27 +28,27 @@ from protocol.rocketmq.messages import (
 )
 from protocol.rocketmq.numbers import Code
 
-BATCH_MAX = 32  # as with Apache, whatever a client asks for
+BATCH_MAX = 32  # Apache's limit
 RECEIPTS_MAX = 1024
 INVISIBLE_MS_MIN = 10_000
 INVISIBLE_MS_MAX = 12 * 3_600_000
-SHORTEST_S = 0.01  # what 0 means
-ANSWER_S = 0.2  # of a call's time, kept for the answer on its way
+SHORTEST_S = 0.01  # for an invisible time of 0
+ANSWER_S = 0.2  # of a call's time, reserved for transmitting the answer
 ATTEMPTS_MAX = 10_000
 REMEMBERED_MAX = 100_000  # receipts of all attempts: some 20 MiB
 WORTHLESS = (
-    "INVALID_RECEIPT_HANDLE: the receipt handle is worth nothing any more; the message was, or "
-    "will be, handed out again"
+    "INVALID_RECEIPT_HANDLE: the receipt handle is no longer valid; the message was, or will be, "
+    "delivered again"
 )
 
 
 Park = Callable[[Callable[[], None]], Place]
 
 
-class Attempts:
-    """What was handed out under an attempt id: the same id again means that it never arrived.
+class ReceiveAttempts:
+    """Deliveries by attempt id: a client that repeats an id did not receive the answer.
 
-    The latest are remembered: at most ATTEMPTS_MAX, with at most REMEMBERED_MAX receipts.
+    Bounded to the latest ATTEMPTS_MAX, with at most REMEMBERED_MAX receipts.
     """
 
     def __init__(self) -> None:
@@ -69,24 +69,26 @@ class Attempts:
 
 
 class Receives:
-    """The handlers; it remembers the last attempts."""
+    """The handlers, with the latest attempts."""
 
     def __init__(self, backend: GrpcBackend) -> None:
         self._backend = backend
-        self._attempts = Attempts()
+        self._attempts = ReceiveAttempts()
 
     async def receive_message(self, call: GrpcCall, request: Any) -> AsyncIterator[Any]:
-        """Hand out messages of a topic, from whichever queue; waits for the first of them."""
+        """Deliver messages from any queue of a topic; waits for the first one."""
         backend = self._backend
         group = call.group(request.group, Action.CONSUME)
         topic = call.topic(request.message_queue.topic, Action.CONSUME)
         filter = filter_text(request.filter_expression)
         invisible_s = _invisible_s(request)
         wait_s = poll_s(request, call.limit_s)
-        client = backend.clients.seen(call)
+        client = backend.clients.touch(call)
         self._repeat(group, request.attempt_id)
         with backend.polling(call, client):
-            backend.clients.consumes(client, group, {topic: filter} if request.auto_renew else None)
+            backend.clients.join_group(
+                client, group, {topic: filter} if request.auto_renew else None
+            )
             receive = partial(
                 backend.broker.receive,
                 group,
@@ -98,7 +100,7 @@ class Receives:
             deliveries = await self._wait(receive, group, {topic: filter}, client, wait_s)
             receipts = [delivery.receipt for delivery in deliveries]
             if backend.clients.find(client.name) is not client or call.origin.ended_s is not None:
-                # It said goodbye while it waited: nobody would let go of what it leased now.
+                # The client ended during the wait: nothing would end its leases.
                 self._return(group, receipts)
                 deliveries, receipts = [], []
             if request.auto_renew:
@@ -111,13 +113,13 @@ class Receives:
                     yield answer
                 backend.leases.written(group, receipts)
             except (asyncio.CancelledError, GeneratorExit):
-                self._return(group, receipts)  # the client throws away what came of this answer
+                self._return(group, receipts)  # the client discards a partial answer
                 raise
 
     async def _wait(
         self, receive: Any, group: str, topics: dict[str, str], client: GrpcClient, wait_s: float
     ) -> list[Delivery]:
-        """Receive, or wait until there is something; a pause of the group is waited out."""
+        """Receive, or wait for messages; the wait continues while the group is paused."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_s
         while True:
@@ -134,26 +136,26 @@ class Receives:
                 return []
 
     async def _parked(self, client: GrpcClient, park: Park, left_s: float) -> bool:
-        """Wait until there may be something: whether to ask again; False once the client left."""
-        begun: list[tuple[Callable[[], None], Place]] = []
+        """Wait for possible messages; False after the timeout or if the client ended."""
+        waits: list[tuple[Callable[[], None], Place]] = []
 
         def begin(wake: Callable[[], None]) -> Place:
             place = park(wake)
-            begun.append((wake, place))
+            waits.append((wake, place))
             client.waits.add(wake)
             return place
 
         try:
             is_woken = await self._backend.host.wait(begin, left_s)
         finally:
-            for wake, place in begun:
+            for wake, place in waits:
                 client.waits.discard(wake)
                 if client.is_gone:
-                    place.cancel()  # it passes on a wake that it had got
+                    place.cancel()  # passes a wake-up on to the next one
         return is_woken and not client.is_gone
 
     def _repeat(self, group: str, attempt: str) -> None:
-        """A client that repeats an attempt did not get what it was handed: it may have it again."""
+        """Release the deliveries of a repeated attempt, which the client did not receive."""
         if attempt:
             self._return(group, self._attempts.take(group, attempt))
 
@@ -167,7 +169,7 @@ class Receives:
             return  # they run out by themselves
 
     async def ack_message(self, call: GrpcCall, request: Any) -> Any:
-        """Acknowledge messages; each entry has a status of its own."""
+        """Acknowledge messages; each entry has its own status."""
         group = call.group(request.group, Action.CONSUME)
         entries = request.entries
         if not 0 < len(entries) <= RECEIPTS_MAX:
@@ -176,15 +178,15 @@ class Receives:
                 f"{len(entries)} entries in one request, it must be 1 to {RECEIPTS_MAX}",
             )
         backend = self._backend
-        backend.clients.seen(call)
+        backend.clients.touch(call)
         results: list[Any] = []
         receipts = [_known(entry.receipt_handle) for entry in entries]
-        known = [receipt for receipt in receipts if receipt is not None]
+        valid = [receipt for receipt in receipts if receipt is not None]
         try:
-            settled = dict(zip(known, backend.broker.ack(group, known), strict=True))
+            settled = dict(zip(valid, backend.broker.ack(group, valid), strict=True))
         except GroupNotFound:
             settled = {}
-        backend.leases.drop(group, known)
+        backend.leases.drop(group, valid)
         for entry, receipt in zip(entries, receipts, strict=True):
             is_done = receipt is not None and settled.get(receipt, AckResult.STALE) in DONE
             results.append(
@@ -197,12 +199,12 @@ class Receives:
         return AckMessageResponse(status=_common(results), entries=results)
 
     async def change_invisible_duration(self, call: GrpcCall, request: Any) -> Any:
-        """Give a message another time; a push consumer does it to say that it failed."""
+        """Change a message's invisible time; a push consumer reports a failure this way."""
         group = call.group(request.group, Action.CONSUME)
         receipt = receipt_of(request.receipt_handle)
         wait_s = _checked_s(request.invisible_duration, least_ms=0)
         backend = self._backend
-        client = backend.clients.seen(call)
+        client = backend.clients.touch(call)
         try:
             if backend.leases.drop(group, [receipt]) or client.is_push:
                 renewed = self._fail(group, receipt, client)
@@ -215,19 +217,19 @@ class Receives:
         return ChangeInvisibleDurationResponse(status=ok(), receipt_handle=handle_of(renewed))
 
     def _fail(self, group: str, receipt: Receipt, client: GrpcClient) -> Receipt | None:
-        """The message comes back when the group's schedule says, or is dead (see workarounds.py).
+        """Retry the message by the group's policy, or make it a dead letter (see workarounds.py).
 
-        An answer must carry a handle: it is the old one, which is worth nothing from now on.
+        An answer must have a handle: it is the old one, which is no longer valid.
         """
         results = self._backend.broker.nack(group, [Nack(receipt, error=FAILED)], client.name)
         return None if results[0] is AckResult.STALE else receipt
 
     async def forward_message_to_dead_letter_queue(self, call: GrpcCall, request: Any) -> Any:
-        """Give a message up: a FIFO consumer tried it often enough by itself."""
+        """Make a message a dead letter after a FIFO consumer's own attempts."""
         group = call.group(request.group, Action.CONSUME)
         receipt = receipt_of(request.receipt_handle)
         backend = self._backend
-        client = backend.clients.seen(call)
+        client = backend.clients.touch(call)
         backend.leases.drop(group, [receipt])
         attempts = f"given up by its consumer after {request.delivery_attempt} attempts"
         nack = Nack(receipt, delay_level=-1, error=attempts)
@@ -245,7 +247,7 @@ FAILED = "the push consumer reported a failure"
 
 
 def poll_s(request: Any, limit_s: float | None) -> float:
-    """How long a poll may wait: as asked, at most 20 s, and not beyond the call's own time."""
+    """The wait of a poll in seconds: as requested, at most 20, and within the call's deadline."""
     asked_ms = int(request.long_polling_timeout.ToMilliseconds())
     if asked_ms < 0:
         raise GrpcRefusal(
@@ -264,8 +266,9 @@ def _invisible_s(request: Any) -> float:
 
 
 def _checked_s(duration: Any, *, least_ms: int) -> float:
-    """An invisible time. A Refusal outside its limits says so in Apache's words, which the tests
-    of its clients look for.
+    """An invisible time in seconds, within its limits.
+
+    The error's text is Apache's, which the tests of its clients expect.
     """
     ms = int(duration.ToMilliseconds())
     if ms < least_ms:
@@ -286,7 +289,7 @@ def _status_of(deliveries: list[Delivery], call: GrpcCall, *, is_push: bool) -> 
 async def _answers(
     backend: GrpcBackend, call: GrpcCall, deliveries: list[Delivery], invisible_s: float
 ) -> AsyncIterator[Any]:
-    """What comes after the status, in Apache's order: the messages, when it was."""
+    """The answers after the status, in Apache's order: the messages, then the time."""
     for delivery in deliveries:
         await bodies.decompress([delivery.message])
         yield ReceiveMessageResponse(message=delivered(delivery, call.namespace, invisible_s))
@@ -309,7 +312,7 @@ def _worthless() -> Any:
 
 
 def _common(results: list[Any]) -> Any:
-    """The status that all entries share, or that they do not share one."""
+    """The common status of all entries, or MULTIPLE_RESULTS."""
     codes = {result.status.code for result in results}
     if len(codes) == 1:
         return results[0].status

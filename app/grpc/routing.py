@@ -1,4 +1,4 @@
-"""QueryRoute and QueryAssignment: where a topic's messages go, and what a client may send there."""
+"""QueryRoute and QueryAssignment: a topic's queues, and the message types that it accepts."""
 
 from typing import Any
 
@@ -37,12 +37,12 @@ ACCEPTED: dict[TopicType, tuple[MessageType, ...]] = {
 
 
 async def query_route(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
-    """All queues of a topic, as one broker's at the address that the client called.
+    """All queues of a topic, on one broker at the address that the client called.
 
-    A client whose settings were refused gets the reason here as well (`workarounds.py`, on Java).
+    A client whose settings were refused gets the reason here too (`workarounds.py`, on Java).
     """
     client = backend.clients.find(call.client)
-    if client is not None and client.refusal is not None and client.user == call.who.name:
+    if client is not None and client.refusal is not None and client.user == call.principal.name:
         raise client.refusal
     topic = find_topic(backend, call.topic(request.topic, Action.READ))
     broker = _broker(backend, call, request.endpoints)
@@ -77,7 +77,7 @@ async def query_assignment(backend: GrpcBackend, call: GrpcCall, request: Any) -
 
 
 def find_topic(backend: GrpcBackend, name: str) -> TopicConfig:
-    """The topic, also one that its first message will make; a GrpcRefusal where there is none."""
+    """The topic, or the one that its first message would create; else raises GrpcRefusal."""
     try:
         topic = backend.broker.plan_topic(name)
     except TopicNotFound:
@@ -92,7 +92,7 @@ def find_topic(backend: GrpcBackend, name: str) -> TopicConfig:
 
 
 def accepted_types(backend: GrpcBackend, topic: TopicConfig) -> tuple[MessageType, ...]:
-    """What kinds of messages a topic takes over this door."""
+    """The message types that a topic accepts over gRPC."""
     is_checked = not topic.is_automatic or backend.settings.grpc_check_automatic_topics
     return ACCEPTED[topic.type] if is_checked else EVERY_TYPE
 
@@ -100,12 +100,12 @@ def accepted_types(backend: GrpcBackend, topic: TopicConfig) -> tuple[MessageTyp
 def _listed_types(
     backend: GrpcBackend, call: GrpcCall, topic: TopicConfig
 ) -> tuple[MessageType, ...]:
-    """The same, as far as the client knows them: some cannot parse what came after them."""
+    """The same without types that the client's version cannot parse."""
     return workarounds.known_types(accepted_types(backend, topic), call.speaks, call.version)
 
 
 def _permissions(topic: TopicConfig) -> list[Permission]:
-    """What may be done to each queue, by number."""
+    """The permission of each queue, by number."""
     reads = topic.read_queues if topic.is_readable else 0
     writes = topic.write_queues if topic.is_writable else 0
     if not reads and not writes:
@@ -123,7 +123,7 @@ def _broker(backend: GrpcBackend, call: GrpcCall, called: Any) -> Any:
 
 
 def _endpoints(backend: GrpcBackend, call: GrpcCall, called: Any) -> Any:
-    """Where the client shall call: as it called us, so that port mappings work."""
+    """The address for the client: the one it called, so that port mappings work."""
     if backend.settings.grpc_advertised:
         return endpoints_of(backend.settings.grpc_advertised)
     if called.addresses:
@@ -132,12 +132,12 @@ def _endpoints(backend: GrpcBackend, call: GrpcCall, called: Any) -> Any:
 
 
 def endpoints_of(addresses: tuple[str, ...]) -> Any:
-    """Addresses ("host:port") as the wire has them; their scheme is that of the first."""
-    found = Endpoints(scheme=_scheme(_split(addresses[0])[0]))
+    """Addresses ("host:port") as Endpoints, with the scheme of the first one."""
+    endpoints = Endpoints(scheme=_scheme(_split(addresses[0])[0]))
     for address in addresses:
         host, port = _split(address)
-        found.addresses.add(host=host, port=port)
-    return found
+        endpoints.addresses.add(host=host, port=port)
+    return endpoints
 
 
 def _split(address: str) -> tuple[str, int]:

@@ -44,11 +44,11 @@ async def send_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> An
     messages = [to_engine(wire, topic, call) for wire in request.messages]
     await _inflate(request.messages, messages)
     _check_types(backend, config, messages)
-    client = backend.clients.seen(call)  # it may refuse, so before anything is stored
+    client = backend.clients.touch(call)  # it may refuse, so before anything is stored
     stored = await backend.messaging.send(messages)
-    backend.activity.sent(client.name, len(messages), backend.host.clock.now_ms())
+    backend.services.client_figures.sent(client.name, len(messages), backend.host.clock.now_ms())
     if any(message.transaction_group for message in messages):
-        backend.clients.produces(client, topic)
+        backend.clients.register_producer(client, topic)
     entries = [
         SendResultEntry(
             status=ok(),
@@ -69,21 +69,21 @@ async def recall_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> 
     waiting = backend.broker.find_scheduled(message_id)
     if waiting is not None and waiting.topic != topic:
         raise GrpcRefusal(Code.BAD_REQUEST, "the recall handle is of another topic")
-    answer = await backend.scheduled.recall(call.actor, message_id)
+    answer = await backend.services.scheduled.recall(call.actor, message_id)
     if answer is TimerAnswer.ALREADY_DELIVERED:
         raise GrpcRefusal(Code.PRECONDITION_FAILED, "the message was delivered already")
     return RecallMessageResponse(status=ok(), message_id=message_id)
 
 
 async def end_transaction(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
-    """Commit or roll back; OK means that it is done, which with Apache it need not."""
+    """Commit or roll back; unlike Apache, OK means that it is done."""
     topic = call.topic(request.topic, Action.PRODUCE)
     decision = DECISIONS.get(request.resolution, TransactionDecision.UNKNOWN)
     if not request.transaction_id:
         raise GrpcRefusal(Code.INVALID_TRANSACTION_ID, "the request names no transaction")
     is_check = request.source == TransactionSource.SOURCE_SERVER_CHECK
     by = Decider.CHECK if is_check else Decider.PRODUCER
-    await backend.transactions.decide(request.transaction_id, decision, topic, by)
+    await backend.services.transactions.decide(request.transaction_id, decision, topic, by)
     return EndTransactionResponse(status=ok())
 
 
@@ -103,7 +103,7 @@ def _one_topic(call: GrpcCall, request: Any) -> str:
 
 
 def _check_types(backend: GrpcBackend, config: TopicConfig, messages: list[Message]) -> None:
-    """A topic takes messages of its own type; a batch only what needs no handling of its own."""
+    """Refuse messages of another type than the topic's, and special ones in a batch."""
     accepted = accepted_types(backend, config)
     for message in messages:
         kind = type_of(message)
@@ -137,10 +137,10 @@ async def _inflate(wires: Any, messages: list[Message]) -> None:
 
 async def _inflated(body: bytes) -> bytes:
     is_large = len(body) > INLINE_BYTES_MAX
-    found = await asyncio.to_thread(inflated, body) if is_large else inflated(body)
-    if not found:
+    inflated_body = await asyncio.to_thread(inflated, body) if is_large else inflated(body)
+    if not inflated_body:
         raise GrpcRefusal(Code.MESSAGE_BODY_EMPTY, "the message has no body once it is inflated")
-    return found
+    return inflated_body
 
 
 def _handle(backend: GrpcBackend, topic: str, message: Message) -> str:

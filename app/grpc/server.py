@@ -1,6 +1,6 @@
-"""RocketMQ's gRPC service behind its port, between `start` and `stop`, beside the HTTP server.
+"""RocketMQ's gRPC service behind its port, between `start` and `stop`.
 
-It shares the event loop, the engine, the users and the limits with the HTTP doors.
+It shares event loop, engine, users and limits with the HTTP server.
 """
 
 import asyncio
@@ -16,27 +16,26 @@ from app.grpc.client_directory import GrpcClientDirectory
 from app.grpc.clients import GrpcClients
 from app.grpc.leases import Leases
 from app.grpc.service import MessagingService
-from app.grpc.signature import Signatures
+from app.grpc.signature import GrpcSignatures
 from app.grpc.tls_mux import LOOPBACK, TlsMux
 
 log = logging.getLogger("kitemq.grpc")
 
 TICK_S = 5.0
-# Who says nothing from one look to the next is pinged; who does not answer that is gone: a silent
-# death is noticed within 45 s.
+# A silent connection is pinged, and ends without an answer: a dead peer is detected within 45 s.
 KEEPALIVE_S = 15
 KEEPALIVE_ANSWER_S = 15
 PINGS_MIN_S = 5  # clients may ping as often as that
 PREFACE_S = 10  # for a connection's first frames
-UNREAD_BYTES_MAX = 65_535  # of each call, before it is known who calls
+UNREAD_BYTES_MAX = 65_535  # of each call, before it is authenticated
 GRACE_S = 1.0  # for calls under way when the server stops
 
 
 class GrpcServer:
-    """Serves what the TLS mux brings; `services` are the application's."""
+    """Serves the connections of the TLS mux with the application's `services`."""
 
     def __init__(self, services: Services, address: str, tls_mux: TlsMux) -> None:
-        """`address` is where clients call; `tls_mux` brings their connections."""
+        """`address` is the port's address for clients; `tls_mux` relays their connections."""
         settings = services.settings
         self._settings = settings
         self._services = services
@@ -44,7 +43,7 @@ class GrpcServer:
         self._tls_mux = tls_mux
         self._ticking: asyncio.Task[None] | None = None
         self._unlist: Callable[[], None] = _nothing
-        self._signatures = Signatures(services.people, services.access_keys)
+        self._signatures = GrpcSignatures(services.user_directory, services.access_keys)
         self.inner_port = 0
         leases = Leases(services.host)
         clients = GrpcClients(
@@ -54,24 +53,13 @@ class GrpcServer:
             services.client_names,
             address_clients_max=settings.grpc_address_clients_max,
         )
-        self.backend = GrpcBackend(
-            services.host,
-            settings,
-            services.messaging,
-            services.transactions,
-            services.scheduled,
-            clients,
-            leases,
-            services.rpc_figures,
-            services.client_figures,
-            address,
-        )
+        self.backend = GrpcBackend(services, clients, leases, address)
 
     async def start(self) -> None:
         """Begin to serve on `inner_port`."""
         self._server = grpc.aio.server(options=self._options())
         service = MessagingService(
-            self.backend, self._signatures, self._services.load, self._tls_mux.origin_of
+            self.backend, self._signatures, self._services.request_limits, self._tls_mux.origin_of
         )
         self._server.add_generic_rpc_handlers((service.handler(),))
         self.inner_port = self._server.add_insecure_port(f"{LOOPBACK}:0")
@@ -108,8 +96,8 @@ class GrpcServer:
             ("grpc.http2.max_ping_strikes", 0),
             ("grpc.server_handshake_timeout_ms", PREFACE_S * 1000),
             ("grpc.max_metadata_size", 16 * 1024),
-            # Of a request that nobody has asked for yet no more arrives than this: by default, and
-            # where the library finds the line to be fast, it would be MiB.
+            # Bounds what arrives of a request before it is read: the default would be MiB on fast
+            # connections.
             ("grpc.http2.lookahead_bytes", UNREAD_BYTES_MAX),
             ("grpc.http2.bdp_probe", 0),
         ]
@@ -121,7 +109,7 @@ class GrpcServer:
                 for _ in self.steps():
                     await asyncio.sleep(0)
             except Exception:
-                log.exception("a round of the gRPC door failed")
+                log.exception("a round of the gRPC server failed")
 
     def tick(self) -> None:
         """A whole round of `steps` at once."""
@@ -129,16 +117,16 @@ class GrpcServer:
             continue
 
     def steps(self) -> Iterator[None]:
-        """What is due now and then, bit by bit: renew leases, let go of silent clients, count."""
+        """Periodic work in parts: renew leases, remove dead clients, update figures."""
         backend = self.backend
         self._tls_mux.grow_older()
         yield from backend.clients.steps()
         yield from backend.leases.steps()
-        yield from backend.clients.identify(self._signatures.identify)
+        yield from backend.clients.check_streams(self._signatures.identify)
         backend.figures.clients = len(backend.clients)
         backend.figures.streams = backend.clients.stream_count
         backend.figures.leases = backend.leases.count
 
 
 def _nothing() -> None:
-    """Nothing was put into any list yet."""
+    """Nothing to remove yet."""

@@ -1,6 +1,6 @@
-"""The service's methods on the wire: who calls, the handler, and errors as statuses.
+"""The methods of the gRPC service: authentication, the handler, and errors as statuses.
 
-A handler that is cancelled, because its client hung up, undoes what it had begun.
+A handler that is cancelled because its client disconnected undoes its work.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from app.grpc.call import GrpcCall, client_of
 from app.grpc.codes import GrpcRefusal, status_of
 from app.grpc.connection import GrpcConnection
 from app.grpc.receiving import Receives
-from app.grpc.signature import Signatures
-from app.security.byte_budget import Reason
-from app.security.load import Load
+from app.grpc.signature import GrpcSignatures
+from app.security.byte_budget import RefusalReason
+from app.security.request_limits import RequestLimits
 from engine.errors import EngineError
 from protocol.rocketmq.messages import METHODS, SERVICE, Method
 from protocol.rocketmq.numbers import Code
@@ -46,29 +46,33 @@ class MessagingService:
     """Every RPC of `apache.rocketmq.v2.MessagingService`."""
 
     def __init__(
-        self, backend: GrpcBackend, signatures: Signatures, load: Load, origin_of: OriginOf
+        self,
+        backend: GrpcBackend,
+        signatures: GrpcSignatures,
+        limits: RequestLimits,
+        origin_of: OriginOf,
     ) -> None:
-        """`origin_of` tells the connection by gRPC's name of the peer; None for a stranger."""
+        """`origin_of` finds the connection by gRPC's name of the peer; None if unknown."""
         self._backend = backend
         self._signatures = signatures
-        self._load = load
+        self._limits = limits
         self._origin_of = origin_of
         receives = Receives(backend)
         self._unary: dict[str, Unary] = {
-            "QueryRoute": self._with_hub(routing.query_route),
-            "QueryAssignment": self._with_hub(routing.query_assignment),
-            "Heartbeat": self._with_hub(telemetry.heartbeat),
-            "NotifyClientTermination": self._with_hub(telemetry.notify_client_termination),
-            "SendMessage": self._with_hub(sending.send_message),
-            "RecallMessage": self._with_hub(sending.recall_message),
-            "EndTransaction": self._with_hub(sending.end_transaction),
+            "QueryRoute": self._with_backend(routing.query_route),
+            "QueryAssignment": self._with_backend(routing.query_assignment),
+            "Heartbeat": self._with_backend(telemetry.heartbeat),
+            "NotifyClientTermination": self._with_backend(telemetry.notify_client_termination),
+            "SendMessage": self._with_backend(sending.send_message),
+            "RecallMessage": self._with_backend(sending.recall_message),
+            "EndTransaction": self._with_backend(sending.end_transaction),
             "AckMessage": receives.ack_message,
             "ChangeInvisibleDuration": receives.change_invisible_duration,
             "ForwardMessageToDeadLetterQueue": receives.forward_message_to_dead_letter_queue,
-            "UpdateOffset": self._with_hub(pulling.update_offset),
-            "GetOffset": self._with_hub(pulling.get_offset),
-            "QueryOffset": self._with_hub(pulling.query_offset),
-            "SyncLiteSubscription": self._with_hub(telemetry.sync_lite_subscription),
+            "UpdateOffset": self._with_backend(pulling.update_offset),
+            "GetOffset": self._with_backend(pulling.get_offset),
+            "QueryOffset": self._with_backend(pulling.query_offset),
+            "SyncLiteSubscription": self._with_backend(telemetry.sync_lite_subscription),
         }
         self._streaming: dict[str, Streaming] = {
             "ReceiveMessage": receives.receive_message,
@@ -76,11 +80,13 @@ class MessagingService:
         }
 
     def handler(self) -> Any:
-        """What a gRPC server is given."""
+        """The handler for a gRPC server."""
         handlers = {name: self._method(method) for name, method in METHODS.items()}
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
-    def _with_hub(self, handler: Callable[[GrpcBackend, GrpcCall, Any], Awaitable[Any]]) -> Unary:
+    def _with_backend(
+        self, handler: Callable[[GrpcBackend, GrpcCall, Any], Awaitable[Any]]
+    ) -> Unary:
         return lambda call, request: handler(self._backend, call, request)
 
     def _method(self, method: Method) -> Any:
@@ -90,8 +96,8 @@ class MessagingService:
         }
         if method.is_client_stream:
             return grpc.stream_stream_rpc_method_handler(self._telemetry, **coding)
-        # For the library they are streams of requests: it would read the one of a unary call
-        # before anybody has asked who calls.
+        # Registered as streams of requests, as the library would read the request of a unary call
+        # before it is authenticated.
         if method.is_server_stream:
             streamed = self._answer_stream(method, self._streaming[method.name])
             return grpc.stream_stream_rpc_method_handler(streamed, **coding)
@@ -116,19 +122,19 @@ class MessagingService:
 
     def _answer_stream(self, method: Method, handler: Streaming) -> Any:
         async def answer(_requests: Any, context: Any) -> AsyncIterator[Any]:
-            call, begun = None, False
+            call, has_begun = None, False
             try:
                 call = self._call(context)
-                with self._counted(call):  # later polls count by themselves (`Hub.polling`)
+                with self._counted(call):  # later polls count by themselves (`GrpcBackend.polling`)
                     request = await self._request(call, context, is_poll=True)
                 with self._held(call, request.ByteSize()):
                     async for response in handler(call, request):
-                        if not begun:
+                        if not has_begun:
                             self._count(method, response.status.code)
-                        begun = True
+                        has_begun = True
                         yield response
             except Exception as error:
-                if begun:
+                if has_begun:
                     raise
                 failure = _status_for(call, error)
                 self._count(method, failure.code)
@@ -137,24 +143,24 @@ class MessagingService:
         return answer
 
     async def _telemetry(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        method, call, told = METHODS["Telemetry"], None, _Told(requests)
+        method, call, commands = METHODS["Telemetry"], None, _CommandStream(requests)
         try:
             call = self._call(context)
             with self._backend.streaming(call):
-                async for command in telemetry.telemetry(self._backend, call, told):
+                async for command in telemetry.telemetry(self._backend, call, commands):
                     yield command
             self._count(method, Code.OK)
         except EXPECTED as error:
-            found = _status_for(call, error)
-            self._count(method, found.code)
-            if call is not None and found.code == Code.FORBIDDEN:
-                await told.begun()
-            yield method.response(status=found)  # Node waits for one: see `workarounds.py`
-            known = STREAM_ENDS.get(found.code, grpc.StatusCode.INVALID_ARGUMENT)
-            await context.abort(known, found.message)
+            status = _status_for(call, error)
+            self._count(method, status.code)
+            if call is not None and status.code == Code.FORBIDDEN:
+                await commands.begun()
+            yield method.response(status=status)  # Node waits for one: see `workarounds.py`
+            grpc_code = STREAM_ENDS.get(status.code, grpc.StatusCode.INVALID_ARGUMENT)
+            await context.abort(grpc_code, status.message)
 
     def _call(self, context: Any) -> GrpcCall:
-        """Who calls; a GrpcRefusal where that is not known."""
+        """The authenticated call; raises GrpcRefusal."""
         origin = self._origin_of(unquote(context.peer()))
         if origin is None:
             raise GrpcRefusal(
@@ -163,12 +169,12 @@ class MessagingService:
         metadata = {
             name: value for name, value in context.invocation_metadata() if isinstance(value, str)
         }
-        who = self._signatures.identify(metadata)
-        origin.bytes.name(who.caller)
-        return GrpcCall(who, origin, client_of(metadata), metadata, context.time_remaining())
+        principal = self._signatures.identify(metadata)
+        origin.bytes.name(principal.caller)
+        return GrpcCall(principal, origin, client_of(metadata), metadata, context.time_remaining())
 
     async def _request(self, call: GrpcCall, context: Any, *, is_poll: bool = False) -> Any:
-        """The call's request, once it has arrived; a GrpcRefusal where it is not one, or late."""
+        """The call's one request; raises GrpcRefusal for none, several, or after REQUEST_S."""
         reading = call.origin.bytes.reading
         limit = asyncio.timeout(REQUEST_S)
         try:
@@ -179,7 +185,7 @@ class MessagingService:
                     raise GrpcRefusal(Code.BAD_REQUEST, "the call has no request")
                 if is_poll:
                     _check_poll(request.ByteSize())
-                    # What comes after it would be held for as long as the poll waits.
+                    # A second request would stay in memory while the poll waits.
                     if await context.read() is not grpc.aio.EOF:
                         raise GrpcRefusal(Code.BAD_REQUEST, "the call has more than one request")
         except TimeoutError:
@@ -188,7 +194,7 @@ class MessagingService:
                     Code.TOO_MANY_REQUESTS,
                     "too many bytes of unfinished requests; send fewer at once, or try again later",
                 ) from None
-            self._load.budget.refuse(Reason.SLOW)
+            self._limits.budget.refuse(RefusalReason.SLOW)
             raise GrpcRefusal(
                 Code.REQUEST_TIMEOUT, f"the request did not arrive within {REQUEST_S:.0f} s"
             ) from None
@@ -198,20 +204,20 @@ class MessagingService:
 
     @contextmanager
     def _counted(self, call: GrpcCall) -> Any:
-        """The call counts among all that are under way, of REST as well."""
+        """Count the call among all requests under way, with those of REST."""
         address = call.origin.host
-        self._load.enter(address)
+        self._limits.enter(address)
         try:
             yield
         finally:
-            self._load.leave(address)
+            self._limits.leave(address)
 
     @contextmanager
     def _held(self, call: GrpcCall, size_bytes: int) -> Any:
-        """Its request's bytes count in the server's budget."""
-        hold = self._load.budget.hold(call.origin.host, call.who.caller, _nothing)
+        """Count the request's bytes in the server's budget."""
+        hold = self._limits.budget.reserve(call.origin.host, call.principal.caller, _nothing)
         hold.settle()
-        self._load.take(hold, size_bytes)
+        self._limits.take(hold, size_bytes)
         try:
             yield
         finally:
@@ -221,15 +227,15 @@ class MessagingService:
         self._backend.figures.calls[method.name, CODE_NAMES[code]] += 1
 
 
-class _Told:
-    """What a client says on its stream, and whether it has begun to."""
+class _CommandStream:
+    """The commands of a client's stream."""
 
     def __init__(self, requests: AsyncIterator[Any]) -> None:
         self._requests = requests
-        self._commands: AsyncIterator[Any] | None = None  # not before somebody reads
+        self._commands: AsyncIterator[Any] | None = None  # opened at the first read
         self._has_begun = False
 
-    def __aiter__(self) -> "_Told":
+    def __aiter__(self) -> "_CommandStream":
         return self
 
     async def __anext__(self) -> Any:
@@ -248,15 +254,15 @@ class _Told:
 
 
 def _status_for(call: GrpcCall | None, error: Exception) -> Any:
-    """The status that tells about `error`, by a code that the client knows."""
-    found = status_of(error)
+    """The status for `error`, with a code that the client knows."""
+    status = status_of(error)
     if call is not None:
-        found.code = workarounds.known_code(Code(found.code), call.speaks, call.version)
-    return found
+        status.code = workarounds.known_code(Code(status.code), call.speaks, call.version)
+    return status
 
 
 def _check_poll(size_bytes: int) -> None:
-    """Raise a GrpcRefusal for a request that is too large to be held while it waits."""
+    """Raise GrpcRefusal for a poll whose request is too large to stay in memory."""
     if size_bytes > POLL_BYTES_MAX:
         raise GrpcRefusal(
             Code.PAYLOAD_TOO_LARGE,

@@ -1,7 +1,7 @@
-"""Messages from RocketMQ's form into the engine's and back.
+"""Converts messages between RocketMQ's protobuf form and the engine's.
 
-Fields that the engine has no place for are kept as properties of their own, so that whatever was
-sent is delivered, by whatever door (`docs/rocketmq-clients.md` has the table).
+Fields without a counterpart in the engine become properties, so that they are delivered by every
+endpoint (`docs/rocketmq-clients.md` has the table).
 """
 
 import hashlib
@@ -43,7 +43,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def to_engine(wire: Any, topic: str, call: GrpcCall) -> Message:
-    """A producer's message; Refusal for what only this door can find wrong."""
+    """A producer's message; raises GrpcRefusal for errors that the engine cannot see."""
     system = wire.system_properties
     if not system.message_id.strip():
         raise GrpcRefusal(Code.ILLEGAL_MESSAGE_ID, "the message has no id; a client makes one")
@@ -77,7 +77,7 @@ def to_engine(wire: Any, topic: str, call: GrpcCall) -> Message:
 
 
 def type_of(message: Message) -> MessageType:
-    """What a message is by what it asks for, as Apache's proxy has it."""
+    """The type of a message by its fields, as in Apache's proxy."""
     if message.transaction_group:
         return MessageType.TRANSACTION
     if message.deliver_at_ms:
@@ -88,7 +88,7 @@ def type_of(message: Message) -> MessageType:
 
 
 def inflated(body: bytes) -> bytes:
-    """A body without its gzip or zlib compression; Refusal where it is none, or grows too large."""
+    """A body without its gzip or zlib compression; raises GrpcRefusal."""
     codec = "gzip" if body.startswith(GZIP_MAGIC) else "zlib"
     try:
         return decompress(body, codec, bytes_max=BODY_BYTES_MAX)
@@ -101,7 +101,7 @@ def inflated(body: bytes) -> bytes:
 
 
 def delivered(delivery: Delivery, namespace: str, invisible_s: float) -> Any:
-    """A message handed out, with its receipt handle and attempt."""
+    """A delivery with its receipt handle and attempt."""
     wire = to_wire(delivery.message, namespace)
     system = wire.system_properties
     system.receipt_handle = receipt_text(delivery.receipt)
@@ -111,10 +111,10 @@ def delivered(delivery: Delivery, namespace: str, invisible_s: float) -> Any:
 
 
 def to_wire(message: StoredMessage, namespace: str) -> Any:
-    """A stored message as consumers of RocketMQ in this namespace know it.
+    """A stored message in protobuf, for consumers in this namespace.
 
-    The body goes out decompressed, as IDENTITY: clients of gRPC know gzip at most, and none of the
-    codecs of classic producers. A body that stays raw is told by the property COMPRESSED.
+    The body is decompressed (IDENTITY), as gRPC clients know gzip at most and none of the codecs of
+    classic producers. If that fails, the property COMPRESSED names codec and reason.
     """
     properties, plain = message.properties, message.plain
     body = plain.body
@@ -146,7 +146,7 @@ def to_wire(message: StoredMessage, namespace: str) -> Any:
 
 
 def _set_rest(system: Any, properties: dict[str, str]) -> None:
-    """What few messages have."""
+    """Set fields that few messages have."""
     if TRACE_CONTEXT in properties:
         system.trace_context = properties[TRACE_CONTEXT]
     priority = properties.get(PRIORITY, "")
@@ -180,7 +180,7 @@ def handle_of(receipt: Receipt) -> str:
 
 
 def receipt_of(handle: str) -> Receipt:
-    """The receipt that a handle stands for; a GrpcRefusal for what never was one."""
+    """The receipt of a handle; raises GrpcRefusal if it is invalid."""
     try:
         return Receipt(*parse_receipt(handle))
     except ProtocolError:

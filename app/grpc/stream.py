@@ -1,25 +1,25 @@
-"""What waits to be written to a telemetry stream, bounded in number and in bytes.
+"""Outgoing commands of a telemetry stream, bounded in number and bytes.
 
-A client that does not read is not asked any more; it costs no more memory than this.
+A client that does not read gets no further commands.
 """
 
 import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-OUTBOX_MAX = 64  # commands that wait for a slow stream
-OUTBOX_BYTES_MAX = 8 * 1024 * 1024  # of one stream; a question about a message brings its body
+OUTBOX_MAX = 64  # commands of one stream
+OUTBOX_BYTES_MAX = 8 * 1024 * 1024  # of one stream; a check of a message includes its body
 OUTBOXES_BYTES_MAX = 64 * 1024 * 1024  # of all streams
 
 
 class StreamBytesBudget:
-    """So many bytes for many takers together."""
+    """A budget of bytes that streams share."""
 
     def __init__(self, size_bytes: int) -> None:
         self._left_bytes = size_bytes
 
     def take(self, size_bytes: int) -> bool:
-        """Whether there is room for these, which are taken then; `give` them back one day."""
+        """Reserve bytes; False if there is no room. Return them by `give`."""
         if size_bytes > self._left_bytes:
             return False
         self._left_bytes -= size_bytes
@@ -30,20 +30,20 @@ class StreamBytesBudget:
 
 
 class TelemetryStream:
-    """What is to be written to one telemetry stream; None ends it."""
+    """The outbox of one telemetry stream; None ends it."""
 
     def __init__(self, metadata: Mapping[str, str], room: StreamBytesBudget) -> None:
-        """`metadata` is what its call said of the caller; `room` is for all streams."""
+        """`metadata` are the headers of its call; `room` is shared by all streams."""
         self.metadata = metadata
         self.is_open = True
-        self.error: Exception | None = None  # why it ends, where the client is at fault
+        self.error: Exception | None = None  # why it ends, if the client caused it
         self._outbox: asyncio.Queue[Any] = asyncio.Queue(OUTBOX_MAX)
         self._room = room
         self._held_bytes = 0
-        self._written_bytes = 0  # of the command that was taken last
+        self._written_bytes = 0  # of the last command
 
     def offer(self, command: Any) -> bool:
-        """Write a command soon; False where the stream is closed, too slow, or all are."""
+        """Queue a command; False if the stream is closed, or it or all streams are full."""
         size_bytes = command.ByteSize()
         if not self.is_open or self._outbox.full():
             return False
@@ -54,7 +54,7 @@ class TelemetryStream:
         return True
 
     async def next(self) -> Any:
-        """The next command, once there is one; None at the end. The one before was written."""
+        """Wait for the next command; None at the end. The previous one counts as written."""
         self._give(self._written_bytes)
         self._written_bytes = 0
         command = await self._outbox.get()
@@ -63,7 +63,7 @@ class TelemetryStream:
         return command
 
     def close(self) -> None:
-        """Write what waits, then end."""
+        """End after the queued commands."""
         if self.is_open:
             self.is_open = False
             if self._outbox.full():
@@ -71,14 +71,14 @@ class TelemetryStream:
             self._outbox.put_nowait(None)
 
     def refuse(self, error: Exception) -> None:
-        """End, with the reason and without what waits."""
+        """End with `error`, without the queued commands."""
         self.error = error
         while not self._outbox.empty():
             self._outbox.get_nowait()
         self.close()
 
     def is_over(self) -> None:
-        """Nobody writes any more: what waits is thrown away."""
+        """Discard the queued commands: the stream has ended."""
         self.is_open = False
         self._give(self._held_bytes)
 

@@ -1,7 +1,7 @@
-"""Telemetry, Heartbeat and NotifyClientTermination: what clients tell of themselves, and are asked.
+"""Telemetry, Heartbeat and NotifyClientTermination: settings of clients, and commands to them.
 
-The stream belongs to the client that its header names, also before it has sent any settings: one
-official client opens it again after a restart without sending them.
+A stream belongs to the client in its header even before it sends settings: one official client
+reopens it after a restart without sending them.
 """
 
 import asyncio
@@ -37,10 +37,10 @@ SETTINGS_TOPICS_MAX = 256
 async def telemetry(
     backend: GrpcBackend, call: GrpcCall, requests: AsyncIterator[Any]
 ) -> AsyncIterator[Any]:
-    """Answer settings, and write what the client is asked; ends when either side ends it."""
-    client = backend.clients.seen(call)
+    """Answer settings and send commands; ends when either side ends the stream."""
+    client = backend.clients.touch(call)
     stream = TelemetryStream(call.metadata, backend.clients.outboxes)
-    backend.clients.opened(client, stream)
+    backend.clients.set_stream(client, stream)
     reader = asyncio.ensure_future(_read(backend, call, client, stream, requests))
     try:
         while (command := await stream.next()) is not None:
@@ -48,7 +48,7 @@ async def telemetry(
         if stream.error is not None:
             raise stream.error
     finally:
-        backend.clients.closed(client, stream)
+        backend.clients.remove_stream(client, stream)
         reader.cancel()
         await asyncio.gather(reader, return_exceptions=True)
 
@@ -60,7 +60,7 @@ async def _read(
     stream: TelemetryStream,
     requests: AsyncIterator[Any],
 ) -> None:
-    """Take in what a client says; what fails ends its stream with the reason."""
+    """Process a client's commands; an error ends its stream."""
     try:
         async for command in requests:
             client.seen_s = backend.host.clock.monotonic_s()
@@ -88,43 +88,47 @@ async def _read(
 
 
 def settle(backend: GrpcBackend, call: GrpcCall, command: Any) -> Any:
-    """Take over a client's settings; what they are with the server's part filled in.
+    """Store a client's settings; returns them with the server's part filled in.
 
-    What the caller may not use is left out: the calls that use it are refused with the reason. Only
-    a push consumer, whose program makes no such call, is refused here, as it starts.
+    Topics and groups that the caller has no right to are left out; calls that use them are refused.
+    Only a push consumer, whose program makes no such call, is refused here at its start.
 
-    Raises Refusal for what says neither what it publishes nor what it subscribes to.
+    Raises GrpcRefusal for settings with neither publishing nor subscription.
     """
-    told = command.settings
-    _check(told)
-    client = backend.clients.seen(call)
-    backend.clients.reports(client, told)
-    number = told.client_type
+    settings = command.settings
+    _check(settings)
+    client = backend.clients.touch(call)
+    backend.clients.store_settings(client, settings)
+    number = settings.client_type
     if number in set(ClientType):
         client.kind = ClientType(number)
-    client.version = told.user_agent.version[:TEXT_CHARS_MAX] or client.version
+    client.version = settings.user_agent.version[:TEXT_CHARS_MAX] or client.version
     client.language = client.speaks.name if client.speaks else client.language
-    if told.WhichOneof("pub_sub") == "publishing":
-        return _settle_producer(backend, call, client, told)
-    return _settle_consumer(backend, call, client, told)
+    if settings.WhichOneof("pub_sub") == "publishing":
+        return _settle_producer(backend, call, client, settings)
+    return _settle_consumer(backend, call, client, settings)
 
 
-def _settle_producer(backend: GrpcBackend, call: GrpcCall, client: GrpcClient, told: Any) -> Any:
+def _settle_producer(
+    backend: GrpcBackend, call: GrpcCall, client: GrpcClient, settings: Any
+) -> Any:
     missing: list[Forbidden] = []
-    for topic in told.publishing.topics[:SETTINGS_TOPICS_MAX]:
+    for topic in settings.publishing.topics[:SETTINGS_TOPICS_MAX]:
         if name := _allowed(call.topic, topic, Action.PRODUCE, missing):
-            backend.clients.produces(client, name)
-    return client_settings.for_producer(told, client.speaks)
+            backend.clients.register_producer(client, name)
+    return client_settings.for_producer(settings, client.speaks)
 
 
-def _settle_consumer(backend: GrpcBackend, call: GrpcCall, client: GrpcClient, told: Any) -> Any:
+def _settle_consumer(
+    backend: GrpcBackend, call: GrpcCall, client: GrpcClient, settings: Any
+) -> Any:
     missing: list[Forbidden] = []
     topics = {
         name: client_settings.filter_text(entry.expression)
-        for entry in told.subscription.subscriptions[:SETTINGS_TOPICS_MAX]
+        for entry in settings.subscription.subscriptions[:SETTINGS_TOPICS_MAX]
         if (name := _allowed(call.topic, entry.topic, Action.CONSUME, missing))
     }
-    group = _allowed(call.group, told.subscription.group, Action.CONSUME, missing)
+    group = _allowed(call.group, settings.subscription.group, Action.CONSUME, missing)
     is_starting = client.is_push and not client.told
     if missing and is_starting and workarounds.tells_refusals(client.speaks, client.version):
         client.refusal = missing[0]
@@ -132,16 +136,16 @@ def _settle_consumer(backend: GrpcBackend, call: GrpcCall, client: GrpcClient, t
     client.refusal = None
     config = GroupConfig("", retry_max=backend.settings.retry_max)
     if group:
-        backend.clients.consumes(client, group, topics)
+        backend.clients.join_group(client, group, topics)
         config = client_settings.group_of(backend.broker, group, backend.settings.retry_max)
     in_order = client_settings.is_fifo(backend.broker, config, list(topics))
-    return client_settings.for_consumer(told, config, client.speaks, is_fifo=in_order)
+    return client_settings.for_consumer(settings, config, client.speaks, is_fifo=in_order)
 
 
 def _allowed(
     named: Callable[[Any, Action], str], resource: Any, action: Action, missing: list[Forbidden]
 ) -> str:
-    """The name of a topic or group; "" where the caller may not do this, which `missing` says."""
+    """The name of a topic or group; "" without the right, which is added to `missing`."""
     try:
         return named(resource, action)
     except Forbidden as error:
@@ -150,49 +154,49 @@ def _allowed(
 
 
 async def heartbeat(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
-    """A client is alive; a consumer stays a member of its group."""
+    """Keep a client alive, and a consumer a member of its group."""
     if request.client_type not in set(ClientType) or not request.client_type:
         raise GrpcRefusal(
             Code.UNRECOGNIZED_CLIENT_TYPE, f"the client type is {request.client_type}"
         )
-    client = backend.clients.seen(call)
+    client = backend.clients.touch(call)
     client.kind = ClientType(request.client_type)
     if request.HasField("group") and client.kind in CONSUMERS:
-        backend.clients.consumes(client, call.group(request.group, Action.CONSUME))
+        backend.clients.join_group(client, call.group(request.group, Action.CONSUME))
     return HeartbeatResponse(status=ok())
 
 
 async def notify_client_termination(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
-    """A client says goodbye."""
-    if not backend.clients.terminated(call):
+    """Remove a client that ends."""
+    if not backend.clients.terminate(call):
         raise GrpcRefusal(Code.UNRECOGNIZED_CLIENT_TYPE, "the client is not known")
     return NotifyClientTerminationResponse(status=ok())
 
 
 async def ask_stack(backend: GrpcBackend, client: GrpcClient, timeout_s: float = 5.0) -> str:
-    """What the threads of a client do; Refusal where it cannot be asked, TimeoutError."""
-    answer = await backend.clients.question(client, "print_thread_stack_trace_command", timeout_s)
+    """A client's thread dump; raises GrpcRefusal if it is not reachable, TimeoutError."""
+    answer = await backend.clients.request(client, "print_thread_stack_trace_command", timeout_s)
     return str(answer.thread_stack_trace.thread_stack_trace)
 
 
 async def ask_verify(
     backend: GrpcBackend, client: GrpcClient, message: Any, timeout_s: float = 5.0
 ) -> Any:
-    """Let a push consumer process a message apart from its delivery; the status that it answers."""
-    answer = await backend.clients.question(
+    """Have a push consumer process a message outside its delivery; returns its status."""
+    answer = await backend.clients.request(
         client, "verify_message_command", timeout_s, message=message
     )
     return answer.status
 
 
-def _check(told: Any) -> None:
-    if told.WhichOneof("pub_sub") is None:
+def _check(settings: Any) -> None:
+    if settings.WhichOneof("pub_sub") is None:
         raise GrpcRefusal(
             Code.BAD_REQUEST, "the settings name neither publishing nor a subscription"
         )
-    if told.ByteSize() > SETTINGS_BYTES_MAX:
+    if settings.ByteSize() > SETTINGS_BYTES_MAX:
         raise GrpcRefusal(Code.PAYLOAD_TOO_LARGE, f"settings of over {SETTINGS_BYTES_MAX} bytes")
-    if len(told.client_properties) > PROPERTIES_MAX:
+    if len(settings.client_properties) > PROPERTIES_MAX:
         raise GrpcRefusal(
             Code.INVALID_CLIENT_PROPERTIES, f"more than {PROPERTIES_MAX} properties of the client"
         )

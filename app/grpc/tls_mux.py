@@ -1,9 +1,8 @@
-"""One port for plain text and TLS: looks at a connection's first byte, then relays it inside.
+"""Serves plain text and TLS on one port by a connection's first byte, and relays to gRPC's server.
 
-A TLS client begins with 0x16, a plain one with the letter P of HTTP/2's preface. gRPC's own server
-cannot tell them apart, nor be handed a connection; so it listens on a loopback port that only we
-know, and we bring it every connection, decrypted. Who a call comes from is known by the inner
-connection's port.
+A TLS client begins with 0x16, a plain one with the P of HTTP/2's preface. gRPC's own server cannot
+distinguish them and accepts no existing connections, so it listens on a private loopback port, to
+which each connection is relayed, decrypted. The inner connection's port identifies the client.
 """
 
 import asyncio
@@ -27,26 +26,28 @@ from engine.host import host_text
 log = logging.getLogger("kitemq.grpc")
 
 FIRST_BYTE_S = 10.0
-STALL_S = 60.0  # a peer that reads too little for so long is gone, whatever it answers
-CLOSE_S = 10.0  # for a peer to read what was left for it when the other one hung up
+STALL_S = 60.0  # after which a peer that does not read is disconnected
+CLOSE_S = 10.0  # for a peer to read the rest after the other side closed
 LOOPBACK = "127.0.0.1"
 SCARCE_S = 0.1  # after the first failure to accept; twice as long after each further one
 SCARCE_MAX_S = 5.0
-SAID_S = 60.0  # between two lines of the log about that
+SAID_S = 60.0  # between two log lines about that
 OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-# A peer that vanished without a word is noticed within a minute, by who only waits for it as by who
-# writes to it. The server's own pings (server.py) go through the relay as well.
+# A peer that vanished is detected within a minute, both while waiting for it and while writing to
+# it. The server's pings (server.py) go through the relay as well.
 VANISHED_MS = 50_000
 
 
 class RelayEnd(asyncio.Protocol):
-    """One of the two connections of a relay; what it reads the other one writes."""
+    """One of the two connections of a relay; writes what the other one reads."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.other: RelayEnd | None = None
         self.early = b""
-        self.watch: Callable[[bytes], None] | None = None  # is told what this side reads
+        self.watch: Callable[[bytes], None] | None = (
+            None  # called with the data that this side reads
+        )
         self._may_read = True
         self._limit: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
@@ -56,7 +57,7 @@ class RelayEnd(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
 
     def link(self, other: "RelayEnd") -> None:
-        """From now on write what `other` reads; it may have read something already."""
+        """Write what `other` reads from now on, and what it has read already."""
         other.other = self
         if self.transport is not None and other.early:
             self.transport.write(other.early)
@@ -74,7 +75,7 @@ class RelayEnd(asyncio.Protocol):
             self.watch(data)
 
     def set_reading(self, may_read: bool) -> None:
-        """Read no more, or again, whatever the other side's buffer says."""
+        """Pause or resume reading, independently of the other side's buffer."""
         self._may_read = may_read
         transport, other = self.transport, self.other
         if transport is None or transport.is_closing():
@@ -86,13 +87,13 @@ class RelayEnd(asyncio.Protocol):
             transport.resume_reading()
 
     def close_with(self, last: bytes) -> None:
-        """Write some last bytes, then close."""
+        """Write `last`, then close."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(last)
         self.close()
 
     def pause_writing(self) -> None:
-        # The other side is not read meanwhile, not even that it has hung up.
+        # The other side is not read meanwhile, so its end goes unnoticed.
         if self.transport is not None:
             loop = asyncio.get_running_loop()
             self._stall = loop.call_later(STALL_S, self.transport.abort)
@@ -111,7 +112,7 @@ class RelayEnd(asyncio.Protocol):
             other.transport.resume_reading()
 
     def eof_received(self) -> None:
-        """The transport closes itself when what is left is written."""
+        """The transport closes itself once its buffer is written."""
         self._limit_closing()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -124,20 +125,20 @@ class RelayEnd(asyncio.Protocol):
             self.other.close()
 
     def close(self) -> None:
-        """Write what is left, then close; who does not read it within CLOSE_S loses it."""
+        """Close after writing the buffer, at most CLOSE_S later."""
         self._limit_closing()
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
 
     def _limit_closing(self) -> None:
-        """Else a peer that reads nothing would keep its connection, and what it holds, for good."""
+        """Abort after CLOSE_S, as a peer that reads nothing would keep its connection for ever."""
         if self.transport is not None and self._limit is None and not self.closed.done():
             loop = asyncio.get_running_loop()
             self._limit = loop.call_later(CLOSE_S, self.transport.abort)
 
 
 class AcceptBackoff:
-    """The process or the machine has no room for a connection: how long to wait, what to log."""
+    """The wait after failures to accept a connection, and their log lines."""
 
     def __init__(self) -> None:
         self._wait_s = SCARCE_S
@@ -145,14 +146,14 @@ class AcceptBackoff:
         self._unsaid = 0
 
     def met(self, error: OSError) -> float:
-        """It happened again: wait so many seconds. Logs a line a minute, with how often it was."""
+        """Seconds to wait after this failure; logs a line a minute with the count."""
         wait_s, self._wait_s = self._wait_s, min(2 * self._wait_s, SCARCE_MAX_S)
         if error.errno in OUT_OF_FILES:
             self._say(error)
         return wait_s
 
     def is_over(self) -> None:
-        """There is room again."""
+        """Reset the wait after a success."""
         self._wait_s = SCARCE_S
 
     def _say(self, error: OSError) -> None:
@@ -165,21 +166,21 @@ class AcceptBackoff:
 
 
 class TlsMux:
-    """Accepts on `listener` until `stop`, as many connections at once as `shares` allow.
+    """Accepts on `listener` until `stop`, within the limits of `shares`.
 
-    `inner_port` gives the port of gRPC's server, which it may have to start first.
+    `inner_port` returns the port of gRPC's server, and starts the server if needed.
     """
 
     def __init__(
         self,
         listener: socket.socket,
         inner_port: Callable[[], Awaitable[int]],
+        *,
         context: ssl.SSLContext | None,
         figures: RpcFigures,
         shares: AddressQuota,
         clock_s: Callable[[], float],
         budget: ByteBudget,
-        *,
         is_plain_refused: bool = False,
     ) -> None:
         """`clock_s` is the monotonic clock that connections end by; `context` may be set later.
@@ -204,23 +205,23 @@ class TlsMux:
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     def origin_of(self, peer: str) -> GrpcConnection | None:
-        """The connection behind gRPC's name of an inner one; None for one that is not ours."""
+        """The client's connection for gRPC's name of the inner one; None if unknown."""
         return self._origins.get(peer)
 
     def grow_older(self) -> None:
-        """End the connections whose requests take too long to arrive."""
+        """End connections whose requests take too long to arrive."""
         for origin in tuple(self._origins.values()):
             origin.bytes.grow_older()
 
     def end(self, address: str) -> bool:
-        """End the connection that came from an address; whether there was one."""
+        """End the connection from an address; False if there is none."""
         outer = self._outer.get(address)
         if outer is not None:
             outer.close()
         return outer is not None
 
     async def stop_accepting(self) -> None:
-        """Take no more connections; those that are open go on."""
+        """Stop accepting; open connections go on."""
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.gather(self._accepting, return_exceptions=True)
@@ -254,7 +255,7 @@ class TlsMux:
             task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, accepted: socket.socket, host: str) -> None:
-        """The whole life of one connection."""
+        """Serve one connection until it ends."""
         self._figures.connections += 1
         try:
             is_tls = await _is_tls(accepted)
@@ -275,7 +276,7 @@ class TlsMux:
             self._shares.give(host)
 
     async def _relay(self, accepted: socket.socket, *, is_tls: bool) -> None:
-        """Bring a connection to gRPC's server, until either side is over."""
+        """Relay a connection to gRPC's server until either side ends."""
         outer: RelayEnd | None = None
         try:
             side = RelayEnd()
@@ -300,7 +301,7 @@ class TlsMux:
 
     @asynccontextmanager
     async def _known(self, origin: GrpcConnection, inner: RelayEnd) -> AsyncIterator[None]:
-        """Calls over the inner connection are known to come from `origin`; it ends with this."""
+        """Map the inner connection to `origin` during the context; ends it afterwards."""
         assert inner.transport is not None, "it is connected"
         peer = f"ipv4:{host_text(*inner.transport.get_extra_info('sockname')[:2])}"
         self._origins[peer] = origin
@@ -337,7 +338,7 @@ class TlsMux:
 
 
 async def _is_tls(accepted: socket.socket) -> bool:
-    """Whether its peer speaks TLS; closes what cannot be told."""
+    """Whether the peer speaks TLS; closes the socket on errors."""
     try:
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

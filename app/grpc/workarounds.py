@@ -1,5 +1,6 @@
-"""Known faults of official clients, and what we do so that unchanged they neither lose, spin nor
-hang. Each stands here with its cause; nowhere else does the door ask which client it talks to.
+"""Workarounds for bugs of official clients, which would otherwise lose messages, spin or hang.
+
+Each has its cause beside it; no other module depends on the client's language.
 """
 
 import re
@@ -125,14 +126,14 @@ HEADROOM_BYTES = 64 * 1024
 def language_of(text: str) -> ClientLanguage:
     """The language that a client names in the header of a call."""
     name = text.upper()
-    known = OWN_NAMES.get(name) or ClientLanguage.__members__.get(name)
-    return known or ClientLanguage.LANGUAGE_UNSPECIFIED
+    language = OWN_NAMES.get(name) or ClientLanguage.__members__.get(name)
+    return language or ClientLanguage.LANGUAGE_UNSPECIFIED
 
 
 def known_types(
     types: tuple[MessageType, ...], language: ClientLanguage, version: str
 ) -> tuple[MessageType, ...]:
-    """Those of `types` that a client can parse; without PRIORITY where that is not certain."""
+    """Those of `types` that a client can parse; without PRIORITY if uncertain."""
     since = PRIORITY_SINCE.get(language)
     if language in KEEP_ANY_TYPE or (since is not None and is_since(version, since)):
         return types
@@ -152,12 +153,12 @@ def is_since(version: str, since: Version) -> bool:
 
     "5.2.0-SNAPSHOT" and "5.2.0-rc1" are before 5.2.0; what is no version is before everything.
     """
-    found = re.match(r"(\d{1,9}(?:\.\d{1,9}){0,3})(-?)", version, re.ASCII)
-    if found is None:
+    match = re.match(r"(\d{1,9}(?:\.\d{1,9}){0,3})(-?)", version, re.ASCII)
+    if match is None:
         return False
-    numbers = tuple(int(number) for number in found[1].split("."))
+    numbers = tuple(int(number) for number in match[1].split("."))
     padded = numbers + (0,) * (len(since) - len(numbers))
-    return padded > since if found[2] else padded >= since
+    return padded > since if match[2] else padded >= since
 
 
 def tells_refusals(language: ClientLanguage, version: str) -> bool:
@@ -168,10 +169,10 @@ def tells_refusals(language: ClientLanguage, version: str) -> bool:
 
 
 def body_bytes_max(language: ClientLanguage) -> int:
-    """The largest body that a producer is told of."""
+    """The body limit in the answer to a producer's settings."""
     return BODY_BYTES_MAX - (HEADROOM_BYTES if language is ClientLanguage.NODE_JS else 0)
 
 
 def poll_s(language: ClientLanguage, default_s: float) -> float:
-    """How long a push consumer is told to let a poll wait."""
+    """The poll wait in the answer to a push consumer's settings, in seconds."""
     return min(default_s, SHORT_POLL_S) if language in WAITS_POLLS_OUT else default_s

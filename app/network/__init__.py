@@ -1,3 +1,3 @@
-"""Connections below the application: which are accepted, their time limits, how they end.
-No request and no user: app/security/ sees those.
+"""Connections below the application: limits, timeouts, and how they end.
+No requests and no users: those are in app/security/.
 """

@@ -1,8 +1,7 @@
-"""Accepts the connections of one port: each gets its place before anything is made for it.
+"""Accepts the connections of one port; each takes a slot before a protocol is created.
 
-The event loop's own server would accept whatever waits first, and count afterwards: a thousand
-connections that arrive at once would take every file. Where a file is missing all the same, it
-waits a little instead of trying again and again.
+asyncio's own server accepts all waiting connections first: a thousand that arrive at once would use
+up the file descriptors. If none is left all the same, the acceptor pauses before it tries again.
 """
 
 import asyncio
@@ -10,35 +9,35 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from app.network import places
-from app.network.places import Place, Places
+from app.network import connection_limits
+from app.network.connection_limits import ConnectionLimits, ConnectionSlot
 from app.tls import Certificate, refuse_plain, speaks_tls
 
-AT_ONCE = 64  # accepted before others run
+AT_ONCE = 64  # connections accepted in one turn of the event loop
 SCARCE_S = 0.05  # after the first failure to accept; twice as long after each further one
 SCARCE_MAX_S = 1.0
 
 
 class Acceptor:
-    """Listens between `start` and `stop`; `make` gives the protocol of a connection."""
+    """Accepts between `start` and `stop`; `make` creates a connection's protocol."""
 
     def __init__(
         self,
         listener: socket.socket,
-        places: Places,
-        make: Callable[[Place], asyncio.Protocol],
+        limits: ConnectionLimits,
+        make: Callable[[ConnectionSlot], asyncio.Protocol],
         *,
         certificate: Certificate | None,
         handshake_s: float,
         takes_plain: bool = False,
     ) -> None:
-        """With a `certificate` the port speaks TLS only, and a plain client is told so.
+        """With a `certificate` the port speaks TLS and refuses plain clients with a message.
 
-        Unless it `takes_plain`: then the first byte of each connection decides.
+        With `takes_plain`, the first byte of each connection decides instead.
         """
         self._takes_plain = takes_plain
         self._listener = listener
-        self._places = places
+        self._limits = limits
         self._make = make
         self._certificate = certificate
         self._keeping_fresh: asyncio.Task[None] | None = None
@@ -48,14 +47,14 @@ class Acceptor:
         self._pause: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to accept; the listener is not blocking and closed by its owner."""
+        """Start accepting; the listener is non-blocking, and its owner closes it."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self._listener, self._accept)
         if self._certificate is not None and self._keeping_fresh is None:
             self._keeping_fresh = loop.create_task(self._certificate.keep_fresh())
 
     async def stop(self) -> None:
-        """Accept no more; connections that are not made yet end, the others go on."""
+        """Stop accepting; ends connections in their handshake, the others go on."""
         if self._pause is not None:
             self._pause.cancel()
         if self._listener.fileno() >= 0:
@@ -82,50 +81,52 @@ class Acceptor:
             self._take(accepted, str(address[0]))
 
     def _take(self, accepted: socket.socket, address: str) -> None:
-        place = self._places.take(address)
-        if place is None:
+        slot = self._limits.take(address)
+        if slot is None:
             accepted.close()
             return
         accepted.setblocking(False)
-        task = asyncio.get_running_loop().create_task(self._serve(accepted, place))
+        task = asyncio.get_running_loop().create_task(self._serve(accepted, slot))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def _rest(self, error: OSError) -> None:
-        """No file is left, or no memory: others need time to give some back."""
-        self._places.refusals.note(places.SHORT_OF_FILES, f"nobody: {error.strerror or error}")
+        """Pause for lack of file descriptors or memory."""
+        self._limits.refusals.note(
+            connection_limits.SHORT_OF_FILES, f"nobody: {error.strerror or error}"
+        )
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._listener)
         self._pause = loop.call_later(self._scarce_s, self.start)
         self._scarce_s = min(2 * self._scarce_s, SCARCE_MAX_S)
 
-    async def _serve(self, accepted: socket.socket, place: Place) -> None:
-        """Make the connection; with TLS its handshake is over when this is."""
+    async def _serve(self, accepted: socket.socket, slot: ConnectionSlot) -> None:
+        """Create the connection, with TLS after its handshake."""
         try:
             if self._certificate is None:
-                await self._connect(accepted, place)
+                await self._connect(accepted, slot)
             elif await speaks_tls(accepted, self._handshake_s):
-                await self._connect(accepted, place, self._certificate.context)
+                await self._connect(accepted, slot, self._certificate.context)
             elif self._takes_plain:
-                await self._connect(accepted, place)
+                await self._connect(accepted, slot)
             else:
                 await refuse_plain(accepted)
-                place.release()
+                slot.release()
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
             accepted.close()
-            place.release()
+            slot.release()
             if isinstance(error, (ssl.SSLError, TimeoutError, ConnectionError)):
-                self._places.refusals.note(places.TLS, place.address)
+                self._limits.refusals.note(connection_limits.TLS, slot.address)
         except BaseException:
             accepted.close()
-            place.release()
+            slot.release()
             raise
 
     async def _connect(
-        self, accepted: socket.socket, place: Place, tls: ssl.SSLContext | None = None
+        self, accepted: socket.socket, slot: ConnectionSlot, tls: ssl.SSLContext | None = None
     ) -> None:
         await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: self._make(place),
+            lambda: self._make(slot),
             accepted,
             ssl=tls,
             ssl_handshake_timeout=None if tls is None else self._handshake_s,

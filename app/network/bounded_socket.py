@@ -1,13 +1,12 @@
-"""uvicorn's WebSocket protocol, with the memory bounded that a connection may make it hold.
+"""uvicorn's WebSocket protocol with bounded memory for each connection.
 
-What has arrived of an unfinished message, and messages that the application has not taken yet,
-count in the server's `ByteBudget`. A connection that is over its share is closed with code 1013
-(try again later), and one whose message does not arrive whole within MESSAGE_S with 1008.
+Unfinished messages, and messages that the application has not received yet, count in the server's
+`ByteBudget`. A connection over its limit is closed with code 1013 (try again later), one whose
+message is not complete within MESSAGE_S with 1008.
 
-Tiny frames take the parser far longer than their bytes, and hundreds of connections may send much
-at once: what is more than a slice is parsed slice by slice, TURN_S in each turn of the event loop
-for all connections together, one after the other. A message of very many fragments or a burst of
-pings ends its connection with 1008.
+Tiny frames take the parser long for their size, and hundreds of connections may send at once: large
+reads are therefore parsed in slices, for TURN_S in each turn of the event loop.
+Too many fragments or pings close the connection with 1008.
 """
 
 import asyncio
@@ -20,30 +19,36 @@ from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
-from app.security.byte_budget import DETAILS, ByteBudget, Full, Hold, Reason
+from app.security.byte_budget import (
+    DETAILS,
+    BudgetExceeded,
+    ByteBudget,
+    ByteReservation,
+    RefusalReason,
+)
 
-HOLD = "kitemq.hold"  # of the scope: where the connection's hold stands
+RESERVATION = "kitemq.hold"  # key of the connection's reservation in the scope
 CLOSE_ABUSE = 1008
 CLOSE_FULL = 1013
-EARLY_BYTES_MAX = 16 * 1024  # that may arrive before the handshake is answered
-FRAGMENT_BYTES = 64  # what a fragment takes besides its data
+EARLY_BYTES_MAX = 16 * 1024  # before the handshake is answered
+FRAGMENT_BYTES = 64  # overhead of a fragment in memory
 MESSAGE_S = 120.0  # for a message to arrive whole
 FRAGMENTS_MAX = 1024  # of one message
-PINGS_MAX = 128  # in what is read at once
+PINGS_MAX = 128  # in one read
 SLICE_BYTES = 8 * 1024  # the least that is parsed at once: 1,365 frames, some 10 ms
-TURN_S = 0.005  # of a turn of the event loop, to parse large reads
+TURN_S = 0.005  # of each turn of the event loop, for parsing large reads
 
 
 class LargeReads:
-    """Lets connections that have read much parse it in turns; for one event loop."""
+    """Schedules the parsing of large reads of all connections of one event loop."""
 
     def __init__(self) -> None:
         self._waiting: deque[BoundedSocket] = deque()
-        self._end_s = 0.0  # of what this turn of the loop has for them
+        self._end_s = 0.0  # when this turn's time for parsing is over
         self._is_scheduled = False
 
     def parse(self, connection: "BoundedSocket") -> bool:
-        """Parse what `connection` has read; false where it has to wait for its next turn."""
+        """Parse the read of `connection`; False if it has to wait for its next turn."""
         if not self._is_scheduled:
             self._end_s = perf_counter() + TURN_S
             self._is_scheduled = True
@@ -71,31 +76,31 @@ class LargeReads:
 
 
 class BoundedSocket(WebSocketsSansIOProtocol):
-    """One connection; `with_budget` makes the class that knows the budget."""
+    """One connection; `with_budget` creates the class for a server's budget."""
 
     budget: ClassVar[ByteBudget]
     large_reads: ClassVar[LargeReads]
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._hold: Hold | None = None
-        self._fragment_bytes = 0  # of an unfinished message, without the frame that is read
-        self._sizes: deque[int] = deque()  # of the messages that the application has not taken
+        self._reservation: ByteReservation | None = None
+        self._fragment_bytes = 0  # of an unfinished message, without the current frame
+        self._sizes: deque[int] = deque()  # of messages that the application has not received
         self._queued_bytes = 0
         self._counted_bytes = 0
         self._late: asyncio.TimerHandle | None = None
-        self._rest = b""  # that was read and has to wait for its turn
+        self._rest = b""  # unparsed bytes that wait for their turn
         self._pings = 0
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
         address = self.client[0] if self.client else ""
-        self._hold = self.budget.hold(address, "", self._evict)
+        self._reservation = self.budget.reserve(address, "", self._evict)
 
     def connection_lost(self, exc: Exception | None) -> None:
         rest, self._rest = self._rest, b""
         if rest and not self.close_sent:
-            super().data_received(rest)  # what the client sent before it went
+            super().data_received(rest)  # sent by the client before it closed
         super().connection_lost(exc)
         self._forget()
 
@@ -114,7 +119,7 @@ class BoundedSocket(WebSocketsSansIOProtocol):
                 self._recount()
 
     def parse_until(self, end_s: float) -> bool:
-        """Parse what has been read slice by slice; false where the time was over before the end."""
+        """Parse unparsed bytes in slices until `end_s`; True if all are parsed."""
         data, self._rest = self._rest, b""
         self._pings = 0
         position, size = 0, len(data)
@@ -128,12 +133,12 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         return not self._rest
 
     def read_on(self) -> None:
-        """Read again, after what had been read was parsed."""
+        """Resume reading once all bytes are parsed."""
         if self._is_reading() and not (self.read_paused or self.transport.is_closing()):
             self.transport.resume_reading()
 
     def _is_reading(self) -> bool:
-        return self._hold is not None and not self.close_sent
+        return self._reservation is not None and not self.close_sent
 
     def _recount(self) -> None:
         unfinished_bytes = len(self.conn.reader.buffer) + self._fragment_bytes + len(self._rest)
@@ -143,18 +148,18 @@ class BoundedSocket(WebSocketsSansIOProtocol):
     async def receive(self) -> ASGIReceiveEvent:
         event = await super().receive()
         if event["type"] == "websocket.receive":
-            # From here on the application counts what it keeps of it.
+            # From here on the application counts these bytes.
             size_bytes = self._sizes.popleft()
             self._queued_bytes -= size_bytes
             self._counted_bytes -= size_bytes
-            if self._hold is not None:
-                self._hold.give(size_bytes)
+            if self._reservation is not None:
+                self._reservation.give(size_bytes)
         return event
 
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)
         if scope := getattr(self, "scope", None):
-            scope[HOLD] = self._hold
+            scope[RESERVATION] = self._reservation
 
     def handle_text(self, event: Frame) -> None:
         self._fragment_bytes = 0 if event.fin else len(event.data) + FRAGMENT_BYTES
@@ -166,7 +171,7 @@ class BoundedSocket(WebSocketsSansIOProtocol):
 
     def handle_cont(self, event: Frame) -> None:
         if len(self.frames) >= FRAGMENTS_MAX:
-            self.budget.refuse(Reason.SIZE)
+            self.budget.refuse(RefusalReason.SIZE)
             self._refuse(CLOSE_ABUSE, "a message of too many fragments")
             return
         if not event.fin:
@@ -188,35 +193,35 @@ class BoundedSocket(WebSocketsSansIOProtocol):
             self._refuse(CLOSE_ABUSE, "too many pings")
         elif self.writable.is_set():
             super().handle_ping()
-        else:  # a client that reads nothing gets no more answers
+        else:  # no pongs for a client that does not read
             self.conn.data_to_send()
 
     def _count(self, unfinished_bytes: int) -> None:
-        hold = self._hold
-        if hold is None:
+        reservation = self._reservation
+        if reservation is None:
             return
         if not self.handshake_complete and unfinished_bytes > EARLY_BYTES_MAX:
-            self.budget.refuse(Reason.SIZE)
+            self.budget.refuse(RefusalReason.SIZE)
             self._forget()
             self.transport.abort()
             return
         more_bytes = unfinished_bytes + self._queued_bytes - self._counted_bytes
         self._counted_bytes += more_bytes
         if unfinished_bytes:
-            hold.is_unfinished = True
+            reservation.is_unfinished = True
             self._wait()
         else:
-            hold.settle()
+            reservation.settle()
         if more_bytes <= 0:
-            hold.add(more_bytes)
+            reservation.add(more_bytes)
             return
         try:
-            hold.take(more_bytes)
-        except Full as full:
+            reservation.take(more_bytes)
+        except BudgetExceeded as full:
             self._refuse(CLOSE_FULL, DETAILS[full.reason])
 
     def _wait(self) -> None:
-        """From the first byte of a message on, a time runs for the rest."""
+        """Start the timeout for the rest of a message at its first byte."""
         if self._late is None:
             self._late = self.loop.call_later(MESSAGE_S, self._is_late)
 
@@ -228,14 +233,14 @@ class BoundedSocket(WebSocketsSansIOProtocol):
     def _is_late(self) -> None:
         self._late = None
         if len(self.conn.reader.buffer) + self._fragment_bytes:
-            self.budget.refuse(Reason.SLOW)
-            self._refuse(CLOSE_ABUSE, DETAILS[Reason.SLOW])
+            self.budget.refuse(RefusalReason.SLOW)
+            self._refuse(CLOSE_ABUSE, DETAILS[RefusalReason.SLOW])
 
     def _evict(self) -> None:
-        self._refuse(CLOSE_FULL, DETAILS[Reason.EVICTED])
+        self._refuse(CLOSE_FULL, DETAILS[RefusalReason.EVICTED])
 
     def _refuse(self, code: int, reason: str) -> None:
-        """Close the connection, and keep nothing of what arrived unfinished."""
+        """Close the connection and drop its unfinished message."""
         self._forget()
         if self.close_sent or self.transport.is_closing():
             return
@@ -250,18 +255,18 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         self.transport.close()
 
     def _forget(self) -> None:
-        """Give back what is unfinished; messages under way end by themselves."""
+        """Drop the unfinished message and return its bytes."""
         self._stop_waiting()
         self.conn.reader.discard()
         self.frames, self._rest = [], b""
-        hold, self._hold = self._hold, None
-        if hold is not None:
-            hold.close()
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
+            reservation.close()
 
 
 Socket = TypeVar("Socket", bound=BoundedSocket)
 
 
 def with_budget(kind: type[Socket], budget: ByteBudget) -> type[Socket]:
-    """The protocol class of this kind for a server with this budget."""
+    """A subclass of `kind` for a server with this budget."""
     return type("BudgetedSocket", (kind,), {"budget": budget, "large_reads": LargeReads()})

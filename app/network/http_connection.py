@@ -1,9 +1,8 @@
-"""uvicorn's HTTP protocol with limits: the head's size and time, the body's pace, slow readers.
+"""uvicorn's HTTP protocol with limits on header size and time, body rate, and slow readers.
 
-Data is given to the parser in pieces of at most `header_bytes_max`, so that no head, however it is
-made, is ever larger than that, and a head that grows beyond costs no more than that either. What
-is refused gets a problem body where an answer can still be understood, and then the connection is
-closed; nothing of it is logged by itself.
+The parser gets pieces of at most `header_bytes_max`, which bounds the size and the cost of any
+header. A refused request gets a problem body if an answer is still possible; then the connection is
+closed. Refusals are counted, not logged one by one.
 """
 
 from enum import Enum
@@ -21,28 +20,28 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from app.errors import DoorError, problem_answer
-from app.network import places
-from app.network.places import Place
-from app.network.watch import Pace, Watch, Watched
+from app.network import connection_limits
+from app.network.connection_limits import ConnectionSlot
+from app.network.connection_monitor import ConnectionMonitor, MonitoredConnection, TransferRate
 from app.security.headers import secured
 
-PIPELINED_MAX = 32  # requests that wait for the answer to the one before on the same connection
-REFUSED_S = 1.0  # for the peer to read why, while what it still sends is thrown away
+PIPELINED_MAX = 32  # requests that wait on one connection
+REFUSED_S = 1.0  # for the peer to read the answer; its further data is discarded
 
 
 class Phase(Enum):
-    """What the parser is in, as far as it is known from what it told."""
+    """The state of the parser, as far as its callbacks tell."""
 
     IDLE = "idle"  # between requests
     HEAD = "head"
     BODY = "body"
-    GONE = "gone"  # refused, or a WebSocket by now: nothing more is parsed
+    GONE = "gone"  # refused or upgraded: no more parsing
 
 
 IDLE, HEAD, BODY, GONE = Phase
 
 
-class HttpConnection(Watched, HttpToolsProtocol):
+class HttpConnection(MonitoredConnection, HttpToolsProtocol):
     """One connection of the HTTP port, until it is closed or becomes a WebSocket."""
 
     def __init__(
@@ -51,20 +50,20 @@ class HttpConnection(Watched, HttpToolsProtocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         *,
-        place: Place,
-        watch: Watch,
+        slot: ConnectionSlot,
+        monitor: ConnectionMonitor,
     ) -> None:
         HttpToolsProtocol.__init__(self, config, server_state, app_state)
-        self._enter(place, watch)
+        self._enter(slot, monitor)
         self._phase = HEAD  # of the first request, from connecting on
-        self._phase_s = 0.0  # when it was first looked at in this phase; 0: not yet
+        self._phase_s = 0.0  # of the first check in this phase; 0: none yet
         self._head_bytes = 0
-        self._head_max = watch.settings.header_bytes_max
+        self._head_max = monitor.settings.header_bytes_max
         self._received = 0
-        self._pace: Pace | None = None
+        self._pace: TransferRate | None = None
         self._is_pipelining = False
 
-    # -- what the transport tells ----------------------------------------------------------------
+    # -- transport callbacks ---------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         if self.timeout_keep_alive_task is not None:
@@ -78,7 +77,7 @@ class HttpConnection(Watched, HttpToolsProtocol):
             self._feed(view[at : at + size_bytes])
             at += size_bytes
 
-    # -- what the parser tells -------------------------------------------------------------------
+    # -- parser callbacks ------------------------------------------------------------------------
 
     def on_headers_complete(self) -> None:
         self._phase, self._phase_s = BODY, 0.0
@@ -93,51 +92,55 @@ class HttpConnection(Watched, HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         self._phase = GONE
-        self._watch.connections.discard(self)
-        made: Any = self.config.ws_protocol_class
-        self.ws_protocol_class = partial(made, place=self._place, watch=self._watch)  # type: ignore[assignment]
+        self._monitor.connections.discard(self)
+        protocol: Any = self.config.ws_protocol_class
+        self.ws_protocol_class = partial(protocol, slot=self._slot, monitor=self._monitor)  # type: ignore[assignment]
         super().handle_websocket_upgrade()
-        self.parser = None  # type: ignore[assignment]  # it knows this object, which would stay for the collector
+        self.parser = None  # type: ignore[assignment]  # breaks a reference cycle
 
     # -- limits ----------------------------------------------------------------------------------
 
-    def look(self, now_s: float) -> None:
-        """Called once a second: end what takes too long."""
-        super().look(now_s)
+    def check(self, now_s: float) -> None:
+        """Called once a second: end requests that take too long."""
+        super().check(now_s)
         if self._phase in (IDLE, GONE) or self.flow.read_paused or self.transport.is_closing():
             self._phase_s = 0.0
             return
         if not self._phase_s:
             self._phase_s, self._pace = now_s, None
         if self._phase is HEAD:
-            self._look_at_head(now_s)
+            self._check_header(now_s)
         else:
-            self._look_at_body(now_s)
+            self._check_body(now_s)
 
-    def _look_at_head(self, now_s: float) -> None:
-        """Not while the answer to an earlier request is made: its client waits for that."""
+    def _check_header(self, now_s: float) -> None:
+        """Skipped during the answer to an earlier request, for which the client waits."""
         if self._is_answering():
             return
-        timeout_s = self._watch.settings.header_timeout_s
+        timeout_s = self._monitor.settings.header_timeout_s
         if now_s - self._phase_s >= timeout_s:
-            what = f"the request's headers were not complete within {timeout_s:g} s"
-            self._refuse(places.HEADER_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT, "timeout", what)
+            detail = f"the request's headers were not complete within {timeout_s:g} s"
+            self._refuse(
+                connection_limits.HEADER_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT, "timeout", detail
+            )
 
-    def _look_at_body(self, now_s: float) -> None:
-        settings = self._watch.settings
+    def _check_body(self, now_s: float) -> None:
+        settings = self._monitor.settings
         if self._pace is None:
-            self._pace = Pace(now_s, self._received)
+            self._pace = TransferRate(now_s, self._received)
         elif self._pace.is_too_slow(
             now_s, self._received, settings.body_timeout_s, settings.transfer_bytes_per_s_min
         ):
-            what = (
+            detail = (
                 f"the body came with less than {settings.transfer_bytes_per_s_min} bytes a second "
                 f"over {settings.body_timeout_s:g} s"
             )
-            self._refuse(places.BODY_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT, "timeout", what)
+            self._refuse(
+                connection_limits.BODY_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT, "timeout", detail
+            )
 
     def _room(self) -> int:
-        """How much may be parsed before it has to be looked at whether the head is complete."""
+        """The bytes to parse before the next check of the header's size."""
         return self._head_max - self._head_bytes if self._phase is HEAD else self._head_max
 
     def _feed(self, data: bytes | memoryview) -> None:
@@ -162,38 +165,40 @@ class HttpConnection(Watched, HttpToolsProtocol):
 
     def _refuse_malformed(self) -> None:
         if self._is_pipelining:
-            what = f"at most {PIPELINED_MAX} requests may wait on one connection"
+            detail = f"at most {PIPELINED_MAX} requests may wait on one connection"
             status, code = HTTPStatus.TOO_MANY_REQUESTS, "too_many_requests"
-            self._refuse(places.PIPELINED, status, code, what)
+            self._refuse(connection_limits.PIPELINED, status, code, detail)
             return
-        what = "this is no HTTP request"
-        self._refuse(places.MALFORMED, HTTPStatus.BAD_REQUEST, "bad_request", what)
+        detail = "this is no HTTP request"
+        self._refuse(connection_limits.MALFORMED, HTTPStatus.BAD_REQUEST, "bad_request", detail)
 
     def _refuse_head(self) -> None:
         limit = f"larger than {self._head_max} bytes"
         if len(self.url or b"") > self._head_max // 2:
             status, code = HTTPStatus.REQUEST_URI_TOO_LONG, "url_too_long"
-            self._refuse(places.HEADER_SIZE, status, code, f"the URL with its headers is {limit}")
+            self._refuse(
+                connection_limits.HEADER_SIZE, status, code, f"the URL with its headers is {limit}"
+            )
             return
         status, code = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large"
-        self._refuse(places.HEADER_SIZE, status, code, f"the headers are {limit}")
+        self._refuse(connection_limits.HEADER_SIZE, status, code, f"the headers are {limit}")
 
-    def _refuse(self, reason: str, status: HTTPStatus, code: str, what: str) -> None:
-        """Answer where that can be understood, then close; parse nothing more."""
+    def _refuse(self, reason: str, status: HTTPStatus, code: str, detail: str) -> None:
+        """Answer if possible, then close the connection."""
         phase, self._phase = self._phase, GONE
         if not self._received:
-            self.end(reason)  # it never said anything
+            self.end(reason)  # no request at all
             return
         if self._is_answering():
             cycle = self.cycle
             if phase is not BODY or cycle.response_started or self.pipeline:
                 self.end(reason)  # in the middle of another answer
                 return
-            cycle.disconnected = True  # the application hears that its client is gone
+            cycle.disconnected = True  # tells the application that the client has left
             cycle.message_event.set()
-        self._watch.places.refusals.note(reason, self._place.address)
-        self._answer(status, code, what)
-        # With a close at once, what comes meanwhile would make the system take the answer back.
+        self._monitor.limits.refusals.note(reason, self._slot.address)
+        self._answer(status, code, detail)
+        # Closing at once would make the system discard the answer if more data arrives.
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(REFUSED_S, self.transport.close)
@@ -202,8 +207,8 @@ class HttpConnection(Watched, HttpToolsProtocol):
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 
-    def _answer(self, status: HTTPStatus, code: str, what: str) -> None:
-        number, headers, body = problem_answer(DoorError(status, code, what))
+    def _answer(self, status: HTTPStatus, code: str, detail: str) -> None:
+        number, headers, body = problem_answer(DoorError(status, code, detail))
         lines = [STATUS_LINE[number]]
         for name, value in [*secured(headers), (b"connection", b"close")]:
             lines += [name, b": ", value, b"\r\n"]

@@ -1,4 +1,4 @@
-"""Lets the system find out that a peer vanished without a word, within a minute."""
+"""TCP keep-alive: detects within a minute that a peer has vanished."""
 
 import socket
 
@@ -10,12 +10,12 @@ PROBES = (
 
 
 def keep_alive(accepted: socket.socket, *, user_timeout_ms: int = 0) -> None:
-    """Probe the peer of a silent connection.
+    """Probe the peer of an idle connection.
 
-    With `user_timeout_ms`, also give up after that time what it does not acknowledge.
+    With `user_timeout_ms`, also end the connection if data is not acknowledged for so long.
     """
     accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     timeout = (("TCP_USER_TIMEOUT", user_timeout_ms),) if user_timeout_ms else ()
     for name, value in (*PROBES, *timeout):
-        if option := getattr(socket, name, None):  # each system has some of them
+        if option := getattr(socket, name, None):  # not every system has all of them
             accepted.setsockopt(socket.IPPROTO_TCP, option, value)

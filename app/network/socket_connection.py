@@ -1,18 +1,18 @@
-"""uvicorn's WebSocket protocol with limits: it keeps the place of its connection, slow readers."""
+"""uvicorn's WebSocket protocol with the connection's slot and a limit for slow readers."""
 
 from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from app.network import places
+from app.network import connection_limits
 from app.network.bounded_socket import BoundedSocket
-from app.network.places import Place
-from app.network.watch import FRAMES_BYTES_MAX, Watch, Watched
+from app.network.connection_limits import ConnectionSlot
+from app.network.connection_monitor import FRAMES_BYTES_MAX, ConnectionMonitor, MonitoredConnection
 
 
-class SocketConnection(Watched, BoundedSocket):
-    """One WebSocket, from its handshake on; `with_budget` makes the class that knows the budget."""
+class SocketConnection(MonitoredConnection, BoundedSocket):
+    """One WebSocket from its handshake on; `with_budget` creates the class for a budget."""
 
     def __init__(
         self,
@@ -20,17 +20,17 @@ class SocketConnection(Watched, BoundedSocket):
         server_state: ServerState,
         app_state: dict[str, Any],
         *,
-        place: Place,
-        watch: Watch,
+        slot: ConnectionSlot,
+        monitor: ConnectionMonitor,
     ) -> None:
         BoundedSocket.__init__(self, config, server_state, app_state)
-        self._enter(place, watch)
+        self._enter(slot, monitor)
 
     def data_received(self, data: bytes) -> None:
-        # Pings are answered without the application, whether the answers are read or not.
-        if self._watch.is_stalled(self):
-            left = self.transport.get_write_buffer_size()
-            if left > self._stall_bytes + FRAMES_BYTES_MAX:
-                self.end(places.SLOW_READER)
+        # Pongs are sent without the application, even if the client does not read them.
+        if self._monitor.is_stalled(self):
+            unwritten_bytes = self.transport.get_write_buffer_size()
+            if unwritten_bytes > self._stall_bytes + FRAMES_BYTES_MAX:
+                self.end(connection_limits.SLOW_READER)
                 return
         super().data_received(data)

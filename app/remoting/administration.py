@@ -1,7 +1,6 @@
-"""What administration tools ask for and change: topics, groups, statistics, connections.
+"""Requests of administration tools: topics, groups, statistics, connections.
 
-Maps by queue are written as RocketMQ's tools write and read them: each key is an object, not a
-text, so that such a body is no JSON for anybody else.
+Maps by queue have objects as keys, as RocketMQ's tools write them; such a body is no valid JSON.
 """
 
 from collections.abc import Awaitable, Iterable
@@ -41,27 +40,27 @@ class _Group(msgspec.Struct):
 
 
 def list_topics(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """Names of all topics, those of the engine and of groups among them."""
+    """The names of all topics, including system, retry and dead-letter topics."""
     call.require(Action.READ, Kind.SERVER)
     return _names(each.name for each in backend.broker.topics(system=True))
 
 
 def list_system_topics(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """Names of the topics that are the engine's own."""
+    """The names of the system topics."""
     call.require(Action.READ, Kind.SERVER)
-    found = (each for each in backend.broker.topics(system=True) if each.is_system)
-    return _names(each.name for each in found if not each.name.startswith("%"))
+    topics = (each for each in backend.broker.topics(system=True) if each.is_system)
+    return _names(each.name for each in topics if not each.name.startswith("%"))
 
 
 def topic_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """How one topic is set up."""
+    """The configuration of one topic."""
     return ErrorResponse(
         body=json_body(_topic_shape(backend.broker.topic(call.topic(Action.READ))))
     )
 
 
 def all_topic_configs(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """How all topics are set up."""
+    """The configurations of all topics."""
     call.require(Action.READ, Kind.SERVER)
     table = {each.name: _topic_shape(each) for each in backend.broker.topics(system=True)}
     return ErrorResponse(body=json_body({"topicConfigTable": table, "dataVersion": DATA_VERSION}))
@@ -108,7 +107,7 @@ async def _delete_topic(backend: "RemotingBackend", call: RemotingCall, name: st
 
 
 def delete_route(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """A name server forgets a topic's route, which here is gone with the topic."""
+    """Delete a topic's route; here it is deleted with the topic."""
     call.topic(Action.ADMINISTER)
     return OK
 
@@ -144,28 +143,28 @@ def consumed_by(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse
 
 def update_group(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
     """Create a consumer group, or change whether it consumes, its retries and order; audited."""
-    told = call.document(_Group)
-    call.require(Action.ADMINISTER, Kind.GROUP, told.groupName)
-    return _update_group(backend, call, told)
+    settings = call.document(_Group)
+    call.require(Action.ADMINISTER, Kind.GROUP, settings.groupName)
+    return _update_group(backend, call, settings)
 
 
 async def _update_group(
-    backend: "RemotingBackend", call: RemotingCall, told: _Group
+    backend: "RemotingBackend", call: RemotingCall, settings: _Group
 ) -> ErrorResponse:
-    groups, name = backend.services.groups, told.groupName
+    groups, name = backend.services.groups, settings.groupName
     changes = GroupSettings(
-        retry_max=told.retryMaxTimes,
-        consume_enabled=told.consumeEnable,
-        ordered=told.consumeMessageOrderly,
+        retry_max=settings.retryMaxTimes,
+        consume_enabled=settings.consumeEnable,
+        ordered=settings.consumeMessageOrderly,
     )
     try:
         backend.broker.group(name)
     except GroupNotFound:
         config = GroupConfig(
             name,
-            retry_max=told.retryMaxTimes,
-            consume_enabled=told.consumeEnable,
-            ordered=told.consumeMessageOrderly is True,
+            retry_max=settings.retryMaxTimes,
+            consume_enabled=settings.consumeEnable,
+            ordered=settings.consumeMessageOrderly is True,
         )
         await groups.create(call.actor, config)
     else:
@@ -184,13 +183,13 @@ async def _delete_group(backend: "RemotingBackend", call: RemotingCall, name: st
 
 
 def group_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """How one consumer group is set up."""
+    """The configuration of one consumer group."""
     group = backend.broker.group(call.group(Action.READ, "group"))
     return ErrorResponse(body=json_body(_group_shape(group)))
 
 
 def all_group_configs(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """How all consumer groups are set up."""
+    """The configurations of all consumer groups."""
     call.require(Action.READ, Kind.SERVER)
     table = {each.name: _group_shape(each) for each in backend.broker.groups()}
     return ErrorResponse(
@@ -201,7 +200,7 @@ def all_group_configs(backend: "RemotingBackend", call: RemotingCall) -> ErrorRe
 
 
 def consume_stats(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """How far a group is in each queue; of one topic where it is named."""
+    """The progress of a group in each queue, of one topic if named."""
     group, topic = call.group(Action.READ), call.text("topic", "")
     queues = [each for each in _lag(backend, group) if topic in ("", each.topic)]
     rate = backend.broker.statistics.group_rate(group)
@@ -227,9 +226,9 @@ def topics_of_group(backend: "RemotingBackend", call: RemotingCall) -> ErrorResp
 
 
 def reset_offsets(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
-    """Move a group in a topic to a time, or one queue to an offset; audited.
+    """Reset a group in a topic to a time, or one queue to an offset; audited.
 
-    Consumers that are connected are told, and go on from there at once.
+    Connected consumers are notified and continue from there at once.
     """
     group = call.group(Action.ADMINISTER, "group")
     return _reset_offsets(backend, call, group, call.topic(Action.READ))
@@ -307,7 +306,7 @@ def producer_connections(backend: "RemotingBackend", call: RemotingCall) -> Erro
 
 
 def running_info(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
-    """What a consumer tells of itself; it is asked."""
+    """A consumer's running info, which is requested from it."""
     group = call.group(Action.READ)
     client = backend.clients.find(call.text("clientId"))
     if client is None or group not in client.consumers:
@@ -325,8 +324,8 @@ async def _running_info(client: RemotingClient, group: str, jstack: str) -> Erro
         raise RemotingRefusal(
             ResponseCode.CONSUME_MSG_TIMEOUT, f"the consumer did not answer within {ASK_S:.0f} s"
         ) from None
-    known = set(ResponseCode)
-    code = ResponseCode(answer.code) if answer.code in known else ResponseCode.SYSTEM_ERROR
+    codes = set(ResponseCode)
+    code = ResponseCode(answer.code) if answer.code in codes else ResponseCode.SYSTEM_ERROR
     return ErrorResponse(code, body=answer.body, remark=answer.remark)
 
 
@@ -378,7 +377,7 @@ def broker_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
     """The settings that RocketMQ's tools know by name."""
     call.require(Action.READ, Kind.SERVER)
     settings = backend.settings
-    found = {
+    config = {
         "brokerName": settings.broker_name,
         "brokerClusterName": settings.cluster_name,
         "brokerId": "0",
@@ -391,12 +390,12 @@ def broker_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
         "maxMessageSize": "4194304",
         "namesrvAddr": backend.address(call.connection),
     }
-    text = "".join(f"{name}={value}\n" for name, value in found.items())
+    text = "".join(f"{name}={value}\n" for name, value in config.items())
     return ErrorResponse(fields={"version": "{}"}, body=text.encode())
 
 
 def kv_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """Values that a name server keeps; here there are none."""
+    """Values of a name server; there are none."""
     call.require(Action.READ, Kind.SERVER)
     raise RemotingRefusal(
         ResponseCode.QUERY_NOT_FOUND,

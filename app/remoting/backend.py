@@ -1,4 +1,4 @@
-"""What all handlers of the port share."""
+"""State that all handlers of the remoting port share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +10,9 @@ from app.messaging import Messaging
 from app.remoting.clients import RemotingClients
 from app.remoting.connection import Handler, RemotingConnection
 from app.remoting.errors import RemotingRefusal
-from app.remoting.signature import Signatures
-from app.remoting.table import handler_of
-from app.security.load import Load
+from app.remoting.operations import handler_of
+from app.remoting.signature import RemotingSignatures
+from app.security.request_limits import RequestLimits
 from app.services.client_figures import ClientFigures
 from app.services.remoting_figures import RemotingFigures
 from app.settings import Settings
@@ -21,22 +21,22 @@ from engine.errors import MessageNotFound
 from engine.message import StoredMessage, offset_id
 from protocol.remoting.codes import RequestCode, ResponseCode
 
-UNKNOWN_CODE = -1  # under which figures count all codes that nobody knows
+UNKNOWN_CODE = -1  # under which unknown request codes are counted
 KNOWN = frozenset(map(int, RequestCode))
 
 
 @dataclass
 class RemotingBackend:
-    """One server's port for classic clients; `services` are the application's, for its services."""
+    """The remoting endpoint of one server; `services` are the application's."""
 
     services: Services
     clients: RemotingClients
-    signatures: Signatures
+    signatures: RemotingSignatures
     figures: RemotingFigures
     host: EngineHost = field(init=False)
     settings: Settings = field(init=False)
     messaging: Messaging = field(init=False)
-    load: Load = field(init=False)
+    request_limits: RequestLimits = field(init=False)
     activity: ClientFigures = field(init=False)
     connections: set[RemotingConnection] = field(default_factory=set)
 
@@ -44,14 +44,14 @@ class RemotingBackend:
         services = self.services
         self.host, self.settings = services.host, services.settings
         self.messaging = services.messaging
-        self.load, self.activity = services.load, services.client_figures
+        self.request_limits, self.activity = services.request_limits, services.client_figures
 
     @property
     def broker(self) -> Broker:
         return self.host.broker
 
     def handler(self, code: int) -> Handler:
-        """What answers a request code; Refusal with the reason where nothing does."""
+        """The handler of a request code; raises RemotingRefusal if there is none."""
         return handler_of(code)
 
     def connected(self, connection: RemotingConnection) -> None:
@@ -61,21 +61,21 @@ class RemotingBackend:
     def disconnected(self, connection: RemotingConnection) -> None:
         self.connections.discard(connection)
         self.figures.connections = len(self.connections)
-        self.clients.lost(connection)
+        self.clients.connection_lost(connection)
 
     def count(self, code: int, answer: ResponseCode) -> None:
         self.figures.requests[code if code in KNOWN else UNKNOWN_CODE, int(answer)] += 1
 
     def address(self, connection: RemotingConnection) -> str:
-        """Where clients shall call: as this one called, so that port mappings work."""
+        """The address for clients: the one that this client called, so that port mappings work."""
         return self.settings.remoting_advertised or connection.server
 
     def offset_id(self, connection: RemotingConnection, position: int) -> str:
-        """The id of a record as clients decode it: this port's address, and the position."""
+        """A record's id as clients decode it: this port's address and the position."""
         return offset_id(self.address(connection), position)
 
     def message_at(self, position: int) -> StoredMessage:
-        """The record at a position of the log, with the code for none that clients expect."""
+        """The record at a position of the log; raises the error that clients expect for none."""
         try:
             return self.broker.message_at(position)
         except MessageNotFound:
@@ -85,7 +85,7 @@ class RemotingBackend:
 
     @contextmanager
     def polling(self, connection: RemotingConnection) -> Iterator[None]:
-        """A pull is held for as long as the context is; a RemotingRefusal beyond the bounds."""
+        """Count a waiting pull during the context; raises RemotingRefusal beyond the limits."""
         settings, figures = self.settings, self.figures
         if connection.polls >= settings.remoting_client_polls_max:
             raise RemotingRefusal(

@@ -1,4 +1,4 @@
-"""One request: who sends it, over which connection, and what its fields say."""
+"""One request: its principal, connection and fields."""
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -6,7 +6,7 @@ import msgspec
 
 from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind, Principal, require
-from app.security.byte_budget import Hold
+from app.security.byte_budget import ByteReservation
 from app.services.audit import Actor, actor_at
 from protocol.remoting.codes import ResponseCode
 from protocol.remoting.frames import Command
@@ -20,20 +20,22 @@ T = TypeVar("T")
 
 
 class RemotingCall:
-    """What a handler knows of the request that it answers."""
+    """A request as its handler sees it."""
 
-    __slots__ = ("command", "connection", "counted", "fields", "hold", "who")
+    __slots__ = ("command", "connection", "counted", "fields", "principal", "reservation")
 
-    def __init__(self, connection: "RemotingConnection", command: Command, who: Principal) -> None:
+    def __init__(
+        self, connection: "RemotingConnection", command: Command, principal: Principal
+    ) -> None:
         self.connection = connection
         self.command = command
         self.fields = command.fields
-        self.who = who
-        self.hold: Hold | None = None  # of its bytes, until it is answered
-        self.counted = ""  # the address under which it counts among the requests under way
+        self.principal = principal
+        self.reservation: ByteReservation | None = None  # of its bytes, until the answer
+        self.counted = ""  # the address under which the request is counted
 
     def answer(self, answer: ErrorResponse) -> None:
-        """Answer now, for a handler that returned nothing."""
+        """Answer, after a handler that returned None."""
         self.connection.answer(self, answer)
 
     @property
@@ -42,11 +44,11 @@ class RemotingCall:
 
     @property
     def actor(self) -> Actor:
-        """As the audit trail names the sender."""
-        return actor_at(self.who.audit_name(self.connection.client))
+        """The sender's name for the audit trail."""
+        return actor_at(self.principal.audit_name(self.connection.client))
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A field; Refusal where it is missing and there is no default."""
+        """A field; raises RemotingRefusal if it is missing without a default."""
         value = self.fields.get(name)
         if value is not None:
             return value
@@ -55,7 +57,7 @@ class RemotingCall:
         return default
 
     def number(self, name: str, default: int | None = None) -> int:
-        """A field as a number of 64 bits; Refusal where it is none, or missing without default."""
+        """A field as a 64-bit number; raises RemotingRefusal if invalid or missing."""
         value = self.fields.get(name, "")
         if not value and default is not None:
             return default
@@ -73,7 +75,7 @@ class RemotingCall:
         return self.fields.get(name, "").lower() in TRUE
 
     def document(self, kind: type[T]) -> T:
-        """The body as JSON of this kind; Refusal where it is none."""
+        """The body as JSON of this type; raises RemotingRefusal if it is none."""
         try:
             return msgspec.json.decode(self.command.body, type=kind, strict=False)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -82,22 +84,22 @@ class RemotingCall:
             ) from None
 
     def topic(self, action: Action, name: str = "topic") -> str:
-        """The topic that a field names, which the sender may do this to."""
+        """The topic in a field, after a check of the sender's right."""
         topic = self.text(name)
         self.require(action, Kind.TOPIC, topic)
         return topic
 
     def group(self, action: Action, name: str = "consumerGroup") -> str:
-        """The consumer group that a field names, which the sender may do this to."""
+        """The consumer group in a field, after a check of the sender's right."""
         group = self.text(name)
         self.require(action, Kind.GROUP, group)
         return group
 
     def require(self, action: Action, kind: Kind, name: str = "") -> None:
-        """Raise RightMissing, or ReadOnly, unless the sender may do this."""
-        if self.who.is_open and not self.who.is_read_only:
+        """Raise RightMissing or ServerReadOnly unless the sender has this right."""
+        if self.principal.is_open and not self.principal.is_read_only:
             return
-        require(self.who, action, kind, name)
+        require(self.principal, action, kind, name)
 
 
 def json_body(value: Any) -> bytes:

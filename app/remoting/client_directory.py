@@ -1,4 +1,4 @@
-"""The port's clients as the console and REST see them: listed, known by name, sent away."""
+"""Classic clients for the console and REST: list, query and disconnect them by name."""
 
 import json
 
@@ -9,14 +9,14 @@ from engine.errors import Busy, Refused
 from engine.message import StoredMessage
 from protocol.remoting.codes import RequestCode
 
-DOOR = "TCP"
+ENDPOINT = "TCP"
 NOT_A_CONSUMER = "only consumers tell what their threads do; this one produces"
 NOT_OFFERED = "classic clients are not asked to process single messages"
 JSTACK = '"jstack":'
 
 
 class RemotingClientDirectory:
-    """Answers `Connections` for the port of classic clients."""
+    """Implements `Connections` for classic clients."""
 
     def __init__(self, clients: RemotingClients) -> None:
         self._clients = clients
@@ -29,53 +29,55 @@ class RemotingClientDirectory:
         """All clients that are alive."""
         return [
             Connected(
-                client.name,
-                client.connection.client,
-                client.since_ms,
-                DOOR,
-                _about(client),
-                client.language,
-                client.version,
-                not client.consumers if client.producers or client.consumers else None,
+                client=client.name,
+                address=client.connection.client,
+                since_ms=client.since_ms,
+                door=ENDPOINT,
+                about=_about(client),
+                language=client.language,
+                version=client.version,
+                is_producer=(
+                    not client.consumers if client.producers or client.consumers else None
+                ),
             )
             for client in self._clients.all()
         ]
 
     def find(self, client: str) -> ClientFacts | None:
-        """What one of them told of itself."""
-        found = self._clients.find(client)
-        if found is None:
+        """What a client has reported about itself."""
+        known_client = self._clients.find(client)
+        if known_client is None:
             return None
         return ClientFacts(
-            DOOR,
-            found.connection.client,
-            found.since_ms,
-            found.seen_ms,
-            found.language,
-            found.version,
-            _kind(found),
-            found.user,
-            is_open=found.connection.is_open,
-            polls=found.connection.polls,
-            topics=sorted(found.producers),
+            door=ENDPOINT,
+            address=known_client.connection.client,
+            since_ms=known_client.since_ms,
+            seen_ms=known_client.seen_ms,
+            language=known_client.language,
+            version=known_client.version,
+            kind=_kind(known_client),
+            user=known_client.user,
+            is_open=known_client.connection.is_open,
+            polls=known_client.connection.polls,
+            topics=sorted(known_client.producers),
             groups={
                 group: {each.topic: each.filter for each in consumer.topics.values()}
-                for group, consumer in sorted(found.consumers.items())
+                for group, consumer in sorted(known_client.consumers.items())
             },
-            why_no_stack="" if found.consumers else NOT_A_CONSUMER,
+            why_no_stack="" if known_client.consumers else NOT_A_CONSUMER,
             why_no_verify=NOT_OFFERED,
         )
 
     async def stack(self, client: str, timeout_s: float) -> str:
-        """What its threads do; Busy where it cannot be asked just now, TimeoutError."""
-        found = self._clients.find(client)
-        group = next(iter(found.consumers), "") if found is not None else ""
-        if found is None or not group:
+        """The client's thread dump; raises Busy if it is not reachable, TimeoutError."""
+        known_client = self._clients.find(client)
+        group = next(iter(known_client.consumers), "") if known_client is not None else ""
+        if known_client is None or not group:
             raise Busy("the client is gone", field="client", remedy="ask again when it is back")
-        fields = {"consumerGroup": group, "clientId": found.name, "jstackEnable": "true"}
+        fields = {"consumerGroup": group, "clientId": known_client.name, "jstackEnable": "true"}
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
         try:
-            answer = await found.connection.ask(code, fields, timeout_s)
+            answer = await known_client.connection.ask(code, fields, timeout_s)
         except RemotingRefusal as error:
             raise Busy(error.text, field="client", remedy="ask again in a moment") from error
         return _stack_in(answer.body.decode("utf-8", "replace"))
@@ -87,11 +89,11 @@ class RemotingClientDirectory:
         raise Refused(NOT_OFFERED, field="client")
 
     def disconnect(self, client: str) -> int:
-        """Close its connection, which others may share; how many connections that were."""
-        found = self._clients.find(client)
-        if found is None:
+        """Close the client's connection, which others may share; returns the number closed."""
+        known_client = self._clients.find(client)
+        if known_client is None:
             return 0
-        found.connection.close()
+        known_client.connection.close()
         return 1
 
 
@@ -101,10 +103,10 @@ def _stack_in(text: str) -> str:
     if not mark:
         return ""
     try:
-        found, _ = json.JSONDecoder().raw_decode(rest.lstrip())
+        stack, _ = json.JSONDecoder().raw_decode(rest.lstrip())
     except ValueError:
         return ""
-    return found if isinstance(found, str) else ""
+    return stack if isinstance(stack, str) else ""
 
 
 def _kind(client: RemotingClient) -> str:

@@ -1,8 +1,7 @@
-"""Who calls: clients by the names that their heartbeats tell, with their groups, and how to reach
-them.
+"""The classic clients by name, with their groups and connections.
 
-A client lives as long as its connection, or its heartbeats over another one. Consumers are told at
-once when the members of their group change, so that they share the queues anew.
+A client is alive as long as its connection, or its heartbeats over another one. Consumers are
+notified when the members of their group change, so that they rebalance at once.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from app.host import EngineHost
 from app.remoting.errors import RemotingRefusal
 from app.remoting.records import record_of
 from app.security.access import Principal
-from app.security.client_names import ClientNames, holder_of
+from app.security.client_names import ClientNames, owner_of
 from app.services.remoting_figures import RemotingFigures
 from app.services.transactions import Ask, Transactions
 from engine.broker import RETRY_PREFIX, GroupConfig, Mode, TransactionCheck
@@ -35,7 +34,7 @@ BROADCASTING = "BROADCASTING"
 
 @dataclass(frozen=True)
 class RemotingSubscription:
-    """One topic of a subscription as its client told it; `filter` is as the engine writes it."""
+    """One topic of a client's subscription; `filter` is in the engine's form."""
 
     topic: str
     text: str
@@ -57,7 +56,7 @@ class RemotingConsumer:
 
 @dataclass(eq=False)
 class RemotingClient:
-    """One client; it is a member of `consumers`' groups, and answers checks of `producers`."""
+    """One client, with its consumer groups and the producer groups whose checks it answers."""
 
     name: str
     connection: "RemotingConnection"
@@ -72,7 +71,7 @@ class RemotingClient:
 
 
 class RemotingClients:
-    """At most 10,000; further ones get SYSTEM_BUSY."""
+    """At most CLIENTS_MAX clients; others get SYSTEM_BUSY."""
 
     def __init__(
         self,
@@ -87,9 +86,9 @@ class RemotingClients:
         self._figures = figures
         self._clients: dict[str, RemotingClient] = {}
         self._of: dict[RemotingConnection, dict[str, RemotingClient]] = {}
-        self._changed: set[str] = set()  # groups whose members are to be told
+        self._changed: set[str] = set()  # groups whose members are to be notified
 
-    # -- asking ----------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -109,11 +108,11 @@ class RemotingClients:
         return [client for client in self._clients.values() if group in client.consumers]
 
     def producers_of(self, group: str) -> list[RemotingClient]:
-        """The clients that send for a producer group."""
+        """The clients of a producer group."""
         return [client for client in self._clients.values() if group in client.producers]
 
     def filter_of(self, connection: "RemotingConnection", group: str, topic: str) -> str | None:
-        """What a pull that names no filter means: that of its client's last heartbeat."""
+        """The filter of a pull that names none: that of its client's last heartbeat."""
         own = self._of.get(connection, {}).values()
         others = () if any(group in each.consumers for each in own) else self.consumers_of(group)
         for client in (*own, *others):
@@ -123,21 +122,21 @@ class RemotingClients:
         return None
 
     def member_name(self, connection: "RemotingConnection", group: str) -> str:
-        """Which client of a connection is a member of the group; "" where none is."""
+        """The client of a connection that is a member of the group; "" if there is none."""
         own = self._of.get(connection, {}).values()
         return next((each.name for each in own if group in each.consumers), "")
 
     # -- signs of life ---------------------------------------------------------------------------
 
-    def seen(
+    def touch(
         self,
         connection: "RemotingConnection",
         name: str,
-        who: Principal,
+        principal: Principal,
         language: str,
         version: int,
     ) -> RemotingClient:
-        """Note that a client is alive on this connection; RemotingRefusal if its name is taken."""
+        """The client, created if new and marked as alive; may raise RemotingRefusal."""
         if not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
             raise RemotingRefusal(
                 ResponseCode.INVALID_PARAMETER,
@@ -152,10 +151,17 @@ class RemotingClients:
                 )
             text = version_text(version)
             client = RemotingClient(
-                name, connection, who.name, language, text, version, now_ms, now_ms
+                name=name,
+                connection=connection,
+                user=principal.name,
+                language=language,
+                version=text,
+                version_number=version,
+                since_ms=now_ms,
+                seen_ms=now_ms,
             )
             self._clients[name] = client
-        elif client.user and who.name and client.user != who.name:
+        elif client.user and principal.name and client.user != principal.name:
             raise RemotingRefusal(
                 ResponseCode.NO_PERMISSION, f"the client id {name!r} is in use by another user"
             )
@@ -163,12 +169,14 @@ class RemotingClients:
             self._of.get(client.connection, {}).pop(name, None)
             client.connection = connection
         self._of.setdefault(connection, {})[name] = client
-        client.seen_ms, client.user = now_ms, who.name or client.user
+        client.seen_ms, client.user = now_ms, principal.name or client.user
         self._figures.clients = len(self._clients)
         return client
 
-    def consumes(self, client: RemotingClient, consumer: RemotingConsumer, who: Principal) -> None:
-        """A client is a member of a group with this subscription."""
+    def join_group(
+        self, client: RemotingClient, consumer: RemotingConsumer, principal: Principal
+    ) -> None:
+        """Make a client a member of a group with this subscription."""
         group = consumer.group
         if group not in client.consumers and len(client.consumers) >= GROUPS_MAX:
             raise RemotingRefusal(ResponseCode.SYSTEM_BUSY, f"{GROUPS_MAX} groups of one client")
@@ -176,7 +184,7 @@ class RemotingClients:
             raise RemotingRefusal(
                 ResponseCode.INVALID_PARAMETER, f"over {TOPICS_MAX} topics of one group"
             )
-        self._names.claim(group, client.name, holder_of(who))
+        self._names.claim(group, client.name, owner_of(principal))
         self._ensure_group(consumer)
         topics = {
             each.topic: each.filter
@@ -191,13 +199,13 @@ class RemotingClients:
             language=client.language,
             address=client.connection.client,
         )
-        known = client.consumers.get(group)
+        known_consumer = client.consumers.get(group)
         client.consumers[group] = consumer
-        if known is None or known.topics.keys() != consumer.topics.keys():
+        if known_consumer is None or known_consumer.topics.keys() != consumer.topics.keys():
             self.changed(group)
 
-    def produces(self, client: RemotingClient, group: str) -> None:
-        """A client answers checks of a producer group while it is alive."""
+    def register_producer(self, client: RemotingClient, group: str) -> None:
+        """Register a client for transaction checks of a producer group, while it is alive."""
         if group in client.producers or len(client.producers) >= GROUPS_MAX:
             return
 
@@ -212,14 +220,14 @@ class RemotingClients:
         except EngineError:
             return  # they are asked again at the next check
 
-    def keep(self, client: RemotingClient, groups: Iterable[str]) -> None:
-        """A heartbeat names all groups of a client: it left those that are not among them."""
-        kept = set(groups)
-        for group in [each for each in client.consumers if each not in kept]:
-            self.leaves(client, group)
+    def retain_groups(self, client: RemotingClient, groups: Iterable[str]) -> None:
+        """Remove a client from groups that its heartbeat does not name."""
+        names = set(groups)
+        for group in [each for each in client.consumers if each not in names]:
+            self.leave_group(client, group)
 
-    def leaves(self, client: RemotingClient, group: str) -> None:
-        """A client consumes for a group no more."""
+    def leave_group(self, client: RemotingClient, group: str) -> None:
+        """Remove a client from a consumer group."""
         if client.consumers.pop(group, None) is None:
             return
         try:
@@ -227,42 +235,42 @@ class RemotingClients:
         except EngineError:
             return  # the group is gone
 
-    def stops_producing(self, client: RemotingClient, group: str) -> None:
+    def unregister_producer(self, client: RemotingClient, group: str) -> None:
         ask = client.producers.pop(group, None)
         if ask is not None:
             self._transactions.producers.leave(group, ask)
 
-    def forget(self, client: RemotingClient) -> None:
-        """A client is gone."""
+    def remove(self, client: RemotingClient) -> None:
+        """Remove a client."""
         for group in tuple(client.consumers):
-            self.leaves(client, group)
+            self.leave_group(client, group)
         for group in tuple(client.producers):
-            self.stops_producing(client, group)
+            self.unregister_producer(client, group)
         if self._clients.get(client.name) is client:
             del self._clients[client.name]
         self._of.get(client.connection, {}).pop(client.name, None)
         self._figures.clients = len(self._clients)
 
-    def lost(self, connection: "RemotingConnection") -> None:
-        """A connection is over, and with it the clients that spoke over it last."""
+    def connection_lost(self, connection: "RemotingConnection") -> None:
+        """Remove the clients of a connection that has ended."""
         for client in tuple(self._of.get(connection, {}).values()):
-            self.forget(client)
+            self.remove(client)
         self._of.pop(connection, None)
 
     # -- telling ---------------------------------------------------------------------------------
 
-    def hear(self, event: EngineEvent) -> None:
-        """Listens to the engine."""
+    def on_event(self, event: EngineEvent) -> None:
+        """Handle the engine's events about group members."""
         if isinstance(event, (MemberJoined, MemberLeft)):
             self.changed(event.group)
 
     def changed(self, group: str) -> None:
-        """Tell the group's members, at the end of this turn of the loop, to share queues anew."""
+        """Notify the group's members at the end of this turn of the event loop to rebalance."""
         if not self._changed:
-            asyncio.get_running_loop().call_soon(self._tell)
+            asyncio.get_running_loop().call_soon(self._notify)
         self._changed.add(group)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         changed, self._changed = self._changed, set()
         for client in self._clients.values():
             for group in changed & client.consumers.keys():
@@ -271,7 +279,7 @@ class RemotingClients:
                 )
 
     def _ensure_group(self, consumer: RemotingConsumer) -> None:
-        """Make a group that broadcasts as such, at the first heartbeat of its first consumer."""
+        """Create a broadcasting group at the first heartbeat of its first consumer."""
         broker, config = self._host.broker, self._host.config
         if consumer.message_model != BROADCASTING or not config.auto_create_groups:
             return
@@ -282,7 +290,7 @@ class RemotingClients:
 
 
 def _ask(client: RemotingClient, check: TransactionCheck) -> bool:
-    """Ask a producer what became of a transaction; it answers by END_TRANSACTION."""
+    """Send a transaction check to a producer, which answers by END_TRANSACTION."""
     message, connection = check.message, client.connection
     address = connection.backend.address(connection)
     position = str(message.position)

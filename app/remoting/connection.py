@@ -1,7 +1,7 @@
-"""One connection: frames in, answers out, and requests of ours to the client.
+"""One connection: requests and answers of the client, and requests of the server to it.
 
-Every frame of one read is taken up at once, and what is answered in one turn of the event loop is
-written at once. Nonsense closes the connection; nothing that was accepted before is lost by that.
+All frames of one read are processed at once, and all answers of one turn of the event loop are
+written at once. An invalid frame closes the connection; earlier requests are not affected.
 """
 
 import asyncio
@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from app.db.rows import ASKED_FROM
-from app.network import places
+from app.network import connection_limits
+from app.network.connection_limits import ConnectionSlot
+from app.network.connection_monitor import ConnectionMonitor, MonitoredConnection, TransferRate
 from app.network.keep_alive import keep_alive
-from app.network.places import Place
-from app.network.watch import Pace, Watch, Watched
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal, answer_of
 from app.security.access import NOBODY
-from app.security.byte_budget import Full
+from app.security.byte_budget import BudgetExceeded
 from engine.host import host_text
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, FrameError, FrameReader, encode
@@ -27,31 +27,33 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kitemq.remoting")
 
-QUESTIONS_MAX = 16  # to one client, without an answer yet
-FRAME_ROOM = 1024 * 1024  # of a frame besides a body of the largest size
+QUESTIONS_MAX = 16  # unanswered, to one client
+FRAME_ROOM = 1024 * 1024  # of a frame in addition to the largest body
 Outcome = ErrorResponse | None | Awaitable[ErrorResponse]
 
 
-class RemotingConnection(Watched):
-    """A client's connection; `client` and `server` are the addresses of both ends."""
+class RemotingConnection(MonitoredConnection):
+    """A client's connection; `client` and `server` are the addresses of its ends."""
 
-    def __init__(self, backend: "RemotingBackend", place: Place, watch: Watch) -> None:
-        self._enter(place, watch)
+    def __init__(
+        self, backend: "RemotingBackend", slot: ConnectionSlot, monitor: ConnectionMonitor
+    ) -> None:
+        self._enter(slot, monitor)
         self.backend = backend
         self.client = self.server = ""
-        self.host = place.address
+        self.host = slot.address
         self.since_ms = backend.host.clock.now_ms()
         self.is_open = False
         self.polls = 0
         self._reader = FrameReader(frame_bytes_max=backend.settings.request_bytes_max + FRAME_ROOM)
-        self._hold = backend.load.budget.hold(self.host, "", self._evicted)
+        self._reservation = backend.request_limits.budget.reserve(self.host, "", self._evicted)
         self._out: list[bytes] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions: dict[int, asyncio.Future[Command]] = {}
         self._opaque = 0
         self._seen_s = 0.0
         self._received_bytes = 0
-        self._arrival: Pace | None = None
+        self._arrival: TransferRate | None = None
 
     # -- the transport's calls -------------------------------------------------------------------
 
@@ -72,14 +74,14 @@ class RemotingConnection(Watched):
             task.cancel()
         for question in self._questions.values():
             question.cancel()
-        self._hold.close()
+        self._reservation.close()
         self.backend.disconnected(self)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
         if not self.transport.is_closing():
-            self.transport.pause_reading()  # who does not read its answers asks no more
+            self.transport.pause_reading()  # a client that reads no answers sends no more requests
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -99,27 +101,27 @@ class RemotingConnection(Watched):
             self._count_pending()
         except FrameError as error:
             log.debug("%s sent what is no frame: %s", self.client, error)
-            self.end(places.MALFORMED)
-        except Full:
-            self.end(places.UNREAD)
+            self.end(connection_limits.MALFORMED)
+        except BudgetExceeded:
+            self.end(connection_limits.UNREAD)
 
-    def look(self, now_s: float) -> None:
-        """End it where nothing was heard of the client for long, or a frame comes too slowly."""
-        super().look(now_s)
+    def check(self, now_s: float) -> None:
+        """End an idle connection, or one whose frame arrives too slowly."""
+        super().check(now_s)
         settings = self.backend.settings
         if self.transport.is_closing():
             return
         if now_s - self._seen_s > settings.remoting_idle_s:
             self.transport.close()
-        elif self._reader.pending_bytes and not self._watch.is_stalled(self):
-            self._look_at_arrival(now_s)
+        elif self._reader.pending_bytes and not self._monitor.is_stalled(self):
+            self._check_arrival(now_s)
         else:
             self._arrival = None
 
     # -- answers ---------------------------------------------------------------------------------
 
     def answer(self, call: RemotingCall, answer: ErrorResponse) -> None:
-        """Answer a request, once; a request that expects none is only counted."""
+        """Answer a request once; one-way requests are only counted."""
         self.release(call)
         command = call.command
         self.backend.count(command.code, answer.code)
@@ -138,8 +140,8 @@ class RemotingConnection(Watched):
         )
 
     def tell(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> bool:
-        """Send the client a request that it does not answer; False where it cannot be reached."""
-        if not self.is_open or self._watch.is_stalled(self):
+        """Send a one-way request to the client; False if it is not reachable."""
+        if not self.is_open or self._monitor.is_stalled(self):
             return False
         self._opaque += 1
         self._write(Command(int(code), self._opaque, Flag.ONE_WAY, fields, body))
@@ -148,7 +150,7 @@ class RemotingConnection(Watched):
     async def ask(
         self, code: RequestCode, fields: dict[str, str], timeout_s: float, body: bytes = b""
     ) -> Command:
-        """Send the client a request, and wait for its answer; Refusal, TimeoutError."""
+        """Send the client a request; returns its answer. RemotingRefusal, TimeoutError."""
         if not self.is_open or len(self._questions) >= QUESTIONS_MAX:
             raise RemotingRefusal(ResponseCode.SYSTEM_BUSY, "the client cannot be asked just now")
         self._opaque += 1
@@ -157,13 +159,13 @@ class RemotingConnection(Watched):
         try:
             self._write(Command(int(code), opaque, 0, fields, body))
             async with asyncio.timeout(timeout_s):
-                found: Command = await answer
-                return found
+                command: Command = await answer
+                return command
         finally:
             del self._questions[opaque]
 
     def close(self) -> None:
-        """Write what is left, then close."""
+        """Close after writing pending answers."""
         if self.is_open:
             self._flush()
             self.transport.close()
@@ -178,7 +180,7 @@ class RemotingConnection(Watched):
             return
         call = RemotingCall(self, command, NOBODY)
         try:
-            call.who = self.backend.signatures.identify(command)
+            call.principal = self.backend.signatures.identify(command)
             handler = self.backend.handler(command.code)
             self._count_in(call)
             outcome = handler(self.backend, call)
@@ -191,7 +193,7 @@ class RemotingConnection(Watched):
             self._begin(call, outcome)
 
     def _begin(self, call: RemotingCall, outcome: Awaitable[ErrorResponse]) -> None:
-        """Let a handler that has to wait go on by itself."""
+        """Continue an asynchronous handler as a task."""
         task = asyncio.get_running_loop().create_task(self._finish(call, outcome))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -207,23 +209,23 @@ class RemotingConnection(Watched):
         self.answer(call, answer)
 
     def _count_in(self, call: RemotingCall) -> None:
-        """Its bytes and itself count among all that are under way; DoorError where it is full."""
-        load = self.backend.load
-        load.enter(self.host)
+        """Count the request and its bytes; raises DoorError if the server is full."""
+        limits = self.backend.request_limits
+        limits.enter(self.host)
         call.counted = self.host
         if call.body:
-            call.hold = load.budget.hold(self.host, call.who.caller, _nothing)
-            call.hold.settle()
-            load.take(call.hold, len(call.body))
+            call.reservation = limits.budget.reserve(self.host, call.principal.caller, _nothing)
+            call.reservation.settle()
+            limits.take(call.reservation, len(call.body))
 
     def release(self, call: RemotingCall) -> None:
-        """A request that is answered, or only waits from now on, does not count as under way."""
+        """End the count of a request that is answered, or that only waits from now on."""
         if call.counted:
-            self.backend.load.leave(call.counted)
+            self.backend.request_limits.leave(call.counted)
             call.counted = ""
-        if call.hold is not None:
-            call.hold.close()
-            call.hold = None
+        if call.reservation is not None:
+            call.reservation.close()
+            call.reservation = None
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -240,24 +242,24 @@ class RemotingConnection(Watched):
             self.transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def _count_pending(self) -> None:
-        """Count the bytes of an unfinished frame in the server's budget; Full where it has none."""
-        more = self._reader.pending_bytes - self._hold.size_bytes
+        """Count the bytes of an unfinished frame; raises BudgetExceeded."""
+        more = self._reader.pending_bytes - self._reservation.size_bytes
         if more > 0:
-            self._hold.take(more)
+            self._reservation.take(more)
         elif more:
-            self._hold.add(more)
+            self._reservation.add(more)
 
-    def _look_at_arrival(self, now_s: float) -> None:
+    def _check_arrival(self, now_s: float) -> None:
         settings = self.backend.settings
         if self._arrival is None:
-            self._arrival = Pace(now_s, self._received_bytes)
+            self._arrival = TransferRate(now_s, self._received_bytes)
         elif self._arrival.is_too_slow(
             now_s,
             self._received_bytes,
             settings.body_timeout_s,
             settings.transfer_bytes_per_s_min,
         ):
-            self.end(places.BODY_TIMEOUT)
+            self.end(connection_limits.BODY_TIMEOUT)
 
     def _evicted(self) -> None:
         if self.is_open:
@@ -268,7 +270,7 @@ Handler = Callable[[Any, RemotingCall], Outcome]
 
 
 def _text(address: Any) -> str:
-    """ "127.0.0.1:52100", "[::1]:52100"; "" where it is not known any more."""
+    """An address such as "127.0.0.1:52100" or "[::1]:52100"; "" if unknown."""
     return host_text(*address[:2]) if address else ""
 
 

@@ -1,4 +1,4 @@
-"""What went wrong, as RocketMQ's response codes: the only table from our errors to them."""
+"""Maps errors to RocketMQ's response codes; the only such table."""
 
 import logging
 
@@ -72,7 +72,7 @@ OF_STATUS = {
 
 
 class ErrorResponse(msgspec.Struct, frozen=True, gc=False):
-    """What a request is answered: fields and body, or with another code why there are none."""
+    """The answer to a request: fields and body, or an error code with a remark."""
 
     code: ResponseCode = ResponseCode.SUCCESS
     fields: dict[str, str] = {}
@@ -84,7 +84,7 @@ OK = ErrorResponse()
 
 
 class RemotingRefusal(Exception):
-    """What this port itself turns down, before any engine is asked."""
+    """A refusal by the remoting endpoint itself, before the engine is called."""
 
     def __init__(self, code: ResponseCode, text: str) -> None:
         super().__init__(text)
@@ -93,16 +93,16 @@ class RemotingRefusal(Exception):
 
 
 def code_of(error: EngineError) -> ResponseCode:
-    """The code of an engine error: by its field where it is wrong input, else by its class."""
+    """The code of an engine error: by its field for invalid input, else by its class."""
     if isinstance(error, Invalid):
         name = error.field.partition("].")[2] or error.field
-        if found := OF_FIELD.get(name.partition(".")[0]):
-            return found
+        if code := OF_FIELD.get(name.partition(".")[0]):
+            return code
     return next(CODES[base] for base in type(error).__mro__ if base in CODES)
 
 
 def answer_of(error: Exception) -> ErrorResponse:
-    """The answer that tells a client about `error`; what is unexpected is logged, not told."""
+    """The answer for `error`; unexpected errors are logged and not described to the client."""
     if isinstance(error, RemotingRefusal):
         return ErrorResponse(error.code, remark=error.text[:REMARK_CHARS_MAX])
     if isinstance(error, EngineError):

@@ -27,34 +27,38 @@ class _Locks(msgspec.Struct):
 
 
 def lock(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """Lock queues for a client, or keep them; the answer leaves out those that others have."""
-    asked, queues = _asked(backend, call)
+    """Lock queues for a client, or extend its locks; the answer lists those that it has."""
+    request, queues = _lock_request(backend, call)
     locked = []
     if queues:
-        locked = backend.broker.locks.lock(asked.consumerGroup, asked.clientId, queues).locked
+        locked = backend.broker.locks.lock(request.consumerGroup, request.clientId, queues).locked
     name = backend.settings.broker_name
-    found = [{"topic": topic, "brokerName": name, "queueId": queue} for topic, queue in locked]
-    return ErrorResponse(body=json_body({"lockOKMQSet": found}))
+    locked_queues = [
+        {"topic": topic, "brokerName": name, "queueId": queue} for topic, queue in locked
+    ]
+    return ErrorResponse(body=json_body({"lockOKMQSet": locked_queues}))
 
 
 def unlock(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """Give up queues that a client has."""
-    asked, queues = _asked(backend, call)
+    """Release a client's queue locks."""
+    request, queues = _lock_request(backend, call)
     if queues:
         try:
-            backend.broker.locks.unlock(asked.consumerGroup, asked.clientId, queues)
+            backend.broker.locks.unlock(request.consumerGroup, request.clientId, queues)
         except GroupNotFound:
-            return OK  # then nobody has any
+            return OK  # then there are no locks
     return OK
 
 
-def _asked(backend: "RemotingBackend", call: RemotingCall) -> tuple[_Locks, list[LockedQueue]]:
-    asked = call.document(_Locks)
-    call.require(Action.CONSUME, Kind.GROUP, asked.consumerGroup)
+def _lock_request(
+    backend: "RemotingBackend", call: RemotingCall
+) -> tuple[_Locks, list[LockedQueue]]:
+    request = call.document(_Locks)
+    call.require(Action.CONSUME, Kind.GROUP, request.consumerGroup)
     name = backend.settings.broker_name
     queues = [
         LockedQueue(each.topic, each.queueId)
-        for each in asked.mqSet
+        for each in request.mqSet
         if each.brokerName in ("", name)
     ]
-    return asked, queues
+    return request, queues

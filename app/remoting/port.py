@@ -1,6 +1,6 @@
 """The port for classic clients between `start` and `stop`: name server and broker in one.
 
-It shares the event loop, the engine, the users and the limits with the other ports.
+It shares event loop, engine, users and limits with the other ports.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from app.container import Services
 from app.network.acceptor import Acceptor
-from app.network.places import Place
-from app.network.watch import Watch
+from app.network.connection_limits import ConnectionSlot
+from app.network.connection_monitor import ConnectionMonitor
 from app.remoting.backend import RemotingBackend
 from app.remoting.client_directory import RemotingClientDirectory
 from app.remoting.clients import RemotingClients
 from app.remoting.connection import RemotingConnection
-from app.remoting.signature import Signatures
+from app.remoting.signature import RemotingSignatures
 from app.settings import Settings
 from app.tls import Certificate, Pair
 from engine.host import host_text
@@ -26,24 +26,26 @@ log = logging.getLogger("kitemq.remoting")
 
 
 class RemotingPort:
-    """Listens on `listener`, which it closes at the end; `services` are the application's."""
+    """Listens on `listener` and closes it at the end; `services` are the application's."""
 
-    def __init__(self, services: Services, listener: socket.socket, watch: Watch) -> None:
-        """`watch` looks at the connections; its owner starts and stops it."""
+    def __init__(
+        self, services: Services, listener: socket.socket, monitor: ConnectionMonitor
+    ) -> None:
+        """`monitor` checks the connections; its owner starts and stops it."""
         self._services = services
         self._listener = listener
-        self._watch = watch
+        self._monitor = monitor
         clients = RemotingClients(
             services.host, services.transactions, services.client_names, services.remoting_figures
         )
-        signatures = Signatures(services.people, services.access_keys)
+        signatures = RemotingSignatures(services.user_directory, services.access_keys)
         self.backend = RemotingBackend(services, clients, signatures, services.remoting_figures)
         self._acceptor: Acceptor | None = None
         self._unlist: Callable[[], None] = _nothing
         self.address = host_text(*listener.getsockname()[:2])
 
     async def start(self) -> None:
-        """Begin to listen; ValueError (TlsError is one) where the certificate cannot be used."""
+        """Start listening; raises ValueError (such as TlsError) for an unusable certificate."""
         settings = self._services.settings
         self._services.targets.own_ports.add(self._listener.getsockname()[1])
         try:
@@ -51,14 +53,14 @@ class RemotingPort:
         except OSError as error:
             log.error("the remoting port serves no access keys: %s", error)
         certificate = await asyncio.to_thread(_certificate, settings)
-        self._services.host.broker.events.subscribe(self.backend.clients.hear)
+        self._services.host.broker.events.subscribe(self.backend.clients.on_event)
         self._unlist = self._services.connections.add_door(
             RemotingClientDirectory(self.backend.clients)
         )
         self._acceptor = Acceptor(
             self._listener,
-            self._services.places,
-            self._made,
+            self._services.connection_limits,
+            self._make_connection,
             certificate=certificate,
             handshake_s=settings.header_timeout_s,
             takes_plain=not settings.tls_required,
@@ -67,7 +69,7 @@ class RemotingPort:
         log.info("classic RocketMQ clients are served on %s", self.address)
 
     async def stop(self) -> None:
-        """Take no more connections, answer what was asked, then close them all."""
+        """Stop accepting, answer pending requests, then close all connections."""
         if self._acceptor is not None:
             await self._acceptor.stop()
         self._listener.close()
@@ -76,18 +78,18 @@ class RemotingPort:
         await asyncio.sleep(0)
         self._unlist()
         self._unlist = _nothing
-        self._services.host.broker.events.unsubscribe(self.backend.clients.hear)
+        self._services.host.broker.events.unsubscribe(self.backend.clients.on_event)
 
-    def _made(self, place: Place) -> asyncio.Protocol:
-        return RemotingConnection(self.backend, place, self._watch)
+    def _make_connection(self, slot: ConnectionSlot) -> asyncio.Protocol:
+        return RemotingConnection(self.backend, slot, self._monitor)
 
 
 def _certificate(settings: Settings) -> Certificate | None:
-    """What the port serves TLS with beside plain text; None where it is plain only."""
+    """The certificate for TLS beside plain text; None for plain text only."""
     if not (settings.remoting_tls and settings.tls_certificate):
         return None
     return Certificate(Pair(Path(settings.tls_certificate), Path(settings.tls_key)))
 
 
 def _nothing() -> None:
-    """Nothing was put into any list yet."""
+    """Nothing to remove yet."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from app.remoting.call import RemotingCall
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
-from app.remoting.presence import engine_filter
+from app.remoting.heartbeats import engine_filter
 from app.remoting.records import records_of
 from app.security.access import Action
 from engine.broker import PullAnswer, PullResult
@@ -31,7 +31,7 @@ LEVELS_MAX = 1 << 16
 def pull(
     backend: "RemotingBackend", call: RemotingCall
 ) -> ErrorResponse | Awaitable[ErrorResponse]:
-    """Messages of one queue from an offset on; held until there is one where the client allows."""
+    """Messages of one queue from an offset; waits for one if the client allows."""
     group = call.group(Action.CONSUME)
     topic = call.topic(Action.CONSUME)
     queue, offset, flags = (
@@ -46,44 +46,46 @@ def pull(
         "count_max": min(max(1, call.number("maxMsgNums")), BATCH_MAX),
         "bytes_max": min(max(1, call.number("maxMsgBytes", 0) or BYTES), BYTES_MAX),
     }
-    found = backend.broker.pull(topic, queue, max(0, offset), filter=filter, group=group, **size)
+    result = backend.broker.pull(topic, queue, max(0, offset), filter=filter, group=group, **size)
     wait_s = min(call.number("suspendTimeoutMillis", 0) / 1000, SUSPEND_MAX_S)
-    if not flags & PullFlag.SUSPEND or wait_s <= 0 or found.answer not in GOES_ON:
-        return _answer(backend, call, found)
-    return _held(backend, call, (topic, queue, found.next_offset, group, filter), size, wait_s)
+    if not flags & PullFlag.SUSPEND or wait_s <= 0 or result.answer not in GOES_ON:
+        return _answer(backend, call, result)
+    return _wait_for_messages(
+        backend, call, (topic, queue, result.next_offset, group, filter), size, wait_s
+    )
 
 
-async def _held(
+async def _wait_for_messages(
     backend: "RemotingBackend",
     call: RemotingCall,
     place: tuple[str, int, int, str, str],
     size: dict[str, int],
     wait_s: float,
 ) -> ErrorResponse:
-    """Wait for a message; the request counts as a held pull meanwhile, not as one under way."""
+    """Wait for a message; meanwhile the request counts as a waiting pull."""
     topic, queue, offset, group, filter = place
     with backend.polling(call.connection):
         call.connection.release(call)
-        found = await backend.messaging.pull(
+        result = await backend.messaging.pull(
             topic, queue, offset, filter=filter, group=group, wait_s=wait_s, **size
         )
-    return _answer(backend, call, found)
+    return _answer(backend, call, result)
 
 
-def _answer(backend: "RemotingBackend", call: RemotingCall, found: PullResult) -> ErrorResponse:
+def _answer(backend: "RemotingBackend", call: RemotingCall, result: PullResult) -> ErrorResponse:
     fields = {
         "suggestWhichBrokerId": "0",
-        "nextBeginOffset": str(found.next_offset),
-        "minOffset": str(found.min_offset),
-        "maxOffset": str(found.max_offset),
+        "nextBeginOffset": str(result.next_offset),
+        "minOffset": str(result.min_offset),
+        "maxOffset": str(result.max_offset),
         "offsetDelta": "0",
         "topicSysFlag": "0",
         "groupSysFlag": "0",
     }
     body = b""
-    if found.messages:
-        body = records_of(found.messages, backend.address(call.connection))
-    return ErrorResponse(CODES[found.answer], fields, body, found.status.value)
+    if result.messages:
+        body = records_of(result.messages, backend.address(call.connection))
+    return ErrorResponse(CODES[result.answer], fields, body, result.status.value)
 
 
 def _filter(
@@ -96,19 +98,19 @@ def _filter(
         )
     if flags & PullFlag.SUBSCRIPTION:
         return engine_filter(call.text("subscription", ""), call.text("expressionType", ""))
-    known = backend.clients.filter_of(call.connection, group, topic)
-    if known is None:
+    filter = backend.clients.filter_of(call.connection, group, topic)
+    if filter is None:
         raise RemotingRefusal(
             ResponseCode.SUBSCRIPTION_NOT_EXIST,
             f"no consumer of {group!r} has told its subscription to {topic!r} yet",
         )
-    return known
+    return filter
 
 
 def _commit(
     backend: "RemotingBackend", call: RemotingCall, group: str, topic: str, queue: int, offset: int
 ) -> bool:
-    """Move a group's place; False where a reset forbids it."""
+    """Advance a group's offset; False if a reset forbids it."""
     broker = backend.broker
     client = ""
     if broker.is_broadcast(group):
@@ -117,7 +119,7 @@ def _commit(
 
 
 def update_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """A consumer is done with all messages of a queue before an offset."""
+    """Commit a consumer's offset in a queue."""
     group, topic = call.group(Action.CONSUME), call.topic(Action.CONSUME)
     queue, offset = call.number("queueId"), call.number("commitOffset")
     end = _queue_bounds(backend, topic, queue)[1]
@@ -135,7 +137,7 @@ def update_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
 
 
 def query_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """A group's place in a queue; a group without one begins where RocketMQ lets it begin."""
+    """A group's offset in a queue; without one, RocketMQ's rules for the start apply."""
     group, topic = call.group(Action.CONSUME), call.topic(Action.CONSUME)
     queue, broker = call.number("queueId"), backend.broker
     client = ""
@@ -158,7 +160,7 @@ def max_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
 
 
 def min_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """The oldest offset of a queue that is kept."""
+    """The oldest offset of a queue."""
     return _bound(backend, call, 0)
 
 
@@ -183,7 +185,7 @@ def earliest_time(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
 
 
 def send_back(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """A consumer failed with a message: it comes back later, or becomes a dead letter."""
+    """Retry a message that a consumer failed to process, or make it a dead letter."""
     group = call.group(Action.CONSUME, "group")
     message = backend.message_at(call.number("offset"))
     retries = call.number("maxReconsumeTimes", -1)
@@ -207,7 +209,7 @@ def _bound(backend: "RemotingBackend", call: RemotingCall, which: int) -> ErrorR
 
 
 def _queue_bounds(backend: "RemotingBackend", topic: str, queue: int) -> tuple[int, int]:
-    """The first offset that is kept, and the next one to be stored."""
+    """The oldest offset of a queue, and its next one."""
     config = backend.broker.topic(topic)
     queue_count = max(config.read_queues, config.write_queues)
     if not 0 <= queue < queue_count:

@@ -1,7 +1,7 @@
-"""Stored messages as consumers read them: RocketMQ's records, one after the other.
+"""Encodes stored messages as RocketMQ's records, for pulls.
 
-The store host is the address that the client called, so that the ids which clients make of it lead
-back here.
+The store host is the address that the client called, so that the ids that clients derive from it
+lead back to this server.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Routes and the cluster, as a name server tells them: all topics on one broker at one address."""
+"""A name server's answers: all topics on one broker at one address."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -100,16 +100,16 @@ def _single(backend: "RemotingBackend", call: RemotingCall, topic: str) -> Messa
 
 def _batch(backend: "RemotingBackend", call: RemotingCall, topic: str) -> list[Message]:
     try:
-        found = decode_batch(call.body, count_max=BATCH_COUNT_MAX)
+        entries = decode_batch(call.body, count_max=BATCH_COUNT_MAX)
     except BatchError as error:
         raise RemotingRefusal(
             ResponseCode.MESSAGE_ILLEGAL, f"the batch cannot be read: {error}"
         ) from None
-    if not found:
+    if not entries:
         raise RemotingRefusal(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
     messages = [
         _message(backend, call, topic, each.body, split_properties(each.properties), each.flag)
-        for each in found
+        for each in entries
     ]
     if any(each.transaction_group or each.delay_level or each.deliver_at_ms for each in messages):
         raise RemotingRefusal(
@@ -123,48 +123,48 @@ def _message(
     call: RemotingCall,
     topic: str,
     body: bytes,
-    given: dict[str, str],
+    sent_properties: dict[str, str],
     flag: int,
 ) -> Message:
-    """A producer's message; properties that are the broker's own are left out."""
-    properties = {name: value for name, value in given.items() if name not in RESERVED}
-    if given.get(WAIT) == "false":
+    """A producer's message, without the properties that belong to the broker."""
+    properties = {name: value for name, value in sent_properties.items() if name not in RESERVED}
+    if sent_properties.get(WAIT) == "false":
         properties[WAIT] = "false"
     is_transaction = (
         call.number("sysFlag", 0) & SysFlag.TRANSACTION_ROLLBACK == SysFlag.TRANSACTION_PREPARED
-        or given.get(TRAN_MSG) == "true"
+        or sent_properties.get(TRAN_MSG) == "true"
     )
-    group = given.get(PGROUP) or call.text("producerGroup", "")
+    group = sent_properties.get(PGROUP) or call.text("producerGroup", "")
     return Message(
         topic=topic,
         body=body,
-        tag=given.get(TAGS, ""),
-        keys=tuple(given.get(KEYS, "").split()),
+        tag=sent_properties.get(TAGS, ""),
+        keys=tuple(sent_properties.get(KEYS, "").split()),
         properties=properties,
-        message_group=given.get(SHARDING_KEY, ""),
-        message_id=given.get(UNIQ_KEY, ""),
+        message_group=sent_properties.get(SHARDING_KEY, ""),
+        message_id=sent_properties.get(UNIQ_KEY, ""),
         queue=max(-1, call.number("queueId", -1)),
-        delay_level=_number(given, DELAY),
+        delay_level=_number(sent_properties, DELAY),
         flag=flag,
         sys_flag=call.number("sysFlag", 0) & KEPT_BITS,
         born_ms=max(0, call.number("bornTimestamp", 0)),
         born_host=call.connection.client,
-        deliver_at_ms=_deliver_at_ms(given, backend.host.clock.now_ms()),
+        deliver_at_ms=_deliver_at_ms(sent_properties, backend.host.clock.now_ms()),
         transaction_group=group if is_transaction else "",
-        check_immunity_s=_number(given, CHECK_IMMUNITY) if is_transaction else 0,
+        check_immunity_s=_number(sent_properties, CHECK_IMMUNITY) if is_transaction else 0,
     )
 
 
-def _deliver_at_ms(given: dict[str, str], now_ms: int) -> int:
+def _deliver_at_ms(properties: dict[str, str], now_ms: int) -> int:
     """When a message is due, 0 for at once: a time, or a wait from now on."""
-    if due_ms := _number(given, DELIVER_AT_MS):
+    if due_ms := _number(properties, DELIVER_AT_MS):
         return due_ms
-    wait_ms = _number(given, DELAY_MS) or _number(given, DELAY_S) * 1000
+    wait_ms = _number(properties, DELAY_MS) or _number(properties, DELAY_S) * 1000
     return now_ms + wait_ms if wait_ms else 0
 
 
-def _number(given: dict[str, str], name: str) -> int:
-    text = given.get(name, "")
+def _number(properties: dict[str, str], name: str) -> int:
+    text = properties.get(name, "")
     if not text:
         return 0
     if not (text.isascii() and text.isdecimal() and len(text) <= NUMBER_CHARS_MAX):

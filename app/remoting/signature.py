@@ -1,7 +1,7 @@
-"""RocketMQ's signature over a request: who sends it, by access key.
+"""Authenticates requests by RocketMQ's signature and an access key.
 
-The signature is the HMAC-SHA1 over the values of all other fields in the order of their names, then
-the body. It protects a request's content, though not against being repeated: TLS does.
+The signature is the HMAC-SHA1 over the values of all other fields in order of their names, then the
+body. It protects the content, but not against replay, which needs TLS.
 """
 
 import base64
@@ -11,7 +11,7 @@ import hmac
 from app.remoting.errors import RemotingRefusal
 from app.security.access import Principal
 from app.security.access_keys import AccessKeys
-from app.security.people import People
+from app.security.user_directory import UserDirectory
 from protocol.remoting.codes import ResponseCode
 from protocol.remoting.frames import Command
 
@@ -20,29 +20,29 @@ SIGNATURE = "Signature"
 UNSIGNED = frozenset({SIGNATURE, "_UNIQUE_KEY_QUERY"})  # Apache's own tools add the second later
 
 
-class Signatures:
-    """Recognises callers while there are users; without any, everybody may do everything."""
+class RemotingSignatures:
+    """Authenticates callers; while there are no users, all requests are allowed."""
 
-    def __init__(self, people: People, keys: AccessKeys) -> None:
-        self._people = people
+    def __init__(self, directory: UserDirectory, keys: AccessKeys) -> None:
+        self._directory = directory
         self._keys = keys
 
     def identify(self, command: Command) -> Principal:
-        """Who sends a request; Refusal with NO_PERMISSION where that is not known."""
-        people = self._people
-        if not people.is_known:
+        """The sender's principal; raises RemotingRefusal with NO_PERMISSION."""
+        directory = self._directory
+        if not directory.is_known:
             raise RemotingRefusal(ResponseCode.SYSTEM_BUSY, "the database of users does not answer")
-        if people.is_open:
-            return people.everybody
-        secret_hash = people.hash_of(command.fields.get(ACCESS_KEY, ""))
+        if directory.is_open:
+            return directory.anonymous
+        secret_hash = directory.token_hash_of(command.fields.get(ACCESS_KEY, ""))
         if secret_hash and not self._keys.is_loaded:
             raise RemotingRefusal(
                 ResponseCode.SYSTEM_BUSY, "the key file of access keys is not loaded"
             )
         if secret_hash and self._is_signed(command, self._keys.secret_key(secret_hash)):
-            who = people.of_hash(secret_hash)
-            if who is not None:
-                return who
+            principal = directory.principal_of_hash(secret_hash)
+            if principal is not None:
+                return principal
         raise RemotingRefusal(
             ResponseCode.NO_PERMISSION,
             "the server has users, and this access key and signature are none of theirs; "
@@ -50,8 +50,8 @@ class Signatures:
         )
 
     def _is_signed(self, command: Command, secret_key: str) -> bool:
-        given = command.fields.get(SIGNATURE, "").encode()
-        return hmac.compare_digest(sign(command, secret_key).encode(), given)
+        signature = command.fields.get(SIGNATURE, "").encode()
+        return hmac.compare_digest(sign(command, secret_key).encode(), signature)
 
 
 def sign(command: Command, secret_key: str) -> str:

@@ -1,3 +1,3 @@
-"""Who may talk to the server and how much at once: users, tokens, roles, origins.
+"""Authentication, authorization and limits of requests: users, tokens, roles, origins.
 No page and no endpoint: app/ui/access/ and app/api/access/ have them.
 """

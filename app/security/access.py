@@ -1,9 +1,9 @@
-"""Who may do what: one table of role, action and resource, and the one decision over it.
+"""Authorization: one table of role, action and resource, and the one decision over it.
 
-A grant is a role with its patterns. An operator's rights over topics and groups reach as far as
-the patterns, `ACTION:KIND:GLOB` as in `produce:topic:orders-*`; `*` stands for any action or kind.
-So do a viewer's and an operator's rights to read messages, and an operator's to run reports.
-A token carries its own grant beside its owner's, and may do only what both allow.
+A grant is a role with patterns. Patterns limit an operator's rights over topics and groups, as
+`ACTION:KIND:GLOB`, for example `produce:topic:orders-*`; `*` stands for any action or kind. They
+also limit a viewer's and an operator's right to read messages, and an operator's right to run
+reports. A token has its own grant beside its owner's, and may do only what both allow.
 """
 
 import re
@@ -22,22 +22,22 @@ from kitemq.model.access import Role as Role
 
 Right = tuple["Action", "Kind", str]  # as `require` takes it
 
-WHO = "kitemq.who"  # where the gate leaves the principal in a request's scope
-EVERYTHING = "*"  # as a name: whatever there is
+PRINCIPAL = "kitemq.who"  # key of the principal in a request's scope
+EVERYTHING = "*"  # as a name: all resources of a kind
 PATTERN = re.compile(r"(\*|[a-z_]+):(\*|[a-z]+):([A-Za-z0-9_%|.*?\[\]!-]{1,255})\Z")
 PATTERNS_MAX = 100
-# Topics that belong to a group: whoever has the group has them.
+# Topics of a group: the rights over the group apply.
 OF_GROUP = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 
 NAMED = (Kind.TOPIC, Kind.GROUP)
-PATTERNED = (*NAMED, Kind.REPORT)  # of which a pattern may speak
-LOOKING = (Action.READ, Action.READ_MESSAGES)  # which change nothing
-# What goes on while nothing may be changed: one's own login, and the switch that ends it.
+PATTERNED = (*NAMED, Kind.REPORT)  # allowed in patterns
+LOOKING = (Action.READ, Action.READ_MESSAGES)  # actions that change nothing
+# Allowed while the server is read-only: one's own account, and switching read-only off.
 NEVER_FROZEN = (Kind.OWN, Kind.PUBLIC, Kind.CONTROL)
 NONE, MATCHING, ALL = Reach.NONE, Reach.MATCHING, Reach.ALL
 
-# Rows: the kinds. Columns: viewer, operator, admin. What stands nowhere is nobody's.
+# Rows: the kinds. Columns: viewer, operator, admin. A missing row means NONE.
 _ROWS: dict[Action, dict[Kind, tuple[Reach, Reach, Reach]]] = {
     Action.READ: {
         Kind.TOPIC: (ALL, ALL, ALL),
@@ -54,7 +54,7 @@ _ROWS: dict[Action, dict[Kind, tuple[Reach, Reach, Reach]]] = {
     },
     Action.PRODUCE: {
         Kind.TOPIC: (NONE, MATCHING, ALL),
-        Kind.GROUP: (NONE, MATCHING, ALL),  # to speak for a group of producers
+        Kind.GROUP: (NONE, MATCHING, ALL),  # to act as a producer group
     },
     Action.CONSUME: {
         Kind.TOPIC: (NONE, MATCHING, ALL),
@@ -79,26 +79,26 @@ TABLE: dict[tuple[Role, Action, Kind], Reach] = {
 
 
 class RightMissing(Forbidden):
-    """The one who asks may not do this; the text names the right."""
+    """The caller lacks a right, which the text names."""
 
     code = "right_missing"
 
 
-class ReadOnly(Forbidden):
-    """Nobody may change anything, whoever asks."""
+class ServerReadOnly(Forbidden):
+    """The server is read-only, for all callers."""
 
     code = "read_only"
 
 
 @dataclass(frozen=True)
 class Grant:
-    """A role, and how far it reaches where it is the operator's."""
+    """A role with the patterns that limit it."""
 
     role: Role
     patterns: tuple[str, ...] = ()
 
     def reaches(self, action: Action, kind: Kind, name: str) -> bool:
-        """Whether this covers `name`; an empty one asks whether anything is covered."""
+        """Whether this covers `name`; "" asks whether any resource is covered."""
         reach = TABLE.get((self.role, action, kind), Reach.NONE)
         if reach is not Reach.MATCHING:
             return reach is Reach.ALL
@@ -107,27 +107,27 @@ class Grant:
 
 @dataclass(frozen=True)
 class Principal:
-    """Who sends a request. Without grants he may do nothing but what is public."""
+    """The sender of a request; without grants, only public paths are allowed."""
 
     name: str
     grants: tuple[Grant, ...] = ()
     token: str = ""  # its name, where a token was sent
     session_id: int = 0
-    is_open: bool = False  # there are no users: everybody may do everything
+    is_open: bool = False  # there are no users, so everything is allowed
     is_read_only: bool = False
 
     @property
     def role(self) -> Role | None:
-        """The role of the one who asks; None for nobody, and where there are no users."""
+        """The caller's role; None without a login, and if there are no users."""
         return self.grants[0].role if self.grants and not self.is_open else None
 
     @property
     def caller(self) -> str:
-        """Whose share of the server's memory a request takes: the token's, else the user's."""
+        """The name under which requests are counted: the token's, else the user's."""
         return f"{self.name}/{self.token}" if self.token else self.name
 
     def audit_name(self, client: str) -> str:
-        """How the trail names him: "ann", "ann/ci" with a token, else by the address."""
+        """The name in the audit trail: "ann", "ann/ci" with a token, else the address."""
         if not self.name:
             return f"anonymous@{client or 'local'}"[:255]
         return f"{self.name}/{self.token}"[:255] if self.token else self.name
@@ -135,11 +135,10 @@ class Principal:
 
 @dataclass(frozen=True)
 class Needs:
-    """The right that an operation or a page asks for.
+    """The right that an operation or a page needs.
 
-    `of` is the path's parameter that names the resource, EVERYTHING where all of its kind may be
-    touched, and "" where there is but one, or where the handler checks the name that it reads
-    from the body.
+    `of` is the path parameter that names the resource, EVERYTHING if all of its kind are affected,
+    and "" if there is only one, or if the handler checks a name in the body.
     """
 
     action: Action
@@ -151,11 +150,11 @@ class Needs:
         return EVERYTHING if self.of == EVERYTHING else str(parameters.get(self.of, ""))
 
     def check(self, scope: Any) -> None:
-        """Raise RightMissing or ReadOnly unless the request's sender has this right."""
-        who = who_of(scope)
-        if who.is_open and not who.is_read_only:
+        """Raise RightMissing or ServerReadOnly unless the caller has this right."""
+        principal = principal_of(scope)
+        if principal.is_open and not principal.is_read_only:
             return
-        require(who, self.action, self.kind, self.name_in(scope.get("path_params") or {}))
+        require(principal, self.action, self.kind, self.name_in(scope.get("path_params") or {}))
 
 
 NOBODY = Principal("")
@@ -173,64 +172,64 @@ READ_CONTROL = Needs(Action.READ, Kind.CONTROL)
 ADMINISTER_CONTROL = Needs(Action.ADMINISTER, Kind.CONTROL)
 
 
-def who_of(scope: Any) -> Principal:
-    """The sender of a request as the gate knew him; nobody where it passed no gate."""
-    who: Principal = scope.get(WHO, NOBODY)
-    return who
+def principal_of(scope: Any) -> Principal:
+    """The principal that the middleware found; NOBODY without the middleware."""
+    principal: Principal = scope.get(PRINCIPAL, NOBODY)
+    return principal
 
 
-def lacks(who: Principal, action: Action, kind: Kind, name: str = "") -> str:
-    """The right that `who` has not, as "administer:topic:orders"; "" where he may.
+def lacks(principal: Principal, action: Action, kind: Kind, name: str = "") -> str:
+    """The right that `principal` lacks, such as "administer:topic:orders"; "" if allowed.
 
-    This is the one decision; `name` is that of a topic or a group, EVERYTHING for all of them, and
-    "" for any.
+    This is the one decision. `name` is that of a topic or a group, EVERYTHING for all of them, ""
+    for any.
     """
-    if kind is Kind.PUBLIC or who.is_open:
+    if kind is Kind.PUBLIC or principal.is_open:
         return ""
     kind, name = owned(kind, name)
     if kind is Kind.REPORT:
         name = EVERYTHING  # reports have no names
-    if kind is Kind.OWN and action is not Action.READ and who.token:
-        # Else a token could make another one that may do more than itself.
+    if kind is Kind.OWN and action is not Action.READ and principal.token:
+        # Otherwise a token could create one with more rights than its own.
         kind = Kind.PEOPLE
-    if who.grants and all(grant.reaches(action, kind, name) for grant in who.grants):
+    if principal.grants and all(grant.reaches(action, kind, name) for grant in principal.grants):
         return ""
     return right_text(action, kind, name)
 
 
-def require(who: Principal, action: Action, kind: Kind, name: str = "") -> None:
-    """Raise RightMissing where `lacks` says so, ReadOnly where nothing may be changed."""
-    missing = lacks(who, action, kind, name)
+def require(principal: Principal, action: Action, kind: Kind, name: str = "") -> None:
+    """Raise RightMissing for a missing right, ServerReadOnly if the server is read-only."""
+    missing = lacks(principal, action, kind, name)
     if missing:
         raise RightMissing(
-            f"{who.audit_name('') if who.name else 'nobody'} lacks the right {missing}",
+            f"{principal.audit_name('') if principal.name else 'nobody'} lacks the right {missing}",
             field="right",
             remedy=f"ask an admin for {missing}",
         )
-    if is_frozen(who, action, kind):
-        raise ReadOnly(
+    if is_frozen(principal, action, kind):
+        raise ServerReadOnly(
             "the server is read-only, so nothing was changed",
             remedy="an admin can switch that off on the page Engine, unless the setting read_only "
             "holds it",
         )
 
 
-def is_frozen(who: Principal, action: Action, kind: Kind) -> bool:
-    """Whether the server being read-only keeps `who` from this, whatever his rights are."""
-    return who.is_read_only and action not in LOOKING and kind not in NEVER_FROZEN
+def is_frozen(principal: Principal, action: Action, kind: Kind) -> bool:
+    """Whether the action is refused only because the server is read-only."""
+    return principal.is_read_only and action not in LOOKING and kind not in NEVER_FROZEN
 
 
-def require_replay(who: Principal, source: str, to: str, to_name: str) -> None:
-    """Raise RightMissing unless `who` may send messages of `source` again, and there."""
+def require_replay(principal: Principal, source: str, to: str, to_name: str) -> None:
+    """Raise RightMissing unless `principal` may replay messages of `source` to this target."""
     for right in replay_rights(source, to, to_name):
-        require(who, *right)
+        require(principal, *right)
 
 
 def replay_rights(source: str, to: str, to_name: str) -> list[Right]:
-    """What sending messages of `source` again to `to` asks for.
+    """The rights needed to replay messages of `source` to `to`.
 
-    Back to where they came from needs no more than the right over the source. A topic of one's own
-    choice may be read by others, so whoever names one must be allowed to read the source.
+    Replaying to their origin needs only the right over the source. Another topic may be readable
+    by others, so naming one also needs the right to read the source.
     """
     rights: list[Right] = [(Action.ADMINISTER, Kind.TOPIC, source)]
     if to == "topic":
@@ -241,59 +240,59 @@ def replay_rights(source: str, to: str, to_name: str) -> list[Right]:
     return rights
 
 
-def require_decision(who: Principal, topic: str, *, by_hand: bool) -> None:
-    """Raise RightMissing unless `who` may decide about a transaction's message for `topic`."""
-    require(who, Action.ADMINISTER if by_hand else Action.PRODUCE, Kind.TOPIC, topic)
+def require_decision(principal: Principal, topic: str, *, by_hand: bool) -> None:
+    """Raise RightMissing unless `principal` may commit or roll back a message for `topic`."""
+    require(principal, Action.ADMINISTER if by_hand else Action.PRODUCE, Kind.TOPIC, topic)
 
 
 def right_text(action: Action, kind: Kind, name: str = "") -> str:
-    """How a right is written: with a name only where its kind has names."""
+    """A right as text; with a name only if its kind has names."""
     return f"{action}:{kind}:{name or EVERYTHING}" if kind in NAMED else f"{action}:{kind}"
 
 
 def least_role(action: Action, kind: Kind) -> Role:
-    """The least role that can have a right over this kind, perhaps by a pattern."""
+    """The lowest role that can have this right, perhaps by a pattern."""
     return next(role for role in Role if TABLE.get((role, action, kind), NONE) is not NONE)
 
 
 def owned(kind: Kind, name: str) -> tuple[Kind, str]:
-    """Whose rights count for `name`: those of the group for its retry and dead-letter topics."""
+    """The resource whose rights apply: the group, for its retry and dead-letter topics."""
     if kind is Kind.TOPIC and name.startswith(OF_GROUP):
         return Kind.GROUP, name.split("%", 2)[2]
     return kind, name
 
 
 def parse_patterns(texts: Iterable[str]) -> tuple[str, ...]:
-    """Patterns as they are kept; Invalid names the first that is none."""
-    found: list[str] = []
+    """The patterns without duplicates; raises Invalid with the first invalid one."""
+    patterns: list[str] = []
     for index, text in enumerate(part.strip() for part in texts):
         match = PATTERN.match(text)
-        known = match is not None and (
+        is_pattern = match is not None and (
             match[1] in {EVERYTHING, *Action}
             and match[2] in {EVERYTHING, *PATTERNED}
             and (match[2] != Kind.REPORT or match[3] == EVERYTHING)
         )
-        if not known:
+        if not is_pattern:
             raise Invalid(
                 f"{text[:80]!r} is no pattern",
                 field=f"patterns[{index}]",
                 remedy="write ACTION:KIND:GLOB, as in produce:topic:orders-*, *:group:billing or "
                 "administer:report:*",
             )
-        if text not in found:
-            found.append(text)
-    if len(found) > PATTERNS_MAX:
+        if text not in patterns:
+            patterns.append(text)
+    if len(patterns) > PATTERNS_MAX:
         raise Invalid(f"more than {PATTERNS_MAX} patterns", field="patterns", remedy="join some")
-    return tuple(found)
+    return tuple(patterns)
 
 
 def _matches(pattern: str, action: Action, kind: Kind, name: str) -> bool:
-    wanted_action, wanted_kind, glob = pattern.split(":", 2)
-    if wanted_action not in (EVERYTHING, action):
+    pattern_action, pattern_kind, glob = pattern.split(":", 2)
+    if pattern_action not in (EVERYTHING, action):
         return False
-    if not name:  # any topic or group: whoever reads its name asks again
+    if not name:  # any topic or group: a handler that reads the name checks again
         return True
-    if wanted_kind not in (EVERYTHING, kind):
+    if pattern_kind not in (EVERYTHING, kind):
         return False
     if name == EVERYTHING:
         return glob == EVERYTHING

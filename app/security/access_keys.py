@@ -1,9 +1,9 @@
-"""Access keys: a second way to show a token, for clients of RocketMQ, which sign with a secret.
+"""Access keys: a token in the form that RocketMQ clients need, which sign with a secret.
 
-The server has to know that secret in clear to check a signature, yet the database keeps a token's
-hash only. So the secret is not kept but computed, from the hash and the key file of this
-installation: who has the one without the other has nothing. A lost key file makes all access keys
-worthless (and none of the tokens); a backup that keeps both together keeps the secrets.
+Checking a signature needs the secret in clear, but the database has only a token's hash. The secret
+is therefore derived from the hash and the key file of this installation; neither is sufficient
+alone. Without its key file all access keys are invalid, while tokens stay valid; a backup with
+both contains the secrets.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ SECRET_KEY_DIGITS = 48
 
 
 class AccessKeys:
-    """Pairs for tokens, by the key file in `folder`; `load` it once, off the event loop."""
+    """Derives key pairs from tokens and the key file in `folder`; call `load` off the loop."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / KEY_FILE
@@ -36,7 +36,7 @@ class AccessKeys:
         return bool(self._key)
 
     def load(self) -> None:
-        """Read the key file, or make it; ValueError where it holds what is no key."""
+        """Read or create the key file; raises ValueError if its content is no key."""
         if self._key:
             return
         try:
@@ -50,19 +50,19 @@ class AccessKeys:
             )
         self._key = key
 
-    async def made_for(self, secret_hash: str) -> tuple[str, str]:
-        """Access key and secret of the token of this hash, to be shown; loads the key file."""
+    async def key_pair(self, secret_hash: str) -> tuple[str, str]:
+        """Access key and secret for a token's hash; loads the key file."""
         await asyncio.to_thread(self.load)
         return access_key_of(secret_hash), self.secret_key(secret_hash)
 
     def secret_key(self, secret_hash: str) -> str:
-        """The secret that goes with the access key of the token of this hash."""
+        """The secret of the access key for a token's hash."""
         assert self._key, "the key file is not loaded"
         digest = hmac.new(self._key, f"rocketmq:{secret_hash}".encode(), hashlib.sha256)
         return digest.hexdigest()[:SECRET_KEY_DIGITS]
 
     def _made(self) -> bytes:
-        """A new key, which whoever comes first has written whole."""
+        """A new key; if another process creates one at the same time, the first one counts."""
         key = secrets.token_bytes(KEY_BYTES)
         self._path.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
         part = self._path.with_name(f"{KEY_FILE}.{os.getpid()}.part")
@@ -77,6 +77,6 @@ class AccessKeys:
 
 
 def access_key_of(secret_hash: str) -> str:
-    """The access key of a token, which is no secret and says nothing about the token."""
+    """The access key of a token: not secret, and it reveals nothing about the token."""
     digest = hashlib.sha256(f"access key:{secret_hash}".encode()).hexdigest()
     return ACCESS_KEY_PREFIX + digest[:ACCESS_KEY_DIGITS].upper()

@@ -1,12 +1,12 @@
-"""The memory that requests may hold: bytes counted as they arrive, by address, by caller, in all.
+"""Bounds the bytes of requests in memory: by address, by caller, and in total.
 
 REST bodies, WebSocket messages and gRPC requests share one `ByteBudget`. Each request (or
-connection) has a `Hold`, which takes bytes when they have arrived and gives them back when they are
-no longer needed. What a client only announces costs nothing.
+connection) has a `ByteReservation`, which counts bytes once they have arrived and returns them when
+they are no longer needed. Announced bytes are not counted.
 
-A hold of at most SMALL_BYTES may go beyond each limit by an eighth: a small request is served while
-others fill the budget with large ones. When everything is taken, the address that holds the most
-loses its largest unfinished request, if that makes room for an address that holds less.
+A reservation of at most SMALL_BYTES may exceed each limit by an eighth, so that small requests are
+served while large ones fill the budget. When the budget is full, the address with the most bytes
+loses its largest unfinished request, if that makes room for an address with fewer bytes.
 """
 
 from collections import Counter
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 SMALL_BYTES = 64 * 1024
-RESERVED_PART = 8  # small holds may take one such part of each limit more
+RESERVED_PART = 8  # small reservations may exceed each limit by this fraction
 
 
-class Reason(StrEnum):
+class RefusalReason(StrEnum):
     """Why bytes were refused, as the metrics name it."""
 
     ALL = "all"
@@ -26,34 +26,34 @@ class Reason(StrEnum):
     CALLER = "caller"
     CONNECTION = "connection"
     SIZE = "size"  # one request or message is larger than allowed
-    EVICTED = "evicted"  # it was unfinished, and others needed the room
+    EVICTED = "evicted"  # it was unfinished, and other requests needed the memory
     SLOW = "slow"  # it did not arrive whole in time
 
 
-class Full(Exception):
-    """There is no room for more bytes; `reason` says whose share is used up."""
+class BudgetExceeded(Exception):
+    """There is no room for more bytes; `reason` names the limit."""
 
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, reason: RefusalReason) -> None:
         super().__init__(DETAILS[reason])
         self.reason = reason
 
 
 DETAILS = {
-    Reason.ALL: "the server holds too many bytes of requests",
-    Reason.ADDRESS: "this address holds too many bytes of requests",
-    Reason.CALLER: "this caller holds too many bytes of requests",
-    Reason.CONNECTION: "this connection holds too many bytes of unfinished requests",
-    Reason.SIZE: "the request is too large",
-    Reason.EVICTED: "the server needed the memory of this unfinished request for others",
-    Reason.SLOW: "the request did not arrive in time",
+    RefusalReason.ALL: "the server holds too many bytes of requests",
+    RefusalReason.ADDRESS: "this address holds too many bytes of requests",
+    RefusalReason.CALLER: "this caller holds too many bytes of requests",
+    RefusalReason.CONNECTION: "this connection holds too many bytes of unfinished requests",
+    RefusalReason.SIZE: "the request is too large",
+    RefusalReason.EVICTED: "the server needed the memory of this unfinished request for others",
+    RefusalReason.SLOW: "the request did not arrive in time",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class ByteLimits:
-    """How many bytes may be held: in all, by one address, by one caller (a user or a token).
+    """Limits in bytes: in total, by address, by caller (a user or a token).
 
-    `connection_max` is for the unfinished requests of one gRPC connection, which has many calls.
+    `connection_max` bounds the unfinished requests of one gRPC connection, which has many calls.
     """
 
     all_max: int
@@ -63,49 +63,52 @@ class ByteLimits:
 
 
 class ByteBudget:
-    """The totals; one object for the application, on the event loop's thread only."""
+    """The counts of the application; used on the event loop's thread only."""
 
     def __init__(self, limits: ByteLimits) -> None:
         self.limits = limits
         self.held_bytes = 0
-        self.refused: Counter[Reason] = Counter()
+        self.refused: Counter[RefusalReason] = Counter()
         self._addresses: dict[str, int] = {}
         self._callers: dict[str, int] = {}
-        self._large: dict[str, set[Hold]] = {}  # by address, those that can be evicted
+        self._large: dict[str, set[ByteReservation]] = {}  # by address, those that can be evicted
         self._announced_bytes = 0
         self._announced_max = limits.all_max // RESERVED_PART
 
     @property
     def most_of_one_address(self) -> int:
-        """What the address holds that holds the most."""
+        """The bytes of the address that holds the most."""
         return max(self._addresses.values(), default=0)
 
-    def hold(self, address: str, caller: str, evict: Callable[[], None]) -> "Hold":
-        """A hold without bytes; `evict` ends its request, or its connection, while unfinished."""
-        return Hold(self, address, caller, evict)
+    def reserve(self, address: str, caller: str, evict: Callable[[], None]) -> "ByteReservation":
+        """An empty reservation; `evict` ends its unfinished request or connection."""
+        return ByteReservation(self, address, caller, evict)
 
-    def refuse(self, reason: Reason) -> None:
-        """Count a refusal that was decided elsewhere."""
+    def refuse(self, reason: RefusalReason) -> None:
+        """Count a refusal that another module decided."""
         self.refused[reason] += 1
 
-    def _lacks(self, hold: "Hold", size_bytes: int) -> Reason | None:
-        """Whose limit `size_bytes` more would exceed."""
+    def _lacks(self, reservation: "ByteReservation", size_bytes: int) -> RefusalReason | None:
+        """The limit that `size_bytes` more would exceed."""
         limits = self.limits
-        is_small = hold.size_bytes + size_bytes <= SMALL_BYTES
-        if self._addresses.get(hold.address, 0) + size_bytes > _limit(limits.address_max, is_small):
-            return Reason.ADDRESS
-        if hold.caller and (
-            self._callers.get(hold.caller, 0) + size_bytes > _limit(limits.caller_max, is_small)
+        is_small = reservation.size_bytes + size_bytes <= SMALL_BYTES
+        if self._addresses.get(reservation.address, 0) + size_bytes > _limit(
+            limits.address_max, is_small
         ):
-            return Reason.CALLER
+            return RefusalReason.ADDRESS
+        if reservation.caller and (
+            self._callers.get(reservation.caller, 0) + size_bytes
+            > _limit(limits.caller_max, is_small)
+        ):
+            return RefusalReason.CALLER
         if self.held_bytes + size_bytes > _limit(limits.all_max, is_small):
-            return Reason.ALL
+            return RefusalReason.ALL
         return None
 
     def take_small(self, address: str, caller: str, size_bytes: int) -> bool:
-        """Count a small request that has arrived whole, without a hold; False near a limit.
+        """Count a small, complete request without a reservation; False near a limit.
 
-        This is the short way of most requests; `give_small` gives the bytes back.
+        This is the fast path of most requests; `give_small` returns the bytes.
         """
         limits, addresses = self.limits, self._addresses
         held_bytes = self.held_bytes + size_bytes
@@ -126,17 +129,17 @@ class ByteBudget:
         return True
 
     def give_small(self, address: str, caller: str, size_bytes: int) -> None:
-        """Give back what `take_small` took."""
+        """Return the bytes of `take_small`."""
         self.held_bytes -= size_bytes
         _add(self._addresses, address, -size_bytes)
         if caller:
             _add(self._callers, caller, -size_bytes)
 
     def take_announced(self, size_bytes: int) -> bool:
-        """Count a small request that has not arrived yet; `give_announced` gives it back.
+        """Count a small request before it arrives; `give_announced` returns the bytes.
 
-        All of them together take an eighth of the budget at most, so that announcements alone fill
-        nothing. False where that is taken: it has to be counted as it arrives.
+        Together they take at most an eighth of the budget, so that announcements alone cannot fill
+        it. False beyond that: the request has to be counted as it arrives.
         """
         announced_bytes = self._announced_bytes + size_bytes
         if announced_bytes > self._announced_max:
@@ -146,59 +149,62 @@ class ByteBudget:
         return True
 
     def give_announced(self, size_bytes: int) -> None:
-        """Give back what `take_announced` took."""
+        """Return the bytes of `take_announced`."""
         self._announced_bytes -= size_bytes
         self.held_bytes -= size_bytes
 
-    def _is_tight(self, hold: "Hold") -> bool:
+    def _is_tight(self, reservation: "ByteReservation") -> bool:
         limits = self.limits
         return (
             self.held_bytes * 4 > limits.all_max * 3
-            or self._addresses.get(hold.address, 0) * 4 > limits.address_max * 3
-            or (hold.caller != "" and self._callers.get(hold.caller, 0) * 4 > limits.caller_max * 3)
+            or self._addresses.get(reservation.address, 0) * 4 > limits.address_max * 3
+            or (
+                reservation.caller != ""
+                and self._callers.get(reservation.caller, 0) * 4 > limits.caller_max * 3
+            )
         )
 
-    def _count(self, hold: "Hold", size_bytes: int) -> None:
+    def _count(self, reservation: "ByteReservation", size_bytes: int) -> None:
         self.held_bytes += size_bytes
-        _add(self._addresses, hold.address, size_bytes)
-        if hold.caller:
-            _add(self._callers, hold.caller, size_bytes)
-        if hold.is_unfinished and hold.size_bytes > SMALL_BYTES:
-            self._large.setdefault(hold.address, set()).add(hold)
+        _add(self._addresses, reservation.address, size_bytes)
+        if reservation.caller:
+            _add(self._callers, reservation.caller, size_bytes)
+        if reservation.is_unfinished and reservation.size_bytes > SMALL_BYTES:
+            self._large.setdefault(reservation.address, set()).add(reservation)
         elif self._large:
-            self._unlist(hold)
+            self._unlist(reservation)
 
-    def _unlist(self, hold: "Hold") -> None:
-        """It cannot be evicted any more, or is not worth it."""
-        larges = self._large.get(hold.address)
+    def _unlist(self, reservation: "ByteReservation") -> None:
+        """Remove a reservation from those that can be evicted."""
+        larges = self._large.get(reservation.address)
         if larges is not None:
-            larges.discard(hold)
+            larges.discard(reservation)
             if not larges:
-                del self._large[hold.address]
+                del self._large[reservation.address]
 
-    def _rename(self, hold: "Hold", caller: str) -> None:
-        if hold.caller:
-            _add(self._callers, hold.caller, -hold.size_bytes)
+    def _rename(self, reservation: "ByteReservation", caller: str) -> None:
+        if reservation.caller:
+            _add(self._callers, reservation.caller, -reservation.size_bytes)
         if caller:
-            _add(self._callers, caller, hold.size_bytes)
+            _add(self._callers, caller, reservation.size_bytes)
 
-    def _make_room(self, hold: "Hold", size_bytes: int) -> bool:
-        """End the largest request of the address that holds the most; whether one was ended.
+    def _make_room(self, reservation: "ByteReservation", size_bytes: int) -> bool:
+        """Evict the largest request of the address that holds the most; True if one was evicted.
 
-        Only where that address holds more than the one that asks: nobody gains by asking for more.
+        Only if that address holds more than the requester would: asking for more gains nothing.
         """
         address = max(self._large, key=lambda each: self._addresses[each], default=None)
-        wanted = self._addresses.get(hold.address, 0) + size_bytes
-        if address is None or self._addresses[address] <= wanted:
+        requested_bytes = self._addresses.get(reservation.address, 0) + size_bytes
+        if address is None or self._addresses[address] <= requested_bytes:
             return False
         victim = max(self._large[address], key=lambda each: each.size_bytes)
-        self.refused[Reason.EVICTED] += 1
+        self.refused[RefusalReason.EVICTED] += 1
         victim.evict()
         victim.close()
         return True
 
 
-class Hold:
+class ByteReservation:
     """The bytes of one request or connection."""
 
     __slots__ = (
@@ -222,58 +228,58 @@ class Hold:
 
     @property
     def is_tight(self) -> bool:
-        """Whether three quarters of a share are taken: what can wait had better wait."""
+        """Whether three quarters of a limit are used, so that optional work should wait."""
         return self._budget._is_tight(self)
 
     @property
-    def lacks(self) -> Reason | None:
-        """Whose limit is exceeded with what is held now."""
+    def lacks(self) -> RefusalReason | None:
+        """The limit that is exceeded now."""
         return self._budget._lacks(self, 0)
 
     def take(self, size_bytes: int) -> None:
-        """Hold so many bytes more; Full where there is no room."""
+        """Reserve so many more bytes; raises BudgetExceeded."""
         budget = self._budget
         reason = budget._lacks(self, size_bytes)
-        while reason is Reason.ALL and budget._make_room(self, size_bytes):
+        while reason is RefusalReason.ALL and budget._make_room(self, size_bytes):
             reason = budget._lacks(self, size_bytes)
         if reason is not None:
             budget.refused[reason] += 1
-            raise Full(reason)
+            raise BudgetExceeded(reason)
         self.add(size_bytes)
 
     def add(self, size_bytes: int) -> None:
-        """Hold so many bytes more, or fewer, room or not: what is here already is counted."""
+        """Count bytes, or fewer, without checking limits: they are in memory already."""
         if self._is_open and size_bytes:
             self.size_bytes += size_bytes
             self._budget._count(self, size_bytes)
 
     def give(self, size_bytes: int) -> None:
-        """So many bytes are no longer needed."""
+        """Return so many bytes."""
         self.add(-size_bytes)
 
     def settle(self) -> None:
-        """All has arrived, and is worked on: it is not evicted any more."""
+        """The request is complete and is being processed: it is no longer evicted."""
         self.is_unfinished = False
         if self.size_bytes > SMALL_BYTES:
             self._budget._unlist(self)
 
     def name(self, caller: str) -> None:
-        """Say whose request it is, once that is known."""
+        """Set the caller, once it is known."""
         if caller != self.caller:
             self._budget._rename(self, caller)
             self.caller = caller
 
     def close(self) -> None:
-        """Give everything back; what is added or given later does not count."""
+        """Return all bytes; later calls have no effect."""
         self.is_unfinished = False
         if self.size_bytes:
             self.add(-self.size_bytes)
         self._is_open = False
-        self.evict = _nothing  # its owner knows this hold, and would stay for the collector
+        self.evict = _nothing  # breaks the reference cycle with the owner
 
 
 def _nothing() -> None:
-    """Nothing is left to be evicted."""
+    """Nothing to evict."""
 
 
 def _limit(limit: int, is_small: bool) -> int:
@@ -281,8 +287,8 @@ def _limit(limit: int, is_small: bool) -> int:
 
 
 def _add(counter: dict[str, int], name: str, size_bytes: int) -> None:
-    left = counter.get(name, 0) + size_bytes
-    if left:
-        counter[name] = left
+    rest = counter.get(name, 0) + size_bytes
+    if rest:
+        counter[name] = rest
     else:
         counter.pop(name, None)

@@ -1,9 +1,8 @@
-"""Whose a client's name is: a name belongs to the user or token that took it, while it is alive.
+"""Ownership of client names: a name belongs to a user or token while its client is alive.
 
-A client is known to the engine by its name alone, so whoever speaks under one could end another's
-connection, take its share of queues or move its place in a broadcast. Here each door asks first:
-for a connection's name, and for a name as a member of a group. Nobody is told apart on a server
-without users.
+The engine identifies a client by its name alone: under another client's name, one could end its
+connection, take its queues or move its offsets in a broadcast group. Each endpoint therefore checks
+the owner of a connection's name, and of a group member's name. Without users there are no owners.
 """
 
 from collections.abc import Callable
@@ -12,40 +11,42 @@ from dataclasses import dataclass
 from app.security.access import Principal
 from engine.errors import Forbidden
 
-PRUNE_EVERY = 1000  # members that may have gone before the list of holders is looked through
+PRUNE_EVERY = 1000  # new names between two removals of names whose members have left
 
 
 class ClientNameTaken(Forbidden):
-    """The name is another's as long as that one is alive."""
+    """The name belongs to another client that is alive."""
 
     code = "client_name_taken"
 
 
 @dataclass(frozen=True)
-class Holder:
-    """A user, and the token if one was sent; both are "" while nobody is asked who asks."""
+class NameOwner:
+    """A user, and the token if one was sent; both are "" while authentication is off."""
 
     user: str = ""
     token: str = ""
 
-    def is_other(self, who: "Holder") -> bool:
-        """Whether `who` may not go on under a name that this one holds.
+    def is_other(self, claimant: "NameOwner") -> bool:
+        """Whether `claimant` may not use a name of this owner.
 
-        Tokens of one user are strangers to each other; the user's own login may speak for any.
+        Two tokens of one user are different owners; the user's own login may use names of both.
         """
-        if not self.user or not who.user:
+        if not self.user or not claimant.user:
             return False
-        return self.user != who.user or bool(self.token and who.token and self.token != who.token)
+        return self.user != claimant.user or bool(
+            self.token and claimant.token and self.token != claimant.token
+        )
 
 
-def holder_of(who: Principal) -> Holder:
-    """The holder of what `who` takes."""
-    return Holder(who.name, who.token)
+def owner_of(claimant: Principal) -> NameOwner:
+    """The owner of names that `claimant` claims."""
+    return NameOwner(claimant.name, claimant.token)
 
 
-def check_name(client: str, holder: Holder | None, who: Holder) -> None:
-    """Raise ClientNameTaken where `holder` keeps `who` from the name `client`."""
-    if holder is not None and holder.is_other(who):
+def check_name(client: str, holder: NameOwner | None, claimant: NameOwner) -> None:
+    """Raise ClientNameTaken if `client` belongs to an owner other than `claimant`."""
+    if holder is not None and holder.is_other(claimant):
         raise ClientNameTaken(
             f"the client name {client[:255]!r} is in use by another user or token",
             field="client",
@@ -54,32 +55,32 @@ def check_name(client: str, holder: Holder | None, who: Holder) -> None:
 
 
 class ClientNames:
-    """The holders of names as members of groups; what they hold ends with the membership."""
+    """The owners of the names of group members; ownership ends with the membership."""
 
     def __init__(self, is_alive: Callable[[str, str], bool]) -> None:
-        """`is_alive` says of a group and a client whether that is a live member."""
+        """`is_alive` tells whether a client is a live member of a group."""
         self._is_alive = is_alive
-        self._holders: dict[tuple[str, str], Holder] = {}
+        self._holders: dict[tuple[str, str], NameOwner] = {}
         self._prune_at = PRUNE_EVERY
 
-    def check(self, group: str, client: str, who: Holder) -> None:
-        """Raise ClientNameTaken where another's live member of `group` has this name."""
+    def check(self, group: str, client: str, claimant: NameOwner) -> None:
+        """Raise ClientNameTaken if a live member of `group` with this name has another owner."""
         holder = self._holders.get((group, client))
         if holder is not None and self._is_alive(group, client):
-            check_name(client, holder, who)
+            check_name(client, holder, claimant)
 
-    def claim(self, group: str, client: str, who: Holder) -> None:
-        """Take the name for `who`, who becomes a member by it; raises as `check`."""
-        self.check(group, client, who)
-        if not who.user:
+    def claim(self, group: str, client: str, claimant: NameOwner) -> None:
+        """Make `claimant` the owner of the name of a new member; raises like `check`."""
+        self.check(group, client, claimant)
+        if not claimant.user:
             self._holders.pop((group, client), None)
             return
-        self._holders[group, client] = who
+        self._holders[group, client] = claimant
         if len(self._holders) >= self._prune_at:
             self._prune()
 
     def _prune(self) -> None:
-        """Let go of those that are no members any more; members themselves are bounded."""
+        """Remove names whose members have left; the number of members is bounded."""
         alive = {key: each for key, each in self._holders.items() if self._is_alive(*key)}
         self._holders = alive
         self._prune_at = 2 * len(alive) + PRUNE_EVERY

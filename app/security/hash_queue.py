@@ -1,8 +1,8 @@
-"""Whose password is hashed next: few at once, few waiting, and none of them in the others' way.
+"""Queues password hashes: few run at once, few wait, and trusted ones go first.
 
-A hash takes tens of milliseconds and 64 MiB on purpose. What is certainly honest (a user at the
-usual address, an admin who sets a password) goes first; of the others one address has a share of
-the places only, so that who guesses fills no more than that.
+A hash takes tens of milliseconds and 64 MiB on purpose. Trusted requests (a user at a usual
+address, an admin who sets a password) go first; of the others, one address has only a share of the
+queue, so that an attacker cannot fill it.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from contextlib import asynccontextmanager, suppress
 
 from engine.errors import Busy
 
-FIRST_MAX = 16  # that wait and go first
-OTHERS_MAX = 32  # that wait besides
+FIRST_MAX = 16  # trusted requests that wait
+OTHERS_MAX = 32  # other requests that wait
 ADDRESS_MAX = 8  # of those, from one address
 RETRY_AFTER_S = 1.0
 
 
 class HashQueue:
-    """Turns for `at_once` hashes; on the event loop's thread only."""
+    """Slots for `at_once` hashes; used on the event loop's thread only."""
 
     def __init__(self, at_once: int) -> None:
         self._free = at_once
@@ -33,7 +33,7 @@ class HashQueue:
 
     @asynccontextmanager
     async def turn(self, address: str, *, goes_first: bool) -> AsyncIterator[None]:
-        """Hold one of the turns; raises Busy where too many wait for one."""
+        """Hold one of the slots; raises Busy if too many requests wait for one."""
         if self._free:
             self._free -= 1
         elif goes_first:
@@ -70,14 +70,14 @@ class HashQueue:
             with suppress(ValueError):
                 line.remove(turn)
             if turn.done() and not turn.cancelled():
-                self._pass_on()  # it came just as nobody waited any more
+                self._pass_on()  # it was granted as this request was cancelled
             raise
 
     def _pass_on(self) -> None:
         for line in (self._first, self._others):
             while line:
                 turn = line.popleft()
-                if not turn.done():  # else nobody waits for it any more
+                if not turn.done():  # otherwise its request was cancelled
                     turn.set_result(None)
                     return
         self._free += 1

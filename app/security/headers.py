@@ -1,6 +1,6 @@
-"""Headers that every answer carries: what a browser may load, show and tell.
+"""Security headers of every answer.
 
-Pages get them all; data gets those that matter to data, because each header costs a microsecond.
+Pages get all of them; data gets only those that matter for it, as each costs a microsecond.
 """
 
 from collections.abc import Iterable
@@ -26,13 +26,13 @@ DATA_HEADERS: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-# A browser that was here over https comes back over nothing else for a year.
+# For a year, a browser uses nothing but https for this server.
 STAY_SECURE: tuple[Header, ...] = ((b"strict-transport-security", b"max-age=31536000"),)
 DATA_TYPES = frozenset({b"application/json", b"application/problem+json"})
 
 
 def secured(headers: Iterable[Header], extra: tuple[Header, ...] = ()) -> list[Header]:
-    """The headers of an answer with those that its kind must carry, and `extra`."""
-    given = list(headers)
-    is_data = bool(given) and given[0][0] == b"content-type" and given[0][1] in DATA_TYPES
-    return [*given, *(DATA_HEADERS if is_data else PAGE_HEADERS), *extra]
+    """The headers of an answer with the security headers of its kind, and `extra`."""
+    listed = list(headers)
+    is_data = bool(listed) and listed[0][0] == b"content-type" and listed[0][1] in DATA_TYPES
+    return [*listed, *(DATA_HEADERS if is_data else PAGE_HEADERS), *extra]

@@ -1,7 +1,7 @@
-"""Under which names the server may be reached: the guard against DNS rebinding.
+"""Checks the Host header against DNS rebinding.
 
 A page of another site can make its own name resolve to 127.0.0.1; the browser then sends that name
-as the Host. So a request is only answered under a name that is ours.
+as the Host. A request is answered only if the Host is one of this server's names.
 """
 
 from collections.abc import Iterable
@@ -22,13 +22,13 @@ def host_name(value: str) -> str:
 
 
 def our_names(host: str, allowed: Iterable[str]) -> frozenset[str]:
-    """Every name under which this server answers: loopback, where it listens, what is allowed."""
+    """The names under which this server answers: loopback, where it listens, `allowed`."""
     own = f"[{host}]" if ":" in host and not host.startswith("[") else host
     return LOOPBACK_NAMES | {host_name(own)} | {host_name(name) for name in allowed}
 
 
 def check_host(host: bytes, names: frozenset[str]) -> None:
-    """Raise a 400 where no Host was sent, a 421 where it is none of `names`."""
+    """Raise a 400 if no Host was sent, a 421 if it is not in `names`."""
     if not host:
         raise DoorError(400, "host_missing", "the request has no Host header", field="Host")
     name = host_name(host.decode("latin-1"))

@@ -1,10 +1,9 @@
-"""Who may see what a message says: its body, keys and properties, by topic.
+"""The right to read the content of messages (body, keys, properties), by topic.
 
-A message that somebody may look at but not read is concealed: it keeps where and when it was
-stored, its ids, size, tag and what became of it, and loses the rest. The right is
-`read_messages` over the topic it lies in, or is bound for where it waits in one of the system's;
-in a retry or dead-letter topic it is that of the group. Whoever may consume gets messages by
-consuming, without this right.
+Without it, a message is concealed: its position, times, ids, size, tag and delivery state remain,
+the rest is removed. The right is `read_messages` over the message's topic, or over its target
+topic while it waits in a system topic; for a retry or dead-letter topic it is that of the group.
+Consuming needs no such right.
 """
 
 from collections.abc import Iterable
@@ -22,85 +21,91 @@ from engine.message import (
     join_properties,
 )
 
-# What a producer wrote, also where RocketMQ reserves the name.
+# Written by producers, although RocketMQ reserves these names.
 SAID = frozenset({KEYS, SHARDING_KEY, "BUYER_ID", "TRACE_CONTEXT"})
 SHOWN = RESERVED - SAID
 SQL_PREFIX = "sql92:"
 
 
 class Concealed(StoredMessage, gc=False):
-    """A message without what it says; `missing` is the right for want of which."""
+    """A message without its content; `missing` is the right that the reader lacks."""
 
     missing: str = ""
 
 
-def visible(who: Principal, message: StoredMessage) -> StoredMessage:
-    """The message as `who` may see it: itself, or a concealed copy."""
-    missing = lacks_message(who, message)
+def visible(principal: Principal, message: StoredMessage) -> StoredMessage:
+    """The message, or a concealed copy if `principal` may not read it."""
+    missing = lacks_message(principal, message)
     return concealed(message, missing) if missing else message
 
 
-def all_visible(who: Principal, messages: Iterable[StoredMessage]) -> list[StoredMessage]:
-    """Each message as `who` may see it."""
-    if who.is_open:
+def all_visible(principal: Principal, messages: Iterable[StoredMessage]) -> list[StoredMessage]:
+    """Each message, concealed where `principal` may not read it."""
+    if principal.is_open:
         return list(messages)
-    return [visible(who, message) for message in messages]
+    return [visible(principal, message) for message in messages]
 
 
-def found_for(who: Principal, text: str, messages: Iterable[StoredMessage]) -> list[StoredMessage]:
-    """What `who` gets of messages found by an id or a key: by an id each as it may be seen.
+def visible_matches(
+    principal: Principal, text: str, messages: Iterable[StoredMessage]
+) -> list[StoredMessage]:
+    """The result of a search by id or key for `principal`.
 
-    By a key only what may be read, as finding it tells of the key.
+    Matches by id may be concealed; matches by key must be readable, as a match reveals the key.
     """
     return [
-        visible(who, message)
+        visible(principal, message)
         for message in messages
-        if text in (message.message_id, message.offset_id) or not lacks_message(who, message)
+        if text in (message.message_id, message.offset_id) or not lacks_message(principal, message)
     ]
 
 
-def lacks_message(who: Principal, message: StoredMessage) -> str:
-    """The right that `who` lacks to read the message, as text; "" where it may be read."""
-    return "" if who.is_open else lacks_messages(who, _topic(message))
+def lacks_message(principal: Principal, message: StoredMessage) -> str:
+    """The right that `principal` lacks to read the message; "" if allowed."""
+    return "" if principal.is_open else lacks_messages(principal, _topic(message))
 
 
-def lacks_messages(who: Principal, topic: str) -> str:
-    """The right that `who` lacks to read messages of a topic, as text; "" for none."""
-    return lacks(who, Action.READ_MESSAGES, Kind.TOPIC, topic)
+def lacks_messages(principal: Principal, topic: str) -> str:
+    """The right that `principal` lacks to read messages of a topic; "" if allowed."""
+    return lacks(principal, Action.READ_MESSAGES, Kind.TOPIC, topic)
 
 
-def require_message(who: Principal, *messages: StoredMessage) -> None:
-    """Raise RightMissing unless `who` may read each of the messages."""
-    if not who.is_open:
+def require_message(principal: Principal, *messages: StoredMessage) -> None:
+    """Raise RightMissing unless `principal` may read each of the messages."""
+    if not principal.is_open:
         for message in messages:
-            require(who, Action.READ_MESSAGES, Kind.TOPIC, _topic(message))
+            require(principal, Action.READ_MESSAGES, Kind.TOPIC, _topic(message))
 
 
-def require_messages(who: Principal, topic: str) -> None:
-    """Raise RightMissing unless `who` may read messages of the topic."""
-    require(who, Action.READ_MESSAGES, Kind.TOPIC, topic)
+def require_messages(principal: Principal, topic: str) -> None:
+    """Raise RightMissing unless `principal` may read messages of the topic."""
+    require(principal, Action.READ_MESSAGES, Kind.TOPIC, topic)
 
 
 def looks_inside(filter: str) -> bool:
-    """Whether a filter's outcome tells what properties hold; tags are for everybody to see."""
+    """Whether a filter's result reveals properties; tags are visible to all."""
     return filter.strip().lower().startswith(SQL_PREFIX)
 
 
 def missing_right(message: StoredMessage) -> str:
-    """The right for want of which a message is concealed; "" where it is not."""
+    """The right that is missing for a concealed message; "" if it is not concealed."""
     return message.missing if isinstance(message, Concealed) else ""
 
 
 def concealed(message: StoredMessage, missing: str) -> Concealed:
     """A copy without body, keys and the producer's properties, which names the missing right."""
-    shown = {name: value for name, value in message.properties.items() if name in SHOWN}
-    kept = msgspec.structs.asdict(message)
-    kept |= {"body": b"", "parsed": shown, "property_block": join_properties(shown).encode()}
+    properties = {name: value for name, value in message.properties.items() if name in SHOWN}
+    fields = msgspec.structs.asdict(message)
+    fields |= {
+        "body": b"",
+        "parsed": properties,
+        "property_block": join_properties(properties).encode(),
+    }
     # Neither what the body decompressed to, nor how it was compressed.
-    kept |= {"decompressed": None, "sys_flag": message.sys_flag & ~COMPRESSION_BITS}
-    return Concealed(**kept, missing=missing)
+    fields |= {"decompressed": None, "sys_flag": message.sys_flag & ~COMPRESSION_BITS}
+    return Concealed(**fields, missing=missing)
 
 
 def _topic(message: StoredMessage) -> str:
-    """Whose right counts: where a message is bound for that waits in one of the system's topics."""
+    """The topic whose right applies: the target, for a message that waits in a system topic."""
     return message.properties.get(REAL_TOPIC, message.topic)

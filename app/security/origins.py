@@ -1,7 +1,7 @@
-"""Whose pages may change something: the guard against requests forged by other sites.
+"""Protection against cross-site request forgery.
 
-A browser says where a request comes from in Sec-Fetch-Site and Origin. Programs send neither and
-pass; they hold no cookies that another site could ride on.
+A browser names the origin of a request in Sec-Fetch-Site and Origin. Programs send neither and
+pass, as they hold no cookies that another site could use.
 """
 
 from collections.abc import Iterable
@@ -34,21 +34,21 @@ def check_origin(origin: bytes, fetch_site: bytes, host: bytes, allowed: frozens
 
 
 def check_own_page(headers: Iterable[tuple[bytes, bytes]], allowed: Iterable[str]) -> None:
-    """Raise a 403 unless a request of a safe method may change something all the same.
+    """Raise a 403 unless a GET that changes something comes from our own pages.
 
-    What the gate asks of other methods is asked here: our own page, an allowed origin or a
-    program. A cookie without a word about the page is refused, as there.
+    The rules are those of the middleware for other methods: our own page, an allowed origin or a
+    program. A cookie without Origin and Sec-Fetch-Site is refused.
     """
-    found = dict(headers)
-    origin, fetch_site = found.get(b"origin", b""), found.get(b"sec-fetch-site", b"")
+    values = dict(headers)
+    origin, fetch_site = values.get(b"origin", b""), values.get(b"sec-fetch-site", b"")
     origins = frozenset(each.lower().rstrip("/").encode() for each in allowed)
-    check_origin(origin, fetch_site, found.get(b"host", b""), origins)
-    if COOKIE.encode() in found.get(b"cookie", b"") and not (origin or fetch_site):
+    check_origin(origin, fetch_site, values.get(b"host", b""), origins)
+    if COOKIE.encode() in values.get(b"cookie", b"") and not (origin or fetch_site):
         raise unsaid_page()
 
 
 def unsaid_page() -> DoorError:
-    """The error of a request with a cookie that does not say which page asks."""
+    """The error for a request with a cookie that does not name its page."""
     return DoorError(
         403,
         "cross_site",

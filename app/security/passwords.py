@@ -1,9 +1,9 @@
-"""Passwords: argon2id on threads of its own, as one hash takes longer than the loop may wait.
+"""Hashes passwords with argon2id on threads of their own, off the event loop.
 
-A name without a user is checked as long as one with a user, but on a thread apart: made-up names
-never take the turn of a user. While too many of them come, they wait as long as the last took.
+A name without a user takes as long as one with a user, but on another thread, so that made-up
+names never delay users. If too many of them arrive, they sleep as long as the last hash took.
 
-Tokens and sessions are 32 random bytes, so that SHA-256 is all the hash they need.
+Tokens and sessions are 32 random bytes, for which SHA-256 is sufficient.
 """
 
 import asyncio
@@ -29,16 +29,16 @@ T = TypeVar("T")
 AT_ONCE = 2  # hashes of users' passwords
 DECOYS_MAX = 4  # of names without a user: one at once, the others waiting
 DECOY_WAIT_MAX_S = 2.0
-NICE = 10  # the loop goes before the hashes, where the system counts threads apart
+NICE = 10  # of the hashing threads, below the event loop's; Linux only
 CHARS_MIN = 8
 CHARS_MAX = 256
 SECRET_BYTES = 32
 TOKEN_PREFIX = "kite_"
-PREFIX_CHARS = 11  # of a token: what lists may show of it
+PREFIX_CHARS = 11  # of a token, shown in lists
 
 
 class Passwords:
-    """Hashes and compares; refuses with Busy where too many wait already."""
+    """Hashes and verifies passwords; raises Busy if too many are waiting."""
 
     def __init__(self) -> None:
         self._pool = _threads(AT_ONCE, "kitemq-passwords")
@@ -48,30 +48,29 @@ class Passwords:
         self._decoy_took_s = 0.0
 
     async def hash(self, password: str) -> str:
-        """The hash to keep, its salt and parameters included."""
+        """The hash to store, with its salt and parameters."""
         async with self._queue.turn("", goes_first=True):
             return await _run(self._pool, lambda: hash_password(password))
 
     async def matches(
-        self, password: str, kept: str, *, address: str = "", goes_first: bool = False
+        self, password: str, password_hash: str, *, address: str = "", goes_first: bool = False
     ) -> bool:
-        """Whether `password` is the one of `kept`; takes as long where `kept` is empty.
+        """Whether `password` matches the hash; takes as long for an empty hash.
 
-        `address` is where the password comes from, of which few wait at once; `goes_first` where
-        its user is known there.
+        Few attempts of one `address` wait at once; `goes_first` puts this one before the others.
         """
-        if not kept:
+        if not password_hash:
             await self._pretend(password)
             return False
         async with self._queue.turn(address, goes_first=goes_first):
-            return await _run(self._pool, lambda: _matches(password, kept))
+            return await _run(self._pool, lambda: _matches(password, password_hash))
 
     def close(self) -> None:
         for pool in (self._pool, self._decoy_pool):
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def _pretend(self, password: str) -> None:
-        """Take as long as for a user, at one processor's cost at most."""
+        """Take as long as for a user, on one thread at most."""
         if self._decoys >= DECOYS_MAX:
             await asyncio.sleep(min(self._decoy_took_s, DECOY_WAIT_MAX_S))
             return
@@ -93,13 +92,13 @@ def _threads(count: int, name: str) -> ThreadPoolExecutor:
 
 
 def _go_last() -> None:
-    """Let the other threads of this process go before this one, as Linux counts them apart."""
+    """Lower this thread's priority below that of the others, where the system can."""
     with suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
 
 def check_password(password: str) -> None:
-    """Raise Invalid for one that is too short, or too long to be hashed."""
+    """Raise Invalid unless the password has a permitted length."""
     if not CHARS_MIN <= len(password) <= CHARS_MAX:
         raise Invalid(
             f"a password has {CHARS_MIN} to {CHARS_MAX} characters",
@@ -109,12 +108,12 @@ def check_password(password: str) -> None:
 
 
 def hash_password(password: str) -> str:
-    """As `Passwords.hash`, right here: for the command line, which may wait."""
+    """The same as `Passwords.hash`, on this thread: for the command line."""
     return _hasher().hash(password)
 
 
 def new_token() -> str:
-    """A token nobody can guess; its prefix makes it findable where it was lost."""
+    """A new token; its prefix lets secret scanners find it."""
     return TOKEN_PREFIX + secrets.token_urlsafe(SECRET_BYTES)
 
 
@@ -123,7 +122,7 @@ def new_session() -> str:
 
 
 def hash_secret(secret: str) -> str:
-    """What is kept of a token or a session."""
+    """The stored form of a token or session secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -139,10 +138,10 @@ def _nobodys_hash() -> str:
     return hash_password(secrets.token_urlsafe(SECRET_BYTES))
 
 
-def _matches(password: str, kept: str) -> bool:
+def _matches(password: str, password_hash: str) -> bool:
     from argon2.exceptions import InvalidHashError, VerificationError
 
     try:
-        return _hasher().verify(kept, password[: CHARS_MAX + 1])
+        return _hasher().verify(password_hash, password[: CHARS_MAX + 1])
     except (VerificationError, InvalidHashError):
         return False

@@ -1,8 +1,8 @@
-"""The client's address of a request that came through reverse proxies.
+"""Finds the client's address of a request that came through reverse proxies.
 
-Anybody can send `X-Forwarded-For`, so it is read only where the peer is one of `trusted_proxies`.
-Each proxy appends the address that it was asked from: read from the right, the first address
-that is no trusted proxy is the client. What stands left of it was written by the client itself.
+Any client can send `X-Forwarded-For`, so it is read only if the peer is in `trusted_proxies`. Each
+proxy appends the address of its own peer: from the right, the first address that is no trusted
+proxy is the client's. Addresses to the left of it may be forged.
 """
 
 import ipaddress
@@ -14,15 +14,15 @@ from starlette.types import Scope
 from app.access_settings import AccessSettings, networks_of
 
 FORWARDED_FOR = b"x-forwarded-for"
-HOPS_MAX = 32  # of one request; what stands left of them is not looked at
+HOPS_MAX = 32  # of one request, from the right
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class TrustedProxies:
-    """The proxies that are believed, and the clients that they name."""
+    """The trusted proxies, and the clients that they name."""
 
     def __init__(self, texts: tuple[str, ...]) -> None:
-        """`texts` is the setting `trusted_proxies`; ValueError where one is no network."""
+        """`texts` is the setting `trusted_proxies`; raises ValueError for an invalid network."""
         self._networks = networks_of(texts)
         self.are_any = bool(self._networks)
 
@@ -34,8 +34,8 @@ class TrustedProxies:
     def client_of(self, peer: str, forwarded: Iterable[bytes]) -> str:
         """The client of a request from `peer`; `forwarded` are its `X-Forwarded-For` headers.
 
-        The peer itself where it is not trusted. A hop that is no address ends the search: the
-        last one that a trusted proxy named counts.
+        This is the peer itself if it is not trusted. A hop that is no address ends the search: the
+        last address that a trusted proxy named counts.
         """
         if not self.trusts(peer):
             return peer
@@ -55,7 +55,7 @@ class TrustedProxies:
 
 
 def client_address(scope: Scope, proxies: TrustedProxies) -> str:
-    """The address of the client that sent a request, without its port; "" where it is not known."""
+    """The address of the client that sent a request, without port; "" if unknown."""
     peer = scope.get("client")
     if not peer:
         return ""
@@ -80,7 +80,7 @@ def _hop(text: bytes) -> Address | None:
 
 @lru_cache(maxsize=4096)
 def _address(text: str) -> Address | None:
-    """The address as it is counted: an IPv4 one in IPv6's clothes is IPv4; None for no address."""
+    """The parsed address, IPv4-mapped ones as IPv4; None if it is none."""
     if len(text) > 64:
         return None
     try:

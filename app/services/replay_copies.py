@@ -15,6 +15,7 @@ import msgspec
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
+from app.numbers import is_whole
 from engine.broker import ReplayJob
 from engine.errors import Busy, Invalid
 from kitemq.model.conversion import convert
@@ -112,7 +113,7 @@ def parse_cursor(cursor: str) -> tuple[int, str] | None:
     if not cursor:
         return None
     at_ms, _, job_id = cursor.partition("-")
-    is_time = at_ms.isascii() and at_ms.isdecimal() and len(at_ms) < 19
+    is_time = is_whole(at_ms)
     if not (is_time and job_id.isascii() and job_id.isalnum() and len(job_id) <= 64):
         raise Invalid(
             f"{cursor[:40]!r} is no cursor", field="cursor", remedy="begin without a cursor"

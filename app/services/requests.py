@@ -6,6 +6,7 @@ from typing import NamedTuple
 from app.errors import NoReply
 from app.host import EngineHost
 from app.messaging import Messaging
+from app.numbers import is_whole
 from engine.broker import PendingRequest, ReplyMessage, ReplyOutcome
 from engine.errors import Invalid, Stopping
 from engine.message import Message, StoredMessage
@@ -79,5 +80,5 @@ class Requests:
 def ttl_ms_of(request: StoredMessage) -> int:
     """For how long its requester waits; 0 where the message does not say."""
     text = request.properties.get(TTL, "")
-    is_number = text.isascii() and text.isdecimal() and len(text) <= TTL_DIGITS_MAX
+    is_number = is_whole(text, TTL_DIGITS_MAX)
     return int(text) if is_number else 0

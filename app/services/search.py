@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 
 from app.host import EngineHost
+from app.numbers import is_whole
 from engine.broker import ANYWHERE, FOREVER_MS, Lookup, ScanPage, ScanQuery
 from engine.errors import Busy, Invalid
 from engine.message import StoredMessage
@@ -169,7 +170,7 @@ def near(names: list[str], text: str) -> list[str]:
 
 
 def _position_of(cursor: str) -> int:
-    if cursor.isascii() and cursor.isdecimal() and len(cursor) < 20:
+    if is_whole(cursor, 19):
         return int(cursor)
     raise Invalid(
         f"{cursor[:40]!r} is no cursor", field="cursor", remedy="send next_cursor as it came"

@@ -16,11 +16,11 @@ from starlette.types import Send as AsgiSend
 
 from app.container import services_of
 from app.host import EngineHost
-from app.network.bounded_socket import HOLD
-from app.security.access import Action, Kind, Principal, require, who_of
-from app.security.byte_budget import Hold
-from app.security.client_names import check_name, holder_of
-from app.security.doorman import Doorman
+from app.network.bounded_socket import RESERVATION
+from app.security.access import Action, Kind, Principal, principal_of, require
+from app.security.authenticator import Authenticator
+from app.security.byte_budget import ByteReservation
+from app.security.client_names import check_name, owner_of
 from app.ws.calls import Calls
 from app.ws.limits import SocketLimits
 from app.ws.outbox import Outbox
@@ -89,8 +89,8 @@ class Connection:
         self._is_closing = False
         self._scope = scope
         self._looking: asyncio.TimerHandle | None = None
-        self._doorman: Doorman = services_of(scope).doorman
-        self.holder = holder_of(who_of(scope))
+        self._authenticator: Authenticator = services_of(scope).authenticator
+        self.holder = owner_of(principal_of(scope))
         self.client = f"ws-{secrets.token_hex(6)}"
         self._calls = Calls(
             scope,
@@ -247,10 +247,10 @@ class Connection:
 
     def _require(self, action: Action, kind: Kind, *names: str) -> None:
         """Raise RightMissing unless whoever opened this connection has the right as of now."""
-        doorman = self._doorman
-        if doorman.is_open and not doorman.everybody.is_read_only:
+        authenticator = self._authenticator
+        if authenticator.is_open and not authenticator.anonymous.is_read_only:
             return
-        who = doorman.recognise(self._scope) or Principal("")
+        who = authenticator.reauthenticate(self._scope) or Principal("")
         for name in names:
             require(who, action, kind, name)
 
@@ -258,7 +258,7 @@ class Connection:
         """End the connection soon after its token or its session has ended."""
         if self._is_closing:
             return
-        if self._doorman.recognise(self._scope) is None:
+        if self._authenticator.reauthenticate(self._scope) is None:
             self._fail(CLOSE_NOT_ALLOWED, "the token or the login is not valid", is_text=False)
             return
         self._looking = asyncio.get_running_loop().call_later(RIGHTS_EVERY_S, self._look_again)
@@ -310,13 +310,13 @@ class Connection:
                 broker.release(group, held[start : start + self._limits.count_max])
 
 
-def _hold_of(scope: Scope) -> Hold:
+def _hold_of(scope: Scope) -> ByteReservation:
     """What the connection holds of the server's memory, in the name of who opened it."""
     client = scope.get("client")
-    hold: Hold = scope.get(HOLD) or services_of(scope).load.budget.hold(
-        client[0] if client else "", "", _nothing
-    )
-    hold.name(who_of(scope).caller)
+    hold: ByteReservation = scope.get(RESERVATION) or services_of(
+        scope
+    ).request_limits.budget.reserve(client[0] if client else "", "", _nothing)
+    hold.name(principal_of(scope).caller)
     return hold
 
 

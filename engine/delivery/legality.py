@@ -96,7 +96,7 @@ class Legality:
     def put_back(self, change: PutBack) -> None:
         self._move(change, Transition.RELEASE, ONGOING[Transition.RELEASE])
 
-    def kept(self, change: HeldForRetry) -> None:
+    def held_for_retry(self, change: HeldForRetry) -> None:
         check_number("due_ms", change.due_ms)
         self._move(change, Transition.KEEP, ONGOING[Transition.KEEP])
 

@@ -85,7 +85,7 @@ class ProgressStore:
             HandedOut: (legal.handed_out, self._handed_out),
             DeliverySettled: (legal.settled, self._settled),
             HeldLonger: (legal.held_longer, self._held_longer),
-            HeldForRetry: (legal.kept, self._held_for_retry),
+            HeldForRetry: (legal.held_for_retry, self._held_for_retry),
             PutBack: (legal.put_back, self._put_back),
             CameDue: (legal.came_due, self._came_due),
             CutOff: (legal.cut_off, self._cut_off),

@@ -55,7 +55,7 @@ class MessageSelection(msgspec.Struct):
     lanes: list[str] = []
     deferred: list[int] = []
     deferred_lanes: list[str] = []
-    gone: list[int] = []
+    missing: list[int] = []
 
 
 class Receiver:
@@ -147,7 +147,7 @@ class Receiver:
         if picked.again < len(offsets):
             offsets_read = {message.offset for message in picked.messages}
             left_for_later = {entry.offset for entry in entries[len(batch) :]}
-            picked.gone = [each for each in offsets if each not in offsets_read | left_for_later]
+            picked.missing = [each for each in offsets if each not in offsets_read | left_for_later]
 
     def _pick_fresh(
         self, target: ReceiveTarget, call: ReceiveCall, picked: MessageSelection
@@ -269,9 +269,9 @@ class Receiver:
         self, progress: QueueProgress, call: ReceiveCall, picked: MessageSelection
     ) -> None:
         place = (progress.group, progress.topic, progress.queue)
-        if picked.gone:
+        if picked.missing:
             self._progress_store.write(
-                DeliverySettled(*place, to_runs(picked.gone), Transition.DROP)
+                DeliverySettled(*place, to_runs(picked.missing), Transition.DROP)
             )
         if not picked.messages and not picked.deferred:
             if picked.cursor > progress.cursor:

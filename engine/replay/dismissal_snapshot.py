@@ -41,7 +41,7 @@ class DismissalSnapshot:
 
     def counts(self, runs: Iterable[range]) -> tuple[int, int]:
         """How many dead letters lie in these runs, in any order, and how many are dismissed."""
-        ranges = self._kept(runs)
+        ranges = self._ranges_in_topic(runs)
         return sum(map(len, ranges)), sum(
             self._dismissed_offsets.count(run.start, run.stop) for run in ranges
         )
@@ -69,20 +69,20 @@ class DismissalSnapshot:
     def plan_dismissal(self, runs: Iterable[range], note: DismissNote) -> DismissalPlan:
         """A plan to dismiss those of these runs, in any order, that are open."""
         return self._trimmed(
-            plan_dismissal(self._topic, self._dismissed_offsets, self._kept(runs), note)
+            plan_dismissal(self._topic, self._dismissed_offsets, self._ranges_in_topic(runs), note)
         )
 
     def plan_restoration(self, runs: Iterable[range]) -> DismissalPlan:
         """A plan to restore those of these runs, in any order, that are dismissed."""
         return self._trimmed(
-            plan_restoration(self._topic, self._dismissed_offsets, self._kept(runs))
+            plan_restoration(self._topic, self._dismissed_offsets, self._ranges_in_topic(runs))
         )
 
     def _trimmed(self, plan: DismissalPlan) -> DismissalPlan:
         """Without what retention took the dead letters of."""
         return replace(plan, after=plan.after.from_offset(self.first))
 
-    def _kept(self, runs: Iterable[range]) -> list[range]:
+    def _ranges_in_topic(self, runs: Iterable[range]) -> list[range]:
         """The runs cut to what is kept, ascending and none over another."""
         ranges: list[range] = []
         done = self.first

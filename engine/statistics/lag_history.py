@@ -157,7 +157,7 @@ class LagHistoryStore:
             return peaks
 
         def finished(peaks: Peaks | None, error: Exception | None) -> None:
-            done((peaks or Peaks(query)).found())
+            done((peaks or Peaks(query)).peaks())
 
         self._pool.submit(work, finished)
 

@@ -71,7 +71,7 @@ class Peaks:
         for group, rows in self._rows(one.names).items():
             self._add(group, one.at_ms, sum(one.row(row)[LagColumn.COUNT] for row in rows))
 
-    def found(self) -> Mapping[str, Sequence[int | None]]:
+    def peaks(self) -> Mapping[str, Sequence[int | None]]:
         """For each group a value of every step; None where nothing was sampled."""
         nothing: list[int | None] = [None] * self._count
         return {group: self._peaks.get(group, nothing) for group in self._query.groups}

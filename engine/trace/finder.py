@@ -63,9 +63,9 @@ class Finder:
         rows = []
         for record in records:
             rows.append((yield from reads.about(record)))
-        unplaced = yield from reads.named(message_id)
+        unplaced = yield from reads.by_id(message_id)
         correlation_id = records[0].properties.get(CORRELATION_ID, "") if records else ""
-        correlated = (yield from reads.named(correlation_id)) if correlation_id else []
+        correlated = (yield from reads.by_id(correlation_id)) if correlation_id else []
         reports = yield from self._client_reports(message_id, records)
         return JourneyEvidence(
             message_id=message_id,
@@ -113,7 +113,7 @@ class TraceReader:
         blocks = yield from self._columns((message_key(*place), block_key(*place)), record.position)
         return [row for columns in blocks for row in rows_about(columns, *place)]
 
-    def named(self, message_id: str) -> Steps[list[Row]]:
+    def by_id(self, message_id: str) -> Steps[list[Row]]:
         """Rows without a place that name this message, or this correlation id."""
         blocks = yield from self._columns((message_id,), 0)
         return [row for columns in blocks for row in rows_of_id(columns, message_id)]

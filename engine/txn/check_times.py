@@ -80,7 +80,7 @@ class CheckTimes:
             del column[max(0, end - self._base) :]
         self._base = min(self._base, end)
 
-    def kept(self, floor: int) -> tuple[int, bytes, bytes]:
+    def snapshot(self, floor: int) -> tuple[int, bytes, bytes]:
         """Base, times and counts, from which these can be built again."""
         self._drop(floor - self._base)
         dues = self._dues

@@ -88,7 +88,7 @@ class PendingTransactions:
         soon_ms, latest_ms = now_ms + self._interval_ms, now_ms + IMMUNITY_MAX_S * 1000
         is_finished = self._stretches[HALVES].is_finished
         self._checks.reserve(self._store.bounds(HALF_TOPIC, QUEUE)[1])
-        for entry in self._entries_kept(HALVES):
+        for entry in self._all_entries(HALVES):
             if is_finished(entry.offset):
                 continue
             if not entry.has_record:
@@ -97,7 +97,7 @@ class PendingTransactions:
             dues.append(self._checks.settle(entry.offset, entry.tag_code, soon_ms, latest_ms))
             offsets.append(entry.offset)
         self._agenda.load(dues, offsets)
-        missing = [each.offset for each in self._entries_kept(GIVEN_UP) if not each.has_record]
+        missing = [each.offset for each in self._all_entries(GIVEN_UP) if not each.has_record]
         missing = [offset for offset in missing if not self.is_finished(GIVEN_UP, offset)]
         if lost or missing:  # a power loss took them
             self.finish(half_offsets=lost, given_up=missing)
@@ -237,7 +237,7 @@ class PendingTransactions:
             self.finish(half_offsets=list(half_offsets), given_up=list(given_up), record_end=end)
         self._proofs = []
 
-    def _entries_kept(self, kind: int) -> Iterator[QueueEntry]:
+    def _all_entries(self, kind: int) -> Iterator[QueueEntry]:
         """Entries of a queue from the floor to the end."""
         topic, offset = TOPICS[kind], self._stretches[kind].floor
         end = self._store.bounds(topic, QUEUE)[1]
@@ -272,5 +272,5 @@ class PendingTransactions:
 
     def _snapshot(self) -> Iterable[HalvesKept]:
         for kind, stretch in self._stretches.items():
-            checks = self._checks.kept(stretch.floor) if kind == HALVES else (0, b"", b"")
+            checks = self._checks.snapshot(stretch.floor) if kind == HALVES else (0, b"", b"")
             yield HalvesKept(kind, stretch.floor, zlib.compress(stretch.marks, 1), *checks)

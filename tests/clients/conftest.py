@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.clients.official import DRIVERS, OLDER_JAVA, Official, Way, clients, ways
-from tests.grpc.door import Served, served
+from tests.grpc.endpoint import Served, served
 
 MISSING = "is not installed; `make test` does that"
 # Undecided transactions are asked about after seconds instead of a minute, and given up by nobody.

@@ -16,7 +16,7 @@ import pytest
 from bench.process import free_port
 from tests.clients.conftest import Starter
 from tests.clients.official import Client, ClientError, Official, bodies, body_of
-from tests.grpc.door import Served, served
+from tests.grpc.endpoint import Served, served
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.clients.conftest import Starter
 from tests.clients.official import ClientError, bodies
-from tests.grpc.door import ROOT, Served, served
+from tests.grpc.endpoint import ROOT, Served, served
 
 TOPICS = ("tea-orders", "coffee")
 PASSWORD = "correct horse"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.clients.conftest import Starter
 from tests.clients.official import OLDER_JAVA, bodies
-from tests.grpc.door import Served
+from tests.grpc.endpoint import Served
 
 # What a message needs that is sent to a topic of the type; nobody creates the automatic one.
 FIELDS: dict[str, dict[str, Any]] = {

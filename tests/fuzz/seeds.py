@@ -19,6 +19,7 @@ from engine.trace.record import Row, TraceRecordBuilder
 from kitemq.protocol import batches, calls, frames, transactions
 from protocol.remoting import batches as remoting_batches
 from protocol.remoting import frames as remoting
+from tests.app.ui.bodies.containers import avro_file
 from tests.simulation.boot import boot
 from tests.simulation.disk import Disk, Node
 
@@ -178,6 +179,10 @@ def _remoting_frames() -> list[bytes]:
 
 
 _MADE: dict[str, Any] = {
+    "avro_containers": lambda: [
+        avro_file([{"name": "Ada", "age": 36}, {"name": "Grace", "age": None}], codec)
+        for codec in ("null", "deflate")
+    ],
     "binary_frames": _binary_frames,
     "text_frames": _text_frames,
     "remoting_frames": _remoting_frames,

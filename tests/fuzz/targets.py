@@ -21,10 +21,11 @@ from app.errors import DoorError
 from app.grpc.call import client_of
 from app.grpc.codes import GrpcRefusal
 from app.grpc.shapes import receipt_of
-from app.grpc.signature import Signatures
+from app.grpc.signature import GrpcSignatures
 from app.security.hosts import check_host, host_name
 from app.security.origins import check_origin
 from app.services import topic_files
+from app.ui.bodies import avro, bodies
 from app.ws import shapes as socket_shapes
 from engine.clock import ManualClock
 from engine.compression import plain_body
@@ -65,6 +66,15 @@ NOW_MS = 1_700_000_000_000
 
 
 # -- what clients send -----------------------------------------------------------------------------
+
+
+def avro_containers(data: bytes) -> None:
+    """Container files are read within bounds, and can be shown; the rest is refused in words."""
+    for body in (data, avro.MAGIC + data):
+        with suppress(avro.NotAvro):
+            document, is_cut = avro.decode(body)
+            assert is_cut or len(document["records"]) < 10_000
+        bodies.decode(body).text.encode()
 
 
 def binary_frames(data: bytes) -> None:
@@ -198,7 +208,7 @@ def headers(data: bytes) -> None:
     }
     keys: Any = SimpleNamespace(secret_key=lambda _: "secret", is_loaded=True)
     with suppress(GrpcRefusal):
-        Signatures(_people(), keys).identify(metadata)
+        GrpcSignatures(_people(), keys).identify(metadata)
     with suppress(GrpcRefusal):
         assert client_of(metadata).isprintable()
     assert host_name(values[3]) == host_name(values[3]).lower()
@@ -211,10 +221,12 @@ def headers(data: bytes) -> None:
 
 def _people() -> Any:
     """People of whom everybody has one access key, `key`."""
-    nobody = SimpleNamespace(of_token=lambda _: None, of_hash=lambda _: "somebody")
+    nobody = SimpleNamespace(
+        principal_of_token=lambda _: None, principal_of_hash=lambda _: "somebody"
+    )
     known = {"is_known": True, "is_open": False}
     return SimpleNamespace(
-        **known, **vars(nobody), hash_of=lambda key: "hash" if key == "key" else None
+        **known, **vars(nobody), token_hash_of=lambda key: "hash" if key == "key" else None
     )
 
 
@@ -402,6 +414,7 @@ def rocketmq_tables(data: bytes) -> None:
 TARGETS: dict[str, Target] = {
     target.__name__: target
     for target in (
+        avro_containers,
         binary_frames,
         text_frames,
         remoting_frames,

@@ -1,4 +1,4 @@
-"""The door in the test's own process."""
+"""The endpoint in the test's own process."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.grpc.door import Running, opened
+from tests.grpc.endpoint import Running, opened
 
 Opener = Callable[..., Any]
 
@@ -23,6 +23,6 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
 
 
 @pytest.fixture
-def open_door(tmp_path: Path) -> Opener:
-    """Opens a door with other settings: `async with open_door(...) as running`."""
+def open_endpoint(tmp_path: Path) -> Opener:
+    """Opens an endpoint with other settings: `async with open_endpoint(...) as running`."""
     return lambda **changes: opened(tmp_path / "data", **changes)

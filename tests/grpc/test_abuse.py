@@ -23,8 +23,8 @@ from protocol.rocketmq.messages import (
     TelemetryCommand,
 )
 from protocol.rocketmq.numbers import BodyEncoding, Code
-from tests.grpc.door import LIMIT_S, Running, listening, message_of, receive_of
-from tests.grpc.test_door import PASSWORD, key_for, signed
+from tests.grpc.endpoint import LIMIT_S, Running, listening, message_of, receive_of
+from tests.grpc.test_endpoint import PASSWORD, key_for, signed
 from tests.grpc.test_receiving import until
 
 pytestmark = pytest.mark.anyio
@@ -33,13 +33,13 @@ UNREAD = b"x" * 20_000_000  # more than all buffers on the way
 
 @pytest.mark.parametrize("is_bound_by_all", [False, True])
 async def test_a_client_that_is_one_too_many_is_refused_before_anything_is_stored(
-    open_door: Any, monkeypatch: pytest.MonkeyPatch, is_bound_by_all: bool
+    open_endpoint: Any, monkeypatch: pytest.MonkeyPatch, is_bound_by_all: bool
 ) -> None:
     """It sends again when it is told to: what was stored would be there twice."""
     if is_bound_by_all:
         monkeypatch.setattr(clients, "CLIENTS_MAX", 1)
     changes = {} if is_bound_by_all else {"grpc_address_clients_max": 1}
-    async with open_door(**changes) as running:
+    async with open_endpoint(**changes) as running:
         await running.stub.send("orders", b"1")
         answer = await running.stub.named("second").send("orders", b"2", number=1)
         assert answer.status.code == Code.TOO_MANY_REQUESTS
@@ -97,13 +97,13 @@ async def test_a_poll_of_a_client_that_said_goodbye_takes_nothing_with_it(runnin
     await other.send("orders", b"2", number=1)
     answers = [each async for each in call]
     assert answers[0].status.code == Code.MESSAGE_NOT_FOUND
-    assert running.door.backend.leases.count == 0
+    assert running.grpc_server.backend.leases.count == 0
     (got,) = await other.receive("g", "orders")
     assert (got.body, got.system_properties.delivery_attempt) == (b"2", 1)
 
 
-async def test_nobody_speaks_under_the_name_of_another_users_client(open_door: Any) -> None:
-    async with open_door(admin_password=PASSWORD) as running:
+async def test_nobody_speaks_under_the_name_of_another_users_client(open_endpoint: Any) -> None:
+    async with open_endpoint(admin_password=PASSWORD) as running:
         owner = signed(running, await key_for(running, "admin"))
         stream = owner.begin("Telemetry")
         assert (await owner.send("orders", b"1")).status.code == Code.OK
@@ -116,17 +116,17 @@ async def test_nobody_speaks_under_the_name_of_another_users_client(open_door: A
         assert await eve.code("NotifyClientTermination", goodbye) == Code.FORBIDDEN
         stolen = eve.begin("Telemetry")
         assert (await stolen.read()).status.code == Code.FORBIDDEN
-        assert running.door.backend.clients.stream_count == 1
+        assert running.grpc_server.backend.clients.stream_count == 1
         assert await owner.code("NotifyClientTermination", goodbye) == Code.OK
         assert await stream.read() is grpc.aio.EOF
 
 
 async def test_a_refused_stream_ends_with_its_reason_after_its_clients_first_words(
-    open_door: Any, monkeypatch: pytest.MonkeyPatch
+    open_endpoint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Java writes its settings once the stream is open, and loses the reason where it has ended."""
     monkeypatch.setattr(service, "FIRST_S", LIMIT_S)
-    async with open_door(admin_password=PASSWORD) as running:
+    async with open_endpoint(admin_password=PASSWORD) as running:
         owner = signed(running, await key_for(running, "admin"))
         assert (await owner.send("orders", b"1")).status.code == Code.OK
         body = {"name": "eve", "password": PASSWORD, "role": "viewer"}
@@ -142,20 +142,20 @@ async def test_a_refused_stream_ends_with_its_reason_after_its_clients_first_wor
         assert "in use by another user" in await stolen.details()
 
 
-async def test_a_stream_ends_when_the_access_key_behind_it_is_deleted(open_door: Any) -> None:
-    async with open_door(admin_password=PASSWORD) as running:
+async def test_a_stream_ends_when_the_access_key_behind_it_is_deleted(open_endpoint: Any) -> None:
+    async with open_endpoint(admin_password=PASSWORD) as running:
         made = await key_for(running, "admin")
         own = signed(running, made)
         header = {name: own.metadata[name] for name in ("authorization", "x-mq-date-time")}
         streams = [own.named(name, **header).begin("Telemetry") for name in ("a", "b")]
-        await until(lambda: running.door.backend.clients.stream_count == len(streams))
-        running.door.tick()
-        assert running.door.backend.clients.stream_count == len(streams)
+        await until(lambda: running.grpc_server.backend.clients.stream_count == len(streams))
+        running.grpc_server.tick()
+        assert running.grpc_server.backend.clients.stream_count == len(streams)
         assert (await running.http.delete(f"/api/v1/tokens/{made['id']}")).status_code == 204
-        running.door.tick()
+        running.grpc_server.tick()
         for stream in streams:
             assert (await stream.read()).status.code == Code.UNAUTHORIZED
-        await until(lambda: running.door.backend.clients.stream_count == 0)
+        await until(lambda: running.grpc_server.backend.clients.stream_count == 0)
 
 
 @asynccontextmanager
@@ -179,7 +179,15 @@ async def splitting() -> AsyncIterator[tuple[socket.socket, RpcFigures]]:
     budget = ByteBudget(
         ByteLimits(all_max=limit, address_max=limit, caller_max=limit, connection_max=limit)
     )
-    relay = TlsMux(listener, inner_port, None, figures, shares, time.monotonic, budget)
+    relay = TlsMux(
+        listener,
+        inner_port,
+        context=None,
+        figures=figures,
+        shares=shares,
+        clock_s=time.monotonic,
+        budget=budget,
+    )
     relay.start()
     client = socket.create_connection(listener.getsockname())
     try:

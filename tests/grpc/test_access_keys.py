@@ -9,7 +9,7 @@ import pytest
 from app import users
 from app.security.access_keys import AccessKeys, access_key_of
 from app.security.passwords import hash_secret
-from tests.grpc.test_door import PASSWORD, key_for, logged_in
+from tests.grpc.test_endpoint import PASSWORD, key_for, logged_in
 
 pytestmark = pytest.mark.anyio
 
@@ -22,9 +22,9 @@ def pair_of(folder: Path, token: str) -> tuple[str, str]:
 
 
 async def test_the_api_shows_the_pair_of_a_new_token_and_nothing_keeps_the_secret(
-    open_door: Any, tmp_path: Path
+    open_endpoint: Any, tmp_path: Path
 ) -> None:
-    async with open_door(admin_password=PASSWORD) as running:
+    async with open_endpoint(admin_password=PASSWORD) as running:
         made = await key_for(running, "viewer")
         assert (made["access_key"], made["secret_key"]) == pair_of(tmp_path / "data", made["token"])
         listed = (await running.http.get("/api/v1/tokens")).text
@@ -34,8 +34,8 @@ async def test_the_api_shows_the_pair_of_a_new_token_and_nothing_keeps_the_secre
     assert made["secret_key"].encode() not in kept
 
 
-async def test_the_console_shows_the_pair_once(open_door: Any, tmp_path: Path) -> None:
-    async with open_door(admin_password=PASSWORD) as running:
+async def test_the_console_shows_the_pair_once(open_endpoint: Any, tmp_path: Path) -> None:
+    async with open_endpoint(admin_password=PASSWORD) as running:
         http = await logged_in(running)
         form = {"name": "ci", "owner": "admin", "role": "", "patterns": "", "days": "90"}
         page = (await http.post("/access/tokens", data=form)).text
@@ -47,9 +47,9 @@ async def test_the_console_shows_the_pair_once(open_door: Any, tmp_path: Path) -
 
 
 async def test_the_command_line_prints_the_pair_where_it_is_asked_for(
-    open_door: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    open_endpoint: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with open_door(admin_password=PASSWORD):
+    async with open_endpoint(admin_password=PASSWORD):
         pass
     where = ["--owner", "admin", "--data", str(tmp_path / "data")]
     assert users.main(["tokens", "add", "plain", *where]) == 0

@@ -26,8 +26,8 @@ from app.settings import Settings
 from engine.broker import GroupConfig
 from protocol.rocketmq.messages import NotifyClientTerminationRequest, TelemetryCommand
 from protocol.rocketmq.numbers import ClientLanguage, Code
-from tests.grpc.door import OPTIONS, ROOT, Running, Stub, listening, receive_of
-from tests.grpc.test_door import end_of
+from tests.grpc.endpoint import OPTIONS, ROOT, Running, Stub, listening, receive_of
+from tests.grpc.test_endpoint import end_of
 from tests.grpc.test_receiving import until
 from tests.grpc.test_telemetry import consumer_settings, producer_settings, told
 
@@ -40,8 +40,10 @@ def command_of(size_bytes: int) -> Any:
     return command
 
 
-async def test_streams_and_polls_count_for_themselves_and_not_as_requests(open_door: Any) -> None:
-    async with open_door(client_requests_max=1) as running:
+async def test_streams_and_polls_count_for_themselves_and_not_as_requests(
+    open_endpoint: Any,
+) -> None:
+    async with open_endpoint(client_requests_max=1) as running:
         await told(running.stub, producer_settings("orders"))
         await running.stub.send("orders", b"1")
         await running.stub.receive("g", "orders")
@@ -51,17 +53,21 @@ async def test_streams_and_polls_count_for_themselves_and_not_as_requests(open_d
         assert [each.message.body async for each in poll if each.message.body] == [b"2"]
 
 
-async def test_overload_answers_that_the_client_shall_slow_down(open_door: Any) -> None:
-    async with open_door(client_requests_max=1) as running:
-        running.app.services.load.enter("127.0.0.1")  # as a request of REST that is under way
+async def test_overload_answers_that_the_client_shall_slow_down(open_endpoint: Any) -> None:
+    async with open_endpoint(client_requests_max=1) as running:
+        running.app.services.request_limits.enter(
+            "127.0.0.1"
+        )  # as a request of REST that is under way
         assert (await running.stub.send("orders", b"1")).status.code == Code.TOO_MANY_REQUESTS
-        running.app.services.load.leave("127.0.0.1")
+        running.app.services.request_limits.leave("127.0.0.1")
         assert (await running.stub.send("orders", b"1")).status.code == Code.OK
         assert len(await running.stub.receive("g", "orders")) == 1
 
 
-async def test_calls_beyond_the_most_of_one_connection_wait_in_the_client(open_door: Any) -> None:
-    async with open_door(grpc_connection_calls_max=1) as running:
+async def test_calls_beyond_the_most_of_one_connection_wait_in_the_client(
+    open_endpoint: Any,
+) -> None:
+    async with open_endpoint(grpc_connection_calls_max=1) as running:
         await running.stub.send("orders", b"1")
         await running.stub.receive("g", "orders")
         poll = running.stub.begin("ReceiveMessage", receive_of("g", "orders", wait_s=20))
@@ -74,23 +80,23 @@ async def test_calls_beyond_the_most_of_one_connection_wait_in_the_client(open_d
         assert (await waiting).status.code == Code.OK
 
 
-async def test_a_connection_without_a_call_is_closed_after_a_while(open_door: Any) -> None:
-    async with open_door(grpc_idle_s=3.0) as running:
-        figures = running.door.backend.figures
+async def test_a_connection_without_a_call_is_closed_after_a_while(open_endpoint: Any) -> None:
+    async with open_endpoint(grpc_idle_s=3.0) as running:
+        figures = running.grpc_server.backend.figures
         channel = grpc.aio.insecure_channel(running.port.address, options=OPTIONS)
         await told(Stub(channel, "busy"), producer_settings("orders"))
         await running.stub.route("orders")
         assert figures.connections == 2
         await until(lambda: figures.connections == 1)
-        assert running.door.backend.clients.stream_count == 1, "the one with a call stays"
+        assert running.grpc_server.backend.clients.stream_count == 1, "the one with a call stays"
         assert (await running.stub.route("orders")).status.code == Code.OK  # it connects again
         await channel.close()
 
 
 async def test_one_address_holds_so_many_polls_whatever_its_clients_call_themselves(
-    open_door: Any,
+    open_endpoint: Any,
 ) -> None:
-    async with open_door(grpc_address_polls_max=1) as running:
+    async with open_endpoint(grpc_address_polls_max=1) as running:
         await running.stub.send("orders", b"1")
         await running.stub.receive("g", "orders")
         poll = running.stub.begin("ReceiveMessage", receive_of("g", "orders", wait_s=20))
@@ -99,7 +105,7 @@ async def test_one_address_holds_so_many_polls_whatever_its_clients_call_themsel
         (refused,) = await other.received("g", "orders", wait_s=20)
         assert refused.status.code == Code.TOO_MANY_REQUESTS
         poll.cancel()
-        await until(lambda: running.door.backend.figures.polls == 0)
+        await until(lambda: running.grpc_server.backend.figures.polls == 0)
         assert (await other.received("g", "orders"))[0].status.code == Code.MESSAGE_NOT_FOUND
 
 
@@ -132,32 +138,32 @@ async def test_all_streams_together_hold_so_many_bytes_which_come_back_at_their_
 
 
 async def test_settings_beyond_the_room_for_them_are_answered_and_not_kept(
-    open_door: Any, monkeypatch: pytest.MonkeyPatch
+    open_endpoint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients, "KNOWN_BYTES_MAX", 40)
-    async with open_door() as running:
+    async with open_endpoint() as running:
         asked = consumer_settings("g", "orders", ClientLanguage.GOLANG)
         asked.client_properties["x"] = "y" * 100
         _, answer = await told(running.stub, asked)
         assert answer.subscription.receive_batch_size == 32
-        (client,) = running.door.backend.clients.all()
+        (client,) = running.grpc_server.backend.clients.all()
         assert client.speaks is ClientLanguage.GOLANG
         assert not client.settings.client_properties
         assert "too many bytes to be kept" in client.about
 
 
 async def test_what_is_known_of_a_client_is_counted_once_however_often_it_changes(
-    open_door: Any, monkeypatch: pytest.MonkeyPatch
+    open_endpoint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients, "KNOWN_BYTES_MAX", 100)
-    async with open_door(auto_create_groups=False) as running:
+    async with open_endpoint(auto_create_groups=False) as running:
         running.broker.create_group(GroupConfig("g"))
         await running.stub.send("orders", b"1")
         for number in range(30):
             missing = await running.stub.received("none", "orders", auto_renew=True)
             assert missing[0].status.code == Code.CONSUMER_GROUP_NOT_FOUND
             await running.stub.received("g", "orders", auto_renew=True, tags=f"tag-{number}")
-        (client,) = running.door.backend.clients.all()
+        (client,) = running.grpc_server.backend.clients.all()
         assert client.groups == {"g": {"orders": "tag-29"}}
         too_long = await running.stub.received("g", "orders", auto_renew=True, tags="t" * 101)
         assert too_long[0].status.code == Code.MESSAGE_NOT_FOUND
@@ -177,10 +183,10 @@ async def test_what_a_dead_connection_carried_last_comes_back_though_its_client_
         for _ in range(5):
             running.advance(25)
     await channel.close()
-    await until(lambda: running.door.backend.figures.connections == 1)
+    await until(lambda: running.grpc_server.backend.figures.connections == 1)
     for _ in range(3):
         running.advance(25)
-    assert running.door.backend.leases.count == is_late
+    assert running.grpc_server.backend.leases.count == is_late
     got = await running.stub.receive("g", "orders", auto_renew=True)
     attempts = [message.system_properties.delivery_attempt for message in got]
     assert attempts == ([] if is_late else [2])
@@ -192,14 +198,14 @@ async def test_leases_are_renewed_and_given_back_in_bounded_steps(
     monkeypatch.setattr(leases, "STEP_MAX", 2)
     await running.stub.send("orders", *[b"%d" % number for number in range(5)])
     assert len(await running.stub.receive("g", "orders", auto_renew=True)) == 5
-    assert sum(1 for _ in running.door.backend.leases.steps()) == 0
+    assert sum(1 for _ in running.grpc_server.backend.leases.steps()) == 0
     running.clock.advance(31)
-    assert sum(1 for _ in running.door.backend.leases.steps()) == 3
-    assert sum(1 for _ in running.door.backend.leases.steps()) == 0
+    assert sum(1 for _ in running.grpc_server.backend.leases.steps()) == 3
+    assert sum(1 for _ in running.grpc_server.backend.leases.steps()) == 0
     await running.stub.ok("NotifyClientTermination", NotifyClientTerminationRequest())
     other = running.stub.named("other")
     assert len(await other.receive("g", "orders")) == 2
-    running.door.tick()
+    running.grpc_server.tick()
     got = await other.receive("g", "orders")
     assert [message.system_properties.delivery_attempt for message in got] == [1, 1, 1]
 
@@ -212,9 +218,10 @@ async def test_clients_that_vanish_together_are_let_go_of_one_in_each_step(
         stub = running.stub.named(f"c{number}")
         assert len(await stub.receive("g", "orders", auto_renew=True, count=2)) == 2
     running.clock.advance(31)
-    door = running.door
+    grpc_server = running.grpc_server
     assert [
-        (len(door.backend.clients), door.backend.leases.count) for _ in door.backend.clients.steps()
+        (len(grpc_server.backend.clients), grpc_server.backend.leases.count)
+        for _ in grpc_server.backend.clients.steps()
     ] == [
         (3, 6),  # who sent them held nothing
         (2, 4),
@@ -249,7 +256,7 @@ async def test_a_client_that_hangs_up_leaves_no_error_in_the_log(
     await told(Stub(channel, "other"), producer_settings("orders"))
     cancelled.cancel()
     await channel.close()
-    await until(lambda: running.door.backend.clients.stream_count == 0)
+    await until(lambda: running.grpc_server.backend.clients.stream_count == 0)
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
@@ -313,11 +320,11 @@ async def test_the_library_of_grpc_is_loaded_for_the_first_connection_only() -> 
 async def test_an_answer_that_was_read_slowly_is_doubtful_from_when_it_left(
     running: Running,
 ) -> None:
-    backend, clock = running.door.backend, running.clock
+    backend, clock = running.grpc_server.backend, running.clock
     await running.stub.send("orders", b"1")
     (delivery,) = running.broker.receive("g", {"orders": "*"}, client="slow", invisible_s=600)
     counted = ConnectionBytes(
-        running.app.services.load.budget, "127.0.0.1", set_reading=bool, end=bool
+        running.app.services.request_limits.budget, "127.0.0.1", set_reading=bool, end=bool
     )
     origin = GrpcConnection("127.0.0.1:9", "127.0.0.1:8081", is_tls=False, bytes=counted)
     backend.leases.add("g", "slow", origin, [delivery.receipt])

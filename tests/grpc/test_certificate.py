@@ -29,7 +29,7 @@ from app.security.access_keys import AccessKeys
 from app.settings import Settings
 from app.tls import TlsError
 from protocol.rocketmq.numbers import Code
-from tests.grpc.door import OPTIONS, Stub, listening
+from tests.grpc.endpoint import OPTIONS, Stub, listening
 
 pytestmark = pytest.mark.anyio
 
@@ -170,10 +170,10 @@ def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, host: str) -> No
 
 
 async def test_the_hosts_that_clients_are_told_to_call_are_names_of_the_certificate(
-    open_door: Any, tmp_path: Path
+    open_endpoint: Any, tmp_path: Path
 ) -> None:
     advertised = ("kite-1.example.org:80", "[fe80::7]:81")
-    async with open_door(grpc_tls=True, grpc_advertised=advertised, grpc_listen="127.0.0.9:0"):
+    async with open_endpoint(grpc_tls=True, grpc_advertised=advertised, grpc_listen="127.0.0.9:0"):
         extensions = read(tmp_path / "data" / CERTIFICATE_FILE).extensions
     names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "kite-1.example.org" in names.get_values_for_type(x509.DNSName)
@@ -213,13 +213,13 @@ async def test_a_folder_in_the_place_of_the_certificate_is_moved_aside(tmp_path:
 
 
 async def test_a_server_with_a_broken_self_made_certificate_serves_tls(
-    open_door: Any, tmp_path: Path
+    open_endpoint: Any, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / CERTIFICATE_FILE).write_bytes(b"half a certif")
     (data / KEY_FILE).write_bytes(b"")
-    async with open_door(grpc_tls=True) as running:
+    async with open_endpoint(grpc_tls=True) as running:
         assert await sends_over_tls(running.port.address, data / CERTIFICATE_FILE)
 
 
@@ -240,11 +240,11 @@ async def test_an_operators_broken_certificate_is_an_error_that_names_setting_an
 
 
 async def test_the_certificate_of_the_http_port_is_that_of_the_grpc_port_as_well(
-    open_door: Any, tmp_path: Path
+    open_endpoint: Any, tmp_path: Path
 ) -> None:
     certificate, key = made(tmp_path / "given")
     given = {"tls_certificate": str(certificate), "tls_key": str(key)}
-    async with open_door(grpc_tls=True, **given) as running:
+    async with open_endpoint(grpc_tls=True, **given) as running:
         assert await sends_over_tls(running.port.address, certificate)
     assert not (tmp_path / "data" / CERTIFICATE_FILE).exists()
 

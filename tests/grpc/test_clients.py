@@ -15,7 +15,7 @@ from app.services import clients
 from app.services.connections import NO_STREAM, ClientFacts
 from protocol.rocketmq.messages import TelemetryCommand
 from protocol.rocketmq.numbers import ClientType, Code
-from tests.grpc.door import CLIENT, Running
+from tests.grpc.endpoint import CLIENT, Running
 from tests.grpc.test_telemetry import consumer_settings, heartbeat, producer_settings, told
 
 pytestmark = pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""Every field of a message is the same whichever door it came in by and whichever it leaves by.
+"""Every field of a message is the same whichever endpoints it comes and leaves by.
 
 `FIELDS` has the very rows of the table in docs/rocketmq-clients.md.
 """
@@ -15,7 +15,7 @@ import pytest
 from engine.message import RESERVED
 from protocol.rocketmq.messages import EndTransactionRequest, Resource
 from protocol.rocketmq.numbers import Code, MessageType, TransactionResolution
-from tests.grpc.door import Running, Stub
+from tests.grpc.endpoint import Running, Stub
 
 pytestmark = pytest.mark.anyio
 

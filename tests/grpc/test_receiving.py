@@ -20,7 +20,7 @@ from protocol.rocketmq.messages import (
 )
 from protocol.rocketmq.numbers import BodyEncoding, ClientType, Code, DigestType, MessageType
 from tests.engine.test_compression import PACKERS
-from tests.grpc.door import Running, Stub, receive_of
+from tests.grpc.endpoint import Running, Stub, receive_of
 
 pytestmark = pytest.mark.anyio
 
@@ -426,7 +426,7 @@ async def test_three_hours_are_the_most_that_a_message_is_held(running: Running)
     for _ in range(3 * 3600 // 20 + 10):
         running.clock.advance(20)
         await running.stub.ok("Heartbeat", heartbeat_of("g"))
-        running.door.tick()
+        running.grpc_server.tick()
     running.advance(60)
     (again,) = await running.stub.named("other").receive("g", "orders")
     assert again.system_properties.delivery_attempt == 2
@@ -490,8 +490,8 @@ async def test_messages_of_a_message_group_come_together_to_an_unordered_group(
     assert [got.body for got in found] == [b"0", b"1", b"2"]
 
 
-async def test_one_client_holds_so_many_polls_and_all_together_so_many(open_door: Any) -> None:
-    async with open_door(grpc_client_polls_max=1, grpc_polls_max=2) as running:
+async def test_one_client_holds_so_many_polls_and_all_together_so_many(open_endpoint: Any) -> None:
+    async with open_endpoint(grpc_client_polls_max=1, grpc_polls_max=2) as running:
         await running.stub.send("orders", b"1")
         await running.stub.receive("g", "orders")
         held = [running.stub, running.stub.named("second")]
@@ -504,7 +504,7 @@ async def test_one_client_holds_so_many_polls_and_all_together_so_many(open_door
             assert refused.status.code == Code.TOO_MANY_REQUESTS
         for call in calls:
             call.cancel()
-        await until(lambda: not running.door.backend.figures.polls)
+        await until(lambda: not running.grpc_server.backend.figures.polls)
 
 
 async def test_a_paused_group_waits_as_if_there_were_nothing(running: Running) -> None:

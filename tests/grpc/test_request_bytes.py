@@ -23,8 +23,8 @@ from tests.attack.http2 import (
     Connection,
     frame,
 )
-from tests.grpc.door import OPTIONS, Running, Stub, message_of, receive_of
-from tests.grpc.test_door import PASSWORD, key_for, signed
+from tests.grpc.endpoint import OPTIONS, Running, Stub, message_of, receive_of
+from tests.grpc.test_endpoint import PASSWORD, key_for, signed
 
 pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024
@@ -86,7 +86,7 @@ async def test_frames_without_data_count_as_well() -> None:
     assert fed(empty, at_once=100_000).size_bytes == 1000 * FRAME_BYTES
 
 
-# -- the door --------------------------------------------------------------------------------------
+# -- the endpoint ------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def raw(running: Running, source: str = "127.0.0.1") -> Iterator[Connection]:
 
 
 def held(running: Running) -> int:
-    return int(running.app.services.load.budget.held_bytes)
+    return int(running.app.services.request_limits.budget.held_bytes)
 
 
 async def push(connection: Connection, streams: int, size: int, each: int) -> None:
@@ -129,35 +129,37 @@ async def until_true(is_so: Callable[[], bool]) -> None:
 
 
 async def test_calls_beyond_a_connections_share_are_told_to_slow_down_and_others_go_on(
-    open_door: Any,
+    open_endpoint: Any,
 ) -> None:
-    async with open_door(**LIMITS) as running:
+    async with open_endpoint(**LIMITS) as running:
         with raw(running) as connection:
             await push(connection, 40, MIB // 2, MIB // 2 - 1)
             assert held(running) <= MIB + MIB // 2
-            codes = running.door.backend.figures.calls
+            codes = running.grpc_server.backend.figures.calls
             assert codes["SendMessage", "TOO_MANY_REQUESTS"] > 0
-            assert running.app.services.load.budget.refused["connection"] > 0
+            assert running.app.services.request_limits.budget.refused["connection"] > 0
             assert (await running.stub.send("orders", b"small")).status.code == Code.OK
         await until_true(lambda: held(running) == 0)
 
 
-async def test_a_stranger_holds_nothing_and_a_known_caller_is_served(open_door: Any) -> None:
-    async with open_door(admin_password=PASSWORD, **LIMITS) as running:
+async def test_a_stranger_holds_nothing_and_a_known_caller_is_served(open_endpoint: Any) -> None:
+    async with open_endpoint(admin_password=PASSWORD, **LIMITS) as running:
         known = signed(running, await key_for(running, "admin"))
         with raw(running) as connection:
             await push(connection, 20, MIB // 2, MIB // 4)
             await until_true(lambda: held(running) == 0)
-            assert running.app.services.load.requests == 0, "no call of a stranger waits for more"
+            assert running.app.services.request_limits.requests == 0, (
+                "no call of a stranger waits for more"
+            )
         assert (await known.send("orders", bytes(MIB // 2))).status.code == Code.OK
 
 
 async def test_a_connection_that_cannot_be_told_otherwise_is_closed_with_a_reason(
-    open_door: Any,
+    open_endpoint: Any,
 ) -> None:
-    async with open_door(**LIMITS) as running:
-        budget = running.app.services.load.budget
-        others = budget.hold("127.0.0.1", "", bool)
+    async with open_endpoint(**LIMITS) as running:
+        budget = running.app.services.request_limits.budget
+        others = budget.reserve("127.0.0.1", "", bool)
         others.add(3 * MIB)
         telemetry = "/apache.rocketmq.v2.MessagingService/Telemetry"
         with raw(running) as connection:
@@ -177,24 +179,24 @@ async def test_a_connection_that_cannot_be_told_otherwise_is_closed_with_a_reaso
 
 
 async def test_a_request_that_does_not_arrive_ends_its_call(
-    open_door: Any, monkeypatch: pytest.MonkeyPatch
+    open_endpoint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "REQUEST_S", 0.05)
-    async with open_door() as running:
+    async with open_endpoint() as running:
         with raw(running) as connection:
             await push(connection, 1, 1000, 10)
             async with asyncio.timeout(WAIT_S):
                 while not connection.streams[1].is_over:
                     await asyncio.to_thread(connection.poll)
-        assert running.door.backend.figures.calls["SendMessage", "REQUEST_TIMEOUT"] == 1
-        assert running.app.services.load.requests == 0
+        assert running.grpc_server.backend.figures.calls["SendMessage", "REQUEST_TIMEOUT"] == 1
+        assert running.app.services.request_limits.requests == 0
 
 
 async def test_a_message_that_is_never_whole_ends_its_connection(
-    open_door: Any, monkeypatch: pytest.MonkeyPatch
+    open_endpoint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_bytes, "ROUNDS_MAX", 2)
-    async with open_door() as running:
+    async with open_endpoint() as running:
         with raw(running) as connection:
             await push(connection, 1, 1000, 10)
             await until_true(lambda: held(running) > 0)
@@ -206,9 +208,9 @@ async def test_a_message_that_is_never_whole_ends_its_connection(
             assert b"in time" in connection.goodbye
 
 
-async def test_a_poll_with_a_second_request_is_refused(open_door: Any) -> None:
+async def test_a_poll_with_a_second_request_is_refused(open_endpoint: Any) -> None:
     """It would be held for as long as the poll waits."""
-    async with open_door() as running:
+    async with open_endpoint() as running:
         request = receive_of("g", "orders", wait_s=20).SerializeToString()
         whole = b"\0" + struct.pack(">I", len(request)) + request
         path = "/apache.rocketmq.v2.MessagingService/ReceiveMessage"
@@ -218,24 +220,24 @@ async def test_a_poll_with_a_second_request_is_refused(open_door: Any) -> None:
             async with asyncio.timeout(WAIT_S):
                 while not connection.streams[1].is_over:
                     await asyncio.to_thread(connection.poll)
-        assert running.door.backend.figures.calls["ReceiveMessage", "BAD_REQUEST"] == 1
+        assert running.grpc_server.backend.figures.calls["ReceiveMessage", "BAD_REQUEST"] == 1
 
 
-async def test_a_call_without_a_request_is_refused(open_door: Any) -> None:
-    async with open_door() as running:
+async def test_a_call_without_a_request_is_refused(open_endpoint: Any) -> None:
+    async with open_endpoint() as running:
         with raw(running) as connection:
             connection.open(1)
             await asyncio.to_thread(connection.send, frame(DATA, END_STREAM, 1))
             async with asyncio.timeout(WAIT_S):
                 while not connection.streams[1].is_over:
                     await asyncio.to_thread(connection.poll)
-        assert running.door.backend.figures.calls["SendMessage", "BAD_REQUEST"] == 1
+        assert running.grpc_server.backend.figures.calls["SendMessage", "BAD_REQUEST"] == 1
 
 
 async def test_many_large_sends_at_once_on_one_connection_are_stored_or_told_to_slow_down(
-    open_door: Any,
+    open_endpoint: Any,
 ) -> None:
-    async with open_door(**LIMITS) as running:
+    async with open_endpoint(**LIMITS) as running:
         async with grpc.aio.insecure_channel(running.port.address, options=OPTIONS) as channel:
             stub = Stub(channel, "large")
             calls = [

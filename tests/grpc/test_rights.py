@@ -6,8 +6,8 @@ import pytest
 
 from protocol.rocketmq.messages import NotifyClientTerminationRequest, TelemetryCommand
 from protocol.rocketmq.numbers import ClientLanguage, ClientType, Code
-from tests.grpc.door import Running, Stub
-from tests.grpc.test_door import PASSWORD, key_for, signed
+from tests.grpc.endpoint import Running, Stub
+from tests.grpc.test_endpoint import PASSWORD, key_for, signed
 from tests.grpc.test_telemetry import consumer_settings, producer_settings, told
 
 pytestmark = pytest.mark.anyio
@@ -25,9 +25,9 @@ async def taster(running: Running) -> Stub:
 
 
 async def test_a_producer_keeps_its_stream_whatever_topics_its_settings_name(
-    open_door: Any,
+    open_endpoint: Any,
 ) -> None:
-    async with open_door(admin_password=PASSWORD) as running:
+    async with open_endpoint(admin_password=PASSWORD) as running:
         stub = await taster(running)
         stream, _ = await told(stub, producer_settings("tea-orders", "coffee"))
         await stream.write(TelemetryCommand(settings=producer_settings("coffee")))
@@ -36,19 +36,19 @@ async def test_a_producer_keeps_its_stream_whatever_topics_its_settings_name(
         assert refused.status.code == Code.FORBIDDEN
         assert "produce:topic:coffee" in refused.status.message
         assert (await stub.send("tea-orders", b"oolong", number=1)).status.code == Code.OK
-        (client,) = running.door.backend.clients.all()
+        (client,) = running.grpc_server.backend.clients.all()
         assert list(client.asks) == ["tea-orders"]  # it is not asked about others' transactions
 
 
-async def test_a_simple_consumer_is_refused_where_it_receives(open_door: Any) -> None:
-    async with open_door(admin_password=PASSWORD) as running:
+async def test_a_simple_consumer_is_refused_where_it_receives(open_endpoint: Any) -> None:
+    async with open_endpoint(admin_password=PASSWORD) as running:
         stub = await taster(running)
         settings = consumer_settings("coffee", "coffee")
         settings.client_type = ClientType.SIMPLE_CONSUMER
         await told(stub, settings)
         (refused,) = await stub.received("coffee", "tea-orders")
         assert refused.status.code == Code.FORBIDDEN
-        assert running.door.backend.clients.all()[0].groups == {}
+        assert running.grpc_server.backend.clients.all()[0].groups == {}
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ async def test_a_simple_consumer_is_refused_where_it_receives(open_door: Any) ->
     ],
 )
 async def test_a_push_consumer_that_starts_is_refused_on_its_stream_and_at_its_next_route(
-    open_door: Any, group: str, topic: str, right: str
+    open_endpoint: Any, group: str, topic: str, right: str
 ) -> None:
     """Java asks for the route again, and tells its program the answer."""
-    async with open_door(admin_password=PASSWORD) as running:
+    async with open_endpoint(admin_password=PASSWORD) as running:
         stub = await taster(running)
         assert (await stub.route("tea-orders")).status.code == Code.OK
         stream = stub.begin("Telemetry")
@@ -74,8 +74,8 @@ async def test_a_push_consumer_that_starts_is_refused_on_its_stream_and_at_its_n
         assert (await stub.route("tea-orders")).status.code == Code.OK
 
 
-async def test_a_push_consumer_that_runs_keeps_its_stream(open_door: Any) -> None:
-    async with open_door(admin_password=PASSWORD) as running:
+async def test_a_push_consumer_that_runs_keeps_its_stream(open_endpoint: Any) -> None:
+    async with open_endpoint(admin_password=PASSWORD) as running:
         stub = await taster(running)
         stream, _ = await told(stub, consumer_settings("tea-tasters", "tea-orders"))
         await stream.write(TelemetryCommand(settings=consumer_settings("tea-tasters", "coffee")))
@@ -88,9 +88,9 @@ async def test_a_push_consumer_that_runs_keeps_its_stream(open_door: Any) -> Non
     ("language", "version"), [(ClientLanguage.JAVA, "5.0.4"), (ClientLanguage.PYTHON, "5.1.2")]
 )
 async def test_a_push_consumer_that_hides_the_reason_starts_and_is_refused_where_it_receives(
-    open_door: Any, language: ClientLanguage, version: str
+    open_endpoint: Any, language: ClientLanguage, version: str
 ) -> None:
-    async with open_door(admin_password=PASSWORD) as running:
+    async with open_endpoint(admin_password=PASSWORD) as running:
         stub = await taster(running)
         settings = consumer_settings("coffee", "tea-orders", language)
         settings.user_agent.version = version
@@ -100,9 +100,9 @@ async def test_a_push_consumer_that_hides_the_reason_starts_and_is_refused_where
 
 
 async def test_nobody_is_told_the_settings_of_a_group_without_a_right_to_it(
-    open_door: Any,
+    open_endpoint: Any,
 ) -> None:
-    async with open_door(admin_password=PASSWORD) as running:
+    async with open_endpoint(admin_password=PASSWORD) as running:
         stub = await taster(running)
         body = {"name": "coffee", "retry_max": 3}
         answer = await running.http.post("/api/v1/groups", json=body)

@@ -24,7 +24,7 @@ from protocol.rocketmq.numbers import (
     Permission,
     QueryOffsetPolicy,
 )
-from tests.grpc.door import Running, Stub, message_of
+from tests.grpc.endpoint import Running, Stub, message_of
 
 pytestmark = pytest.mark.anyio
 
@@ -58,8 +58,8 @@ async def test_who_does_not_say_where_he_called_is_led_to_where_he_arrived(
     assert f"{address.host}:{address.port}" == running.port.address
 
 
-async def test_a_setting_names_the_addresses_to_be_called(open_door: Any) -> None:
-    async with open_door(grpc_advertised=("kite-1.example.org:80", "10.0.0.7:81")) as running:
+async def test_a_setting_names_the_addresses_to_be_called(open_endpoint: Any) -> None:
+    async with open_endpoint(grpc_advertised=("kite-1.example.org:80", "10.0.0.7:81")) as running:
         endpoints = (await running.stub.route("orders")).message_queues[0].broker.endpoints
         assert endpoints.scheme == AddressScheme.DOMAIN_NAME
         shown = [(address.host, address.port) for address in endpoints.addresses]

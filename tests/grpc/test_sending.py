@@ -14,7 +14,7 @@ from protocol.rocketmq.messages import (
     SendMessageRequest,
 )
 from protocol.rocketmq.numbers import BodyEncoding, Code, MessageType
-from tests.grpc.door import Running, message_of
+from tests.grpc.endpoint import Running, message_of
 
 pytestmark = pytest.mark.anyio
 
@@ -111,14 +111,14 @@ async def test_a_topic_made_at_its_first_message_takes_all_types(running: Runnin
     assert (await running.stub.send("made", b"2", message_group="g")).status.code == Code.OK
 
 
-async def test_a_setting_lets_automatic_topics_be_checked_too(open_door: Any) -> None:
-    async with open_door(grpc_check_automatic_topics=True) as running:
+async def test_a_setting_lets_automatic_topics_be_checked_too(open_endpoint: Any) -> None:
+    async with open_endpoint(grpc_check_automatic_topics=True) as running:
         answer = await running.stub.send("made", b"2", message_group="g")
         assert answer.status.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
 
 
-async def test_without_automatic_topics_an_unknown_one_is_not_found(open_door: Any) -> None:
-    async with open_door(auto_create_topics=False) as running:
+async def test_without_automatic_topics_an_unknown_one_is_not_found(open_endpoint: Any) -> None:
+    async with open_endpoint(auto_create_topics=False) as running:
         assert (await running.stub.send("nowhere", b"x")).status.code == Code.TOPIC_NOT_FOUND
         answer = await running.stub.route("nowhere")
         assert answer.status.code == Code.TOPIC_NOT_FOUND

@@ -21,7 +21,7 @@ from protocol.rocketmq.messages import (
     TelemetryCommand,
 )
 from protocol.rocketmq.numbers import ClientLanguage, ClientType, Code, MessageType
-from tests.grpc.door import Running, Stub
+from tests.grpc.endpoint import Running, Stub
 
 pytestmark = pytest.mark.anyio
 TRANSACTION = {"message_type": MessageType.TRANSACTION}
@@ -201,7 +201,7 @@ async def test_a_stream_without_settings_is_asked_by_what_its_client_sent(
     stream = running.stub.begin("Telemetry")
     sent = await running.stub.send("orders", b"half", **TRANSACTION)
     async with asyncio.timeout(30):
-        while running.door.backend.clients.stream_count == 0:
+        while running.grpc_server.backend.clients.stream_count == 0:
             await asyncio.sleep(0.01)
     running.advance(7)
     asked = (await stream.read()).recover_orphaned_transaction_command
@@ -222,7 +222,7 @@ async def test_a_check_that_nobody_could_be_asked_waits_for_the_producer(running
 async def test_a_client_tells_what_its_threads_do_and_verifies_a_message(running: Running) -> None:
     await running.stub.send("orders", b"1")
     stream, _ = await told(running.stub, consumer_settings("g", "orders"))
-    backend = running.door.backend
+    backend = running.grpc_server.backend
     client = backend.clients.find("test@1@0@x")
     assert client is not None
 
@@ -251,7 +251,7 @@ async def test_who_has_no_stream_cannot_be_asked_and_who_does_not_answer_times_o
     running: Running,
 ) -> None:
     await running.stub.ok("Heartbeat", heartbeat(ClientType.PUSH_CONSUMER, "g"))
-    backend = running.door.backend
+    backend = running.grpc_server.backend
     client = backend.clients.all()[0]
     with pytest.raises(GrpcRefusal):
         await ask_stack(backend, client, 0.05)
@@ -262,10 +262,10 @@ async def test_who_has_no_stream_cannot_be_asked_and_who_does_not_answer_times_o
 
 @pytest.mark.parametrize("language", [ClientLanguage.JAVA, ClientLanguage.NODE_JS])
 async def test_a_server_that_stops_tells_its_clients_to_connect_again(
-    open_door: Any, language: ClientLanguage
+    open_endpoint: Any, language: ClientLanguage
 ) -> None:
     """Node is not told: it connects again by itself, and would break by being told."""
-    async with open_door() as running:
+    async with open_endpoint() as running:
         stream, _ = await told(running.stub, consumer_settings("g", "orders", language))
         await running.port.stop()
         if language is not ClientLanguage.NODE_JS:
@@ -277,7 +277,7 @@ async def test_a_second_stream_of_a_client_takes_the_place_of_the_first(running:
     first, _ = await told(running.stub, producer_settings("orders"))
     second, _ = await told(running.stub, producer_settings("orders"))
     assert await first.read() is grpc.aio.EOF
-    assert running.door.backend.clients.stream_count == 1
+    assert running.grpc_server.backend.clients.stream_count == 1
     second.cancel()
 
 
@@ -316,13 +316,13 @@ async def test_a_silent_client_is_forgotten_with_everything_that_was_kept_of_it(
     stream, _ = await told(running.stub, producer_settings("orders"))
     assert running.app.services.transactions.producers.count("orders") == 1
     running.advance(100)  # its stream is open: it lives
-    assert len(running.door.backend.clients) == 1
+    assert len(running.grpc_server.backend.clients) == 1
     stream.cancel()
     async with asyncio.timeout(30):
-        while running.door.backend.clients.stream_count:
+        while running.grpc_server.backend.clients.stream_count:
             await asyncio.sleep(0.01)
     running.advance(31)
-    assert len(running.door.backend.clients) == 0
+    assert len(running.grpc_server.backend.clients) == 0
     assert running.app.services.transactions.producers.count("orders") == 0
     assert running.app.services.connections.all() == []
 
@@ -330,7 +330,7 @@ async def test_a_silent_client_is_forgotten_with_everything_that_was_kept_of_it(
 async def test_a_client_that_says_goodbye_as_its_transaction_is_stored_leaves_nothing_behind(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    messaging = running.door.backend.messaging
+    messaging = running.grpc_server.backend.messaging
     send = messaging.send
 
     async def sent_by(*batch: Any) -> Any:
@@ -341,7 +341,7 @@ async def test_a_client_that_says_goodbye_as_its_transaction_is_stored_leaves_no
     monkeypatch.setattr(messaging, "send", sent_by)
     sent = await running.stub.send("orders", b"1", **TRANSACTION)
     assert sent.status.code == Code.OK
-    assert len(running.door.backend.clients) == 0
+    assert len(running.grpc_server.backend.clients) == 0
     assert running.app.services.transactions.producers.count("orders") == 0
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import httpx
 
 from app.main import Application, create_app
-from app.network.watch import Watch
+from app.network.connection_monitor import ConnectionMonitor
 from app.remoting.port import RemotingPort
 from app.remoting.signature import ACCESS_KEY, SIGNATURE, sign
 from app.settings import Settings
 from engine.clock import ManualClock
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, FrameReader, encode
-from tests.grpc.door import listening
+from tests.grpc.endpoint import listening
 
 LIMIT_S = 30.0
 
@@ -157,7 +157,7 @@ class Running:
     port: RemotingPort
     clock: ManualClock
     http: httpx.AsyncClient
-    watch: Watch
+    watch: ConnectionMonitor
     opened: list[Client]
 
     @property
@@ -189,7 +189,7 @@ async def opened(data: Path, **changes: Any) -> AsyncIterator[Running]:
     clock = ManualClock()
     app = create_app(Settings(data=data, disk_free_min_bytes=0, **changes), clock=clock)
     async with app.router.lifespan_context(app):
-        watch = Watch(app.services.settings, app.services.places)
+        watch = ConnectionMonitor(app.services.settings, app.services.connection_limits)
         port = RemotingPort(app.services, listening(), watch)
         await port.start()
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 50_000))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.remoting.table import OFFERED, REFUSED
+from app.remoting.operations import OFFERED, REFUSED
 from app.services.audit import actor_at
 from app.services.resets import ResetOrder
 from engine.broker import ResetTarget, ResetTo
@@ -45,7 +45,7 @@ async def test_nonsense_closes_the_connection_and_no_other(running: Running) -> 
     assert await first.is_closed()
     await second.send("orders", b"y")
     assert running.broker.topic_stats("orders").messages == 2
-    assert running.app.services.places.refusals.counts["malformed"] == 1
+    assert running.app.services.connection_limits.refusals.counts["malformed"] == 1
 
 
 async def test_what_came_before_nonsense_is_kept(running: Running, client: Client) -> None:
@@ -107,8 +107,8 @@ async def test_a_frame_that_never_ends_is_given_up(running: Running, client: Cli
     while not connection._reader.pending_bytes:
         await asyncio.sleep(0.01)
     now_s = asyncio.get_running_loop().time()
-    connection.look(now_s)
-    connection.look(now_s + running.app.services.settings.body_timeout_s)
+    connection.check(now_s)
+    connection.check(now_s + running.app.services.settings.body_timeout_s)
     assert await client.is_closed()
 
 
@@ -310,7 +310,7 @@ async def test_a_lost_connection_ends_its_held_pulls(running: Running, client: C
     client.writer.close()
     while running.app.services.remoting_figures.polls or running.app.services.host.waiting_count:
         await asyncio.sleep(0.01)
-    assert running.app.services.load.requests == 0
+    assert running.app.services.request_limits.requests == 0
 
 
 # -- offsets -----------------------------------------------------------------------------------

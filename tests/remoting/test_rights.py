@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from protocol.remoting.codes import RequestCode, ResponseCode
-from tests.grpc.test_door import PASSWORD, key_for
+from tests.grpc.test_endpoint import PASSWORD, key_for
 from tests.remoting.port import Client, Running, beat_of, pulling, sending
 
 pytestmark = pytest.mark.anyio

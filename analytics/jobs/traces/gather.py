@@ -40,11 +40,11 @@ class Gather:
     def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         """Rows of BLOB."""
         for target, sent in blobs.tables(batches).items():
-            for name, table in self._counted(target, sent):
+            for name, table in self._count_hour(target, sent):
                 if table.num_rows:
                     yield blobs.row(self.finishers[target], target, name, 0, table)
 
-    def _counted(
+    def _count_hour(
         self, target: int, sent: "dict[str, pa.Table]"
     ) -> "Iterator[tuple[str, pa.Table]]":
         rows, doubled = {}, 0
@@ -69,12 +69,12 @@ class Gather:
             latencies.of_releases(rows[RELEASES], records, names),
             latencies.of_decisions(events, half_messages, names, target),
         ]
-        values = [latencies.counted(each, names) for each in few]
+        values = [latencies.count_values(each, names) for each in few]
         yield VALUES, pa.concat_tables(values)
         for part in _parts(attempted(events, names)):
             attempts = attempts_of(part, origins, names)
             tables = latencies.of_attempts(attempts, target, self.params)
-            yield VALUES, pa.concat_tables(latencies.counted(each, names) for each in tables)
+            yield VALUES, pa.concat_tables(latencies.count_values(each, names) for each in tables)
             yield SLOWEST, counts.slowest(attempts, names, target, self.params.slowest_max)
         yield DOUBLED, pa.table({"rows": [doubled]})
 

@@ -137,7 +137,7 @@ class Halves:
         return matches(places, known, self.stored_ms)
 
 
-def counted(values: Values, names: TextCodes) -> "pa.Table":
+def count_values(values: Values, names: TextCodes) -> "pa.Table":
     """By CELL and bucket; `client` is NULL where none is asked."""
     known = np.maximum(values.ms, 0)
     client = np.full(len(known), -1, dtype=np.int64) if values.client is None else values.client

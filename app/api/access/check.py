@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.security.access import READ_PEOPLE, Action, Kind
-from app.security.simulator import judge, subject_of
+from app.security.rights_check import decide_all, subject_of
 from kitemq.model.access import AccessCheck
 
 TAG = "access"
@@ -45,13 +45,13 @@ async def check_access(call: Call[AccessQuery, None]) -> AccessCheck:
     The answer comes from the decision that the doors make, over the same table; nothing is tried.
     """
     query = call.query
-    people = call.services.people
+    directory = call.services.user_directory
     patterns = [text for text in query.patterns.split(",") if text.strip()]
     subject = subject_of(
-        people, user=query.user, token=query.token, role=query.role, patterns=patterns
+        directory, user=query.user, token=query.token, role=query.role, patterns=patterns
     )
-    found = judge(subject, action=query.action, kind=query.kind, name=query.name)
-    return AccessCheck(subject.who.audit_name(""), found)
+    found = decide_all(subject, action=query.action, kind=query.kind, name=query.name)
+    return AccessCheck(subject.principal.audit_name(""), found)
 
 
 OPERATIONS = (check_access,)

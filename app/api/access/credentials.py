@@ -7,9 +7,10 @@ import msgspec
 from app.api.access.users import READ_OWN, TAG, by_of
 from app.api.framework.operation import API, Call, operation
 from app.db.rows import SessionRow, TokenRow
+from app.numbers import is_whole
 from app.security.access import OWN, Action, Kind, lacks, require
-from app.security.drafts import checked_name
-from app.security.people import People
+from app.security.credentials import parse_name
+from app.security.user_directory import UserDirectory
 from engine.errors import Invalid
 from kitemq.model.access import (
     LoginSession,
@@ -24,17 +25,17 @@ from kitemq.model.conversion import convert
 ID_CHARS_MAX = 18
 
 
-def _token(row: TokenRow, people: People) -> Token:
-    return convert(row, Token, owner=people.name_of(row.user_id))
+def _token(row: TokenRow, directory: UserDirectory) -> Token:
+    return convert(row, Token, owner=directory.name_of(row.user_id))
 
 
-def _session(row: SessionRow, people: People) -> LoginSession:
-    return convert(row, LoginSession, user=people.name_of(row.user_id))
+def _session(row: SessionRow, directory: UserDirectory) -> LoginSession:
+    return convert(row, LoginSession, user=directory.name_of(row.user_id))
 
 
 def _id(call: Call[Any, Any]) -> int:
     text = call.path("id")
-    if text.isdecimal() and text.isascii() and len(text) <= ID_CHARS_MAX:
+    if is_whole(text, ID_CHARS_MAX):
         return int(text)
     raise Invalid(f"{text[:40]!r} is no id", field="id", remedy="send it as it came")
 
@@ -55,8 +56,8 @@ def _owned(call: Call[Any, Any], owner: str) -> None:
 )
 async def list_tokens(call: Call[None, None]) -> TokenList:
     """List tokens: one's own, or everybody's for those who may see people."""
-    people = call.services.people
-    return TokenList([_token(row, people) for row in people.tokens(_shown_owner(call))])
+    directory = call.services.user_directory
+    return TokenList([_token(row, directory) for row in directory.tokens(_shown_owner(call))])
 
 
 @operation(
@@ -77,12 +78,12 @@ async def create_token(call: Call[None, NewToken]) -> MadeToken:
     It may do what both its own role and patterns and its owner's allow.
     """
     new = call.body
-    owner = checked_name(new.owner) if new.owner else call.who.name
+    owner = parse_name(new.owner) if new.owner else call.who.name
     _owned(call, owner)
     new = msgspec.structs.replace(new, owner=owner)
     row, secret = await call.services.accounts.add_token(by_of(call), new)
-    owner = call.services.people.name_of(row.user_id)
-    access_key, secret_key = await call.services.access_keys.made_for(row.secret_hash)
+    owner = call.services.user_directory.name_of(row.user_id)
+    access_key, secret_key = await call.services.access_keys.key_pair(row.secret_hash)
     return convert(
         row, MadeToken, owner=owner, token=secret, access_key=access_key, secret_key=secret_key
     )
@@ -99,9 +100,9 @@ async def create_token(call: Call[None, NewToken]) -> MadeToken:
 )
 async def revoke_token(call: Call[None, None]) -> None:
     """Revoke a token: it is useless at once."""
-    token_id, people = _id(call), call.services.people
-    found = next((row for row in people.tokens() if row.id == token_id), None)
-    _owned(call, people.name_of(found.user_id) if found else "")
+    token_id, directory = _id(call), call.services.user_directory
+    found = next((row for row in directory.tokens() if row.id == token_id), None)
+    _owned(call, directory.name_of(found.user_id) if found else "")
     await call.services.accounts.revoke_token(by_of(call), token_id)
 
 
@@ -115,8 +116,8 @@ async def revoke_token(call: Call[None, None]) -> None:
 )
 async def list_sessions(call: Call[None, None]) -> SessionList:
     """List logins: one's own, or everybody's for those who may see people."""
-    people = call.services.people
-    return SessionList([_session(row, people) for row in people.sessions(_shown_owner(call))])
+    directory = call.services.user_directory
+    return SessionList([_session(row, directory) for row in directory.sessions(_shown_owner(call))])
 
 
 @operation(
@@ -130,9 +131,9 @@ async def list_sessions(call: Call[None, None]) -> SessionList:
 )
 async def end_session(call: Call[None, None]) -> None:
     """End a login: that browser has to log in again."""
-    session_id, people = _id(call), call.services.people
-    found = next((row for row in people.sessions() if row.id == session_id), None)
-    _owned(call, people.name_of(found.user_id) if found else "")
+    session_id, directory = _id(call), call.services.user_directory
+    found = next((row for row in directory.sessions() if row.id == session_id), None)
+    _owned(call, directory.name_of(found.user_id) if found else "")
     await call.services.accounts.end_session(by_of(call), session_id)
 
 

@@ -16,8 +16,8 @@ from app.security.access import (
     Needs,
     lacks,
 )
-from app.security.accounts import Browser, By
-from app.security.drafts import checked_name
+from app.security.accounts import Browser, ChangeAuthor
+from app.security.credentials import parse_name
 from app.security.passwords import check_password
 from app.settings import Settings, is_loopback
 from engine.errors import Forbidden, NotFound
@@ -36,9 +36,9 @@ TAG = "access"
 READ_OWN = Needs(Action.READ, Kind.OWN)
 
 
-def by_of(call: Call[Any, Any]) -> By:
+def by_of(call: Call[Any, Any]) -> ChangeAuthor:
     """Who changes people, for the trail."""
-    return By(call.who.audit_name(call.client), call.header(b"x-request-id"))
+    return ChangeAuthor(call.who.audit_name(call.client), call.header(b"x-request-id"))
 
 
 def check_first(settings: Settings) -> None:
@@ -114,7 +114,7 @@ async def change_my_password(call: Call[None, NewPassword]) -> None:
 )
 async def list_users(call: Call[None, None]) -> UserList:
     """List the users by name."""
-    return UserList([_user(row) for row in call.services.people.users()])
+    return UserList([_user(row) for row in call.services.user_directory.users()])
 
 
 @operation(
@@ -153,7 +153,7 @@ async def create_user(call: Call[None, NewUser]) -> User:
 async def get_user(call: Call[None, None]) -> User:
     """Look at one user."""
     name = call.path("name")
-    found = call.services.people.user(name)
+    found = call.services.user_directory.user(name)
     if found is None:
         raise NotFound(f"there is no user {name[:80]!r}", field="name", code="no_such_user")
     return _user(found)
@@ -172,7 +172,7 @@ async def get_user(call: Call[None, None]) -> User:
 )
 async def change_user(call: Call[None, UserPatch]) -> User:
     """Change role, patterns or password of a user, or switch him off. One admin always stays."""
-    patch, name, accounts = call.body, checked_name(call.path("name")), call.services.accounts
+    patch, name, accounts = call.body, parse_name(call.path("name")), call.services.accounts
     if patch.password is not UNSET:
         check_password(patch.password)
     changed = await accounts.change_user(by_of(call), name, patch)
@@ -192,7 +192,7 @@ async def change_user(call: Call[None, UserPatch]) -> User:
 )
 async def delete_user(call: Call[None, None]) -> None:
     """Delete a user with his tokens and sessions. The last admin cannot be deleted."""
-    await call.services.accounts.delete_user(by_of(call), checked_name(call.path("name")))
+    await call.services.accounts.delete_user(by_of(call), parse_name(call.path("name")))
 
 
 OPERATIONS = (

@@ -8,6 +8,7 @@ from app.api.framework.operation import API, Call, operation
 from app.api.messages.messages import number_in_path
 from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow
+from app.numbers import is_whole
 from app.security.access import ADMINISTER_SERVER, READ_SERVER
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
@@ -226,7 +227,7 @@ async def end_silence(call: Call[None, None]) -> None:
 async def list_alert_deliveries(call: Call[DeliveryQuery, None]) -> AlertDeliveries:
     """See what webhooks were told, are yet to be told, and could not be told."""
     query = call.query
-    is_number = query.cursor.isascii() and query.cursor.isdecimal() and len(query.cursor) < 19
+    is_number = is_whole(query.cursor)
     if query.cursor and not is_number:
         raise Invalid("that is no cursor", field="cursor", remedy="give a page's next_cursor")
     before = int(query.cursor) if query.cursor else None
@@ -255,7 +256,7 @@ async def test_alerts(call: Call[None, None]) -> TestSent:
 def _rule_id(text: str) -> int:
     if not text:
         return 0
-    if text.isascii() and text.isdecimal() and len(text) < 19 and int(text):
+    if is_whole(text) and int(text):
         return int(text)
     raise Invalid("that is no rule's id", field="rule_id", remedy="give the id of a rule")
 

@@ -19,8 +19,16 @@ from app.container import Services, services_of
 from app.errors import REFUSED, DoorError, Headers, problem_answer
 from app.host import EngineHost
 from app.messaging import Messaging
-from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs, Principal, require, who_of
-from app.security.client_names import holder_of
+from app.security.access import (
+    ADMINISTER_SERVER,
+    Action,
+    Kind,
+    Needs,
+    Principal,
+    principal_of,
+    require,
+)
+from app.security.client_names import owner_of
 from app.security.message_rights import require_messages
 from app.security.origins import check_own_page
 from app.settings import Settings
@@ -92,7 +100,7 @@ class Call(Generic[Q, B]):
     @property
     def who(self) -> Principal:
         """The one who asks."""
-        return who_of(self.scope)
+        return principal_of(self.scope)
 
     def require(self, action: Action, kind: Kind, name: str) -> None:
         """Raise RightMissing unless the one who asks may do this to what the body names."""
@@ -111,12 +119,12 @@ class Call(Generic[Q, B]):
     def claim_client(self, group: str, client: str) -> None:
         """Take a client's name in a group for the one who asks; ClientNameTaken if another's."""
         if client and not self.who.is_open:
-            self.services.client_names.claim(group, client, holder_of(self.who))
+            self.services.client_names.claim(group, client, owner_of(self.who))
 
     def check_client(self, group: str, client: str) -> None:
         """Raise ClientNameTaken where the name is that of another's live member of the group."""
         if client and not self.who.is_open:
-            self.services.client_names.check(group, client, holder_of(self.who))
+            self.services.client_names.check(group, client, owner_of(self.who))
 
     def path(self, name: str) -> str:
         """A parameter of the path."""

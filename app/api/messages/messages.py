@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, ClientGone, operation
+from app.numbers import whole
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.security.message_rights import all_visible, missing_right, require_message
 from app.services import bodies
@@ -271,8 +272,9 @@ def seen(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> Seen:
 def number_in_path(call: Call[Any, Any], name: str, most: int) -> int:
     """A number in the path; Invalid names it where it is none, or is too large."""
     text = call.path(name)
-    if text.isdecimal() and text.isascii() and len(text) < 20 and int(text) <= most:
-        return int(text)
+    number = whole(text, most)
+    if number is not None:
+        return number
     raise Invalid(
         f"{text[:40]!r} is not a number from 0 to {most}", field=name, remedy="correct the address"
     )

@@ -18,6 +18,7 @@ from app.api.framework.operation import (
     operation,
     text_of,
 )
+from app.numbers import whole
 from app.security.access import Action, Kind, Needs
 from app.send_batcher import BatchSlice
 from engine.errors import Invalid
@@ -271,8 +272,9 @@ def _number(headers: dict[bytes, str], name: bytes, default: int, most: int) -> 
     text = headers.get(name)
     if text is None:
         return default
-    if text.isdecimal() and len(text) <= len(str(most)) and int(text) <= most:
-        return int(text)
+    number = whole(text, most)
+    if number is not None:
+        return number
     raise Invalid(
         f"{text!r} is not a number from 0 to {most}",
         field=name.decode(),

@@ -8,7 +8,7 @@ from msgspec import Meta
 from app.api.framework.operation import API, Call, operation
 from app.api.messages.messages import fields_of, seen
 from app.security.access import READ_SERVER, Action, Kind, Needs
-from app.security.message_rights import found_for, require_message
+from app.security.message_rights import require_message, visible_matches
 from app.services import bodies
 from engine.broker import FOREVER_MS, ScanQuery
 from engine.errors import Invalid
@@ -115,7 +115,7 @@ async def search_anything(call: Call[TextSearch, None]) -> SearchResult:
     search = call.services.search
     text = call.query.q.strip()
     found = await search.anything(text)
-    shown = found_for(call.who, text, found.messages)
+    shown = visible_matches(call.who, text, found.messages)
     await bodies.decompress(shown)
     messages = [seen(message, call.query.encoding) for message in shown]
     return convert(found, SearchResult, messages=messages)

@@ -13,10 +13,10 @@ from typing import TypeVar
 from app.api.framework.operation import Call, Raw, operation
 from app.api.monitoring.metric_families import FAMILIES, Family, Labels, document
 from app.host import EngineHost
-from app.network.places import Places
+from app.network.connection_limits import ConnectionLimits
 from app.pause import Pause
 from app.security.access import READ_SERVER
-from app.security.byte_budget import Reason
+from app.security.byte_budget import RefusalReason
 from app.services.remoting_figures import RemotingFigures
 from app.services.reports.reports import Reports
 from app.services.rpc_figures import RpcFigures
@@ -79,7 +79,7 @@ async def metrics(call: Call[None, None]) -> Raw:
     host, settings = call.host, call.settings
     _add_totals(page, host.broker)
     _add_server(page, call)
-    _add_connections(page, call.services.places)
+    _add_connections(page, call.services.connection_limits)
     _add_grpc(page, call.services.rpc_figures)
     _add_remoting(page, call.services.remoting_figures)
     _add_reports(page, call.services.reports, host.clock.now_ms())
@@ -125,12 +125,12 @@ def _quantiles(spread: Spread) -> list[tuple[str, int]]:
 
 
 def _add_server(page: Page, call: Call[None, None]) -> None:
-    load = call.services.load
+    load = call.services.request_limits
     heartbeat = call.services.heartbeat
     page.add("kitemq_requests_under_way", load.requests)
     page.add("kitemq_request_bytes_held", load.held_bytes)
     page.add("kitemq_request_bytes_held_by_one_address", load.budget.most_of_one_address)
-    for reason in Reason:
+    for reason in RefusalReason:
         page.add("kitemq_request_bytes_refused_total", load.budget.refused[reason], (reason,))
     page.add("kitemq_requests_refused_total", load.refused)
     page.add("kitemq_event_loop_delay_worst_seconds", heartbeat.worst_s)
@@ -145,7 +145,7 @@ def _add_server(page: Page, call: Call[None, None]) -> None:
     page.add("kitemq_build_info", 1, (VERSION,))
 
 
-def _add_connections(page: Page, places: Places) -> None:
+def _add_connections(page: Page, places: ConnectionLimits) -> None:
     page.add("kitemq_connections", places.count)
     page.add("kitemq_connections_max", places.count_max)
     for reason, count in places.refusals.counts.items():

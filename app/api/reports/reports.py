@@ -9,6 +9,7 @@ from app.api.framework.operation import API, Call, operation
 from app.api.reports import figures as report_figures
 from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
+from app.numbers import is_whole
 from app.security.access import ADMINISTER_SERVER, READ_SERVER, RUN_REPORTS
 from app.services.reports.reports import Reports
 from app.services.reports.standing import JobStanding
@@ -167,7 +168,7 @@ def _id(call: Call[Any, Any]) -> int:
 
 
 def _number(text: str, field: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+    if not is_whole(text):
         raise Invalid(f"{text[:40]!r} is no number", field=field, remedy="list the runs")
     return int(text)
 

@@ -11,6 +11,7 @@ from app.api.topics.topics import PAGE_DEFAULT, Limit
 from app.db.rows import AuditFilter
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
+from app.numbers import whole
 from app.security.access import PUBLIC, READ_SERVER, Action, Kind, Needs
 from app.version import VERSION
 from engine.errors import Invalid
@@ -129,8 +130,9 @@ async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
 
 
 def _id_of(cursor: str) -> int:
-    if cursor.isdecimal() and cursor.isascii() and len(cursor) < 20 and int(cursor) <= ID_MAX:
-        return int(cursor)
+    number = whole(cursor, ID_MAX)
+    if number is not None:
+        return number
     raise Invalid(
         f"{cursor[:40]!r} is no cursor", field="cursor", remedy="send next_cursor as it came"
     )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import TAG, actor_of
+from app.numbers import is_whole
 from app.security.access import OWN, Action, Kind, Needs
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
@@ -22,7 +23,7 @@ def _out(row: "NoteRow") -> TopicNote:
 
 def version_ms(text: str) -> int:
     """The version as it was given out; Invalid for what never was one."""
-    if text.isascii() and text.isdecimal() and len(text) <= VERSION_CHARS_MAX:
+    if is_whole(text, VERSION_CHARS_MAX):
         return int(text)
     raise Invalid(f"{text[:40]!r} is no version", field="version", remedy="read the note first")
 

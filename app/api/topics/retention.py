@@ -2,6 +2,7 @@
 
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import actor_of
+from app.numbers import is_whole
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.retention import Extent
 from engine.errors import Invalid
@@ -65,7 +66,7 @@ def _offsets(given: dict[str, str | int] | None) -> dict[int, int] | None:
 
 def _number(value: str | int, queue: str, what: str) -> int:
     text = str(value)
-    is_number = text.isascii() and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX
+    is_number = is_whole(text, NUMBER_DIGITS_MAX)
     if is_number and int(text) <= NUMBER_MAX:
         return int(text)
     raise Invalid(

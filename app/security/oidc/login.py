@@ -1,222 +1,172 @@
-"""Logging in through the provider, from the button to a checked identity, and out again."""
+"""Login and logout through the OpenID Connect provider, from the button to a session."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlencode, urlsplit
+from typing import TYPE_CHECKING
 
 from app.db.rows import UserRow
 from app.errors import DoorError
 from app.oidc_settings import OidcSettings
 from app.security.accounts import Accounts, Browser
-from app.security.doorman import LOGIN, LOGIN_BACK
-from app.security.drafts import EVERYWHERE
+from app.security.authenticator import LOGIN, LOGIN_BACK
+from app.security.credentials import EVERYWHERE
 from app.security.oidc import refusals
-from app.security.oidc.identity import Identity, identity_of, lacks_claims
-from app.security.oidc.provider import Provider, Tokens
-from app.security.oidc.trips import Trip, Trips, challenge
+from app.security.oidc.identity import Identity, identity_of
+from app.security.oidc.login_state import LoginState, LoginStates
 from app.security.passwords import hash_secret
 from engine.clock import Clock
 from engine.errors import Conflict
 
-HINTS_MAX = 1000  # id tokens kept for logging out at the provider; the oldest goes
-TOKEN_CHARS_MAX = 16_384
-REFUSED_MAX = 60  # entries of the trail about refused logins, in `REFUSED_EACH_S`
-REFUSED_EACH_S = 60.0
+if TYPE_CHECKING:
+    from app.security.oidc.provider import Provider
+
+ID_TOKENS_MAX = 1000  # for logging out at the provider; the oldest goes first
+AUDITED_MAX = 60  # refused logins in the audit trail, in `AUDITED_EACH_S`
+AUDITED_EACH_S = 60.0
 
 
 @dataclass(frozen=True)
-class Back:
-    """What a browser brings back from the provider: the address's query and the trip's cookie."""
+class LoginCallback:
+    """The browser's return: the provider's answer, our cookie, and the server's base URL."""
 
     query: Mapping[str, str]
     cookie: str
-    base: str  # under which address it reaches this server
+    base_url: str
 
 
 @dataclass(frozen=True)
-class Arrived:
-    """A new session: its secret, when it ends, and where its owner wanted to go."""
+class NewSession:
+    """A session's secret, its end, and the page to show first."""
 
     secret: str
     expires_ms: int
-    then: str
+    next_path: str
 
 
 class ProviderLogin:
-    """One for the server; every method raises DoorError with what to do (`refusals.py`)."""
+    """Every method raises a DoorError of `refusals.py`, which says what to do."""
 
     def __init__(self, settings: OidcSettings, accounts: Accounts, clock: Clock) -> None:
         self._settings = settings
         self._accounts = accounts
         self._clock = clock
-        self._trips = Trips(clock)
-        self._provider = Provider(settings, clock)
-        self._hints: OrderedDict[str, str] = OrderedDict()
-        self._refused: tuple[float, int] = (clock.monotonic_s(), 0)
+        self._states = LoginStates(clock)
+        self._provider: Provider | None = None
+        self._loading = asyncio.Lock()
+        self._id_tokens: OrderedDict[str, str] = OrderedDict()
+        self._audited: tuple[float, int] = (clock.monotonic_s(), 0)
 
     async def close(self) -> None:
-        """Let go of the provider."""
-        await self._provider.close()
+        """Close the connections to the provider."""
+        if self._provider is not None:
+            await self._provider.close()
 
-    async def begin(self, then: str, base: str) -> tuple[str, str]:
-        """The provider's address to go to, and the cookie to come back with."""
-        self._check_on()
-        known = await self._provider.metadata()
-        trip = self._trips.begin(then)
-        query = {
-            "response_type": "code",
-            "client_id": self._settings.oidc_client_id,
-            "redirect_uri": self._way_back(base),
-            "scope": " ".join(self._settings.oidc_scopes),
-            "state": self._trips.state(trip),
-            "nonce": self._trips.nonce(trip),
-            "code_challenge": challenge(self._trips.verifier(trip)),
-            "code_challenge_method": "S256",
-        }
-        return _joined(known.authorization_endpoint, query), self._trips.cookie(trip)
+    async def begin(self, next_path: str, base_url: str) -> tuple[str, str]:
+        """The provider's address for the browser, and the cookie to come back with."""
+        provider = await self._loaded()
+        login = self._states.create(next_path)
+        address = await provider.authorization_url(login, self._base_url(base_url) + LOGIN_BACK)
+        return address, login.cookie
 
-    async def finish(self, back: Back, browser: Browser) -> Arrived:
-        """A new session for whom the provider vouches for."""
-        self._check_on()
-        trip = self._trips.read(back.cookie)
-        if trip is None or back.query.get("state") != self._trips.state(trip):
+    async def finish(self, callback: LoginCallback, browser: Browser) -> NewSession:
+        """Open a session for the user that the provider's answer proves."""
+        provider = await self._loaded()
+        query = callback.query
+        login = self._states.read(callback.cookie)
+        if login is None or query.get("state") != login.state:
             raise refusals.state()
-        claims: dict[str, Any] = {}
+        subject = ""
         try:
-            await self._check_answer(back.query)
-            tokens = await self._provider.redeem(
-                back.query["code"], self._trips.verifier(trip), self._way_back(back.base)
-            )
-            claims = await self._claims(tokens, trip)
-            return await self._enter(identity_of(claims, self._settings), tokens, trip, browser)
+            await _check_answer(query, provider)
+            redirect_uri = self._base_url(callback.base_url) + LOGIN_BACK
+            tokens = await provider.redeem(query["code"], login.verifier, redirect_uri)
+            claims = await provider.claims(tokens, login.nonce)
+            subject = str(claims["sub"])
+            identity = identity_of(claims, self._settings)
+            return await self._open_session(identity, tokens.id_token, login, browser)
         except DoorError as error:
-            await self._write_down(error, str(claims.get("sub", "")), browser)
+            await self._audit(error, subject, browser)
             raise
 
-    def leave(self, session: str) -> str:
-        """The cookie by which `farewell` knows the session that ends here."""
-        return self._trips.cookie(self._trips.begin(hash_secret(session)))
+    def logout_cookie(self, session: str) -> str:
+        """A cookie by which `logout_url` finds the id token of the session that ends here."""
+        return self._states.create(hash_secret(session)).cookie
 
     @property
-    def may_leave(self) -> bool:
+    def has_logout(self) -> bool:
         """Whether the provider offers to log out, as far as is known."""
-        return self._settings.has_oidc and self._provider.may_end_sessions
+        is_offered = self._provider is None or self._provider.may_end_sessions
+        return self._settings.has_oidc and is_offered
 
-    async def farewell(self, cookie: str, base: str) -> str:
-        """The provider's address that logs out there and leads back; "" where it has none."""
-        self._check_on()
-        known = await self._provider.metadata()
-        trip = self._trips.read(cookie)
-        # Lost where the server was started again since: the provider asks its user then.
-        hint = self._hints.pop(trip.then, "") if trip is not None else ""
-        if not known.end_session_endpoint:
-            return ""
-        query = {
-            "client_id": self._settings.oidc_client_id,
-            "post_logout_redirect_uri": self._base(base) + LOGIN,
-        }
-        if hint:
-            query["id_token_hint"] = hint
-        return _joined(known.end_session_endpoint, query)
+    async def logout_url(self, cookie: str, base_url: str) -> str:
+        """The address that logs out at the provider and leads back; "" if it has none."""
+        provider = await self._loaded()
+        login = self._states.read(cookie)
+        # A restart of the server loses the id token: the provider then asks its user.
+        id_token = self._id_tokens.pop(login.next_path, "") if login is not None else ""
+        return await provider.logout_url(id_token, self._base_url(base_url) + LOGIN)
 
-    # -- how ------------------------------------------------------------------------------------
-
-    def _check_on(self) -> None:
+    async def _loaded(self) -> "Provider":
         if not self._settings.has_oidc:
             raise refusals.off()
+        async with self._loading:
+            if self._provider is None:
+                self._provider = await asyncio.to_thread(_load, self._settings, self._clock)
+            return self._provider
 
-    def _base(self, base: str) -> str:
-        return (self._settings.public_url or base).rstrip("/")
+    def _base_url(self, base_url: str) -> str:
+        return (self._settings.public_url or base_url).rstrip("/")
 
-    def _way_back(self, base: str) -> str:
-        return self._base(base) + LOGIN_BACK
-
-    async def _check_answer(self, query: Mapping[str, str]) -> None:
-        """Raise unless the provider, and no other, sent a code (RFC 9207 for the issuer)."""
-        known = await self._provider.metadata()
-        issuer = query.get("iss", "")
-        has_issuer = bool(issuer) or known.authorization_response_iss_parameter_supported
-        if has_issuer and issuer != known.issuer:
-            raise refusals.token("it names another issuer")
-        if "error" in query:
-            raise refusals.denied(query["error"], query.get("error_description", ""))
-        if not query.get("code"):
-            raise refusals.token("it holds no code")
-
-    async def _claims(self, tokens: Tokens, trip: Trip) -> dict[str, Any]:
-        """What the id token proves, with what userinfo adds about the same subject."""
-        from app.security.oidc.tokens import (  # loaded beside the loop by now
-            BadTokenError,
-            Expected,
-            UnknownKeyError,
-            claims_of,
-        )
-
-        if len(tokens.id_token) > TOKEN_CHARS_MAX:
-            raise refusals.token("its id token is too long")
-        expected = Expected(
-            issuer=self._settings.oidc_issuer,
-            client_id=self._settings.oidc_client_id,
-            nonce=self._trips.nonce(trip),
-            access_token=tokens.access_token,
-            now_s=self._clock.now_ms() // 1000,
-        )
-        keys = await self._provider.keys()
-        try:
-            try:
-                claims = claims_of(tokens.id_token, keys, expected)
-            except UnknownKeyError:
-                newer = await self._provider.newer_keys(keys)
-                if newer is None:
-                    raise
-                claims = claims_of(tokens.id_token, newer, expected)
-        except BadTokenError as error:
-            raise refusals.token(str(error)) from error
-        return await self._completed(claims, tokens)
-
-    async def _completed(self, claims: dict[str, Any], tokens: Tokens) -> dict[str, Any]:
-        if not lacks_claims(claims, self._settings):
-            return claims
-        more = await self._provider.userinfo(tokens.access_token)
-        if more and more.get("sub") != claims["sub"]:
-            raise refusals.token("its userinfo is about somebody else")
-        return {**more, **claims}
-
-    async def _enter(self, who: Identity, tokens: Tokens, trip: Trip, browser: Browser) -> Arrived:
-        known = UserRow(
-            name=who.name,
+    async def _open_session(
+        self, identity: Identity, id_token: str, login: LoginState, browser: Browser
+    ) -> NewSession:
+        user = UserRow(
+            name=identity.name,
             password_hash="",  # which no password fits
-            role=who.role,
+            role=identity.role,
             patterns=EVERYWHERE,
             created_ms=self._clock.now_ms(),
             issuer=self._settings.oidc_issuer,
-            subject=who.subject,
+            subject=identity.subject,
         )
         try:
-            secret, expires_ms = await self._accounts.welcome(known, browser)
+            secret, expires_ms = await self._accounts.log_in_from_provider(user, browser)
         except Conflict as error:
-            raise refusals.name_taken(who.name) from error
-        self._hints[hash_secret(secret)] = tokens.id_token
-        while len(self._hints) > HINTS_MAX:
-            self._hints.popitem(last=False)
-        return Arrived(secret, expires_ms, trip.then)
+            raise refusals.name_taken(identity.name) from error
+        self._id_tokens[hash_secret(secret)] = id_token
+        while len(self._id_tokens) > ID_TOKENS_MAX:
+            self._id_tokens.popitem(last=False)
+        return NewSession(secret, expires_ms, login.next_path)
 
-    async def _write_down(self, error: DoorError, subject: str, browser: Browser) -> None:
-        """In the trail, but no more than a trail should hold of what anybody can repeat."""
-        code = getattr(error, "code", "")
-        since_s, count = self._refused
+    async def _audit(self, error: DoorError, subject: str, browser: Browser) -> None:
+        """Record a refused login, at most AUDITED_MAX in AUDITED_EACH_S: anybody can repeat it."""
+        since_s, count = self._audited
         now_s = self._clock.monotonic_s()
-        if now_s - since_s >= REFUSED_EACH_S:
+        if now_s - since_s >= AUDITED_EACH_S:
             since_s, count = now_s, 0
-        self._refused = (since_s, count + 1)
-        if count < REFUSED_MAX:
-            told = {"reason": code, "detail": str(error.detail), "subject": subject}
-            await self._accounts.refused(subject, browser, told)
+        self._audited = (since_s, count + 1)
+        if count < AUDITED_MAX:
+            details = {"reason": error.code, "detail": str(error.detail), "subject": subject}
+            await self._accounts.audit_refusal(subject, browser, details)
 
 
-def _joined(address: str, query: Mapping[str, str]) -> str:
-    """An endpoint, which may have a query of its own, with more of it."""
-    sign = "&" if urlsplit(address).query else "?"
-    return f"{address}{sign}{urlencode(query)}"
+def _load(settings: OidcSettings, clock: Clock) -> "Provider":
+    """A provider; its libraries and certificates take longer to load than the loop may wait."""
+    from app.security.oidc.provider import Provider
+
+    return Provider(settings, clock)
+
+
+async def _check_answer(query: Mapping[str, str], provider: "Provider") -> None:
+    """Raise unless this provider, and no other (RFC 9207), sent a code."""
+    metadata = await provider.metadata()
+    issuer = query.get("iss", "")
+    has_issuer = bool(issuer) or metadata.authorization_response_iss_parameter_supported
+    if has_issuer and issuer != metadata.issuer:
+        raise refusals.token("it names another issuer")
+    if "error" in query:
+        raise refusals.denied(query["error"], query.get("error_description", ""))
+    if not query.get("code"):
+        raise refusals.token("it holds no code")

@@ -1,14 +1,14 @@
-"""Why somebody was not let in through a provider, each with what to do about it.
+"""Refusals of logins through a provider, each with its remedy.
 
-Every one is a DoorError whose `code` never changes:
+Each is a DoorError whose `code` never changes:
 
     oidc_off          404  there is no provider here
-    oidc_unreachable  503  the provider does not answer, or nonsense: try again
+    oidc_unreachable  503  the provider does not answer correctly: try again
     oidc_busy         503  too many logins at once
-    oidc_state        400  this browser did not begin this login, or too long ago
-    oidc_denied       403  the provider itself said no
-    oidc_token        403  what it sent proves nothing
-    oidc_claim        403  it does not tell what is needed to know somebody
+    oidc_state        400  another browser began this login, or too long ago
+    oidc_denied       403  the provider itself refused
+    oidc_token        403  its answer proves no identity
+    oidc_claim        403  a needed claim is missing
     oidc_domain       403  the e-mail address is of another domain, or not verified
     oidc_no_role      403  no group has a role here
     oidc_name_taken   409  another user has this name
@@ -17,7 +17,7 @@ Every one is a DoorError whose `code` never changes:
 from app.errors import DoorError
 
 AGAIN = "begin again with the button on the login page"
-ASK = "ask whoever runs this server"
+ASK = "ask the administrator of this server"
 RETRY_AFTER_S = 5.0
 TEXT_MAX = 200
 
@@ -61,16 +61,16 @@ def state() -> DoorError:
 
 
 def denied(error: str, text: str) -> DoorError:
-    """The provider's own words, cut short: they may come from anybody who made a link."""
-    said = f"{_short(error)}: {_short(text)}" if text else _short(error)
-    return DoorError(403, "oidc_denied", f"the provider refused ({said})", remedy=AGAIN)
+    """The provider's own words, truncated, as a forged link may contain any."""
+    words = f"{_short(error)}: {_short(text)}" if text else _short(error)
+    return DoorError(403, "oidc_denied", f"the provider refused ({words})", remedy=AGAIN)
 
 
-def token(what: str) -> DoorError:
+def token(reason: str) -> DoorError:
     return DoorError(
         403,
         "oidc_token",
-        f"the provider's answer proves nothing: {what}",
+        f"the provider's answer proves nothing: {reason}",
         remedy=f"{AGAIN}; if it happens again, {ASK}, whose log says more",
     )
 
@@ -101,17 +101,17 @@ def domain(domains: tuple[str, ...], *, is_verified: bool) -> DoorError:
     detail = "the e-mail address is of another domain than this server wants"
     if not is_verified:
         detail = "the provider does not say that the e-mail address is verified"
-    wanted = ", ".join(domains)
-    remedy = f"log in with a verified address of {wanted} (oidc_email_domains)"
+    expected = ", ".join(domains)
+    remedy = f"log in with a verified address of {expected} (oidc_email_domains)"
     return DoorError(403, "oidc_domain", detail, field="email", remedy=remedy)
 
 
 def no_role(name: str, claim_name: str, count: int) -> DoorError:
-    told = f"none of {name}'s {count} groups" if count else f"{name} is in no group, so none"
+    groups = f"none of {name}'s {count} groups" if count else f"{name} is in no group, so none"
     return DoorError(
         403,
         "oidc_no_role",
-        f"{told} has a role on this server (claim {claim_name!r})",
+        f"{groups} has a role on this server (claim {claim_name!r})",
         field=claim_name,
         remedy=f"{ASK} to give one of your groups a role (oidc_roles), or to put you into one",
     )

@@ -53,9 +53,7 @@ class Keeping:
         done = 0
         while count + done < PERIODS_MAX:
             try:
-                found = await self._database.run(
-                    lambda db: db.results.put_together(name, hours, before)
-                )
+                found = await self._database.run(lambda db: db.results.compact(name, hours, before))
             except ValueError as error:
                 log.error("figures are not put together: %s", error)
                 break

@@ -16,6 +16,7 @@ import msgspec
 from app.db.report_rows import Moved, ResultFilter, Row
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
+from app.numbers import is_whole
 from app.services.reports.cells import Cell
 from app.services.reports.files import ResultFiles
 from app.services.reports.reports import Reports
@@ -227,7 +228,7 @@ def checked(name: str, wanted: ResultFilter) -> ResultTable:
                 field=column[:40],
                 remedy="one of " + ", ".join(table.dimensions),
             )
-        if column == "queue" and not (value.isascii() and value.isdecimal() and len(value) < 6):
+        if column == "queue" and not is_whole(value, 5):
             raise Invalid(f"{value[:40]!r} is no queue", field="queue", remedy="give its number")
     return table
 

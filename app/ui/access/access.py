@@ -9,6 +9,7 @@ from starlette.responses import Response
 from app.container import services_of
 from app.db.rows import SessionRow, TokenRow, UserRow
 from app.errors import DoorError
+from app.numbers import is_whole
 from app.security.access import (
     TABLE,
     Action,
@@ -16,11 +17,11 @@ from app.security.access import (
     Principal,
     Role,
     lacks,
-    who_of,
+    principal_of,
 )
-from app.security.doorman import LOGIN
-from app.security.drafts import checked_role
-from app.security.people import People
+from app.security.authenticator import LOGIN
+from app.security.credentials import parse_role
+from app.security.user_directory import UserDirectory
 from app.settings import is_loopback
 from app.ui.access.login import browser_of, by_of, logged_in
 from app.ui.framework import forms, pages, rights
@@ -132,7 +133,7 @@ async def show(request: Request) -> Response:
 async def add_user(request: Request) -> Response:
     """POST /access/users: a new user; the first one is logged in at once."""
     posted = forms.fill(await forms.read(request), USER_FIELDS)
-    is_first = who_of(request.scope).is_open
+    is_first = principal_of(request.scope).is_open
     password, posted.values["password"] = posted.values["password"], ""
     if is_first and not _may_begin(request):
         raise Forbidden(
@@ -140,7 +141,7 @@ async def add_user(request: Request) -> Response:
             remedy=_("run on the server itself: kitemq users add NAME --role admin"),
         )
     try:
-        role = Role.ADMIN if is_first else checked_role(posted.values["role"])
+        role = Role.ADMIN if is_first else parse_role(posted.values["role"])
         patterns = patterns_of(posted.values["patterns"]) or UNSET
         new = NewUser(posted.values["name"], password, role, patterns)
         user = await services_of(request.scope).accounts.add_user(
@@ -157,7 +158,7 @@ async def add_user(request: Request) -> Response:
 async def add_token(request: Request) -> Response:
     """POST /access/tokens: the page with the token's text on it, this once."""
     form = forms.fill(await forms.read(request), TOKEN_FIELDS)
-    values, who = form.values, who_of(request.scope)
+    values, who = form.values, principal_of(request.scope)
     owner = values["owner"] or who.name
     if owner != who.name:
         rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
@@ -166,33 +167,33 @@ async def add_token(request: Request) -> Response:
         return await _page(request, token_form=form, status=422)
     patterns = patterns_of(values["patterns"]) or UNSET
     try:
-        role = checked_role(values["role"]) if values["role"] else UNSET
+        role = parse_role(values["role"]) if values["role"] else UNSET
         new = NewToken(values["name"].strip(), owner, role, patterns, days)
         token, secret = await services_of(request.scope).accounts.add_token(by_of(request), new)
     except (Invalid, Conflict, NotFound) as error:
         form.blame(error)
         return await _page(request, token_form=form, status=status_of(error))
     keys = services_of(request.scope).access_keys
-    pair = await keys.made_for(token.secret_hash)
+    pair = await keys.key_pair(token.secret_hash)
     return await _page(request, made=secret, made_name=token.name, made_pair=pair, status=201)
 
 
 async def revoke_token(request: Request) -> Response:
     """POST /access/tokens/{id}/revoke"""
-    people, token_id = services_of(request.scope).people, _id(request)
-    found = next((row for row in people.tokens() if row.id == token_id), None)
-    _require_owned(request, people.name_of(found.user_id) if found else "")
+    directory, token_id = services_of(request.scope).user_directory, _id(request)
+    found = next((row for row in directory.tokens() if row.id == token_id), None)
+    _require_owned(request, directory.name_of(found.user_id) if found else "")
     await services_of(request.scope).accounts.revoke_token(by_of(request), token_id)
     return forms.go(request, "/access?done=revoked")
 
 
 async def end_session(request: Request) -> Response:
     """POST /access/sessions/{id}/end"""
-    people, session_id = services_of(request.scope).people, _id(request)
-    found = next((row for row in people.sessions() if row.id == session_id), None)
-    _require_owned(request, people.name_of(found.user_id) if found else "")
+    directory, session_id = services_of(request.scope).user_directory, _id(request)
+    found = next((row for row in directory.sessions() if row.id == session_id), None)
+    _require_owned(request, directory.name_of(found.user_id) if found else "")
     await services_of(request.scope).accounts.end_session(by_of(request), session_id)
-    is_this = session_id == who_of(request.scope).session_id
+    is_this = session_id == principal_of(request.scope).session_id
     return forms.go(request, LOGIN if is_this else "/access?done=ended")
 
 
@@ -205,7 +206,7 @@ async def change_password(request: Request) -> Response:
     form = Form(dict.fromkeys(PASSWORD_FIELDS, ""), posted.errors)
     if form.is_wrong:
         return await _page(request, password_form=form, status=422)
-    name = who_of(request.scope).name
+    name = principal_of(request.scope).name
     try:
         await services_of(request.scope).accounts.change_password(
             by_of(request), name, old, new, browser=browser_of(request)
@@ -230,11 +231,11 @@ async def _page(
     made_pair: tuple[str, str] = ("", ""),
     status: int = 200,
 ) -> Response:
-    people, who = services_of(request.scope).people, who_of(request.scope)
+    directory, who = services_of(request.scope).user_directory, principal_of(request.scope)
     owner = who.name if lacks(who, Action.READ, Kind.PEOPLE) else ""
-    users = [user for user in people.users() if not owner or user.name == owner]
-    myself = people.user(who.name)
-    tokens, sessions = people.tokens(owner), people.sessions(owner)
+    users = [user for user in directory.users() if not owner or user.name == owner]
+    myself = directory.user(who.name)
+    tokens, sessions = directory.tokens(owner), directory.sessions(owner)
     now_ms = pages.console_of(request).now_ms()
     token_values = {"name": "", "owner": who.name, "role": "", "patterns": "", "days": "90"}
     context = Access(
@@ -243,11 +244,11 @@ async def _page(
         me=who.name,
         provider=(myself.issuer if myself is not None else "") or "",
         token=who.token,
-        users=[user_line(user, people, who) for user in users[:ROWS_MAX]],
+        users=[user_line(user, directory, who) for user in users[:ROWS_MAX]],
         users_total=len(users),
-        tokens=[_token_line(token, people, now_ms) for token in tokens[:ROWS_MAX]],
+        tokens=[_token_line(token, directory, now_ms) for token in tokens[:ROWS_MAX]],
         tokens_total=len(tokens),
-        sessions=[_session_line(session, people, who) for session in sessions[:ROWS_MAX]],
+        sessions=[_session_line(session, directory, who) for session in sessions[:ROWS_MAX]],
         sessions_total=len(sessions),
         table=_table(),
         roles=ROLES,
@@ -274,31 +275,31 @@ def _table() -> list[RightLine]:
     ]
 
 
-def user_line(user: UserRow, people: People, who: Principal) -> UserLine:
+def user_line(user: UserRow, directory: UserDirectory, who: Principal) -> UserLine:
     return convert(
         user,
         UserLine,
         patterns=() if user.role == Role.ADMIN else user.patterns,
-        tokens=len(people.tokens(user.name)),
-        sessions=len(people.sessions(user.name)),
+        tokens=len(directory.tokens(user.name)),
+        sessions=len(directory.sessions(user.name)),
         is_me=user.name == who.name,
         provider=user.issuer or "",
     )
 
 
-def _token_line(token: TokenRow, people: People, now_ms: int) -> TokenLine:
+def _token_line(token: TokenRow, directory: UserDirectory, now_ms: int) -> TokenLine:
     is_over = token.expires_ms is not None and token.expires_ms <= now_ms
-    return convert(token, TokenLine, owner=people.name_of(token.user_id), is_over=is_over)
+    return convert(token, TokenLine, owner=directory.name_of(token.user_id), is_over=is_over)
 
 
-def _session_line(session: SessionRow, people: People, who: Principal) -> SessionLine:
+def _session_line(session: SessionRow, directory: UserDirectory, who: Principal) -> SessionLine:
     is_this = session.id == who.session_id
-    return convert(session, SessionLine, user=people.name_of(session.user_id), is_this=is_this)
+    return convert(session, SessionLine, user=directory.name_of(session.user_id), is_this=is_this)
 
 
 def _require_owned(request: Request, owner: str) -> None:
     """Raise RightMissing for what is somebody else's, unless one may change everybody's."""
-    if owner != who_of(request.scope).name:
+    if owner != principal_of(request.scope).name:
         rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
 
 
@@ -313,7 +314,7 @@ def patterns_of(text: str) -> list[str]:
 
 def _id(request: Request) -> int:
     text = request.path_params["id"]
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
+    if not is_whole(text):
         raise NotFound(_("there is nothing with the id %(text)s", text=f"{text[:40]!r}"))
     return int(text)
 

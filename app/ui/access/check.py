@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.security.access import NAMED, Action, Kind
-from app.security.simulator import Subject, judge, subject_of
+from app.security.rights_check import RightsSubject, decide_all, subject_of
 from app.ui.access.access import ROLES, status_of
 from app.ui.framework import pages
 from app.ui.framework.forms import Form
@@ -82,7 +82,7 @@ async def show(request: Request) -> Response:
     if "patterns" not in values:
         form.values["patterns"] = "*:*:*"
     found: list[CheckedRight] = []
-    subject: Subject | None = None
+    subject: RightsSubject | None = None
     status = 200
     if form.values["who"]:
         try:
@@ -95,7 +95,7 @@ async def show(request: Request) -> Response:
     context = AccessCheckPage(
         form=form,
         asked=subject is not None and not form.is_wrong,
-        who="" if subject is None else subject.who.audit_name(""),
+        who="" if subject is None else subject.principal.audit_name(""),
         rows=[_line(each) for each in found],
         allowed=sum(each.allowed for each in found),
         people=people,
@@ -114,31 +114,31 @@ async def show(request: Request) -> Response:
     )
 
 
-def _subject(request: Request, form: Form) -> Subject:
+def _subject(request: Request, form: Form) -> RightsSubject:
     kind, __, name = form.values["who"].partition(":")
     if kind == "role":
         patterns = form.values["patterns"].split()
         return subject_of(
-            services_of(request.scope).people, role=form.values["role"], patterns=patterns
+            services_of(request.scope).user_directory, role=form.values["role"], patterns=patterns
         )
     if kind == "token":
-        return subject_of(services_of(request.scope).people, token=name)
-    return subject_of(services_of(request.scope).people, user=name)
+        return subject_of(services_of(request.scope).user_directory, token=name)
+    return subject_of(services_of(request.scope).user_directory, user=name)
 
 
-def _judged(subject: Subject, form: Form) -> list[CheckedRight]:
+def _judged(subject: RightsSubject, form: Form) -> list[CheckedRight]:
     action = form.choice("action", _("Action"), ("", *Action)) or None
     kind = form.choice("kind", _("Kind"), ("", *Kind)) or None
     if form.is_wrong:
         return []
     of = Kind(kind) if kind else None
     name = form.values["name"] if of is None or of in NAMED else ""
-    return judge(subject, action=Action(action) if action else None, kind=of, name=name)
+    return decide_all(subject, action=Action(action) if action else None, kind=of, name=name)
 
 
 def _people(request: Request) -> tuple[list[tuple[str, str]], int]:
     """Whom one may choose, users before tokens, and how many there are."""
-    people = services_of(request.scope).people
+    people = services_of(request.scope).user_directory
     users = [(f"user:{user.name}", user.name) for user in people.users()]
     tokens = [
         (

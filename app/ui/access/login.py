@@ -7,10 +7,10 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.errors import DoorError
-from app.security.access import who_of
-from app.security.accounts import Browser, By
-from app.security.doorman import COOKIE, LOGIN, LOGIN_BEGIN, LOGOUT_LEFT, cookie_of
-from app.security.oidc.trips import LIVES_S
+from app.security.access import principal_of
+from app.security.accounts import Browser, ChangeAuthor
+from app.security.authenticator import COOKIE, LOGIN, LOGIN_BEGIN, LOGOUT_LEFT, cookie_of
+from app.security.oidc.login_state import LIFETIME_S
 from app.ui.framework import forms, pages
 from app.ui.framework.console import address_of, client_of
 from app.ui.framework.forms import Form
@@ -43,9 +43,9 @@ class Login:
     failure: Failure | None = None
 
 
-def by_of(request: Request) -> By:
+def by_of(request: Request) -> ChangeAuthor:
     """Who changes people, for the trail."""
-    return By(client_of(request), request.headers.get("x-request-id", ""))
+    return ChangeAuthor(client_of(request), request.headers.get("x-request-id", ""))
 
 
 def browser_of(request: Request) -> Browser:
@@ -65,7 +65,7 @@ async def log_in(request: Request) -> Response:
     form = forms.fill(await forms.read(request, bytes_max=forms.LOGIN_BYTES_MAX), FIELDS)
     form.values["next"] = forms.local_path(form.values["next"])
     password, form.values["password"] = form.values["password"], ""
-    if services_of(request.scope).accounts.people.is_open:
+    if services_of(request.scope).accounts.directory.is_open:
         return forms.go(request, form.values["next"])
     try:
         return await logged_in(request, form.values["name"], password, form.values["next"])
@@ -87,13 +87,13 @@ async def logged_in(request: Request, name: str, password: str, then: str) -> Re
 
 async def log_out(request: Request) -> Response:
     """POST /logout"""
-    who = who_of(request.scope)
-    user = services_of(request.scope).accounts.people.user(who.name)
+    who = principal_of(request.scope)
+    user = services_of(request.scope).accounts.directory.user(who.name)
     if who.session_id:
         await services_of(request.scope).accounts.log_out(by_of(request), who.session_id)
     if user is not None and user.issuer is not None:
         response = forms.go(request, LOGOUT_LEFT)
-        left = services_of(request.scope).provider_login.leave(browser_of(request).session)
+        left = services_of(request.scope).provider_login.logout_cookie(browser_of(request).session)
         set_way_cookie(request, response, LEFT_COOKIE, left)
     else:
         response = forms.go(request, LOGIN)
@@ -136,7 +136,7 @@ def set_way_cookie(request: Request, response: Response, name: str, value: str) 
     response.set_cookie(
         name,
         value,
-        max_age=LIVES_S if value else 0,
+        max_age=LIFETIME_S if value else 0,
         path=LOGIN,
         samesite="lax",
         httponly=True,
@@ -162,7 +162,7 @@ async def page(
     settings = services_of(request.scope).settings
     context = Login(
         form=form,
-        is_open=services_of(request.scope).accounts.people.is_open,
+        is_open=services_of(request.scope).accounts.directory.is_open,
         has_password=settings.password_login,
         provider=settings.oidc_name if settings.has_oidc else "",
         begin=_begin_path(form.values["next"]),

@@ -10,14 +10,14 @@ from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
 from app.errors import DoorError
-from app.security.doorman import LOGIN, LOGOUT_FAR
-from app.security.oidc.login import Back
+from app.security.authenticator import LOGIN, LOGOUT_FAR
+from app.security.oidc.login import LoginCallback
 from app.ui.access import login
 from app.ui.access.login import LEFT_COOKIE, set_way_cookie
 from app.ui.framework import forms, pages
 from app.ui.framework.language import N_, _, translated
 
-TRIP_COOKIE = "kitemq_trip"
+STATE_COOKIE = "kitemq_trip"
 VALUE_CHARS_MAX = 4096  # of one part of the provider's answer
 ANSWERS = ("state", "code", "iss", "error", "error_description")
 HEADLINES = {
@@ -49,7 +49,7 @@ async def begin(request: Request) -> Response:
     except DoorError as error:
         return await _refused(request, error, then)
     response = RedirectResponse(address, status_code=303, headers={"Cache-Control": "no-store"})
-    set_way_cookie(request, response, TRIP_COOKIE, cookie)
+    set_way_cookie(request, response, STATE_COOKIE, cookie)
     return response
 
 
@@ -60,21 +60,21 @@ async def back(request: Request) -> Response:
         for name in ANSWERS
         if name in request.query_params
     }
-    brought = Back(query, request.cookies.get(TRIP_COOKIE, ""), base_of(request))
+    callback = LoginCallback(query, request.cookies.get(STATE_COOKIE, ""), base_of(request))
     try:
-        arrived = await services_of(request.scope).provider_login.finish(
-            brought, login.browser_of(request)
+        session = await services_of(request.scope).provider_login.finish(
+            callback, login.browser_of(request)
         )
     except DoorError as error:
         response = await _refused(request, error, "/")
     else:
         response = login.with_session(
             request,
-            RedirectResponse(forms.local_path(arrived.then), status_code=303),
-            arrived.secret,
-            arrived.expires_ms,
+            RedirectResponse(forms.local_path(session.next_path), status_code=303),
+            session.secret,
+            session.expires_ms,
         )
-    set_way_cookie(request, response, TRIP_COOKIE, "")
+    set_way_cookie(request, response, STATE_COOKIE, "")
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -82,7 +82,7 @@ async def back(request: Request) -> Response:
 async def left(request: Request) -> Response:
     """GET /login/left: logged out here; of the provider only who asks for it."""
     provider = services_of(request.scope).provider_login
-    far = LOGOUT_FAR if request.cookies.get(LEFT_COOKIE) and provider.may_leave else ""
+    far = LOGOUT_FAR if request.cookies.get(LEFT_COOKIE) and provider.has_logout else ""
     context = Left(provider=services_of(request.scope).settings.oidc_name, far=far)
     return await pages.respond(request, "login_left.html", context, title=_("Logged out"))
 
@@ -91,7 +91,9 @@ async def leave_far(request: Request) -> Response:
     """GET /login/leave-provider: to where the provider logs one out."""
     cookie = request.cookies.get(LEFT_COOKIE, "")
     try:
-        address = await services_of(request.scope).provider_login.farewell(cookie, base_of(request))
+        address = await services_of(request.scope).provider_login.logout_url(
+            cookie, base_of(request)
+        )
     except DoorError as error:
         return await _refused(request, error, "/")
     response = RedirectResponse(address or LOGIN, status_code=303)

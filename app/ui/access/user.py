@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.rows import UserRow
-from app.security.access import TABLE, Grant, Kind, Principal, Role, lacks, who_of
-from app.security.drafts import checked_role
+from app.security.access import TABLE, Grant, Kind, Principal, Role, lacks, principal_of
+from app.security.credentials import parse_role
 from app.ui.access.access import ROLES, UserLine, patterns_of, status_of, user_line
 from app.ui.access.login import by_of
 from app.ui.framework import forms, pages
@@ -51,7 +51,7 @@ async def change(request: Request) -> Response:
     name = request.path_params["name"]
     try:
         patch = UserPatch(
-            checked_role(form.values["role"]),
+            parse_role(form.values["role"]),
             patterns_of(form.values["patterns"]),
             form.values["disabled"] == "yes",
         )
@@ -100,8 +100,8 @@ async def _page(
     delete_form: Form | None = None,
     status: int = 200,
 ) -> Response:
-    people = services_of(request.scope).people
-    user = people.user(request.path_params["name"])
+    directory = services_of(request.scope).user_directory
+    user = directory.user(request.path_params["name"])
     if user is None:
         raise NotFound(_("there is no user %(name)s", name=f"{request.path_params['name']!r}"))
     values = {
@@ -111,7 +111,7 @@ async def _page(
     }
     on = request.query_params.get("on", "").strip()[:255]
     context = UserPage(
-        user=user_line(user, people, who_of(request.scope)),
+        user=user_line(user, directory, principal_of(request.scope)),
         roles=ROLES,
         form=form or Form(values),
         password_form=password_form or Form({"password": ""}),

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.alert_rows import DeliveryRow, SilenceRow, TransitionRow
+from app.numbers import is_whole
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
 from app.services.alerts.standing import RuleStatus
@@ -255,5 +256,5 @@ def wanted_id(text: str) -> int:
 
 
 def _id(text: str) -> int:
-    is_number = text.isascii() and text.isdecimal() and len(text) <= ID_DIGITS_MAX
+    is_number = is_whole(text, ID_DIGITS_MAX)
     return int(text) if is_number else 0

@@ -9,6 +9,7 @@ from starlette.responses import Response, StreamingResponse
 
 from app.container import services_of
 from app.db.rows import AuditEntry, AuditFilter
+from app.numbers import whole
 from app.services.audit import DONE, STARTED, Audit
 from app.ui.framework import cells, formats, forms, pages, preferences, tables
 from app.ui.framework.forms import Form
@@ -300,8 +301,9 @@ def _cells(entry: AuditEntry) -> list[str]:
 def _id(text: str) -> int | None:
     if not text:
         return None
-    if text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= ID_MAX:
-        return int(text)
+    number = whole(text, ID_MAX)
+    if number is not None:
+        return number
     raise Invalid(
         _("%(text)s is no place in the trail", text=f"{text[:40]!r}"),
         remedy=_("begin at the newest entries"),

@@ -1,4 +1,4 @@
-"""A message body as people can read it, and the account of how it was decoded. Pure."""
+"""Decodes a message body for display, with a report of the decoders that were tried. Pure."""
 
 import contextlib
 import unicodedata
@@ -23,7 +23,7 @@ TREE_BYTES_MAX = 256 * 1024
 GUESS_BYTES_MAX = 64 * 1024
 PREVIEW_CHARS = 160
 HEX_ROW = 16
-# The first that fits is shown first: what states its own form goes before what is guessed.
+# The first that fits is shown: self-describing formats come before guesses.
 VIEWS = ("avro", "json", "text", "msgpack", "protobuf", "hex")
 ORDER = ("text", "json", "avro", "msgpack", "protobuf")
 GUESSED = ("msgpack", "protobuf")
@@ -31,13 +31,13 @@ TREES = ("json", "avro", "msgpack", "protobuf")
 CONTAINERS = (*range(0x80, 0xA0), *range(0xDC, 0xE0))  # MessagePack's maps and arrays
 
 
-class NotThis(Exception):
-    """Why a decoder cannot read the bytes."""
+class NotDecodable(Exception):
+    """A decoder cannot read the bytes; the text says why."""
 
 
 @dataclass(frozen=True)
-class Tried:
-    """One decoder's turn: what it made of the bytes, or why it could not."""
+class DecoderResult:
+    """The result of one decoder, or why it failed."""
 
     name: str
     is_ok: bool
@@ -53,10 +53,10 @@ class HexRow:
 
 @dataclass(frozen=True)
 class Body:
-    """What the page shows: one of the `views` that fit, and what was tried.
+    """A body in one of the `views` that fit, and the decoders that were tried.
 
-    `stored_bytes` is what lies in the log, `size_bytes` what it is unpacked, where it is.
-    `why_packed` says why a body that is marked as compressed is shown as it is stored.
+    `stored_bytes` is its size in the log, `size_bytes` its decompressed size. `why_packed` says why
+    a body that is marked as compressed is shown as stored.
     """
 
     view: str
@@ -70,7 +70,7 @@ class Body:
     tree: Node | None
     tree_cut: bool
     rows: list[HexRow]
-    tried: list[Tried]
+    tried: list[DecoderResult]
 
     @property
     def is_cut(self) -> bool:
@@ -79,7 +79,7 @@ class Body:
 
 @dataclass(frozen=True)
 class _Decoded:
-    """What a decoder made of the bytes: a document for a tree, or a text."""
+    """A decoder's result: a document for a tree, or nothing for a text."""
 
     detail: str
     document: Any = None
@@ -90,7 +90,7 @@ def decode(plain: PlainBody | bytes, *, view: str = "", is_all: bool = False) ->
     """Decode a body for `view`, or for the best view that fits; never raises.
 
     At most SHOWN_BYTES_MAX bytes are turned into text, ALL_BYTES_MAX when `is_all`;
-    the rest is for the download. A PlainBody says besides how its producer compressed it.
+    the rest is for the download. A PlainBody also has its producer's compression.
     """
     stored = len(plain) if isinstance(plain, bytes) else plain.stored_bytes
     packed = unpack(plain)
@@ -98,8 +98,8 @@ def decode(plain: PlainBody | bytes, *, view: str = "", is_all: bool = False) ->
     decoded, tried = _try_all(body, packed)
     views = tuple(name for name in VIEWS if name in decoded or name == "hex")
     chosen = view if view in views else views[0]
-    found = decoded.get(chosen)
-    tree = Tree() if found is not None and chosen != "text" else None
+    shown_body = decoded.get(chosen)
+    tree = Tree() if shown_body is not None and chosen != "text" else None
     limit = _limit(chosen, is_all)
     return Body(
         view=chosen,
@@ -110,8 +110,8 @@ def decode(plain: PlainBody | bytes, *, view: str = "", is_all: bool = False) ->
         packing=packed.kind if packed.is_unpacked else "",
         why_packed="" if packed.is_unpacked or not _is_marked(plain) else packed.detail,
         text=body[:limit].decode("utf-8", "ignore") if chosen == "text" else "",
-        tree=tree.build("", found.document) if tree and found else None,
-        tree_cut=bool(tree and found and (tree.is_cut or found.is_cut)),
+        tree=tree.build("", shown_body.document) if tree and shown_body else None,
+        tree_cut=bool(tree and shown_body and (tree.is_cut or shown_body.is_cut)),
         rows=list(_hex_rows(body[:limit])) if chosen == "hex" else [],
         tried=tried,
     )
@@ -121,21 +121,21 @@ def _is_marked(plain: PlainBody | bytes) -> bool:
     return not isinstance(plain, bytes) and bool(plain.codec)
 
 
-def _try_all(body: bytes, packed: Unpacked) -> tuple[dict[str, _Decoded], list[Tried]]:
-    """What each decoder made of the bytes, and the account of it."""
-    tried = [Tried("compression", packed.is_unpacked, packed.detail)] if packed.kind else []
+def _try_all(body: bytes, packed: Unpacked) -> tuple[dict[str, _Decoded], list[DecoderResult]]:
+    """The results of all decoders, and the report of them."""
+    tried = [DecoderResult("compression", packed.is_unpacked, packed.detail)] if packed.kind else []
     decoded: dict[str, _Decoded] = {}
     for name in ORDER:
         if packed.is_foreign and name in GUESSED:
-            tried.append(Tried(name, False, _("not tried, as the body is compressed")))
+            tried.append(DecoderResult(name, False, _("not tried, as the body is compressed")))
             continue
         try:
             decoded[name] = DECODERS[name](body, "text" in decoded)
-        except (NotThis, NotAvro, NotProtobuf) as error:
-            tried.append(Tried(name, False, str(error)))
+        except (NotDecodable, NotAvro, NotProtobuf) as error:
+            tried.append(DecoderResult(name, False, str(error)))
         else:
-            tried.append(Tried(name, True, decoded[name].detail))
-    tried.append(Tried("hex", True, _("shows any bytes")))
+            tried.append(DecoderResult(name, True, decoded[name].detail))
+    tried.append(DecoderResult("hex", True, _("shows any bytes")))
     return decoded, tried
 
 
@@ -155,43 +155,43 @@ def preview(body: bytes) -> str:
 
 
 def line(plain: PlainBody | bytes, view: str) -> str:
-    """A body as one decoder reads it; NotThis where it cannot. A JSON text stays as it is."""
+    """A body as one decoder reads it; raises NotDecodable. A JSON text stays as it is."""
     body = unpack(plain).body
     if view == "hex":
         return body[:PREVIEW_CHARS].hex(" ")
-    found = _decoded(body, view)
+    decoded = _decoded(body, view)
     if view in ("text", "json"):
         return body.decode()
     try:
-        return msgspec.json.encode(found.document, enc_hook=str).decode()
+        return msgspec.json.encode(decoded.document, enc_hook=str).decode()
     except (ValueError, TypeError, RecursionError) as error:
-        raise NotThis(str(error) or _("nested too deeply")) from None
+        raise NotDecodable(str(error) or _("nested too deeply")) from None
 
 
 def document(plain: PlainBody | bytes, view: str = "") -> Any:
-    """What a decoder makes of a body, or the first that can of all; NotThis where none can."""
+    """A body as a document of `view`, or of the first decoder that fits; raises NotDecodable."""
     body = unpack(plain).body
     if view in TREES:
         return _decoded(body, view).document
     for name in TREES:
-        with contextlib.suppress(NotThis):
+        with contextlib.suppress(NotDecodable):
             return _decoded(body, name).document
-    raise NotThis(_("it is no JSON, Avro, MessagePack or Protobuf"))
+    raise NotDecodable(_("it is no JSON, Avro, MessagePack or Protobuf"))
 
 
 def _decoded(body: bytes, view: str) -> _Decoded:
-    """One decoder's result; NotThis."""
+    """One decoder's result; raises NotDecodable."""
     try:
         _text(body, True)
         is_text = True
-    except NotThis:
+    except NotDecodable:
         if view == "text":
             raise
         is_text = False
     try:
         return DECODERS[view](body, is_text)
     except (NotAvro, NotProtobuf) as error:
-        raise NotThis(str(error)) from None
+        raise NotDecodable(str(error)) from None
 
 
 def _limit(view: str, is_all: bool) -> int:
@@ -204,7 +204,7 @@ def _text(body: bytes, __: bool) -> _Decoded:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise NotThis(
+        raise NotDecodable(
             _(
                 "byte %(start)s (0x%(byte)s) is not UTF-8",
                 start=error.start,
@@ -214,23 +214,23 @@ def _text(body: bytes, __: bool) -> _Decoded:
     strange = _unprintable(text[:SHOWN_BYTES_MAX])
     if strange:
         name = unicodedata.name(strange, f"U+{ord(strange):04X}")
-        raise NotThis(_("UTF-8, but holds the control character %(name)s", name=name))
+        raise NotDecodable(_("UTF-8, but holds the control character %(name)s", name=name))
     return _Decoded(_("valid UTF-8") if text else "empty")
 
 
 def _json(body: bytes, is_text: bool) -> _Decoded:
     if not is_text or body.lstrip()[:1] not in (b"{", b"["):
-        raise NotThis(_("does not begin with { or ["))
+        raise NotDecodable(_("does not begin with { or ["))
     _check_size(body, TREE_BYTES_MAX)
     try:
         return _Decoded(_("valid JSON"), json_text.loads(body))
     except (ValueError, RecursionError) as error:
-        raise NotThis(str(error) or _("nested too deeply")) from None
+        raise NotDecodable(str(error) or _("nested too deeply")) from None
 
 
 def _avro(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotThis(_("not tried, as the body is text"))
+        raise NotDecodable(_("not tried, as the body is text"))
     _check_size(body, TREE_BYTES_MAX)
     document, is_cut = avro.decode(body)
     return _Decoded(_("an object container file with its schema"), document, is_cut)
@@ -238,19 +238,19 @@ def _avro(body: bytes, is_text: bool) -> _Decoded:
 
 def _msgpack(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotThis(_("not tried, as the body is text"))
+        raise NotDecodable(_("not tried, as the body is text"))
     if not body or body[0] not in CONTAINERS:
-        raise NotThis(_("does not begin with a map or an array"))
+        raise NotDecodable(_("does not begin with a map or an array"))
     _check_size(body, TREE_BYTES_MAX)
     try:
         return _Decoded(_("one MessagePack value, to the last byte"), msgspec.msgpack.decode(body))
     except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:
-        raise NotThis(str(error) or _("nested too deeply")) from None
+        raise NotDecodable(str(error) or _("nested too deeply")) from None
 
 
 def _protobuf(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotThis(_("not tried, as the body is text"))
+        raise NotDecodable(_("not tried, as the body is text"))
     _check_size(body, GUESS_BYTES_MAX)
     document = protobuf.decode(body)
     return _Decoded(
@@ -260,11 +260,11 @@ def _protobuf(body: bytes, is_text: bool) -> _Decoded:
 
 def _check_size(body: bytes, limit: int) -> None:
     if len(body) > limit:
-        raise NotThis(_("larger than %(limit)s KiB", limit=limit // 1024))
+        raise NotDecodable(_("larger than %(limit)s KiB", limit=limit // 1024))
 
 
 def _unprintable(text: str) -> str:
-    """The first control character that no text file holds, or ""."""
+    """The first control character that is unusual in text, or ""."""
     return next((c for c in text if c < " " and c not in "\t\n\r\f\x1b"), "")
 
 

@@ -1,7 +1,7 @@
-"""Columns of a list of messages that are read from the bodies: by which decoder, and which values.
+"""Columns of a message list that are read from the bodies. Pure.
 
-`view` decodes the body column; each of up to four paths, as "order.lines[0].price", is a column of
-its own. Bodies over 64 KiB are left out, and so is what would take a page too long. Pure.
+`view` is the decoder of the body column; each of up to four paths, such as "order.lines[0].price",
+is a column of its own. Bodies over 64 KiB are left out, as are those after BUDGET_S of decoding.
 """
 
 import re
@@ -14,7 +14,7 @@ import msgspec
 
 from app.security.message_rights import missing_right
 from app.ui.bodies import bodies
-from app.ui.bodies.bodies import NotThis
+from app.ui.bodies.bodies import NotDecodable
 from app.ui.bodies.preview import preview_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
@@ -40,35 +40,35 @@ PATH = re.compile(r"[^.\[\]]+(\.[^.\[\]]+|\[\d{1,9}\])*\Z")
 
 @dataclass(frozen=True)
 class Columns:
-    """What the address asks for; neither a view nor paths: the list is as ever."""
+    """The columns in a URL; without view and paths, the list has only previews."""
 
     view: str
     paths: tuple[str, ...]
 
     @property
-    def kept(self) -> dict[str, str]:
-        """The same for an address."""
+    def query(self) -> dict[str, str]:
+        """The parameters of a URL with these columns."""
         return {"view": self.view, "fields": ", ".join(self.paths)}
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A value as text, or `why` there is none."""
+class BodyCell:
+    """A value as text, or the reason why there is none."""
 
     text: str = ""
     why: str = ""
 
 
 @dataclass(frozen=True)
-class Shown:
+class RowColumns:
     """The body of one message in its columns."""
 
-    body: Cell
-    values: Sequence[Cell]
+    body: BodyCell
+    values: Sequence[BodyCell]
 
 
 def read(values: Mapping[str, str], form: Form) -> Columns:
-    """The columns of an address; what is wrong with `fields` is said there."""
+    """The columns of a URL; errors of `fields` are added to the form."""
     view = values.get("view", "")
     view = view if view in dict(VIEWS) else ""
     text = values.get("fields", "").strip()[:1000]
@@ -82,56 +82,56 @@ def read(values: Mapping[str, str], form: Form) -> Columns:
     return Columns(view, () if "fields" in form.errors else paths)
 
 
-def show(messages: Iterable[StoredMessage], columns: Columns) -> list[Shown]:
-    """What each body holds; the rest, once the time for a page is up, says so."""
+def show(messages: Iterable[StoredMessage], columns: Columns) -> list[RowColumns]:
+    """The columns of each message; those after BUDGET_S have a reason instead."""
     until_s = time.perf_counter() + BUDGET_S
-    found = []
-    late = Cell(why=_("the time to decode this page was up"))
+    rows = []
+    late = BodyCell(why=_("the time to decode this page was up"))
     for message in messages:
         if time.perf_counter() < until_s:
-            found.append(_shown(message, columns))
+            rows.append(_shown(message, columns))
         else:
-            found.append(Shown(late, [late] * len(columns.paths)))
-    return found
+            rows.append(RowColumns(late, [late] * len(columns.paths)))
+    return rows
 
 
-def _shown(message: StoredMessage, columns: Columns) -> Shown:
-    preview = Cell(preview_of(message))
+def _shown(message: StoredMessage, columns: Columns) -> RowColumns:
+    preview = BodyCell(preview_of(message))
     if not columns.view and not columns.paths:
-        return Shown(preview, ())
+        return RowColumns(preview, ())
     if missing_right(message):
-        return Shown(preview, [Cell(why=preview.text)] * len(columns.paths))
+        return RowColumns(preview, [BodyCell(why=preview.text)] * len(columns.paths))
     if len(message.plain.body) > BODY_BYTES_MAX:
-        why = Cell(why=_("larger than %(limit)s KiB", limit=BODY_BYTES_MAX // 1024))
-        return Shown(preview if not columns.view else why, [why] * len(columns.paths))
-    return Shown(
+        why = BodyCell(why=_("larger than %(limit)s KiB", limit=BODY_BYTES_MAX // 1024))
+        return RowColumns(preview if not columns.view else why, [why] * len(columns.paths))
+    return RowColumns(
         _body(message, columns.view) if columns.view else preview,
         _values(message, columns) if columns.paths else (),
     )
 
 
-def _body(message: StoredMessage, view: str) -> Cell:
+def _body(message: StoredMessage, view: str) -> BodyCell:
     try:
-        return Cell(_cut(bodies.line(message.plain, view)))
-    except NotThis as error:
-        return Cell(why=str(error))
+        return BodyCell(_cut(bodies.line(message.plain, view)))
+    except NotDecodable as error:
+        return BodyCell(why=str(error))
 
 
-def _values(message: StoredMessage, columns: Columns) -> list[Cell]:
+def _values(message: StoredMessage, columns: Columns) -> list[BodyCell]:
     try:
         document = bodies.document(message.plain, columns.view)
-    except NotThis as error:
-        return [Cell(why=str(error))] * len(columns.paths)
+    except NotDecodable as error:
+        return [BodyCell(why=str(error))] * len(columns.paths)
     return [_value(document, path) for path in columns.paths]
 
 
-def _value(document: Any, path: str) -> Cell:
+def _value(document: Any, path: str) -> BodyCell:
     for name, index in STEP.findall(path):
         try:
             document = document[int(index)] if index else document[name]
         except (KeyError, IndexError, TypeError):
-            return Cell(why=_("the body has no %(path)s", path=path))
-    return Cell(_cut(document if isinstance(document, str) else _json(document)))
+            return BodyCell(why=_("the body has no %(path)s", path=path))
+    return BodyCell(_cut(document if isinstance(document, str) else _json(document)))
 
 
 def _json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The line that stands for a message's body in a list."""
+"""The one-line preview of a message's body in lists."""
 
 from app.security.message_rights import missing_right
 from app.ui.bodies import bodies
@@ -7,7 +7,7 @@ from engine.message import StoredMessage
 
 
 def preview_of(message: StoredMessage) -> str:
-    """The body as one line; of a concealed message, why there is none."""
+    """The body as one line, or the missing right for a concealed message."""
     missing = missing_right(message)
     if missing:
         return _("(not shown: needs the right %(right)s)", right=missing)

@@ -1,7 +1,7 @@
-"""Protobuf's wire format read without a schema: field numbers, wire types, and a guess. Pure.
+"""Decodes Protobuf's wire format without a schema: field numbers, wire types, and a guess. Pure.
 
-Names and exact types are in the schema only, so that a number may be signed or not and bytes may be
-a text, a message or a packed list: what fits is shown, the number and the wire type always.
+Only the schema has names and exact types: a number may be signed or not, and bytes may be a text, a
+message or a packed list. The first interpretation that fits is shown.
 """
 
 import struct
@@ -17,11 +17,11 @@ RESERVED_NUMBERS = range(19000, 20000)
 
 
 class NotProtobuf(Exception):
-    """Why the bytes are no message."""
+    """The bytes are no message; the text says why."""
 
 
-class _Budget:
-    """How many fields are looked at, over all levels and guesses."""
+class _FieldBudget:
+    """The number of fields to decode, over all levels and guesses."""
 
     def __init__(self) -> None:
         self.left = FIELDS_MAX
@@ -31,10 +31,10 @@ def decode(body: bytes) -> dict[str, Any]:
     """The fields by number and wire type, repeated ones as lists; raises NotProtobuf."""
     if not body:
         raise NotProtobuf(_("the body is empty"))
-    return _message(body, 0, _Budget())
+    return _message(body, 0, _FieldBudget())
 
 
-def _message(data: bytes, depth: int, budget: _Budget) -> dict[str, Any]:
+def _message(data: bytes, depth: int, budget: _FieldBudget) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     at = 0
     while at < len(data):
@@ -59,21 +59,23 @@ def _message(data: bytes, depth: int, budget: _Budget) -> dict[str, Any]:
 
 def _add(fields: dict[str, Any], label: str, value: Any) -> None:
     """One value of a field; a second one makes a list of it, as repeated fields have."""
-    known = fields.get(label)
-    if known is None:
+    value_so_far = fields.get(label)
+    if value_so_far is None:
         fields[label] = value
-    elif isinstance(known, _Repeated):
-        known.append(value)
+    elif isinstance(value_so_far, _Repeated):
+        value_so_far.append(value)
     else:
-        fields[label] = _Repeated([known, value])
+        fields[label] = _Repeated([value_so_far, value])
 
 
 class _Repeated(list[Any]):
     """The values of one field in their order."""
 
 
-def _field(data: bytes, at: int, wire: int, depth: int, budget: _Budget) -> tuple[str, Any, int]:
-    """What the wire type is called, the value, and where the next field begins."""
+def _field(
+    data: bytes, at: int, wire: int, depth: int, budget: _FieldBudget
+) -> tuple[str, Any, int]:
+    """The wire type's name, the value, and the position of the next field."""
     if wire == 0:
         value, end = _varint(data, at)
         return "varint", value, end
@@ -99,8 +101,8 @@ def _field(data: bytes, at: int, wire: int, depth: int, budget: _Budget) -> tupl
     )
 
 
-def _delimited(data: bytes, depth: int, budget: _Budget) -> tuple[str, Any]:
-    """Bytes as the text, the message or the bytes that they look like."""
+def _delimited(data: bytes, depth: int, budget: _FieldBudget) -> tuple[str, Any]:
+    """Length-delimited bytes as text, message or bytes, whichever fits first."""
     if not data:
         return "empty", ""
     text = _readable(data)
@@ -124,7 +126,7 @@ def _readable(data: bytes) -> str | None:
 
 
 def _fixed(data: bytes, at: int, size: int) -> str:
-    """Both readings of four or eight bytes: which one was meant, only the schema says."""
+    """Four or eight bytes both as an integer and as a float, as only the schema decides."""
     piece = data[at : at + size]
     if len(piece) < size:
         raise NotProtobuf(

@@ -1,4 +1,4 @@
-"""Decoded values as a bounded tree of nodes, whichever decoder they came from. Pure."""
+"""Decoded values of any decoder as a bounded tree of nodes. Pure."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Node:
 
 
 class Tree:
-    """Builds the nodes of a document, NODES_MAX of them at most."""
+    """Builds at most NODES_MAX nodes of a document."""
 
     def __init__(self) -> None:
         self._left = NODES_MAX

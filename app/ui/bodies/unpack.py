@@ -1,7 +1,7 @@
-"""Compressed bodies for people: how a body was compressed, by its mark or by its look. Pure.
+"""Decompresses bodies for display, by their flag or by their first bytes. Pure.
 
-What RocketMQ's producers mark as compressed is decompressed by the engine, for every endpoint
-alike. What a producer compressed by itself is recognised here, for the page alone.
+The engine decompresses what RocketMQ's producers flag as compressed, for every endpoint. Bodies
+that a program compressed itself are recognised here, for pages only.
 """
 
 import zlib
@@ -23,7 +23,7 @@ BY_ENGINE = ("lz4", "zstd")
 
 @dataclass(frozen=True)
 class Unpacked:
-    """`body` to go on with; `kind` is "" where the bytes are not compressed."""
+    """The resulting `body`; `kind` is "" if it was not compressed."""
 
     body: bytes
     kind: str
@@ -32,12 +32,12 @@ class Unpacked:
 
     @property
     def is_foreign(self) -> bool:
-        """Compressed for certain, and not unpacked."""
+        """Whether the body is certainly compressed and was not decompressed."""
         return bool(self.kind) and not self.is_unpacked and self.kind not in WINDOWS
 
 
 def unpack(plain: PlainBody | bytes) -> Unpacked:
-    """The body as it was before its producer compressed it, where that can be done."""
+    """The body before its producer compressed it, if possible."""
     if isinstance(plain, bytes):
         return _by_look(plain)
     if not plain.codec:
@@ -51,7 +51,7 @@ def unpack(plain: PlainBody | bytes) -> Unpacked:
 
 
 def _by_look(body: bytes) -> Unpacked:
-    """What no mark says: a body that begins as compressed data does."""
+    """Decompress a body that begins like compressed data."""
     kind = _kind(body)
     if not kind:
         return Unpacked(body, "", False, _("not compressed"))

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.monitoring import dead_index
-from app.security.access import who_of
+from app.security.access import principal_of
 from app.security.message_rights import missing_right, require_message, visible
 from app.services.bodies import decompress
 from app.ui.bodies import bodies
@@ -99,7 +99,7 @@ async def download(request: Request) -> Response:
     console = pages.console_of(request)
     group = request.path_params["group"]
     letter = console.broker.dead_letters.get(group, offset_of(request))
-    require_message(who_of(request.scope), letter.message)
+    require_message(principal_of(request.scope), letter.message)
     await decompress([letter.message])
     name = quote(f"{group}-dead-{letter.message.offset}.bin", safe="-_.%")
     return Response(
@@ -120,7 +120,7 @@ def _context(
     steps: list[Step],
     why_no_steps: str,
 ) -> LetterPage:
-    message = visible(who_of(request.scope), letter.message)
+    message = visible(principal_of(request.scope), letter.message)
     jobs, forgotten = _jobs(console, letter.redriven_by)
     low, end = dead_index.bounds(console.broker, DEAD_LETTER_PREFIX + group)
     return convert(

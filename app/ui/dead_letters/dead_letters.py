@@ -16,7 +16,7 @@ from app.monitoring import dead_index, sparkline
 from app.monitoring.dead_index import Known
 from app.monitoring.sparkline import Line
 from app.pause import Pause
-from app.security.access import Principal, who_of
+from app.security.access import Principal, principal_of
 from app.security.message_rights import lacks_messages, visible
 from app.services.search import Search
 from app.ui.dead_letters import filters as dead_filter
@@ -251,7 +251,7 @@ async def detail(request: Request) -> Response:
     view = await view_of(request, group, criteria, now_ms, BUDGET_S)
     query = tables.parse_query(request.query_params, ("newest",), "-newest")
     cut = tables.cut(view.selection.offsets, query)
-    who = who_of(request.scope)
+    who = principal_of(request.scope)
     lines = await _lines(console, who, group, list(cut.rows))
     tally = console.broker.dead_letters.tally(group, count_max=TALLIED_MAX)
     source = DEAD_LETTER_PREFIX + group
@@ -320,7 +320,7 @@ async def _found(request: Request, group: str, criteria: Criteria) -> tuple[set[
         records = await services_of(request.scope).search.by_id(criteria.id)
         here = {record.offset for record in records if record.topic == topic}
         found = here if found is None else found & here
-    if criteria.key and lacks_messages(who_of(request.scope), topic):
+    if criteria.key and lacks_messages(principal_of(request.scope), topic):
         return set(), _("You may not read message bodies of group %(name)s.", name=group)
     if criteria.key:
         here, is_cut = await _keyed(services_of(request.scope).search, topic, criteria.key)

@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 
 from app.monitoring import dead_index
 from app.pause import Pause
-from app.security.access import who_of
+from app.security.access import principal_of
 from app.security.message_rights import require_messages
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.dead_letters import criteria_of, has_topic, view_of
@@ -71,7 +71,7 @@ async def export(request: Request) -> Response:
         raise Invalid(
             _("no dead letter is ticked"), field="offset", remedy=_("go back and tick some")
         )
-    require_messages(who_of(request.scope), DEAD_LETTER_PREFIX + group)
+    require_messages(principal_of(request.scope), DEAD_LETTER_PREFIX + group)
     console.broker.dead_letters.page(group, count_max=1)  # GroupNotFound
     criteria = criteria_of(request).settled(console.now_ms())
     letters = await _chosen(request, console, group, criteria)

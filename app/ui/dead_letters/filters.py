@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from app.monitoring.dead_index import DeadRow
+from app.numbers import is_whole
 from app.ui.framework import typed_time, zones
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.typed_time import NoMoment
@@ -275,7 +276,7 @@ def _time(values: Mapping[str, str], field: str) -> int:
     text = values.get(field, "").strip()
     if not text:
         return 0
-    if text.isascii() and text.isdigit() and len(text) < 16:
+    if is_whole(text, 15):
         return int(text)
     name = values.get("zone", "")
     zone = zones.parse(name) if name else UTC_ZONE
@@ -307,7 +308,7 @@ def _moment(at_ms: int) -> str:
 
 def _offsets(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+    if not all(is_whole(part) for part in parts):
         raise Invalid(
             _("the ticked dead letters are not named by their offsets"),
             field="offsets",

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.monitoring.dead_index import COUNTED_MAX
+from app.numbers import is_whole
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.dead_letters import View, criteria_of, has_group, view_of
 from app.ui.dead_letters.filters import NONE, OFFSETS_MAX, Criteria
@@ -223,7 +224,7 @@ async def one(request: Request) -> Response:
 def offset_of(request: Request) -> int:
     """The offset in the address; NotFound for what is none."""
     text = request.path_params["offset"]
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
+    if not is_whole(text):
         raise NotFound(
             _("%(text)s is no offset of a dead letter", text=f"{text[:60]!r}"),
             field="offset",

@@ -16,7 +16,7 @@ from app.monitoring.lag_reader import LagReader
 from app.monitoring.meter import Meter
 from app.monitoring.sampler import Sampler
 from app.monitoring.trends import Trends
-from app.security.access import who_of
+from app.security.access import principal_of
 from app.ui.framework import language
 from app.ui.framework.assets import Assets
 from app.ui.framework.language import N_
@@ -91,7 +91,7 @@ class Console:
 
 def client_of(request: Request) -> str:
     """Who sent a request, for the audit trail: the user, or the address while there are none."""
-    return who_of(request.scope).audit_name(address_of(request))
+    return principal_of(request.scope).audit_name(address_of(request))
 
 
 def address_of(request: Request) -> str:

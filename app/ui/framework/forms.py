@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.errors import DoorError
+from app.numbers import is_whole
 from app.ui.framework import typed_time, zones
 from app.ui.framework.language import _
 from app.ui.framework.typed_time import NoMoment
@@ -70,7 +71,7 @@ class Form:
     def number(self, name: str, label: str, low: int, high: int) -> int:
         """The whole number in a field; an error at the field, and `low`, if there is none."""
         text = self.values.get(name, "").strip()
-        if text.isascii() and text.isdigit() and len(text) < 19 and low <= int(text) <= high:
+        if is_whole(text) and low <= int(text) <= high:
             return int(text)
         self.refuse(
             name,

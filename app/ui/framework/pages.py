@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from app.container import services_of
-from app.security.access import Action, Kind, Principal, lacks, replay_rights, who_of
+from app.security.access import Action, Kind, Principal, lacks, principal_of, replay_rights
 from app.services.read_only import ReadOnlyState
 from app.settings import is_loopback
 from app.ui.framework import language, preferences, rights, saved_bar
@@ -209,7 +209,7 @@ def _frame(
 ) -> Frame:
     console = console_of(request)
     chosen = preferences.read(request)
-    who = who_of(request.scope)
+    who = principal_of(request.scope)
     read_only = services_of(request.scope).read_only.state
     tag = hashlib.blake2b(f"{chosen}{request.url.query}{who!r}{context!r}".encode(), digest_size=12)
     return Frame(

@@ -32,9 +32,9 @@ from app.security.access import (
     lacks,
     least_role,
     owned,
+    principal_of,
     require_replay,
     right_text,
-    who_of,
 )
 from app.security.access import require as require_right
 from app.security.access import require_decision as require_decision_right
@@ -176,17 +176,17 @@ def needs_of(method: str, path: str) -> Needs:
 
 def require(request: Request, action: Action, kind: Kind, name: str) -> None:
     """Raise RightMissing unless the one who asks may do this to what a form names."""
-    require_right(who_of(request.scope), action, kind, name)
+    require_right(principal_of(request.scope), action, kind, name)
 
 
 def require_resend(request: Request, source: str, to: str, to_name: str) -> None:
     """Raise RightMissing unless the one who asks may send messages of `source` there."""
-    require_replay(who_of(request.scope), source, to, to_name)
+    require_replay(principal_of(request.scope), source, to, to_name)
 
 
 def require_decision(request: Request, topic: str) -> None:
     """Raise RightMissing unless the one who asks may decide by hand what is bound for `topic`."""
-    require_decision_right(who_of(request.scope), topic, by_hand=True)
+    require_decision_right(principal_of(request.scope), topic, by_hand=True)
 
 
 def _of_change(path: str) -> Needs | None:

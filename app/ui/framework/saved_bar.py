@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 
 from app.container import services_of
-from app.security.access import who_of
+from app.security.access import principal_of
 from app.services import views
 from app.services.views import Glance
 from app.ui.framework.language import _
@@ -39,8 +39,8 @@ class SavedBar:
 
 async def glance(request: Request) -> Glance:
     """The saved views of the one who looks."""
-    version = services_of(request.scope).people.version
-    return await services_of(request.scope).views.glance(who_of(request.scope).name, version)
+    version = services_of(request.scope).user_directory.version
+    return await services_of(request.scope).views.glance(principal_of(request.scope).name, version)
 
 
 async def read(request: Request) -> SavedBar | None:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from app.numbers import is_whole
+
 Row = TypeVar("Row")
 Other = TypeVar("Other")
 
@@ -97,4 +99,4 @@ def order(
 
 
 def _number(text: str, default: int) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default
+    return int(text) if is_whole(text, 9) else default

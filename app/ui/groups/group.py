@@ -10,6 +10,7 @@ from starlette.responses import Response
 from app.monitoring.forecast import Forecast
 from app.monitoring.lag_reader import SPANS, LagOf, Span
 from app.monitoring.sampler import GroupFigures, group_figures
+from app.numbers import is_whole
 from app.ui.framework import pages, tables
 from app.ui.framework.console import Console
 from app.ui.framework.tables import Cut, Query
@@ -127,7 +128,7 @@ def _view(request: Request, group: str) -> LagView:
     """What the address asks for; what makes no sense falls back, as links get typed."""
     asked = request.query_params
     topic, queue = asked.get("topic", ""), asked.get("queue", "").strip()
-    is_number = queue.isascii() and queue.isdigit() and len(queue) < 6
+    is_number = is_whole(queue, 5)
     return LagView(
         LagOf(group, topic, int(queue) if topic and is_number else None),
         next((span for span in SPANS if span.name == asked.get("range")), SPANS[1]),

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.rows import AuditEntry
+from app.numbers import is_whole
 from app.services.audit import actor_at
 from app.services.client_figures import PASSAGES_MAX, Passage
 from app.services.groups import KIND
@@ -100,7 +101,7 @@ async def show(request: Request) -> Response:
     config = console.broker.group(request.path_params["group"])
     audit = services_of(request.scope).audit
     before = request.query_params.get("before", "")
-    before_id = int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None
+    before_id = int(before) if is_whole(before) else None
     entries: list[AuditEntry] = []
     trouble = ""
     try:
@@ -212,7 +213,7 @@ async def _undo_page(
 
 def _number(request: Request) -> int:
     text: str = request.path_params["id"]
-    if text.isascii() and text.isdigit() and len(text) < 19:
+    if is_whole(text):
         return int(text)
     raise NotFound(
         _("%(text)s is not the number of a reset", text=f"{text!r}"),

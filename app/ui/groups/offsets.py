@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.numbers import is_whole
 from app.services.audit import actor_at
 from app.services.resets import ResetOrder
 from app.ui.framework import forms, pages, preferences
@@ -97,7 +98,7 @@ async def show(request: Request) -> Response:
         asked.form.blame(error, NAMES)
         return await _refuse_or_show(request, config, asked)
     page = query.get("page", "1")
-    number = int(page) if page.isascii() and page.isdigit() and len(page) < 6 else 1
+    number = int(page) if is_whole(page, 5) else 1
     return await _page(request, config, asked, review(preview, page=number))
 
 
@@ -207,7 +208,7 @@ def _target(form: Form, shown: Zone) -> ResetTarget:
 def _shift(form: Form) -> int:
     text = form.values["by"].strip().removeprefix("+")
     digits = text.removeprefix("-")
-    if digits.isascii() and digits.isdigit() and len(digits) < 19 and int(digits):
+    if is_whole(digits) and int(digits):
         return int(text)
     form.refuse("by", _("Give a whole number of messages, below 0 to go back; not 0."))
     return 0
@@ -215,7 +216,7 @@ def _shift(form: Form) -> int:
 
 def _queues(form: Form) -> tuple[int, ...]:
     parts = form.values["queues"].replace(",", " ").split()
-    if all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
+    if all(is_whole(part, 5) for part in parts):
         return tuple(map(int, parts[: QUEUES_MAX + 1]))
     form.refuse("queues", _("Queues are whole numbers divided by commas; none means all."))
     return ()

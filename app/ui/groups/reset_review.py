@@ -7,6 +7,7 @@ queues have moved since.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app.numbers import is_whole
 from app.ui.framework.formats import absolute
 from app.ui.framework.language import N_, _, ngettext, translated
 from engine.broker import QueueMove, Reset, ResetNote, ResetPreview
@@ -177,4 +178,4 @@ def _parsed(seen: str) -> dict[Place, int | None]:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 20
+    return is_whole(text, 19)

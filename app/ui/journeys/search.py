@@ -8,8 +8,8 @@ from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
 from app.pause import Pause
-from app.security.access import Principal, who_of
-from app.security.message_rights import found_for, lacks_messages, visible
+from app.security.access import Principal, principal_of
+from app.security.message_rights import lacks_messages, visible, visible_matches
 from app.ui.framework import pages
 from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
@@ -98,7 +98,7 @@ async def show(request: Request) -> Response:
         target = hits[0].message_id
     if target:
         return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
-    who = who_of(request.scope)
+    who = principal_of(request.scope)
     failed, others = await _recent(console, who)
     lately = await _lately(console, who, by, form.values["topic"]) if by else None
     context = TracePage(
@@ -136,7 +136,7 @@ async def _by_text(request: Request, form: Form) -> tuple[list[Hit], bool, str]:
         form.blame(error)
         return [], False, ""
     is_id = any(text in (m.message_id, m.offset_id) for m in found.messages)
-    hits = _distinct(found_for(who_of(request.scope), text, found.messages))
+    hits = _distinct(visible_matches(principal_of(request.scope), text, found.messages))
     # What nothing is found for may still have a journey (a refused send), and always has reasons.
     return hits, found.messages_cut, text if is_id or not (hits or found.messages_cut) else ""
 
@@ -148,7 +148,7 @@ async def _by_key(request: Request, form: Form) -> tuple[list[Hit], bool]:
     if form.is_wrong:
         return [], False
     topic, key = form.values["topic"], form.values["key"]
-    if lacks_messages(who_of(request.scope), topic):
+    if lacks_messages(principal_of(request.scope), topic):
         form.refuse("topic", _("You may not read message bodies of this topic."))
         return [], False
     try:

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.container import services_of
-from app.security.access import who_of
+from app.security.access import principal_of
 from app.security.message_rights import all_visible, require_messages
 from app.ui.framework import cells, formats, pages, preferences
 from app.ui.framework.console import Console
@@ -78,7 +78,7 @@ async def show(request: Request) -> Response:
     if form.is_wrong or not query.topic:
         detail = next(iter(form.errors.values()), _("no topic was named"))
         raise Invalid(detail.rstrip("."), remedy=_("go back to the search and mend it there"))
-    require_messages(who_of(request.scope), query.topic)
+    require_messages(principal_of(request.scope), query.topic)
     console.exports.check()
     first = await services_of(request.scope).search.scan(
         query, count_max=PAGE_COUNT, budget_s=BUDGET_S
@@ -112,7 +112,7 @@ async def _parts(
         while True:
             summary = _counted(summary, page)
             if page.items:
-                items = all_visible(who_of(request.scope), page.items)
+                items = all_visible(principal_of(request.scope), page.items)
                 yield await console.render(partial(format_.rows, items))
             if page.next_cursor is None:
                 break

@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
-from app.security.access import who_of
+from app.numbers import is_whole
+from app.security.access import principal_of
 from app.security.message_rights import all_visible, missing_right, require_message, visible
 from app.services.bodies import decompress
 from app.services.topic_kinds import group_of
@@ -118,7 +119,7 @@ async def show(request: Request) -> Response:
     message = await _find(console, request)
     if message is None:
         return await _show_gone(request)
-    who = who_of(request.scope)
+    who = principal_of(request.scope)
     message = visible(who, message)
     # Decoding takes milliseconds of a large body: not on the loop.
     body = await console.render(lambda: _body(request, message))
@@ -155,7 +156,7 @@ def _waits(message: StoredMessage) -> bool:
 async def download(request: Request) -> Response:
     """GET /messages/{topic}/{queue}/{offset}/raw: the body's bytes as a file."""
     message = await pages.console_of(request).messaging.message(*place_of(request))
-    require_message(who_of(request.scope), message)
+    require_message(principal_of(request.scope), message)
     name = quote(f"{message.topic}-{message.queue}-{message.offset}.bin", safe="-_.%")
     await decompress([message])
     return Response(
@@ -184,7 +185,7 @@ def _body(request: Request, message: StoredMessage) -> Body:
 def place_of(request: Request) -> tuple[str, int, int]:
     """Topic, queue and offset of an address; NotFound where they are no numbers."""
     numbers = (request.path_params["queue"], request.path_params["offset"])
-    if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in numbers):
+    if not all(is_whole(text) for text in numbers):
         raise NotFound(_("a message is addressed as topic, queue number and offset"))
     queue, offset = (int(text) for text in numbers)
     return request.path_params["topic"], queue, offset

@@ -11,17 +11,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.security.access import Principal, who_of
+from app.security.access import Principal, principal_of
 from app.security.message_rights import (
     all_visible,
-    found_for,
     lacks_messages,
     looks_inside,
     missing_right,
+    visible_matches,
 )
 from app.services.bodies import decompress_all
 from app.ui.bodies import columns
-from app.ui.bodies.columns import Columns, Shown
+from app.ui.bodies.columns import Columns, RowColumns
 from app.ui.framework import pages, preferences
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
@@ -70,7 +70,7 @@ class MessageSearch:
     topics: list[str]
     topics_total: int
     rows: list[MessageRow]
-    shown: list[Shown]  # the bodies of the rows
+    shown: list[RowColumns]  # the bodies of the rows
     paths: tuple[str, ...]  # that are columns of their own
     looked: Looked | None
     note: str
@@ -110,7 +110,7 @@ async def show(request: Request) -> Response:
         is_asked = bool(form.values["key"])
     answer = _Answer([])
     status = 200
-    who = who_of(request.scope)
+    who = principal_of(request.scope)
     unread = lacks_messages(who, form.values["topic"]) if form.values["topic"] else ""
     if unread and by != "id":
         _refuse_inside(form, by, query)
@@ -162,7 +162,9 @@ def _seen(
     who: Principal, form: Form, by: str, messages: Sequence[StoredMessage]
 ) -> list[StoredMessage]:
     by_key = by == "key"
-    seen = found_for(who, form.values["key"], messages) if by_key else all_visible(who, messages)
+    seen = (
+        visible_matches(who, form.values["key"], messages) if by_key else all_visible(who, messages)
+    )
     decompress_all(seen)
     return seen
 
@@ -200,7 +202,7 @@ async def _answer(
 
 
 def _looked(query: ScanQuery, page: ScanPage, cursor: str, size: int, chosen: Columns) -> Looked:
-    kept: dict[str, object] = {**chosen.kept}
+    kept: dict[str, object] = {**chosen.query}
     if size != SIZE_DEFAULT:
         kept["size"] = size
     following = page.next_cursor or ""

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.security.access import who_of
+from app.numbers import is_whole
+from app.security.access import principal_of
 from app.security.message_rights import require_message
 from app.send_batcher import BatchSlice
 from app.services.bodies import decompress
@@ -80,14 +81,14 @@ async def _filled(request: Request, values: dict[str, str]) -> Source | None:
     if not name:
         return None
     topic, queue, offset = ([*name.rsplit(":", 2), "", ""])[:3]
-    if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in (queue, offset)):
+    if not all(is_whole(text) for text in (queue, offset)):
         raise Invalid(
             _("%(name)s names no message", name=f"{name[:60]!r}"),
             field="from",
             remedy=_("write it as topic:queue:offset"),
         )
     message = await pages.console_of(request).messaging.message(topic, int(queue), int(offset))
-    require_message(who_of(request.scope), message)
+    require_message(principal_of(request.scope), message)
     await decompress([message])
     try:
         values["body"], is_text = message.plain.body.decode(), True

@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from app.container import services_of
 from app.pause import Pause
-from app.security.access import READ_SERVER, Principal, require, who_of
+from app.security.access import READ_SERVER, Principal, principal_of, require
 from app.security.message_rights import all_visible, looks_inside, require_messages
 from app.services.bodies import decompress_all
 from app.services.tail import TOPICS_MAX, Batch, Tail
@@ -83,7 +83,7 @@ async def show(request: Request) -> Response:
     if len(values.getlist("topic")) > 1 or values.get("add"):
         kept = {name: values[name] for name in ("filter", "rows", "format") if values.get(name)}
         return RedirectResponse(_link("/tail", asked.topics, kept), status_code=302)
-    who = who_of(request.scope)
+    who = principal_of(request.scope)
     form = Form({"topic": ", ".join(asked.topics), "filter": values.get("filter", "").strip()})
     rows_max = next((n for n in ROWS if str(n) == values.get("rows")), ROWS_DEFAULT)
     first = _First([], "", "")
@@ -124,7 +124,7 @@ async def stream(request: Request) -> Response:
     console = pages.console_of(request)
     asked = _asked(request)
     mark = request.headers.get("last-event-id", "") or request.query_params.get("from", "")
-    _check_filter(who_of(request.scope), asked)
+    _check_filter(principal_of(request.scope), asked)
     console.tails.check()
     tail = Tail(console.broker, asked.topics, asked.filter, mark=mark)
     return StreamingResponse(
@@ -143,10 +143,10 @@ def _check_filter(who: Principal, asked: Asked) -> None:
 
 def _stays(request: Request, asked: Asked) -> Callable[[], Principal]:
     """Who looks, as of now; raises Forbidden where whoever opened a stream may not go on."""
-    doorman = services_of(request.scope).doorman
+    authenticator = services_of(request.scope).authenticator
 
     def check() -> Principal:
-        who = doorman.recognise(request.scope)
+        who = authenticator.reauthenticate(request.scope)
         if who is None:
             raise Forbidden(_("the login or the token has ended"), remedy=_("log in again"))
         require(who, READ_SERVER.action, READ_SERVER.kind)

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
-from app.security.access import who_of
+from app.security.access import principal_of
 from app.security.message_rights import all_visible
 from app.services.bodies import decompress
 from app.ui.framework import pages
@@ -77,7 +77,9 @@ async def _messages(request: Request, text: str) -> list[MessageRow]:
 
 
 async def _by_id(request: Request, text: str) -> list[StoredMessage]:
-    return all_visible(who_of(request.scope), await services_of(request.scope).search.by_id(text))
+    return all_visible(
+        principal_of(request.scope), await services_of(request.scope).search.by_id(text)
+    )
 
 
 def _exact(console: Console, text: str) -> list[str]:

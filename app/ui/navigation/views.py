@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.security.access import who_of
+from app.numbers import is_whole
+from app.security.access import principal_of
 from app.services import views
 from app.services.audit import Actor, actor_at
 from app.ui.framework import forms, pages
@@ -75,7 +76,7 @@ async def create(request: Request) -> Response:
 async def delete(request: Request) -> Response:
     """POST /views/{id}/delete"""
     text = request.path_params["id"]
-    if not (text.isascii() and text.isdecimal() and len(text) <= ID_CHARS_MAX):
+    if not is_whole(text, ID_CHARS_MAX):
         raise NotFound(_("you have no view %(text)s", text=f"{text[:40]!r}"), field="id")
     await services_of(request.scope).views.delete(_actor(request), _owner(request), int(text))
     return forms.go(request, "/views?done=deleted")
@@ -95,7 +96,7 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
         form=form,
         can_save=views.is_list(path),
         address=f"{path}?{query}" if query else path,
-        is_shared=who_of(request.scope).is_open,
+        is_shared=principal_of(request.scope).is_open,
     )
     return await pages.respond(
         request, "views.html", context, title=_("Saved views"), section="views", status=status
@@ -110,7 +111,7 @@ def _blamed(form: Form, error: EngineError) -> Form:
 
 
 def _owner(request: Request) -> str:
-    return who_of(request.scope).name
+    return principal_of(request.scope).name
 
 
 def _actor(request: Request) -> Actor:

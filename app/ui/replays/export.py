@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.pause import Pause
-from app.security.access import who_of
+from app.security.access import principal_of
 from app.security.message_rights import lacks_messages
 from app.ui.framework import cells, pages
 from app.ui.framework.console import Console
@@ -41,7 +41,7 @@ async def export(request: Request) -> Response:
     outcome = request.query_params.get("outcome", "")
     job = console.broker.replays.get(request.path_params["id"])
     console.broker.replays.outcomes(job.id, outcome=outcome, count_max=1)  # Invalid
-    may_read = not lacks_messages(who_of(request.scope), job.source)
+    may_read = not lacks_messages(principal_of(request.scope), job.source)
     console.exports.check()
     return StreamingResponse(
         _parts(console, job.id, outcome, kind, may_read),

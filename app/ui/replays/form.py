@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.numbers import is_whole
 from app.ui.dead_letters.resend import TARGETS
 from app.ui.framework import forms, pages, preferences, rights
 from app.ui.framework.forms import Form, Posted
@@ -108,7 +109,7 @@ def _ranges(form: Form) -> list[tuple[int, int, int]]:
     found: list[tuple[int, int, int]] = []
     for line in lines[:RANGES_MAX]:
         parts = line.split(":")
-        if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 19 for p in parts):
+        if len(parts) != 3 or not all(is_whole(p) for p in parts):
             form.refuse("ranges", _("%(line)s is no range: write 0:100:200.", line=repr(line[:40])))
             return []
         found.append((int(parts[0]), int(parts[1]), int(parts[2])))

@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
-from app.security.access import who_of
+from app.numbers import is_whole
+from app.security.access import principal_of
 from app.security.message_rights import lacks_messages
 from app.services.audit import Actor, actor_at
 from app.ui.framework import forms, pages, rights
@@ -203,10 +204,10 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
     outcome = request.query_params.get("outcome", "")
     outcome = outcome if outcome in OUTCOMES else ""
     cursor = request.query_params.get("cursor", "")
-    after = int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) < 9 else -1
+    after = int(cursor) if is_whole(cursor, 8) else -1
     page = replays.outcomes(job.id, outcome=outcome, after=after, count_max=PAGE_SIZE)
     shown = job_of(job)
-    may_read = not lacks_messages(who_of(request.scope), job.source)
+    may_read = not lacks_messages(principal_of(request.scope), job.source)
     context = JobPage(
         shown=shown,
         totals=totals_of(job.totals, job.selected),
@@ -360,7 +361,7 @@ def rate_of(form: Form) -> float:
     text = form.values.get("rate", "").strip()
     whole, __, part = text.partition(".")
     digits = whole + part
-    if digits.isascii() and digits.isdigit() and len(digits) < 12 and float(text) <= RATE_MAX:
+    if is_whole(digits, 11) and float(text) <= RATE_MAX:
         return float(text)
     form.refuse(
         "rate",

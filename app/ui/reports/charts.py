@@ -110,11 +110,19 @@ def lines(
         if (runs := list(_runs(span, one.values, scale)))
     ]
     return Chart(
-        id=words.id, kind="lines", title=words.title, says=words.says, table=words.table, height=HEIGHT,
-        times=time_ticks(span, zone), values=value_ticks(scale, words.say), lines=drawn,
+        id=words.id,
+        kind="lines",
+        title=words.title,
+        says=words.says,
+        table=words.table,
+        height=HEIGHT,
+        times=time_ticks(span, zone),
+        values=value_ticks(scale, words.say),
+        lines=drawn,
         hovers=list(_hovers(span, series, words.say, zone)),
-        legend=[(line.look, line.label) for line in drawn], note=words.note,
-    )  # fmt: skip
+        legend=[(line.look, line.label) for line in drawn],
+        note=words.note,
+    )
 
 
 def bars(span: Span, series: Sequence[Series], words: Words, zone: tzinfo) -> Chart:
@@ -132,12 +140,19 @@ def bars(span: Span, series: Sequence[Series], words: Words, zone: tzinfo) -> Ch
                 boxes.append(Box(x, top, width, round(foot - top, 1), f"bar-{number}"))
                 below += value
     return Chart(
-        id=words.id, kind="bars", title=words.title, says=words.says, table=words.table, height=HEIGHT,
-        times=time_ticks(span, zone), values=value_ticks(scale, words.say), boxes=boxes,
+        id=words.id,
+        kind="bars",
+        title=words.title,
+        says=words.says,
+        table=words.table,
+        height=HEIGHT,
+        times=time_ticks(span, zone),
+        values=value_ticks(scale, words.say),
+        boxes=boxes,
         hovers=list(_hovers(span, series, words.say, zone)),
         legend=[(f"bar-{number}", one.label) for number, one in _numbered(series)],
         note=words.note,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -171,10 +186,18 @@ def heat(span: Span, found: Heat, words: Words, zone: tzinfo) -> Chart:
     ]
     legend = [(f"heat-{level}", _level_word(level, most)) for level in range(1, HEAT_LEVELS + 1)]
     return Chart(
-        id=words.id, kind="heat", title=words.title, says=words.says, table=words.table, height=height,
-        times=time_ticks(span, zone), values=ticks, boxes=boxes,
-        legend=[(look, text) for look, text in legend if text], note=words.note,
-    )  # fmt: skip
+        id=words.id,
+        kind="heat",
+        title=words.title,
+        says=words.says,
+        table=words.table,
+        height=height,
+        times=time_ticks(span, zone),
+        values=ticks,
+        boxes=boxes,
+        legend=[(look, text) for look, text in legend if text],
+        note=words.note,
+    )
 
 
 @dataclass(frozen=True)
@@ -210,10 +233,18 @@ def histogram(found: Histogram, words: Words) -> Chart:
     places = [Tick((row + 0.5) * width, text, row % 2 == 1) for row, text in enumerate(found.edges)]
     marks = [Box(place * width, 0, 0, HEIGHT, "mark", name) for name, place in found.marks]
     return Chart(
-        id=words.id, kind="histogram", title=words.title, says=words.says, table=words.table, height=HEIGHT,
-        times=places, values=value_ticks(scale, words.say), boxes=[*boxes, *marks], hovers=hovers,
+        id=words.id,
+        kind="histogram",
+        title=words.title,
+        says=words.says,
+        table=words.table,
+        height=HEIGHT,
+        times=places,
+        values=value_ticks(scale, words.say),
+        boxes=[*boxes, *marks],
+        hovers=hovers,
         note=words.note,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -242,9 +273,17 @@ def bands(
     height = BAND_ROW * len(rows)
     ticks = [Tick((row + 0.5) * BAND_ROW, text) for row, text in enumerate(rows)]
     return Chart(
-        id=words.id, kind="bands", title=words.title, says=words.says, table=words.table, height=height,
-        times=time_ticks(span, zone), values=ticks, boxes=boxes, note=words.note,
-    )  # fmt: skip
+        id=words.id,
+        kind="bands",
+        title=words.title,
+        says=words.says,
+        table=words.table,
+        height=height,
+        times=time_ticks(span, zone),
+        values=ticks,
+        boxes=boxes,
+        note=words.note,
+    )
 
 
 def fold(span: Span, values: Mapping[int, float]) -> list[float | None]:

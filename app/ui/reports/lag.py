@@ -7,7 +7,7 @@ no band lies, the queue was in time; nothing is drawn of a time that was not eva
 import json
 from collections.abc import Mapping, Sequence
 
-from app.db.report_evaluated import Stretches, stretches, within
+from app.db.report_evaluated import Intervals, clip_intervals, intervals
 from app.ui.framework.formats import say_length
 from app.ui.framework.language import _
 from app.ui.reports import charts as report_charts
@@ -177,18 +177,18 @@ def _label(key: Place, asked: Asked) -> str:
     return key[1] if asked.group else f"{key[0]} · {key[1]}"
 
 
-def _known(hours: Rows) -> dict[Place, Stretches]:
+def _known(hours: Rows) -> dict[Place, Intervals]:
     """When each group on a topic was evaluated, never beyond the hours that its rows are of."""
-    found: dict[Place, Stretches] = {}
+    found: dict[Place, Intervals] = {}
     for row in hours:
         begin_ms = hour_ms(row["hour"])
         end_ms = begin_ms + row.get("hours", 1) * HOUR_MS
-        told = within(begin_ms, end_ms, stretches(row))
+        told = clip_intervals(begin_ms, end_ms, intervals(row))
         found.setdefault((row["group"], row["topic"]), []).extend(told)
     return found
 
 
-def _evaluated(known: Mapping[Place, Stretches], shown: Mapping[Place, int]) -> list[Band]:
+def _evaluated(known: Mapping[Place, Intervals], shown: Mapping[Place, int]) -> list[Band]:
     """The stretches that were evaluated, in time unless a band lies over them."""
     return [
         Band(index, begin_ms, end_ms, state_look(OK), state(OK))
@@ -198,7 +198,7 @@ def _evaluated(known: Mapping[Place, Stretches], shown: Mapping[Place, int]) -> 
 
 
 def _bands(
-    bands: Rows, shown: Mapping[Place, int], by_queue: bool, known: Mapping[Place, Stretches]
+    bands: Rows, shown: Mapping[Place, int], by_queue: bool, known: Mapping[Place, Intervals]
 ) -> list[Band]:
     """The worst lie on top; only where something was evaluated."""
     found: list[Band] = []
@@ -215,7 +215,7 @@ def _bands(
                 age = say_length(row["time_lag_max_ms"])
                 parts.append(_("the oldest for %(age)s", age=age))
             look, title = state_look(row["state"]), ", ".join(parts)
-            told = within(row["begin_ms"], row["end_ms"], known.get(key, []))
+            told = clip_intervals(row["begin_ms"], row["end_ms"], known.get(key, []))
             found.extend(Band(index, begin_ms, end_ms, look, title) for begin_ms, end_ms in told)
     return found
 

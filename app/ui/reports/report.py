@@ -109,8 +109,6 @@ async def show(request: Request) -> Response:
     view = await console.render(
         lambda: report.build(asked, unpacked(now.tables), unpacked(then.tables))
     )
-    if kind == "json":  # its tables have the figures of the charts
-        view = replace(view, charts=())
     context = await _page(request, report, span, values, view)
     cut = sorted({*now.cut, *then.cut})
     context = replace(context, cut=cut, coarse=_coarse(span, coarse))
@@ -157,9 +155,14 @@ async def _page(
     topics = await results.values(table, "topic", offered)
     groups = await results.values(table, "group", offered) if report.has_groups else []
     shown = Shown(
-        name=report.name, label=report.label, text=report.text, tables=report.tables,
-        choices=report.choices if len(report.choices) > 1 else (), choice_label=report.choice_label, has_groups=report.has_groups,
-    )  # fmt: skip
+        name=report.name,
+        label=report.label,
+        text=report.text,
+        tables=report.tables,
+        choices=report.choices if len(report.choices) > 1 else (),
+        choice_label=report.choice_label,
+        has_groups=report.has_groups,
+    )
     if span.name == report_range.OWN:
         zone = preferences.read(request).zone
         span.form.values["from"], span.form.values["to"] = report_range.texts(span.span, zone)

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.report_rows import RunFilter, RunRow
+from app.numbers import is_whole
 from app.services.audit import actor_at
 from app.services.reports.contract import Progress
 from app.services.reports.reports import Reports
@@ -173,9 +174,7 @@ async def show(request: Request) -> Response:
 async def _overview(request: Request, *, error: str = "", status: int = 200) -> Response:
     reports = services_of(request.scope).reports
     before = request.query_params.get("before", "")
-    before_id = (
-        int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else None
-    )
+    before_id = int(before) if is_whole(before) else None
     standing = await reports.standing()
     found = await reports.runs(RunFilter(before_id=before_id), RUNS_SHOWN + 1)
     shown = found[:RUNS_SHOWN]
@@ -313,7 +312,7 @@ async def cancel(request: Request) -> Response:
 
 
 def _number(text: str) -> int:
-    if text.isascii() and text.isdecimal() and len(text) < 19:
+    if is_whole(text):
         return int(text)
     raise NotFound(
         _("%(text)s is not the number of a run", text=repr(text[:40])),

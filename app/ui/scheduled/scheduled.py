@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.security.access import Principal, who_of
+from app.security.access import Principal, principal_of
 from app.security.message_rights import visible
 from app.services.audit import actor_at
 from app.services.bodies import decompress
@@ -94,7 +94,7 @@ async def show(request: Request) -> Response:
     levels = broker.delay_levels()
     await decompress([item.message for item in page.items])
     context = ScheduledList(
-        rows=[row_of(who_of(request.scope), item) for item in page.items],
+        rows=[row_of(principal_of(request.scope), item) for item in page.items],
         topic=topic,
         size=size,
         after=after,
@@ -198,7 +198,7 @@ def _new_time(form: Form, now_ms: int, zone_name: str, shown: Zone) -> int:
 
 async def _detail(request: Request, item: Scheduled, form: Form, do: str, status: int) -> Response:
     await decompress([item.message])
-    context = ScheduledMessage(row_of(who_of(request.scope), item), form, do)
+    context = ScheduledMessage(row_of(principal_of(request.scope), item), form, do)
     return await pages.respond(
         request,
         "scheduled_message.html",

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.numbers import is_whole
 from app.ui.framework import forms, pages
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
@@ -55,7 +56,7 @@ async def change(request: Request) -> Response:
     config = pages.console_of(request).broker.topic(request.path_params["topic"])
     form = forms.fill(await forms.read(request), FIELDS)
     version = form.values["version"]
-    if not (version.isascii() and version.isdecimal() and len(version) <= VERSION_CHARS_MAX):
+    if not is_whole(version, VERSION_CHARS_MAX):
         form.error = _("The form is not whole: open the note again.")
         return await _page(request, config, form, status=422)
     marks, actor = services_of(request.scope).marks, starred.actor(request)

@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.security.access import Principal, who_of
+from app.numbers import is_whole
+from app.security.access import Principal, principal_of
 from app.security.message_rights import all_visible, lacks_messages, missing_right
 from app.services.bodies import decompress_all
 from app.ui.bodies.preview import preview_of
@@ -111,7 +112,7 @@ async def show(request: Request) -> Response:
     config = console.broker.topic(request.path_params["topic"])
     search = _search(request)
     stats = console.broker.topic_stats(config.name).queues
-    who = who_of(request.scope)
+    who = principal_of(request.scope)
     unread = lacks_messages(who, config.name)
     found = Found([], 0, 0, 0)
     if not (unread and search.by == "key"):  # which would tell what the keys are
@@ -165,7 +166,7 @@ async def _find(
     if search.by == "offset":
         if not stats:
             return Found([], 0, 0, 0)
-        is_number = search.offset.isascii() and search.offset.isdigit() and len(search.offset) < 19
+        is_number = is_whole(search.offset)
         offset = int(search.offset) if is_number else 0
         queue = chosen[0] if chosen else stats[0]
         return await browsing.along(

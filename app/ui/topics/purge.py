@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.numbers import is_whole
 from app.services.audit import actor_at
 from app.services.retention import Extent
 from app.ui.framework import forms, pages, preferences
@@ -83,7 +84,7 @@ def _shown(text: str) -> dict[int, int]:
     """Where queues are to begin, as the preview showed it: "0:12 3:7"; {} for anything else."""
     pairs = [part.partition(":") for part in text.split()]
     numbers = [number for queue, __, offset in pairs for number in (queue, offset)]
-    if not all(each.isascii() and each.isdecimal() and len(each) < 19 for each in numbers):
+    if not all(is_whole(each) for each in numbers):
         return {}
     return {int(queue): int(offset) for queue, __, offset in pairs}
 

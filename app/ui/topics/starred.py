@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.security.access import who_of
+from app.security.access import principal_of
 from app.services.audit import Actor, actor_at
 from app.services.marks import Marks
 from app.ui.framework import forms
@@ -14,8 +14,8 @@ from app.ui.framework.language import _
 
 async def glance(request: Request) -> Marks:
     """The stars of the one who looks, and which topics have notes."""
-    version = services_of(request.scope).people.version
-    return await services_of(request.scope).marks.glance(who_of(request.scope).name, version)
+    version = services_of(request.scope).user_directory.version
+    return await services_of(request.scope).marks.glance(principal_of(request.scope).name, version)
 
 
 def actor(request: Request) -> Actor:
@@ -31,7 +31,7 @@ async def change(request: Request) -> Response:
     posted = await forms.read(request)
     form = forms.fill(posted, ("star", "back"))
     is_on = form.choice("star", _("Star"), ("on", "off")) == "on"
-    topic, owner = request.path_params["topic"], who_of(request.scope).name
+    topic, owner = request.path_params["topic"], principal_of(request.scope).name
     marks = services_of(request.scope).marks
     await (marks.star if is_on else marks.unstar)(actor(request), owner, topic)
     if request.headers.get("hx-request") == "true":

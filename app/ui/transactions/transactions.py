@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.addresses import shown_url
 from app.container import services_of
 from app.pause import Pause
-from app.security.access import Principal, who_of
+from app.security.access import Principal, principal_of
 from app.security.message_rights import visible
 from app.services.audit import actor_at
 from app.services.bodies import decompress
@@ -142,7 +142,7 @@ async def show(request: Request) -> Response:
     callbacks = console.broker.transactions.callbacks.all()
     await decompress([item.message for item in page.items])
     context = TransactionList(
-        rows=[row_of(who_of(request.scope), item) for item in page.items],
+        rows=[row_of(principal_of(request.scope), item) for item in page.items],
         kind=kind,
         group=group,
         size=size,
@@ -285,7 +285,7 @@ async def _detail(request: Request, form: Form, status: int) -> Response:
     callback = console.broker.transactions.callbacks.find(found.producer_group)
     await decompress([found.message])
     context = TransactionDetail(
-        row=row_of(who_of(request.scope), found),
+        row=row_of(principal_of(request.scope), found),
         form=form,
         is_open=found.state in (TransactionState.PENDING, TransactionState.GIVEN_UP),
         live_producers=service.producers.count(found.producer_group),

@@ -169,9 +169,9 @@ def test_numbers_of_64_bits_come_back_whole(url: str) -> None:
 @both
 def test_of_many_who_add_the_same_user_at_once_one_does(url: str) -> None:
     with closing(Database(url)) as database:
-        database.people.add_user(user("zoe"), entry())
-        database.people.add_user(user("eve"), entry())
-        database.people.delete_user("zoe", entry())
+        database.users.add_user(user("zoe"), entry())
+        database.users.add_user(user("eve"), entry())
+        database.users.delete_user("zoe", entry())
     names = [f"user{number}" for number in range(4)]
     begin, ended = Barrier(len(names)), list[str]()
 
@@ -179,7 +179,7 @@ def test_of_many_who_add_the_same_user_at_once_one_does(url: str) -> None:
         with closing(Database(url)) as database:
             begin.wait(WAIT_S)
             try:
-                database.people.add_user(user("ann"), entry(actor=name))
+                database.users.add_user(user("ann"), entry(actor=name))
             except Conflict as error:
                 ended.append(error.code)
             else:
@@ -192,7 +192,7 @@ def test_of_many_who_add_the_same_user_at_once_one_does(url: str) -> None:
         thread.join(WAIT_S)
     assert sorted(ended) == ["added", *["conflict"] * 3]
     with closing(Database(url)) as database:
-        assert [each.name for each in database.people.load().users] == ["eve", "ann"]
+        assert [each.name for each in database.users.load().users] == ["eve", "ann"]
 
 
 # -- what it says when it fails -----------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_of_many_who_add_the_same_user_at_once_one_does(url: str) -> None:
 @both
 def test_a_statement_that_fails_is_told_without_its_values(url: str) -> None:
     with closing(Database(url)) as database:
-        database.people.add_user(user("ann"), entry())
+        database.users.add_user(user("ann"), entry())
         with pytest.raises(DatabaseError, match=r"role|constraint") as failed:
             insert_user(database, name="ann", password_hash="$argon2id$hash")
     assert "$argon2id$" not in str(failed.value)

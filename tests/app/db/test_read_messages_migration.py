@@ -57,7 +57,7 @@ def test_rights_of_before_are_kept_but_a_producers_token_reads_nothing(url: str)
             fill(connection)
         migrate(engine, "head")
         with closing(Database(url)) as database:
-            rows = database.people.load()
+            rows = database.users.load()
         found = {
             row.name: Grant(Role(row.role), row.patterns) for row in (*rows.users, *rows.tokens)
         }

@@ -104,7 +104,7 @@ async def test_a_body_that_breaks_off_stores_nothing(running: App) -> None:
     sent: list[Any] = []
     await running.app(scope_of(MESSAGES, b"{}"), receive, collect(sent))
     assert sent == []
-    assert running.app.services.load.requests == 0
+    assert running.app.services.request_limits.requests == 0
 
 
 async def test_an_unexpected_failure_is_a_500_that_tells_no_details(

@@ -24,8 +24,8 @@ from app.security.access import (
     lacks,
     parse_patterns,
 )
-from app.security.attempts import FREE_FAILURES, Attempts
-from app.security.doorman import COOKIE
+from app.security.authenticator import COOKIE
+from app.security.login_limits import FREE_FAILURES, FailureCounts
 from app.ui.framework import rights
 from app.ui.routes import router
 from engine.errors import Invalid
@@ -36,7 +36,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.databases]
 PASSWORD = "correct horse"
 FORM = {"content-type": "application/x-www-form-urlencoded", "origin": URL}
 PATTERNS = ["produce:topic:orders-*", "consume:*:orders-*", "administer:topic:orders-*"]
-CELLS = list(itertools.product(Role, Action, (Kind.TOPIC, Kind.GROUP, Kind.SERVER, Kind.AUDIT)))
+CELLS = list(
+    itertools.product(
+        Role,
+        Action,
+        (Kind.TOPIC, Kind.GROUP, Kind.SERVER, Kind.AUDIT),
+    )
+)
 # One operation for each cell: method, path below /api/v1, body.
 DOORS: dict[tuple[Action, Kind], tuple[str, str, Any]] = {
     (Action.READ, Kind.TOPIC): ("GET", "/topics/orders-1", None),
@@ -47,7 +53,11 @@ DOORS: dict[tuple[Action, Kind], tuple[str, str, Any]] = {
     (Action.READ, Kind.OWN): ("GET", "/tokens", None),
     (Action.PRODUCE, Kind.TOPIC): ("POST", "/topics/orders-1/messages", {"body": "x"}),
     (Action.PRODUCE, Kind.GROUP): ("POST", "/transactions/checks", {"group": "orders-1"}),
-    (Action.CONSUME, Kind.TOPIC): ("POST", "/groups/orders-1/receive", {"topic": "orders-1"}),
+    (Action.CONSUME, Kind.TOPIC): (
+        "POST",
+        "/groups/orders-1/receive",
+        {"topic": "orders-1"},
+    ),
     (Action.CONSUME, Kind.GROUP): ("POST", "/groups/orders-1/ack", {"receipts": []}),
     (Action.ADMINISTER, Kind.TOPIC): ("PATCH", "/topics/orders-1", {"permission": 6}),
     (Action.ADMINISTER, Kind.GROUP): ("PATCH", "/groups/orders-1", {"retry_max": 3}),
@@ -351,7 +361,7 @@ async def test_failed_logins_slow_down_are_in_the_trail_and_name_nobody(guarded:
 
 
 def test_the_wait_doubles_up_to_its_limit_and_what_is_remembered_is_bounded() -> None:
-    attempts = Attempts(60.0, keys_max=10)
+    attempts = FailureCounts(60.0, keys_max=10)
     waits = []
     for _ in range(FREE_FAILURES + 8):
         attempts.failed("ann", 0.0)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app.db.rows import AuditFilter, DatabaseError
-from app.security.refusals import ADDRESS_ENTRIES_MAX, ENTRIES_MAX, WINDOW_S, Attempt
+from app.security.refusal_audit import ADDRESS_ENTRIES_MAX, ENTRIES_MAX, WINDOW_S, RefusedAttempt
 from tests.app.conftest import URL, App
 from tests.app.security.test_access import PASSWORD, bearer, log_in, token_of, with_admin
 
@@ -90,10 +90,10 @@ async def test_ever_new_attempts_of_one_address_do_not_fill_the_trail(guarded: A
 
 
 async def test_ever_new_addresses_do_not_fill_the_trail(running: App) -> None:
-    refusals, audit = running.app.services.refusals, running.app.services.audit
+    refusals, audit = running.app.services.refusal_audit, running.app.services.audit
     for number in range(ENTRIES_MAX + 300):
         address = f"10.0.{number // 250}.{number % 250}"
-        refusals.note(Attempt("", address, "refused", "request", "POST /", "login_needed"))
+        refusals.note(RefusedAttempt("", address, "refused", "request", "POST /", "login_needed"))
     await refusals.flush()
     found: list[Any] = []
     while len(found) % 200 == 0:
@@ -109,7 +109,7 @@ async def test_ever_new_addresses_do_not_fill_the_trail(running: App) -> None:
 async def test_what_a_failing_database_did_not_take_is_written_when_it_answers(
     running: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refusals, audit = running.app.services.refusals, running.app.services.audit
+    refusals, audit = running.app.services.refusal_audit, running.app.services.audit
     database = refusals._database
 
     async def fails(work: object) -> object:
@@ -117,10 +117,14 @@ async def test_what_a_failing_database_did_not_take_is_written_when_it_answers(
 
     with monkeypatch.context() as broken:
         broken.setattr(database, "run", fails)
-        refusals.note(Attempt("", "10.0.0.1", "refused", "request", "POST /a", "login_needed"))
+        refusals.note(
+            RefusedAttempt("", "10.0.0.1", "refused", "request", "POST /a", "login_needed")
+        )
         await refusals.flush()
         running.clock.advance(WINDOW_S + 1)
-        refusals.note(Attempt("", "10.0.0.2", "refused", "request", "POST /b", "login_needed"))
+        refusals.note(
+            RefusedAttempt("", "10.0.0.2", "refused", "request", "POST /b", "login_needed")
+        )
         await refusals.flush()
     await refusals.flush()
     found = await audit.find(AuditFilter(action="refused"), limit=10)
@@ -128,7 +132,7 @@ async def test_what_a_failing_database_did_not_take_is_written_when_it_answers(
 
 
 async def test_the_end_amid_a_write_does_not_write_it_twice(running: App) -> None:
-    refusals, audit = running.app.services.refusals, running.app.services.audit
+    refusals, audit = running.app.services.refusal_audit, running.app.services.audit
     written, go_on = asyncio.Event(), asyncio.Event()
     write = refusals._database.run
 
@@ -139,7 +143,7 @@ async def test_the_end_amid_a_write_does_not_write_it_twice(running: App) -> Non
         return found
 
     vars(refusals)["_database"] = SimpleNamespace(run=slow)
-    refusals.note(Attempt("", "10.0.0.1", "refused", "request", "POST /a", "login_needed"))
+    refusals.note(RefusedAttempt("", "10.0.0.1", "refused", "request", "POST /a", "login_needed"))
     await written.wait()
     closing = asyncio.create_task(refusals.close())
     await asyncio.sleep(0)
@@ -152,18 +156,18 @@ async def test_the_end_amid_a_write_does_not_write_it_twice(running: App) -> Non
 async def test_what_comes_amid_a_write_is_written_after_it(
     running: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.security.refusals.FLUSH_S", 0.0)
-    refusals = running.app.services.refusals
+    monkeypatch.setattr("app.security.refusal_audit.FLUSH_S", 0.0)
+    refusals = running.app.services.refusal_audit
     write = refusals._database.run
 
     async def slow(work: Any) -> Any:
         if len(refusals._folded) == 1:
-            second = Attempt("", "10.0.0.2", "refused", "request", "POST /b", "login_needed")
+            second = RefusedAttempt("", "10.0.0.2", "refused", "request", "POST /b", "login_needed")
             refusals.note(second)
         return await write(work)
 
     vars(refusals)["_database"] = SimpleNamespace(run=slow)
-    refusals.note(Attempt("", "10.0.0.1", "refused", "request", "POST /a", "login_needed"))
+    refusals.note(RefusedAttempt("", "10.0.0.1", "refused", "request", "POST /a", "login_needed"))
     await refusals._task
     assert [each.written for each in refusals._folded.values()] == [1, 1]
 

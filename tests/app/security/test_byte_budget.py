@@ -12,8 +12,15 @@ from typing import Any
 import httpx
 import pytest
 
-from app.security.byte_budget import SMALL_BYTES, ByteBudget, ByteLimits, Full, Hold, Reason
-from app.security.load import Load
+from app.security.byte_budget import (
+    SMALL_BYTES,
+    BudgetExceeded,
+    ByteBudget,
+    ByteLimits,
+    ByteReservation,
+    RefusalReason,
+)
+from app.security.request_limits import RequestLimits
 from app.settings import SettingsError, load
 from tests.app.conftest import App, Starter
 from tests.live import LiveServer
@@ -38,16 +45,16 @@ def never() -> None:
     raise AssertionError("it was evicted")
 
 
-def whole(budget: ByteBudget, address: str, size_bytes: int, caller: str = "") -> Hold:
+def whole(budget: ByteBudget, address: str, size_bytes: int, caller: str = "") -> ByteReservation:
     """A request that has arrived, and is not evicted."""
-    hold = budget.hold(address, caller, never)
+    hold = budget.reserve(address, caller, never)
     hold.settle()
     hold.take(size_bytes)
     return hold
 
 
-def refused(hold: Hold, size_bytes: int) -> Reason:
-    with pytest.raises(Full) as raised:
+def refused(hold: ByteReservation, size_bytes: int) -> RefusalReason:
+    with pytest.raises(BudgetExceeded) as raised:
         hold.take(size_bytes)
     return raised.value.reason
 
@@ -58,17 +65,17 @@ def refused(hold: Hold, size_bytes: int) -> Reason:
 def test_an_address_holds_no_more_than_its_share_and_others_go_on() -> None:
     budget = budget_of(10 * MIB, address_max=4 * MIB)
     held = whole(budget, "a", 4 * MIB)
-    assert refused(budget.hold("a", "", never), MIB) is Reason.ADDRESS
+    assert refused(budget.reserve("a", "", never), MIB) is RefusalReason.ADDRESS
     whole(budget, "b", 4 * MIB)
     held.close()
     whole(budget, "a", 4 * MIB)
-    assert budget.refused == {Reason.ADDRESS: 1}
+    assert budget.refused == {RefusalReason.ADDRESS: 1}
 
 
 def test_a_caller_holds_no_more_than_its_share_from_many_addresses() -> None:
     budget = budget_of(10 * MIB, caller_max=4 * MIB)
     whole(budget, "a", 3 * MIB, "ann/ci")
-    assert refused(budget.hold("b", "ann/ci", never), 2 * MIB) is Reason.CALLER
+    assert refused(budget.reserve("b", "ann/ci", never), 2 * MIB) is RefusalReason.CALLER
     whole(budget, "b", 2 * MIB, "ann/other")
 
 
@@ -76,10 +83,10 @@ def test_a_small_request_is_taken_while_large_ones_fill_everything() -> None:
     budget = budget_of(8 * MIB)
     whole(budget, "a", 8 * MIB)
     whole(budget, "b", SMALL_BYTES)
-    assert refused(budget.hold("c", "", never), SMALL_BYTES + 1) is Reason.ALL
+    assert refused(budget.reserve("c", "", never), SMALL_BYTES + 1) is RefusalReason.ALL
     for _ in range(MIB // SMALL_BYTES - 1):
         whole(budget, "c", SMALL_BYTES)
-    assert refused(budget.hold("d", "", never), 1) is Reason.ALL
+    assert refused(budget.reserve("d", "", never), 1) is RefusalReason.ALL
     assert budget.held_bytes == 9 * MIB  # the bound of everything: an eighth more
 
 
@@ -87,19 +94,19 @@ def test_who_holds_the_most_loses_an_unfinished_request_to_who_holds_less() -> N
     budget = budget_of(8 * MIB)
     ended: list[str] = []
     for number, size_bytes in enumerate((2 * MIB, 3 * MIB, 2 * MIB)):
-        budget.hold("a", "", lambda number=number: ended.append(f"a{number}")).take(size_bytes)
+        budget.reserve("a", "", lambda number=number: ended.append(f"a{number}")).take(size_bytes)
     whole(budget, "b", MIB)
-    small = budget.hold("b", "", never)
+    small = budget.reserve("b", "", never)
     small.take(MIB)
     assert ended == ["a1"]
-    assert budget.refused == {Reason.EVICTED: 1}
+    assert budget.refused == {RefusalReason.EVICTED: 1}
 
 
 def test_nobody_wins_room_by_asking_for_more_than_others_hold() -> None:
     budget = budget_of(8 * MIB)
     for address in ("a", "b"):
-        budget.hold(address, "", never).take(4 * MIB)
-    assert refused(budget.hold("c", "", never), 4 * MIB) is Reason.ALL
+        budget.reserve(address, "", never).take(4 * MIB)
+    assert refused(budget.reserve("c", "", never), 4 * MIB) is RefusalReason.ALL
 
 
 def test_what_is_given_back_twice_counts_once() -> None:
@@ -145,7 +152,7 @@ def begun(
 
 def held(server: LiveServer) -> int:
     assert server.app is not None
-    budget = server.app.services.load.budget
+    budget = server.app.services.request_limits.budget
     return int(server.call(lambda: budget.held_bytes))
 
 
@@ -281,8 +288,8 @@ async def asked(
     return weakref.ref(receive)
 
 
-def load_of(budget: ByteBudget) -> Load:
-    return Load(budget, client_requests_max=100, requests_max=100, request_bytes_max=5000)
+def load_of(budget: ByteBudget) -> RequestLimits:
+    return RequestLimits(budget, client_requests_max=100, requests_max=100, request_bytes_max=5000)
 
 
 def test_small_bodies_that_are_announced_fill_an_eighth_at_most() -> None:

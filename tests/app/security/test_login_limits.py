@@ -13,15 +13,15 @@ from argon2 import PasswordHasher
 
 from app.security import hash_queue, passwords
 from app.security.accounts import NO_USER
-from app.security.attempts import (
+from app.security.hash_queue import HashQueue
+from app.security.login_limits import (
     FREE_FAILURES,
     NAME_CHARS_MAX,
     WAIT_MAX_S,
-    Attempts,
+    FailureCounts,
     LoginLimits,
     network_of,
 )
-from app.security.hash_queue import HashQueue
 from app.security.passwords import Passwords
 from engine.errors import Busy
 from tests.app.conftest import URL, App, Starter
@@ -178,25 +178,25 @@ def test_what_is_remembered_of_guesses_is_bounded() -> None:
     limits = LoginLimits(keys_max=10)
     for number in range(500):
         for is_user in (True, False):
-            made = limits.guess(f"{number}" * 100, f"10.0.0.{number % 250}", is_user=is_user)
+            made = limits.attempt(f"{number}" * 100, f"10.0.0.{number % 250}", is_user=is_user)
             limits.count(made, 0.0)
             assert len(made.name) <= NAME_CHARS_MAX
-            limits.succeeded(limits.guess(f"u{number}", HOME, is_user=True))
+            limits.succeeded(limits.attempt(f"u{number}", HOME, is_user=True))
     assert len(limits) <= 50
 
 
 def test_made_up_names_never_push_out_the_count_of_a_user() -> None:
     limits = LoginLimits(keys_max=10)
-    vera = limits.guess("vera", ATTACKER, is_user=True)
+    vera = limits.attempt("vera", ATTACKER, is_user=True)
     for __ in range(FREE_FAILURES):
         limits.count(vera, 0.0)
     for number in range(100):
-        limits.count(limits.guess(f"nobody-{number}", ATTACKER, is_user=False), 0.0)
+        limits.count(limits.attempt(f"nobody-{number}", ATTACKER, is_user=False), 0.0)
     assert limits.wait_s(vera, 0.0) > 0
 
 
 def test_a_failure_that_is_forgiven_leaves_no_wait() -> None:
-    attempts = Attempts()
+    attempts = FailureCounts()
     for __ in range(FREE_FAILURES):
         attempts.failed("a", 0.0)
     attempts.forgive("a")

@@ -64,7 +64,7 @@ async def test_what_is_audited_of_a_request_is_the_client_that_a_trusted_proxy_n
             headers = {"X-Forwarded-For": f"6.6.6.6, {CLIENT}"}
             answer = await http.post("/api/v1/topics", json={"name": "a"}, headers=headers)
             assert answer.status_code == 401
-        await app.app.services.refusals.flush()
+        await app.app.services.refusal_audit.flush()
         (entry,) = await app.app.services.audit.entries(limit=1)
         assert entry.address == address
         assert entry.actor == f"anonymous@{address}"

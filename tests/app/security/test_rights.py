@@ -12,7 +12,7 @@ import pytest
 
 from app.api.catalog import OPERATIONS
 from app.api.framework.operation import Operation
-from app.security import matrix
+from app.security import required_rights
 from app.security.access import Needs, right_text
 from app.ui.framework import rights
 from app.ui.routes import router
@@ -25,7 +25,7 @@ from tests.rights import INSIDE, NOBODY, OUTSIDE, PEOPLE, Person
 
 pytestmark = pytest.mark.anyio
 
-DOORS = matrix.rights_by_door(matrix.API)
+DOORS = required_rights.rights_by_endpoint(required_rights.API)
 KNOWN = [item for item in OPERATIONS if item.name in DOORS]  # another test misses the others
 
 
@@ -60,11 +60,13 @@ def test_every_frame_of_a_client_stands_in_the_table() -> None:
     def name(kind: type) -> str:
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__.removesuffix("Frame")).upper()
 
-    assert set(matrix.rights_by_door(matrix.FRAMES)) == {name(kind) for kind in HANDLERS}
+    assert set(required_rights.rights_by_endpoint(required_rights.FRAMES)) == {
+        name(kind) for kind in HANDLERS
+    }
 
 
 def test_every_change_of_the_console_stands_in_the_table_with_the_right_of_its_gate() -> None:
-    table = matrix.rights_by_door(matrix.CONSOLE)
+    table = required_rights.rights_by_endpoint(required_rights.CONSOLE)
     routes = {route.path for route in router.routes if "POST" in (route.methods or ())}  # type: ignore[attr-defined]
     assert set(table) == routes
     for path, needed in table.items():
@@ -75,7 +77,7 @@ def test_every_change_of_the_console_stands_in_the_table_with_the_right_of_its_g
 
 
 def test_every_file_and_stream_of_the_console_stands_in_the_table() -> None:
-    table = matrix.rights_by_door(matrix.EXPORTS)
+    table = required_rights.rights_by_endpoint(required_rights.EXPORTS)
     ends = ("/export", "/raw", "/stream")
     routes = {route.path for route in router.routes if route.path.endswith(ends)}  # type: ignore[attr-defined]
     assert set(table) == routes
@@ -94,12 +96,17 @@ def test_every_command_stands_in_the_table() -> None:
         return found
 
     offline = {"serve", "store-verify", "store-repair", "users", "tokens", "completion"}
-    assert set(matrix.rights_by_door(matrix.COMMANDS)) == leaves(cli.command_line()) - offline
+    assert (
+        set(required_rights.rights_by_endpoint(required_rights.COMMANDS))
+        == leaves(cli.command_line()) - offline
+    )
 
 
 def test_the_page_of_rights_has_the_tables_of_the_code() -> None:
     page = (ROOT / "docs" / "access.md").read_text()
-    assert matrix.markdown() in page, "put what python -m app.security.matrix prints into the page"
+    assert required_rights.markdown() in page, (
+        "put what python -m app.security.required_rights prints into the page"
+    )
 
 
 # -- everybody at every door ---------------------------------------------------------------------

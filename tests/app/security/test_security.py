@@ -121,7 +121,7 @@ async def test_a_request_larger_than_allowed_is_a_413(start: Starter) -> None:
         assert answer.status_code == 413
         assert answer.json()["code"] == "body_too_large"
         assert (await app.http.post(MESSAGES, content=b"x" * 1000)).status_code == 201
-        assert app.app.services.load.held_bytes == 0
+        assert app.app.services.request_limits.held_bytes == 0
 
 
 async def test_a_body_of_unknown_length_is_stopped_where_it_grows_too_large(
@@ -134,7 +134,10 @@ async def test_a_body_of_unknown_length_is_stopped_where_it_grows_too_large(
     async with start(request_bytes_max=1000) as app:
         answer = await app.http.post(MESSAGES, content=endless())
         assert answer.status_code == 413
-        assert (app.app.services.load.held_bytes, app.app.services.load.requests) == (0, 0)
+        assert (
+            app.app.services.request_limits.held_bytes,
+            app.app.services.request_limits.requests,
+        ) == (0, 0)
 
 
 async def test_a_client_with_too_many_requests_waits_with_a_429(start: Starter) -> None:
@@ -152,7 +155,7 @@ async def test_a_client_with_too_many_requests_waits_with_a_429(start: Starter) 
 
 async def test_a_full_server_says_503_and_when_to_come_back(start: Starter) -> None:
     async with start(request_bytes_max=1000, inflight_bytes_max=1000) as app:
-        others = app.app.services.load.budget.hold("192.0.2.1", "", lambda: None)
+        others = app.app.services.request_limits.budget.reserve("192.0.2.1", "", lambda: None)
         others.add(1100)  # also what small ones may take beyond it
         answer = await app.http.post(MESSAGES, content=b"x" * 200)
         assert answer.status_code == 503

@@ -1,7 +1,7 @@
 """Rights on the pages: each control of each page, for everybody, and what its direct POST answers.
 
 Without the right a control is there, disabled, and described by a reason that can be read; with it,
-it works. Which right an address asks for is told by the table in `app/security/matrix.py`.
+it works. Which right an address asks for is told by the table in `app/security/required_rights.py`.
 """
 
 import re
@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from app.db.report_rows import RunRow
-from app.security import matrix
+from app.security import required_rights
 from app.services.connections import ClientFacts, Connected, Processed
 from engine.message import StoredMessage
 from tests.app.conftest import App
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.anyio
 HTML = {"accept": "text/html"}
 FORM = HTML | {"content-type": "application/x-www-form-urlencoded"}
 READ_ONLY = "Read-only mode"
-DOORS = matrix.rights_by_door(matrix.CONSOLE)
+DOORS = required_rights.rights_by_endpoint(required_rights.CONSOLE)
 PATHS = {
     path: re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path) + r"\Z")
     for path in sorted(DOORS, key=lambda path: path.count("{"))  # exact ones first

@@ -88,7 +88,7 @@ def waiting(server: LiveServer) -> int:
 
 def under_way(server: LiveServer) -> int:
     assert server.app is not None
-    load = server.app.services.load
+    load = server.app.services.request_limits
     return int(server.call(lambda: load.requests))
 
 

@@ -307,9 +307,9 @@ async def test_a_bundle_has_what_helps_and_none_of_the_secrets(start: Starter) -
         app.http.headers["origin"] = URL
         token = await token_of(app, "admin")
         (row,) = (await app.get("/tokens"))["items"]
-        people = app.app.services.people
+        people = app.app.services.user_directory
         (kept,) = people.tokens()
-        pair = await app.app.services.access_keys.made_for(kept.secret_hash)
+        pair = await app.app.services.access_keys.key_pair(kept.secret_hash)
         await app.post("/topics", {"name": "orders"}, 201)
         await app.send("orders", secrets["body"], keys=[secrets["key"]])
         await put(app, "/read-only", FROZEN)

@@ -8,7 +8,7 @@ import pytest
 
 from app.api.framework.operation import Call
 from app.api.topics.imports import _require_all
-from app.security.access import WHO, Grant, Principal, Role
+from app.security.access import PRINCIPAL, Grant, Principal, Role
 from app.services import topic_files, topic_imports
 from app.services.topic_files import read
 from engine.errors import Invalid
@@ -86,7 +86,7 @@ async def test_looking_at_the_rights_of_many_rows_leaves_others_their_turns(
             await asyncio.sleep(0)
 
     running = asyncio.create_task(other())
-    await _require_all(Call({WHO: who}, None), rows)  # type: ignore[arg-type]
+    await _require_all(Call({PRINCIPAL: who}, None), rows)  # type: ignore[arg-type]
     running.cancel()
     assert len(turns) >= 50
 

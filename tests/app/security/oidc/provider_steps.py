@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 
-from app.security.doorman import COOKIE
+from app.security.authenticator import COOKIE
 from tests.app.conftest import App
 from tests.app.security.oidc.strange_provider import StrangeProvider
 

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from app.security.doorman import COOKIE
+from app.security.authenticator import COOKIE
 from tests.app.conftest import URL, App, Enter, Starter
 from tests.app.security.oidc.provider_steps import arrive, come_back, leave, refused
 from tests.app.security.oidc.strange_provider import CLIENT, StrangeProvider

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from app.security.oidc.trips import LIVES_S
+from app.security.oidc.login_state import LIFETIME_S
 from tests.app.conftest import URL, App
 from tests.app.security.oidc.provider_steps import arrive, come_back, leave, refused
 from tests.app.security.oidc.strange_provider import (
@@ -116,7 +116,7 @@ async def test_a_login_ends_where_it_began_and_in_time(
     # The cookie is gone with the first answer, whatever it was.
     refused(await arrive(served, sent), "oidc_state", 400)
     sent = provider.expect(await leave(served), served.clock.now_ms())
-    served.clock.advance(LIVES_S + 1)
+    served.clock.advance(LIFETIME_S + 1)
     page = refused(await arrive(served, sent), "oidc_state", 400)
     assert 'href="/login/provider"' in page
     assert "/token" not in provider.asked

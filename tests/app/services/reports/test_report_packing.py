@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, text
 from app.db import report_pack, report_packing
 from app.db.database import Database
 from app.db.migrate import migrate
-from app.db.report_evaluated import STRETCHES_MAX, together
+from app.db.report_evaluated import STRETCHES_MAX, merge_rows
 from app.db.report_merge import WORST_FIRST, derived_columns
 from app.db.report_pack import pack_rows, unpack_rows
 from app.db.report_periods import DAY, HOUR, WEEKS, begin_of, name_of, number_of
@@ -80,10 +80,10 @@ def rows_of(database: Database, name: str, size: int = 5_000) -> list[Row]:
             return found
 
 
-def put_together(database: Database, hours: int, before: int) -> int:
+def compact(database: Database, hours: int, before: int) -> int:
     done = 0
     for name in TABLES:
-        while database.results.put_together(name, hours, name_of(before)):
+        while database.results.compact(name, hours, name_of(before)):
             done += 1
     return done
 
@@ -101,7 +101,7 @@ def test_a_packed_hour_says_what_it_said_before(database: Database) -> None:
     for job in ("traces", "lag"):
         write(database, [BEGIN, BEGIN + 1, BEGIN + 2], job)
     before = {name: rows_of(database, name) for name in TABLES}
-    assert put_together(database, HOUR, BEGIN + 2) == 2 * len([n for n in TABLES if before[n]])
+    assert compact(database, HOUR, BEGIN + 2) == 2 * len([n for n in TABLES if before[n]])
     for name, rows in before.items():
         old = name_of(BEGIN + 1)
         left = [row for row in rows if name != "slowest" or row["rank"] <= 3 or row["hour"] > old]
@@ -123,17 +123,17 @@ def test_a_day_is_exactly_its_hours_together(database: Database) -> None:
     for row in rows_of(database, "latency"):
         if row["hour"] < name_of(BEGIN + DAY):
             cells.setdefault(tuple(row[name] for name in key), []).append(row["buckets"])
-    put_together(database, HOUR, BEGIN + 2)  # some hours are packed already, others are rows
-    put_together(database, DAY, BEGIN + 30)
+    compact(database, HOUR, BEGIN + 2)  # some hours are packed already, others are rows
+    compact(database, DAY, BEGIN + 30)
     assert database.results.coarse("traces") == [Coarse(DAY, name_of(BEGIN + DAY))]
     for name in SUMS:
         assert database.results.totals(name, ["topic"], ALL, 99) == sums[name], name
     days = [row for row in rows_of(database, "latency") if row.get("hours") == DAY]
     assert {tuple(row[name] for name in key) for row in days} == cells.keys()
     for row in days:
-        together = merge(map(unpack, cells[tuple(row[name] for name in key)]))
-        assert unpack(row["buckets"]) == together
-        assert row["n"] == sum(together.values())
+        merge_rows = merge(map(unpack, cells[tuple(row[name] for name in key)]))
+        assert unpack(row["buckets"]) == merge_rows
+        assert row["n"] == sum(merge_rows.values())
     slowest = [row for row in rows_of(database, "slowest") if row.get("hours") == DAY]
     assert {row["rank"] for row in slowest if row["topic"] != "b"} == {1, 2, 3}
     assert database.results.values("latency", "group", ALL, 9) == [
@@ -147,7 +147,7 @@ def test_a_day_is_exactly_its_hours_together(database: Database) -> None:
     assert lag["evaluations"] == 4 * 12
     assert json.loads(lag["state_ms"])["OK"] == 4 * 28_000_000
     assert sum(end - begin for begin, end in json.loads(lag["evaluated"])) == 4 * 3_600_000
-    put_together(database, WEEKS, BEGIN + WEEKS)
+    compact(database, WEEKS, BEGIN + WEEKS)
     for name in SUMS:
         assert database.results.totals(name, ["topic"], ALL, 99) == sums[name], name
     clients = {row["client"] for row in rows_of(database, "latency")}
@@ -163,7 +163,7 @@ def test_an_hour_of_a_day_that_is_one_is_computed_anew_with_all_of_it_or_not_at_
     hours = [BEGIN, BEGIN + 3, BEGIN + 4]
     write(database, hours)
     as_hours = {name: told(rows_of(database, name), name) for name in TABLES}
-    put_together(database, DAY, BEGIN + DAY)
+    compact(database, DAY, BEGIN + DAY)
     as_day = {name: told(rows_of(database, name), name) for name in TABLES}
     with pytest.raises(NotWhole, match="compute all hours"):
         write(database, hours[:2])
@@ -172,9 +172,9 @@ def test_an_hour_of_a_day_that_is_one_is_computed_anew_with_all_of_it_or_not_at_
     write(database, hours)
     assert {name: told(rows_of(database, name), name) for name in TABLES} == as_hours
     assert database.results.coarse("traces") == []
-    put_together(database, DAY, BEGIN + DAY)
+    compact(database, DAY, BEGIN + DAY)
     assert {name: told(rows_of(database, name), name) for name in TABLES} == as_day
-    put_together(database, HOUR, BEGIN + DAY)  # a day is not taken apart
+    compact(database, HOUR, BEGIN + DAY)  # a day is not taken apart
     assert {name: told(rows_of(database, name), name) for name in TABLES} == as_day
 
 
@@ -184,8 +184,8 @@ def test_where_one_table_has_four_weeks_already_all_hours_of_these_are_computed(
 ) -> None:
     hours = [BEGIN, BEGIN + 3, BEGIN + 30]
     write(database, hours)
-    put_together(database, DAY, BEGIN + WEEKS)
-    assert database.results.put_together("latency", WEEKS, name_of(BEGIN + WEEKS))
+    compact(database, DAY, BEGIN + WEEKS)
+    assert database.results.compact("latency", WEEKS, name_of(BEGIN + WEEKS))
     coarse = database.results.coarse_periods("traces")
     assert coarse == [(name_of(BEGIN), DAY), (name_of(BEGIN + 24), DAY), (name_of(BEGIN), WEEKS)]
     known = tuple(map(name_of, hours))
@@ -222,9 +222,9 @@ async def test_who_reads_pages_is_told_where_hours_were_put_together_meanwhile(
     rows = (await running.get(f"{ask}999"))["rows"]
     size = [row["hour"] for row in rows].index(name_of(BEGIN + 1)) + 2  # two rows into that hour
     cursor = (await running.get(f"{ask}{size}"))["next_cursor"]
-    await database.run(lambda db: put_together(db, HOUR, BEGIN + 2))  # each hour keeps its place
+    await database.run(lambda db: compact(db, HOUR, BEGIN + 2))  # each hour keeps its place
     assert (await running.get(f"{ask}999&cursor={cursor}"))["rows"] == rows[size:]
-    await database.run(lambda db: put_together(db, DAY, BEGIN + DAY))
+    await database.run(lambda db: compact(db, DAY, BEGIN + DAY))
     problem = await running.get(f"{ask}999&cursor={cursor}", 503)
     assert "put together" in problem["detail"]
     (begin,) = {row["hour"] for row in (await running.get(f"{ask}9"))["rows"]}
@@ -236,7 +236,7 @@ def test_what_going_back_to_a_release_without_packing_drops_is_computed_again(ur
     with closing(Database(url)) as database:
         for job in ("traces", "lag"):
             write(database, [BEGIN, BEGIN + 1, BEGIN + 2], job)
-        while database.results.put_together("latency", HOUR, name_of(BEGIN + 2)):
+        while database.results.compact("latency", HOUR, name_of(BEGIN + 2)):
             pass
     engine = create_engine(url)
     try:
@@ -263,11 +263,11 @@ def test_putting_together_that_ends_half_way_leaves_everything_as_it_was(
 
     monkeypatch.setattr(report_packing, "pack_rows", ends)
     with pytest.raises(StopIteration):
-        database.results.put_together("latency", DAY, name_of(BEGIN + DAY))
+        database.results.compact("latency", DAY, name_of(BEGIN + DAY))
     monkeypatch.undo()
     assert told(rows_of(database, "latency"), "latency") == before
-    assert database.results.put_together("latency", DAY, name_of(BEGIN + DAY))
-    assert not database.results.put_together("latency", DAY, name_of(BEGIN + DAY))
+    assert database.results.compact("latency", DAY, name_of(BEGIN + DAY))
+    assert not database.results.compact("latency", DAY, name_of(BEGIN + DAY))
 
 
 @both
@@ -363,9 +363,9 @@ def test_a_block_from_before_what_was_evaluated_was_kept_can_still_be_read() -> 
 
 def test_stretches_are_put_together_and_the_shortest_left_out_beyond_their_number() -> None:
     one = {"evaluated": "[[0, 10], [20, 30]]"}
-    assert together([one, {"evaluated": "[[30, 40], [5, 12]]"}]) == "[[0, 12], [20, 40]]"
+    assert merge_rows([one, {"evaluated": "[[30, 40], [5, 12]]"}]) == "[[0, 12], [20, 40]]"
     many = [[n * 10, n * 10 + (1 if n % 2 else 5)] for n in range(2 * STRETCHES_MAX)]
-    kept = json.loads(together([{"evaluated": json.dumps(many)}]))
+    kept = json.loads(merge_rows([{"evaluated": json.dumps(many)}]))
     assert kept == [pair for pair in many if pair[1] - pair[0] == 5]
 
 

@@ -11,7 +11,7 @@ from argon2 import PasswordHasher
 from playwright.sync_api import Browser, Page, expect
 
 from app.security import passwords
-from app.security.doorman import COOKIE
+from app.security.authenticator import COOKIE
 from tests.app.ui.conftest import Site
 from tests.app.ui.scenery import Scenery
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from app.security.doorman import COOKIE
+from app.security.authenticator import COOKIE
 from tests.app.ui.accessibility import serious_faults
 from tests.live import LiveServer
 

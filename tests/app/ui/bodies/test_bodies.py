@@ -1,6 +1,7 @@
 """Bodies as people can read them."""
 
 import json
+import sys
 import zlib
 
 import msgspec
@@ -168,6 +169,18 @@ def test_no_container_is_too_large_or_too_deep_to_be_looked_at() -> None:
         avro.decode(head + long(1) + long(0) + SYNC)
 
 
+def test_without_its_library_an_avro_file_is_shown_in_hex_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "app.ui.bodies.avro_container", raising=False)
+    monkeypatch.delattr("app.ui.bodies.avro_container", raising=False)
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    body = bodies.decode(avro_file(PEOPLE))
+    assert body.view == "hex"
+    details = {step.name: step.detail for step in body.tried}
+    assert "pip install kitemq-server[avro]" in details["avro"]
+
+
 def test_protobuf_is_read_by_field_number_and_wire_type() -> None:
     assert protobuf.decode(PROTOBUF) == {
         "1 (varint)": 150,
@@ -212,7 +225,7 @@ def test_messagepack_is_shown_where_it_is_a_map_or_an_array_to_the_last_byte() -
 def test_compressed_bodies_are_unpacked_or_named() -> None:
     packed = bodies.decode(zlib.compress(b"hello " * 100))
     assert (packed.view, packed.packing, packed.size_bytes) == ("text", "zlib", 600)
-    assert packed.tried[0] == bodies.Tried(
+    assert packed.tried[0] == bodies.DecoderResult(
         "compression", True, f"zlib, {packed.stored_bytes} bytes to 600"
     )
     for magic, kind in ((b"\x28\xb5\x2f\xfd", "zstd"), (b"\x04\x22\x4d\x18", "lz4")):

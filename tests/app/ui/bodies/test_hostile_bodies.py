@@ -1,6 +1,8 @@
 """Bodies made on purpose: each is shown as something, and as text that can be sent."""
 
 import json
+import time
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.ui.bodies import bodies, json_text
-from app.ui.bodies.bodies import NotThis
+from app.ui.bodies.bodies import NotDecodable
 from tests.app.ui import page_context
-from tests.app.ui.bodies.containers import container, long, text
+from tests.app.ui.bodies.containers import SYNC, container, long, text
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -68,7 +70,7 @@ def shown(body: bytes) -> bodies.Body:
 def _readable(read: Callable[..., Any], body: bytes, view: str) -> None:
     try:
         found = read(body, view)
-    except NotThis:
+    except NotDecodable:
         return
     (found if isinstance(found, str) else str(found)).encode()
 
@@ -76,6 +78,54 @@ def _readable(read: Callable[..., Any], body: bytes, view: str) -> None:
 @pytest.mark.parametrize("schema", ODD_SCHEMAS, ids=lambda schema: ascii(schema)[:60])
 def test_an_odd_avro_schema_is_a_reason_and_no_failure(schema: Any) -> None:
     shown(container(schema, b"\x02" * 40, count=3))
+
+
+def record_of(name: str, *types: Any) -> dict[str, Any]:
+    fields = [{"name": f"f{at}", "type": kind} for at, kind in enumerate(types)]
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def bomb(size_bytes: int, blocks: int = 1) -> bytes:
+    """A container whose blocks of zeros, each one value of bytes, are much larger inflated."""
+    one = container("bytes", long(size_bytes) + bytes(size_bytes), "deflate", count=1)
+    header_bytes = one.index(SYNC) + len(SYNC)
+    return one + one[header_bytes:] * (blocks - 1)
+
+
+DOUBLING = [record_of("R0")] + [record_of(f"R{n}", f"R{n - 1}", f"R{n - 1}") for n in range(1, 60)]
+HOSTILE_CONTAINERS = {
+    "many nulls": container({"type": "array", "items": "null"}, long(2**62), count=1),
+    "many empty records": container(record_of("R"), b"", count=2**62),
+    "wide empty records": container(
+        record_of("W", *(record_of(f"R{n}") for n in range(2_000))), b"", count=2**62
+    ),
+    "doubling records": container(DOUBLING, long(59), count=1),
+    "a record of itself": container(record_of("R", "R"), b"", count=1),
+    "a long list": container(record_of("R", ["null", "R"]), b"\x02" * 200_000, count=1),
+    "a long number": container("long", b"\xff" * 200_000, count=1),
+    "a size below zero": container("string", long(-5), count=1),
+    "a large block": bomb(50_000_000),
+    "many blocks": bomb(1_000_000, 200),
+    "a schema said to be parsed": container(
+        record_of("R", "int") | {"__fastavro_parsed": True, "__named_schemas": {"R": 7}},
+        long(1),
+        count=1,
+    ),
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE_CONTAINERS.values(), ids=HOSTILE_CONTAINERS)
+def test_a_hostile_avro_container_costs_little_time_and_memory(body: bytes) -> None:
+    assert len(body) < bodies.TREE_BYTES_MAX
+    shown(body)
+    began_s = time.process_time()
+    tracemalloc.start()
+    try:
+        bodies.decode(body)
+        assert tracemalloc.get_traced_memory()[1] < 32 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+    assert time.process_time() - began_s < 2
 
 
 @settings(deadline=None)

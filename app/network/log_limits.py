@@ -1,23 +1,23 @@
-"""Keeps what clients do from filling the log: a few lines of one kind a minute.
+"""Limits log lines that clients can trigger: a few of one kind a minute.
 
-The libraries below us log a line, some with a stack, for what anybody can send without a login.
+uvicorn and asyncio log a line, some with a traceback, for input that needs no login.
 """
 
 import logging
 import time
 
 KINDS_MAX = 100
-LINES_MAX = 5  # of one kind in each span
+LINES_MAX = 5  # of one kind in SPAN_S
 SPAN_S = 60.0
 LOUD = ("uvicorn.error", "asyncio")
 
 
-class Quiet(logging.Filter):
-    """Lets the first lines of each kind pass; the first of the next span says what was left out."""
+class RepeatFilter(logging.Filter):
+    """Passes the first lines of each kind; the first one of the next span counts the others."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._seen: dict[str, tuple[float, int]] = {}  # by kind: since when, and how many
+        self._seen: dict[str, tuple[float, int]] = {}  # by kind: start and count of its span
 
     def filter(self, record: logging.LogRecord) -> bool:
         kind = str(record.msg)[:100]
@@ -34,9 +34,9 @@ class Quiet(logging.Filter):
         return count < LINES_MAX
 
 
-def quieten() -> None:
-    """Limit the loggers that repeat what clients make them say; more often changes nothing."""
+def limit_repeated_lines() -> None:
+    """Limit the loggers whose lines clients can trigger; calling it again changes nothing."""
     for name in LOUD:
         logger = logging.getLogger(name)
-        if not any(isinstance(each, Quiet) for each in logger.filters):
-            logger.addFilter(Quiet())
+        if not any(isinstance(each, RepeatFilter) for each in logger.filters):
+            logger.addFilter(RepeatFilter())

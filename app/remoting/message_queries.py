@@ -1,4 +1,4 @@
-"""Messages by their ids and keys."""
+"""Queries for messages by id and by key."""
 
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
@@ -33,18 +33,18 @@ async def _query(backend: "RemotingBackend", call: RemotingCall, topic: str) -> 
     begin_ms, end_ms = call.number("beginTimestamp", 0), call.number("endTimestamp", 0)
     count_max = min(max(1, call.number("maxNum", 32)), COUNT_MAX)
     if call.is_true(UNIQUE_KEY_QUERY):
-        found = [each for each in await search.by_id(key) if each.topic == topic]
+        messages = [each for each in await search.by_id(key) if each.topic == topic]
     else:
         page = await search.by_key(
             topic, key, count_max=count_max, begin_ms=max(0, begin_ms), end_ms=max(0, end_ms)
         )
-        found = page.messages
-    if not found:
+        messages = page.messages
+    if not messages:
         raise RemotingRefusal(
             ResponseCode.QUERY_NOT_FOUND, f"topic {topic!r} has no such message with key {key!r}"
         )
     fields = {
-        "indexLastUpdateTimestamp": str(max(each.stored_ms for each in found)),
-        "indexLastUpdatePhyoffset": str(max(each.position for each in found)),
+        "indexLastUpdateTimestamp": str(max(each.stored_ms for each in messages)),
+        "indexLastUpdatePhyoffset": str(max(each.position for each in messages)),
     }
-    return ErrorResponse(fields=fields, body=records_of(found, backend.address(call.connection)))
+    return ErrorResponse(fields=fields, body=records_of(messages, backend.address(call.connection)))

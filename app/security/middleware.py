@@ -1,8 +1,8 @@
-"""The gate in front of every route: one pass over the headers, then the checks, in pure ASGI.
+"""The security middleware before every route, in pure ASGI.
 
-In order: how much is under way, the Host, the Origin of what changes something (and of every
-WebSocket handshake), who asks, the size of the body. Every answer leaves with the security
-headers, also that of a route which failed.
+It checks, in this order: the requests under way, the Host, the Origin of changes and WebSocket
+handshakes, the caller, the size of the body. Every answer gets the security headers, including
+the answer of a route that failed.
 """
 
 import logging
@@ -12,15 +12,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.db.rows import ASKED_FROM
 from app.errors import AUDITED, REFUSED, DoorError, problem_answer
-from app.security.access import WHO, who_of
-from app.security.doorman import Doorman
+from app.security.access import PRINCIPAL, principal_of
+from app.security.authenticator import Authenticator
 from app.security.headers import STAY_SECURE, Header, secured
 from app.security.hosts import LOOPBACK_NAMES, check_host, host_name, our_names
-from app.security.load import Load
 from app.security.origins import SAFE_METHODS, check_origin
 from app.security.proxies import client_address, proxies_of
-from app.security.refusals import ACTION, KIND, Attempt, Refusals
+from app.security.refusal_audit import ACTION, KIND, RefusalAudit, RefusedAttempt
 from app.security.request_body import RequestBody
+from app.security.request_limits import RequestLimits
 from app.settings import Settings
 
 log = logging.getLogger("kitemq.gate")
@@ -29,11 +29,13 @@ PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 REFUSED_HANDSHAKE = 1008
 REFUSALS = frozenset({401, 403})
 REFUSED_CODES = {401: "login_needed", 403: "forbidden"}
-AUDITED_ELSEWHERE = frozenset({"login_failed", "login_limited"})  # by name, where they arise
-WANTED = frozenset({b"host", b"origin", b"sec-fetch-site", b"content-length", b"transfer-encoding"})
+AUDITED_ELSEWHERE = frozenset({"login_failed", "login_limited"})  # with the name, by `accounts.py`
+READ_HEADERS = frozenset(
+    {b"host", b"origin", b"sec-fetch-site", b"content-length", b"transfer-encoding"}
+)
 
 
-class Gate:
+class SecurityMiddleware:
     """ASGI callable around the application."""
 
     def __init__(
@@ -41,14 +43,14 @@ class Gate:
         app: ASGIApp,
         *,
         settings: Settings,
-        load: Load,
-        doorman: Doorman,
-        refusals: Refusals,
+        limits: RequestLimits,
+        authenticator: Authenticator,
+        refusals: RefusalAudit,
     ) -> None:
         self._app = app
         self._refusals = refusals
-        self._doorman = doorman
-        self._load = load
+        self._authenticator = authenticator
+        self._limits = limits
         self._proxies = proxies_of(settings)
         self._names = our_names(settings.host, settings.allowed_hosts)
         self._is_tls = bool(settings.tls_certificate)
@@ -65,27 +67,27 @@ class Gate:
             await self._app(scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _Answer(send)
+        answer = _SecuredAnswer(send)
         client = self._client_of(scope)
         ASKED_FROM.set(client)
-        # Who watches the server is told how it is, also while its own address floods it.
+        # Monitoring is answered even while requests of its own address fill the server.
         share = None if scope["path"] in PROBES else client
         try:
-            self._load.enter(share)
+            self._limits.enter(share)
         except DoorError as error:
             await answer.refuse(error)
             return
         body: RequestBody | None = None
         small_bytes = 0
         try:
-            found = self._check(scope)
-            if self._is_tls and host_name(found[b"host"].decode("latin-1")) not in LOOPBACK_NAMES:
-                answer.extra = STAY_SECURE  # on localhost it would bind other programs' ports too
-            is_chunked, length = b"transfer-encoding" in found, found.get(b"content-length")
+            headers = self._check(scope)
+            if self._is_tls and host_name(headers[b"host"].decode("latin-1")) not in LOOPBACK_NAMES:
+                answer.extra = STAY_SECURE  # on localhost it would affect ports of other programs
+            is_chunked, length = b"transfer-encoding" in headers, headers.get(b"content-length")
             if length is not None and not is_chunked and share is not None:
-                small_bytes = self._load.take_small(length)
+                small_bytes = self._limits.take_small(length)
             if is_chunked or (length is not None and not small_bytes):
-                body = RequestBody(receive, self._load, scope)
+                body = RequestBody(receive, self._limits, scope)
                 body.check_length(length)
                 receive = body.read
             await self._app(scope, receive, answer.send)
@@ -93,20 +95,20 @@ class Gate:
             scope[REFUSED] = error
             await answer.refuse(error)
         finally:
-            self._load.leave(share, small_bytes)
+            self._limits.leave(share, small_bytes)
             if body is not None:
                 body.close()
             if answer.status in REFUSALS and scope["method"] not in SAFE_METHODS:
                 self._note(scope, client, answer.status)
-            # The error knows the frames of the request, with its body, and they know the scope:
-            # all of that would stay until the collector comes round.
+            # The error refers to the request's frames and its body, and they refer to the scope:
+            # a cycle that would stay in memory until the garbage collector runs.
             scope.pop(REFUSED, None)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = self._client_of(scope)
         ASKED_FROM.set(client)
         try:
-            self._load.enter(client)
+            self._limits.enter(client)
         except DoorError as error:
             await _refuse_handshake(error, scope, send)
             return
@@ -121,10 +123,10 @@ class Gate:
         else:
             await self._app(scope, receive, send)
         finally:
-            self._load.leave(client)
+            self._limits.leave(client)
 
     def _client_of(self, scope: Scope) -> str:
-        """The client's address, which the scope names from here on instead of its proxy."""
+        """The client's address, which replaces its proxy's in the scope."""
         peer = scope.get("client")
         if not self._proxies.are_any:
             return str(peer[0]) if peer else ""
@@ -134,14 +136,14 @@ class Gate:
         return client
 
     def _note(self, scope: Scope, client: str, status: int) -> None:
-        """Have it audited that somebody was turned away who wanted to change something."""
+        """Audit a refused attempt to change something."""
         error = scope.get(REFUSED)
         code = getattr(error, "code", REFUSED_CODES[status])
         if code in AUDITED_ELSEWHERE or hasattr(error, AUDITED):
             return
         name = f"{scope.get('method', 'WEBSOCKET')} {scope['path']}"
-        attempt = Attempt(
-            actor=who_of(scope).audit_name(client),
+        attempt = RefusedAttempt(
+            actor=principal_of(scope).audit_name(client),
             address=client,
             action=ACTION,
             kind=KIND,
@@ -153,21 +155,26 @@ class Gate:
         self._refusals.note(attempt)
 
     def _check(self, scope: Scope) -> dict[bytes, bytes]:
-        """Check who asks and under which name; the headers that were looked at."""
-        found = {key: value for key, value in scope["headers"] if key in WANTED}
-        host = found.get(b"host", b"")
+        """Check Host, Origin and caller; returns the headers that were read."""
+        headers = {key: value for key, value in scope["headers"] if key in READ_HEADERS}
+        host = headers.get(b"host", b"")
         check_host(host, self._names)
         if scope.get("method") not in SAFE_METHODS:
             check_origin(
-                found.get(b"origin", b""), found.get(b"sec-fetch-site", b""), host, self._origins
+                headers.get(b"origin", b""),
+                headers.get(b"sec-fetch-site", b""),
+                host,
+                self._origins,
             )
-        doorman = self._doorman
-        scope[WHO] = doorman.everybody if doorman.is_open else doorman.identify(scope)
-        return found
+        authenticator = self._authenticator
+        scope[PRINCIPAL] = (
+            authenticator.anonymous if authenticator.is_open else authenticator.identify(scope)
+        )
+        return headers
 
 
-class _Answer:
-    """`send` with the security headers; knows whether an answer has begun."""
+class _SecuredAnswer:
+    """Sends answers with the security headers; knows whether one has begun."""
 
     __slots__ = ("_send", "extra", "has_begun", "status")
 
@@ -185,7 +192,7 @@ class _Answer:
         await self._send(message)
 
     async def refuse(self, error: Exception) -> None:
-        """Answer with the problem, unless part of another answer is out already."""
+        """Answer with the problem, unless another answer has begun."""
         if self.has_begun:
             log.error("an answer broke off", exc_info=error)
             raise error
@@ -195,8 +202,8 @@ class _Answer:
 
 
 def _request_id(scope: Scope) -> str:
-    found = (value for name, value in scope["headers"] if name == b"x-request-id")
-    return next(found, b"").decode("latin-1")[:64] or uuid4().hex
+    values = (value for name, value in scope["headers"] if name == b"x-request-id")
+    return next(values, b"").decode("latin-1")[:64] or uuid4().hex
 
 
 async def _refuse_handshake(error: DoorError, scope: Scope, send: Send) -> None:

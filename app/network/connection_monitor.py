@@ -1,7 +1,7 @@
-"""Looks at every open connection once a second: what takes too long, and who reads too slowly.
+"""Checks every open connection once a second for timeouts and slow readers.
 
-Connections say what they wait for; nothing here costs a request any time. Bytes that wait for slow
-clients are counted as soon as a transport's buffer is full, and bounded over all connections.
+Bytes that wait for slow clients count as soon as a transport's buffer is full, and are bounded over
+all connections. Requests are not slowed down by these checks.
 """
 
 import asyncio
@@ -10,21 +10,21 @@ from collections import Counter
 from typing import Any, Protocol
 
 from app.connection_settings import ConnectionSettings
-from app.network import places
-from app.network.files import open_count
-from app.network.places import Place, Places
+from app.network import connection_limits
+from app.network.connection_limits import ConnectionLimits, ConnectionSlot
+from app.network.open_files import open_count
 
 log = logging.getLogger("kitemq.network")
 
 LOOK_S = 1.0
-AT_ONCE = 500  # connections looked at before others run
-FILES_EVERY = 5  # looks from one count of the open files to the next
-LINGER_S = 10.0  # for a peer to read the rest of what was written before its connection was closed
-FRAMES_BYTES_MAX = 1024 * 1024  # that wait for one WebSocket client while it goes on asking
+AT_ONCE = 500  # connections checked in one turn of the event loop
+FILES_EVERY = 5  # checks between two counts of open files
+LINGER_S = 10.0  # for a peer to read the rest after its connection was closed
+FRAMES_BYTES_MAX = 1024 * 1024  # waiting for a WebSocket client that goes on sending
 
 
-class Transport(Protocol):
-    """What is asked of a connection's transport."""
+class MonitoredTransport(Protocol):
+    """The methods of a transport that are used here."""
 
     def is_closing(self) -> bool: ...
 
@@ -33,8 +33,8 @@ class Transport(Protocol):
     def get_write_buffer_size(self) -> int: ...
 
 
-class Pace:
-    """Whether something comes on with a least speed over each span of time."""
+class TransferRate:
+    """Compares the rate of a byte count with a minimum, span by span."""
 
     __slots__ = ("_count", "_since_s")
 
@@ -43,7 +43,7 @@ class Pace:
         self._count = count
 
     def is_too_slow(self, now_s: float, count: int, span_s: float, bytes_per_s: int) -> bool:
-        """Look at a count of bytes that only grows; begins a new span when one is over."""
+        """Whether a growing byte count was below the minimum in the span that is over."""
         if now_s - self._since_s < span_s:
             return False
         is_slow = count - self._count < span_s * bytes_per_s
@@ -51,23 +51,23 @@ class Pace:
         return is_slow
 
 
-class Watched(asyncio.Protocol):
-    """What HTTP and WebSocket connections share; stands before uvicorn's protocol as a base."""
+class MonitoredConnection(asyncio.Protocol):
+    """Base of all monitored connections; precedes uvicorn's protocol in the bases."""
 
     transport: Any
-    _place: Place
-    _watch: "Watch"
+    _slot: ConnectionSlot
+    _monitor: "ConnectionMonitor"
     _closing_s = 0.0
-    _stall: Pace | None = None
-    _stall_bytes = 0  # that waited when it was looked at last
+    _stall: TransferRate | None = None
+    _stall_bytes = 0  # waiting at the last check
 
-    def _enter(self, place: Place, watch: "Watch") -> None:
-        self._place = place
-        self._watch = watch
+    def _enter(self, slot: ConnectionSlot, monitor: "ConnectionMonitor") -> None:
+        self._slot = slot
+        self._monitor = monitor
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._watch.connections.add(self)
+        self._monitor.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -82,55 +82,55 @@ class Watched(asyncio.Protocol):
         self._end_stall()
 
     def _begin_stall(self) -> None:
-        """The buffer is full: what more is written waits in the application."""
+        """The transport's buffer is full; further data waits in the application."""
         self._stall_bytes = self.transport.get_write_buffer_size()
-        self._watch.begin_stall(self)
+        self._monitor.begin_stall(self)
 
     def _end_stall(self) -> None:
         self._stall = None
-        self._watch.end_stall(self)
+        self._monitor.end_stall(self)
 
     def _leave(self) -> None:
         """The connection is over."""
         self._end_stall()
-        self._watch.connections.discard(self)
-        self._place.release()
+        self._monitor.connections.discard(self)
+        self._slot.release()
 
     def end(self, reason: str) -> None:
-        """Close it at once, with whatever waits to be written."""
-        self._watch.places.refusals.note(reason, self._place.address)
+        """Abort the connection; unsent data is lost."""
+        self._monitor.limits.refusals.note(reason, self._slot.address)
         self.transport.abort()
 
-    def look(self, now_s: float) -> None:
-        """End it where it is closed and its peer does not read the rest, or reads too slowly."""
+    def check(self, now_s: float) -> None:
+        """End a closing connection whose peer does not read, or a slow reader."""
         if self.transport.is_closing():
             self._closing_s = self._closing_s or now_s
             if now_s - self._closing_s >= LINGER_S:
                 self.transport.abort()
-        elif self._watch.is_stalled(self):
-            self._look_at_stall(now_s)
+        elif self._monitor.is_stalled(self):
+            self._check_stall(now_s)
 
-    def _look_at_stall(self, now_s: float) -> None:
-        settings = self._watch.settings
-        left = self.transport.get_write_buffer_size()
-        self._watch.count_stall(self, left)
+    def _check_stall(self, now_s: float) -> None:
+        settings = self._monitor.settings
+        unwritten_bytes = self.transport.get_write_buffer_size()
+        self._monitor.count_stall(self, unwritten_bytes)
         if self._stall is None:
-            self._stall = Pace(now_s, -left)
+            self._stall = TransferRate(now_s, -unwritten_bytes)
         elif self._stall.is_too_slow(
-            now_s, -left, settings.write_timeout_s, settings.transfer_bytes_per_s_min
+            now_s, -unwritten_bytes, settings.write_timeout_s, settings.transfer_bytes_per_s_min
         ):
-            self.end(places.SLOW_READER)
+            self.end(connection_limits.SLOW_READER)
 
 
-class Watch:
+class ConnectionMonitor:
     """The connections of the HTTP port; `start` and `stop` once, on the event loop."""
 
-    def __init__(self, settings: ConnectionSettings, places: Places) -> None:
+    def __init__(self, settings: ConnectionSettings, limits: ConnectionLimits) -> None:
         self.settings = settings
-        self.places = places
-        self.connections: set[Watched] = set()
+        self.limits = limits
+        self.connections: set[MonitoredConnection] = set()
         self.unread_bytes = 0
-        self._stalled: dict[Watched, int] = {}  # the oldest stall first
+        self._stalled: dict[MonitoredConnection, int] = {}  # the oldest stall first
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -142,59 +142,59 @@ class Watch:
             await asyncio.gather(self._looking, return_exceptions=True)
             self._looking = None
 
-    def is_stalled(self, connection: Watched) -> bool:
+    def is_stalled(self, connection: MonitoredConnection) -> bool:
         return connection in self._stalled
 
-    def begin_stall(self, connection: Watched) -> None:
-        """A client does not read as fast as it is written to."""
+    def begin_stall(self, connection: MonitoredConnection) -> None:
+        """A client reads more slowly than it is sent data."""
         self.count_stall(connection, connection._stall_bytes)
         if self.unread_bytes > self.settings.unread_bytes_max:
-            # Not from within the write that led here.
+            # Later, as this is called during a write.
             asyncio.get_running_loop().call_soon(self._end_largest)
 
-    def count_stall(self, connection: Watched, size_bytes: int) -> None:
-        """So many bytes wait for a stalled client now."""
+    def count_stall(self, connection: MonitoredConnection, size_bytes: int) -> None:
+        """Set the bytes that wait for a stalled client."""
         self.unread_bytes += size_bytes - self._stalled.get(connection, 0)
         self._stalled[connection] = size_bytes
 
-    def end_stall(self, connection: Watched) -> None:
+    def end_stall(self, connection: MonitoredConnection) -> None:
         self.unread_bytes -= self._stalled.pop(connection, 0)
 
     def _end_largest(self) -> None:
-        """Of the address for which most bytes wait, end the oldest stalls, until it is enough."""
+        """End the oldest stalled connections of the address with most waiting bytes."""
         while self.unread_bytes > self.settings.unread_bytes_max and self._stalled:
             sizes: Counter[str] = Counter()
             for connection, size_bytes in self._stalled.items():
-                sizes[connection._place.address] += size_bytes
+                sizes[connection._slot.address] += size_bytes
             ((largest, _),) = sizes.most_common(1)
-            oldest = next(each for each in self._stalled if each._place.address == largest)
+            oldest = next(each for each in self._stalled if each._slot.address == largest)
             self.end_stall(oldest)
-            oldest.end(places.UNREAD)
+            oldest.end(connection_limits.UNREAD)
 
     async def _run(self) -> None:
         loop, looks = asyncio.get_running_loop(), 0
         while True:
             await asyncio.sleep(LOOK_S)
             try:
-                await self._look_at_all(loop.time())
+                await self._check_all(loop.time())
                 if looks % FILES_EVERY == 0:
                     await self._count_files()
             except Exception:
                 log.exception("a look at the connections failed")
             looks += 1
 
-    async def _look_at_all(self, now_s: float) -> None:
+    async def _check_all(self, now_s: float) -> None:
         connections = tuple(self.connections)
         for start in range(0, len(connections), AT_ONCE):
             for connection in connections[start : start + AT_ONCE]:
                 if connection in self.connections:
-                    connection.look(now_s)
+                    connection.check(now_s)
             await asyncio.sleep(0)
         if self.unread_bytes > self.settings.unread_bytes_max:
             self._end_largest()
 
     async def _count_files(self) -> None:
-        of_connections = self.places.files
+        of_connections = self.limits.files
         count = await asyncio.to_thread(open_count)
         if count is not None:
-            self.places.make_room(count - min(of_connections, self.places.files))
+            self.limits.make_room(count - min(of_connections, self.limits.files))

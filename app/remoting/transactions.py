@@ -1,4 +1,4 @@
-"""What producers say of their transactions."""
+"""Decisions of producers about their transactions."""
 
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
@@ -23,9 +23,9 @@ DECISIONS = {
 def end_transaction(
     backend: "RemotingBackend", call: RemotingCall
 ) -> ErrorResponse | Awaitable[ErrorResponse]:
-    """Commit or roll back a half message, found by the position that its send was answered.
+    """Commit or roll back a half message by the position in the answer to its send.
 
-    "Unknown" decides nothing: the producer is asked later.
+    "Unknown" decides nothing: the transaction is checked later.
     """
     group = call.text("producerGroup")
     decision = DECISIONS.get(
@@ -44,7 +44,7 @@ def end_transaction(
             ResponseCode.SYSTEM_ERROR, f"no half message of producer group {group!r} lies there"
         )
     call.require(Action.PRODUCE, Kind.TOPIC, topic)
-    require_decision(call.who, topic, by_hand=False)
+    require_decision(call.principal, topic, by_hand=False)
     by = Decider.CHECK if call.is_true("fromTransactionCheck") else Decider.PRODUCER
     return _decide(backend, transaction_id, decision, group, by)
 

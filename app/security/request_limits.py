@@ -1,18 +1,24 @@
-"""How many requests may be under way at once, of one client and of all, and what their bytes hold.
+"""Limits requests under way and their bytes, for each client and in total.
 
-A client over its own share gets a 429, everybody gets a 503 while the server is full; both say
-when to come back. What is counted on the way in is given back on the way out.
+A client over its own share gets a 429; all get a 503 while the server is full. Both say when to
+try again.
 """
 
 from app.errors import DoorError
-from app.security.byte_budget import DETAILS, ByteBudget, Full, Hold, Reason
+from app.security.byte_budget import (
+    DETAILS,
+    BudgetExceeded,
+    ByteBudget,
+    ByteReservation,
+    RefusalReason,
+)
 
 RETRY_AFTER_S = 1.0
-SMALL_DIGITS_MAX = 4  # of the length of a body that is counted from its announcement on
+SMALL_DIGITS_MAX = 4  # of the length of a body that is counted when it is announced
 
 
-class Load:
-    """The counts; one object for the application, on the event loop's thread only."""
+class RequestLimits:
+    """The counts of the application; used on the event loop's thread only."""
 
     def __init__(
         self,
@@ -36,9 +42,9 @@ class Load:
         return self.budget.held_bytes
 
     def enter(self, client: str | None) -> None:
-        """Count a request in; `leave` it when it is over, whatever became of it.
+        """Count a request; call `leave` when it is over.
 
-        One without a client (None: health and metrics) counts and is never refused.
+        Requests without a client (None: health and metrics) count and are never refused.
         """
         if client is not None:
             under_way = self._clients.get(client, 0)
@@ -52,9 +58,9 @@ class Load:
         self.requests += 1
 
     def take_small(self, length: bytes) -> int:
-        """Count a body of that announced length, if it is small; the bytes, for `leave`.
+        """Count a small body by its Content-Length; returns its bytes, for `leave`.
 
-        The short way of most requests. 0 for what has to be counted as it arrives.
+        This is the fast path of most requests. 0 if the body has to be counted as it arrives.
         """
         if len(length) > SMALL_DIGITS_MAX or not length.isdigit():
             return 0
@@ -64,32 +70,32 @@ class Load:
         return size_bytes
 
     def leave(self, client: str | None, small_bytes: int = 0) -> None:
-        """Count a request out, with what `take_small` counted."""
+        """End the count of a request, and of the bytes of `take_small`."""
         if small_bytes:
             self.budget.give_announced(small_bytes)
         self.requests -= 1
         if client is None:
             return
-        left = self._clients[client] - 1
-        if left:
-            self._clients[client] = left
+        requests = self._clients[client] - 1
+        if requests:
+            self._clients[client] = requests
         else:
             del self._clients[client]
 
-    def take(self, hold: Hold, size_bytes: int) -> None:
-        """Hold so many bytes more, which have arrived.
+    def take(self, reservation: ByteReservation, size_bytes: int) -> None:
+        """Reserve bytes that have arrived.
 
-        Raises a 429 where the address or the caller holds its share, a 503 where all is taken.
+        Raises a 429 if the address or the caller is over its limit, a 503 if the server is full.
         """
         try:
-            hold.take(size_bytes)
-        except Full as full:
+            reservation.take(size_bytes)
+        except BudgetExceeded as full:
             raise self.full(full.reason) from None
 
     def too_large(self, limit_bytes: int) -> DoorError:
-        """A 413 for a body larger than it may be."""
+        """A 413 for a body that is too large."""
         self.refused += 1
-        self.budget.refuse(Reason.SIZE)
+        self.budget.refuse(RefusalReason.SIZE)
         return DoorError(
             413,
             "body_too_large",
@@ -98,9 +104,9 @@ class Load:
             remedy="send fewer or smaller messages in one request",
         )
 
-    def full(self, reason: Reason) -> DoorError:
+    def full(self, reason: RefusalReason) -> DoorError:
         """The answer to a request whose bytes were refused."""
-        if reason in (Reason.ADDRESS, Reason.CALLER):
+        if reason in (RefusalReason.ADDRESS, RefusalReason.CALLER):
             return self._refuse(429, "too_many_requests", DETAILS[reason])
         return self._refuse(503, "busy", DETAILS[reason])
 

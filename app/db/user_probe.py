@@ -1,7 +1,7 @@
-"""Whether there are users, found out before SQLAlchemy is loaded.
+"""Checks whether there are users before SQLAlchemy is loaded.
 
-A server without users must be ready at once, so the default database is looked into by sqlite3
-alone. For any other, and for what cannot be read that way, the answer is None: look properly.
+A server without users must be ready at once, so the default database is read by sqlite3 alone. For
+other databases, or if that fails, the result is None and the caller opens the database.
 """
 
 import sqlite3
@@ -13,7 +13,7 @@ SQLITE = "sqlite:///"
 
 
 def has_users(url: str) -> bool | None:
-    """Whether the database at `url` holds a user; None where only opening it can tell."""
+    """Whether the database at `url` has users; None if unknown without opening it."""
     path = Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
     if path is None or "?" in url or str(path) in (".", ":memory:"):
         return None

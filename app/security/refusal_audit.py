@@ -1,9 +1,8 @@
-"""Refused attempts to change something, in the audit trail, without letting anybody fill it.
+"""Audits refused attempts to change something, with a bounded number of entries.
 
-The same attempt of the same sender within `WINDOW_S` is one entry that counts. Within a window one
-address makes at most `ADDRESS_ENTRIES_MAX` entries and all together `ENTRIES_MAX`; what is beyond
-is counted in one further entry. So the trail grows by at most ENTRIES_MAX + 1 entries in a window,
-whoever tries what.
+Repeated attempts of one sender within `WINDOW_S` are one entry with a count. In a window, one
+address makes at most `ADDRESS_ENTRIES_MAX` entries and all together `ENTRIES_MAX`; further attempts
+are counted in one more entry.
 """
 
 import asyncio
@@ -29,8 +28,8 @@ KIND = "request"
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """What was refused: by whom and from where, what was tried, the error's code and sentence."""
+class RefusedAttempt:
+    """A refused attempt: its actor and address, its target, the error's code and detail."""
 
     actor: str
     address: str
@@ -42,14 +41,14 @@ class Attempt:
     request_id: str = ""
 
 
-OTHERS = Attempt("", "", ACTION, KIND, "", "too_many")
+OTHERS = RefusedAttempt("", "", ACTION, KIND, "", "too_many")
 
 
 @dataclass
-class Folded:
-    """An entry of the trail and how often what it tells of has happened."""
+class RefusalEntry:
+    """An audit entry with the number of attempts that it stands for."""
 
-    attempt: Attempt
+    attempt: RefusedAttempt
     first_ms: int
     last_ms: int
     count: int = 1
@@ -57,44 +56,44 @@ class Folded:
     written: int = 0
 
 
-class Refusals:
-    """Takes note at once, writes a moment later; `flush` before somebody reads the trail."""
+class RefusalAudit:
+    """Collects attempts and writes them soon; call `flush` before reading the audit trail."""
 
     def __init__(self, database: DatabaseWorker, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._folded: dict[tuple[str, ...], Folded] = {}
+        self._folded: dict[tuple[str, ...], RefusalEntry] = {}
         self._by_address: Counter[str] = Counter()
-        self._ended: list[Folded] = []
+        self._ended: list[RefusalEntry] = []
         self._window_ends_s = 0.0
         self._flushing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
-    def note(self, attempt: Attempt) -> None:
-        """Remember a refused attempt; never waits."""
+    def note(self, attempt: RefusedAttempt) -> None:
+        """Record a refused attempt; never waits."""
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         if now_s >= self._window_ends_s:
             self._begin_window(now_s)
         key = _key(attempt)
-        found = self._folded.get(key)
-        if found is None and not self._has_room(attempt.address):
+        entry = self._folded.get(key)
+        if entry is None and not self._has_room(attempt.address):
             attempt, key = OTHERS, _key(OTHERS)
-            found = self._folded.get(key)
-        if found is None:
-            self._folded[key] = Folded(attempt, now_ms, now_ms)
+            entry = self._folded.get(key)
+        if entry is None:
+            self._folded[key] = RefusalEntry(attempt, now_ms, now_ms)
             self._by_address[attempt.address] += 1
         else:
-            found.count += 1
-            found.last_ms = now_ms
+            entry.count += 1
+            entry.last_ms = now_ms
         if self._task is None or self._task.done():
-            # At once where it is new, so that the trail is in order; a count may wait.
-            wait_s = FLUSH_S if found is not None else 0.0
+            # New entries are written at once, to keep the audit trail in order; counts may wait.
+            wait_s = FLUSH_S if entry is not None else 0.0
             self._task = asyncio.get_running_loop().create_task(self._write_in(wait_s))
 
     async def flush(self) -> bool:
-        """Write what was noted; whether more came meanwhile.
+        """Write pending entries; True if there are new ones already.
 
-        While the database fails, what was noted is kept for the next time.
+        While the database fails, entries stay pending.
         """
         async with self._flushing:
             try:
@@ -109,19 +108,19 @@ class Refusals:
             return bool(self._due())
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write pending entries and stop."""
         if self._task is not None:
-            async with self._flushing:  # amid a write it would be written twice
+            async with self._flushing:  # cancelled during a write, an entry would be written twice
                 self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
         await self.flush()
 
-    def _due(self) -> list[Folded]:
+    def _due(self) -> list[RefusalEntry]:
         return [each for each in (*self._ended, *self._folded.values()) if _is_due(each)]
 
     def _begin_window(self, now_s: float) -> None:
-        # Bounded as the entries of one window are; what no flush took is let go with the next.
+        # Entries that are still pending after another window are dropped, so that they are bounded.
         self._ended = [each for each in self._folded.values() if _is_due(each)]
         self._folded.clear()
         self._by_address.clear()
@@ -137,20 +136,20 @@ class Refusals:
             is_more = await self.flush()
             wait_s = FLUSH_S
 
-    async def _write(self, folded: Folded) -> None:
-        attempt = folded.attempt
-        document: dict[str, object] = {"count": folded.count}
-        if folded.count > 1:
-            document["last_ms"] = folded.last_ms
+    async def _write(self, refusal: RefusalEntry) -> None:
+        attempt = refusal.attempt
+        document: dict[str, object] = {"count": refusal.count}
+        if refusal.count > 1:
+            document["last_ms"] = refusal.last_ms
         if attempt.detail:
             document["detail"] = attempt.detail[:500]
         text = msgspec.json.encode(document).decode()
-        if folded.entry_id:
-            entry_id, code = folded.entry_id, attempt.code[:64]
+        if refusal.entry_id:
+            entry_id, code = refusal.entry_id, attempt.code[:64]
             await self._database.run(lambda db: db.finish_audit(entry_id, text, code))
             return
         entry = AuditEntry(
-            at_ms=folded.first_ms,
+            at_ms=refusal.first_ms,
             actor=attempt.actor[:255],
             action=attempt.action[:64],
             object_kind=attempt.kind[:32],
@@ -161,12 +160,12 @@ class Refusals:
             request_id=attempt.request_id[:64],
             address=attempt.address[:64],
         )
-        folded.entry_id = await self._database.run(lambda db: db.insert_audit(entry))
+        refusal.entry_id = await self._database.run(lambda db: db.insert_audit(entry))
 
 
-def _is_due(folded: Folded) -> bool:
-    return folded.written < folded.count
+def _is_due(entry: RefusalEntry) -> bool:
+    return entry.written < entry.count
 
 
-def _key(attempt: Attempt) -> tuple[str, ...]:
+def _key(attempt: RefusedAttempt) -> tuple[str, ...]:
     return attempt.actor, attempt.address, attempt.action, attempt.name, attempt.code

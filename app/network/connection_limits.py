@@ -1,8 +1,7 @@
-"""Who may connect: so many connections in all, of one address, and of the open files.
+"""Limits connections: in total, by address, and by open files, over all ports.
 
-One object counts for every port. A connection takes a place before anything is done for it, and
-gives it back when its socket is closed. What is refused is counted by reason and logged once a
-minute for each, whatever arrives.
+A connection takes a slot before anything else and releases it when its socket is closed. Refusals
+are counted by reason, and each reason is logged at most once a minute.
 """
 
 import ipaddress
@@ -12,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from app.connection_settings import ConnectionSettings
-from app.network.files import FileShares
+from app.network.open_files import FileShares
 
 log = logging.getLogger("kitemq.network")
 
@@ -44,18 +43,18 @@ REASONS = (
     TLS,
 )
 HTTP_FILES = 1  # that one connection has open
-GRPC_FILES = 3  # its own, and both ends of the one that brings it to gRPC's server
+GRPC_FILES = 3  # its own, and both ends of the relay to gRPC's server
 CROWDED = 0.9  # of what is permitted
 SAID_S = 60.0  # between two lines of the log for one reason
 
 
-class Refusals:
-    """Counts what was refused or ended, by reason; a line a minute in the log for each."""
+class ConnectionRefusals:
+    """Counts refused and ended connections by reason; logs each reason once a minute."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
         self.counts: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
-        self._said: dict[str, tuple[float, int]] = {}  # when, and how many by then
+        self._said: dict[str, tuple[float, int]] = {}  # time and count of the last log line
 
     def note(self, reason: str, address: str) -> None:
         """A connection from `address` was refused or ended for `reason`."""
@@ -72,25 +71,25 @@ class Refusals:
             )
 
 
-class Place:
-    """What a connection holds; `release` once its socket is closed, more often does nothing."""
+class ConnectionSlot:
+    """The slot of a connection; call `release` once its socket is closed, again does nothing."""
 
-    __slots__ = ("_files", "_key", "_places", "address")
+    __slots__ = ("_files", "_key", "_limits", "address")
 
-    def __init__(self, places: "Places", address: str, key: str, files: int) -> None:
-        self._places: Places | None = places
+    def __init__(self, limits: "ConnectionLimits", address: str, key: str, files: int) -> None:
+        self._limits: ConnectionLimits | None = limits
         self.address = address
         self._key = key
         self._files = files
 
     def release(self) -> None:
-        places, self._places = self._places, None
-        if places is not None:
-            places.give(self._key, self._files)
+        limits, self._limits = self._limits, None
+        if limits is not None:
+            limits.give(self._key, self._files)
 
 
-class Places:
-    """The counts of all ports; on the event loop's thread only."""
+class ConnectionLimits:
+    """The counts of all ports; used on the event loop's thread only."""
 
     def __init__(
         self,
@@ -100,29 +99,29 @@ class Places:
         *,
         is_trusted: Callable[[str], bool] = lambda address: False,
     ) -> None:
-        """`is_trusted` says of an address whether it is a proxy, which many clients share."""
+        """`is_trusted` tells whether an address is a proxy, which many clients share."""
         self._settings = settings
         self._is_trusted = is_trusted
         self.shares = shares
-        self.files_max = shares.connections  # of connections; less where others have more open
+        self.files_max = shares.connections  # for connections; fewer if other files need more
         self.files = 0
         self.count = 0
         self._held: Counter[str] = Counter()  # connections by address
         self._held_files: Counter[str] = Counter()
-        self.refusals = Refusals(clock_s)
+        self.refusals = ConnectionRefusals(clock_s)
 
     @property
     def count_max(self) -> int:
-        """How many HTTP connections there may be at once."""
+        """The limit of HTTP connections."""
         return min(self._settings.connections_max, self.files_max)
 
     @property
     def address_count_max(self) -> int:
-        """How many HTTP connections one address may have at once."""
+        """The limit of HTTP connections of one address."""
         return max(1, min(self._settings.address_connections_max, self.files_max // 2))
 
     def state(self) -> tuple[bool, str]:
-        """Whether there is room for many more, and the figures as a sentence."""
+        """Whether connections are well below the limit, and the figures as a sentence."""
         shares = self.shares
         text = (
             f"{self.count:,} of {self.count_max:,} are open, one address may have "
@@ -131,8 +130,8 @@ class Places:
         )
         return self.count < self.count_max * CROWDED, text
 
-    def take(self, address: str, files: int = HTTP_FILES) -> Place | None:
-        """A place for a connection from `address`; None where it has to be closed."""
+    def take(self, address: str, files: int = HTTP_FILES) -> ConnectionSlot | None:
+        """A slot for a connection from `address`; None if it has to be closed."""
         key = self._key(address)
         if reason := self._refusal(key, files):
             self.refusals.note(reason, address)
@@ -142,10 +141,10 @@ class Places:
         if key:
             self._held[key] += 1
             self._held_files[key] += files
-        return Place(self, address, key, files)
+        return ConnectionSlot(self, address, key, files)
 
     def give(self, key: str, files: int) -> None:
-        """A place is free again."""
+        """Release a slot."""
         self.count -= 1
         self.files -= files
         if key:
@@ -154,12 +153,12 @@ class Places:
             if not self._held[key]:
                 del self._held[key], self._held_files[key]
 
-    def take_back(self, address: str, files: int) -> None:
-        """A place taken for `address` is free again, for who did not keep it."""
+    def release_address(self, address: str, files: int) -> None:
+        """Release a slot of `address` without its ConnectionSlot."""
         self.give(self._key(address), files)
 
     def make_room(self, others: int) -> None:
-        """`others` files are open that are no connections': take fewer where they are many."""
+        """Lower the limit if `others`, the open files of no connection, are many."""
         limit = self.shares.files_max
         self.files_max = min(self.shares.connections, max(1, limit - others - limit // 16))
 
@@ -179,7 +178,7 @@ class Places:
 
 @lru_cache(maxsize=4096)
 def key_of(address: str) -> str:
-    """What is counted together: an IPv4 address, or a /64 network of IPv6, which one host has."""
+    """The unit that is counted: an IPv4 address, or the /64 network of an IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -192,7 +191,7 @@ def key_of(address: str) -> str:
 
 
 def trusted_by(texts: Sequence[str]) -> Callable[[str], bool]:
-    """Whether an address belongs to these addresses or networks, which were checked before."""
+    """A function that tells whether an address is in these networks, which must be valid."""
     networks = [ipaddress.ip_network(text.strip("[]")) for text in texts]
 
     def is_trusted(address: str) -> bool:

@@ -1,6 +1,7 @@
-"""What becomes of new users and tokens before they are kept.
+"""Validation of new users and tokens. Pure.
 
-Pure: the server and the command line share it.
+
+The server and the command line share it.
 """
 
 import re
@@ -21,7 +22,7 @@ DAY_MS = 24 * 3600 * 1000
 DAYS_MAX = 3650
 
 
-def made_token(
+def create_token(
     name: str,
     owner: UserRow,
     role: Role,
@@ -30,9 +31,9 @@ def made_token(
     days: int | None,
     now_ms: int,
 ) -> tuple[TokenRow, str]:
-    """A token's row, and its secret, of which the row keeps only the hash.
+    """A token's row, and its secret, of which the row has only the hash.
 
-    An admin's rights do not end at `patterns`. Without `days` it does not expire.
+    `patterns` do not limit an admin. Without `days` the token does not expire.
     """
     secret = new_token()
     row = TokenRow(
@@ -48,8 +49,8 @@ def made_token(
     return row, secret
 
 
-def checked_name(text: str) -> str:
-    """A user's name as it is kept: lower case. Invalid for what is none."""
+def parse_name(text: str) -> str:
+    """A user's name in lower case; raises Invalid."""
     name = text.strip().lower()
     if NAME.match(name) is None:
         raise Invalid(
@@ -60,14 +61,14 @@ def checked_name(text: str) -> str:
     return name
 
 
-def checked_role(text: str) -> Role:
+def parse_role(text: str) -> Role:
     if text not in set(Role):
         raise Invalid(f"{text[:40]!r} is no role", field="role", remedy=f"one of {', '.join(Role)}")
     return Role(text)
 
 
 def patterns_for(role: Role, patterns: Sequence[str] | UnsetType) -> tuple[str, ...]:
-    """The patterns to keep: an operator has all rights where none are named, a viewer reads all."""
+    """The patterns to store; by default an operator has all rights, a viewer reads all messages."""
     if patterns is not UNSET or role is Role.ADMIN:
         return parse_patterns(patterns or ())
     return EVERYWHERE if role is Role.OPERATOR else EVERY_MESSAGE

@@ -1,7 +1,7 @@
-"""Everybody in memory: who a token or a session belongs to is looked up at every request.
+"""All users, tokens and sessions in memory, for authentication at every request.
 
-The database is the truth. What this server changes it takes over at once; what the command line
-changes is noticed within `POLL_S`. When tokens were used and sessions seen is written now and then.
+The database is the source of truth. Changes by this server apply at once, changes by the command
+line within `POLL_S`. The times of use of tokens and sessions are written every minute.
 """
 
 import asyncio
@@ -9,12 +9,12 @@ import contextlib
 import logging
 from dataclasses import replace
 
-from app.db.glance import has_users
-from app.db.rows import DatabaseError, PeopleRows, SessionRow, TokenRow, UserRow
+from app.db.rows import DatabaseError, SessionRow, TokenRow, UserRow, UserRows
+from app.db.user_probe import has_users
 from app.db.worker import DatabaseWorker
 from app.security.access import Grant, Principal, Role
 from app.security.access_keys import access_key_of
-from app.security.attempts import network_of
+from app.security.login_limits import network_of
 from app.security.passwords import hash_secret
 from app.settings import Settings
 from engine.clock import Clock
@@ -25,7 +25,7 @@ POLL_S = 2.0
 TOUCH_EVERY_MS = 60_000
 
 
-class People:
+class UserDirectory:
     """The users, tokens and sessions; `start` before the first request, on the loop's thread."""
 
     def __init__(self, database: DatabaseWorker, clock: Clock, settings: Settings) -> None:
@@ -45,32 +45,32 @@ class People:
         self._seen_ms: dict[int, int] = {}
         self._touched_ms = clock.now_ms()
         self._polling: asyncio.Task[None] | None = None
-        self.is_known = False  # False until it is certain whether there are users
-        self.everybody = Principal("", (Grant(Role.ADMIN),), is_open=True)
+        self.is_known = False  # whether it is known if there are users
+        self.anonymous = Principal("", (Grant(Role.ADMIN),), is_open=True)
         self.freeze(settings.read_only)
 
     def freeze(self, is_read_only: bool) -> None:
-        """Whether the server is read-only, from the next request on."""
+        """Set whether the server is read-only, from the next request on."""
         self.is_read_only = is_read_only
-        self.everybody = replace(self.everybody, is_read_only=is_read_only)
+        self.anonymous = replace(self.anonymous, is_read_only=is_read_only)
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody is asked who he is: there is no user, nor a provider that knows some."""
-        return self.has_nobody and not self._issuer
+        """Whether authentication is off: there are no users and no provider."""
+        return self.has_no_users and not self._issuer
 
     @property
-    def has_nobody(self) -> bool:
-        """Whether there is certainly no user."""
+    def has_no_users(self) -> bool:
+        """Whether it is certain that there are no users."""
         return self.is_known and not self._users
 
     @property
     def version(self) -> int:
-        """Counted up at each change of people, also of who had a name; -1 while not known."""
+        """Incremented by each change of users, tokens or sessions; -1 while unknown."""
         return self._version
 
     async def start(self) -> None:
-        """Find out whether there are users, and who they are; then keep looking."""
+        """Load the users, then poll for changes."""
         if has_users(self._url) is False:
             self.is_known = True
         else:
@@ -78,7 +78,7 @@ class People:
         self._polling = asyncio.create_task(self._poll())
 
     async def stop(self) -> None:
-        """Stop looking, and write what was not written."""
+        """Stop polling, and write pending times of use."""
         if self._polling is not None:
             self._polling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -87,54 +87,53 @@ class People:
             await self._touch()
 
     async def reload(self) -> None:
-        """Take over everything from the database; raises DatabaseError."""
-        self._take(await self._database.run(lambda database: database.people.load()))
+        """Load everything from the database; raises DatabaseError."""
+        self._take(await self._database.run(lambda database: database.users.load()))
 
-    # -- who is it ------------------------------------------------------------------------------
+    # -- authentication -------------------------------------------------------------------------
 
-    def of_token(self, secret: str) -> Principal | None:
-        """Who shows this token; None where it is unknown, expired, or its owner is disabled."""
-        return self.of_hash(hash_secret(secret))
+    def principal_of_token(self, secret: str) -> Principal | None:
+        """The principal of a token; None if it is unknown or expired, or its owner disabled."""
+        return self.principal_of_hash(hash_secret(secret))
 
-    def hash_of(self, access_key: str) -> str:
+    def token_hash_of(self, access_key: str) -> str:
         """The hash of the token that an access key belongs to; "" for an unknown one."""
         return self._access_keys.get(access_key, "")
 
-    def of_hash(self, secret_hash: str) -> Principal | None:
-        """Whose token has this hash, for whoever has seen it proved; None as `of_token`."""
+    def principal_of_hash(self, secret_hash: str) -> Principal | None:
+        """The principal of the token with this hash, which the caller has verified; else None."""
         token = self._tokens.get(secret_hash)
         now_ms = self._clock.now_ms()
         if token is None or (token.expires_ms is not None and token.expires_ms <= now_ms):
             return None
         user = self._users.get(token.user_id)
-        if user is None or not self._may_come(user):
+        if user is None or not self._may_log_in(user):
             return None
         self._used_ms[token.id] = now_ms
         return self._with_token(user, token)
 
-    def of_session(self, secret: str, *, is_use: bool = True) -> Principal | None:
-        """Who is logged in with this cookie; None where the session is unknown or over.
+    def principal_of_session(self, secret: str, *, is_use: bool = True) -> Principal | None:
+        """The principal of a session cookie; None if the session is unknown or over.
 
-        Without `is_use` nobody does anything, a page only keeps itself fresh: the session grows
-        idle all the same.
+        Without `is_use` (a page that refreshes itself) the session's idle time goes on.
         """
-        found = self.session(secret)
-        user = None if found is None else self._users.get(found.user_id)
-        if found is None or user is None or not self._may_come(user):
+        session = self.session(secret)
+        user = None if session is None else self._users.get(session.user_id)
+        if session is None or user is None or not self._may_log_in(user):
             return None
         if is_use:
-            self._seen_ms[found.id] = self._clock.now_ms()
-        return replace(self._with_password(user), session_id=found.id)
+            self._seen_ms[session.id] = self._clock.now_ms()
+        return replace(self._with_password(user), session_id=session.id)
 
-    def as_user(self, user: UserRow) -> tuple[Principal, str]:
-        """Who a user would be once logged in, and why he could not: "", "disabled", "provider"."""
-        return self._with_password(user), self._shut_out(user)
+    def check_user(self, user: UserRow) -> tuple[Principal, str]:
+        """The principal of a user, and why a login is refused: "", "disabled" or "provider"."""
+        return self._with_password(user), self._refusal_of(user)
 
-    def as_token(self, token: TokenRow) -> tuple[Principal, str]:
-        """The same for a token, which may be "expired" besides; this is no use of it."""
+    def check_token(self, token: TokenRow) -> tuple[Principal, str]:
+        """The same for a token, which may also be "expired"; this does not count as a use."""
         user = self._users[token.user_id]
         is_over = token.expires_ms is not None and token.expires_ms <= self._clock.now_ms()
-        return self._with_token(user, token), "expired" if is_over else self._shut_out(user)
+        return self._with_token(user, token), "expired" if is_over else self._refusal_of(user)
 
     def _with_password(self, user: UserRow) -> Principal:
         return Principal(user.name, (_grant(user),), is_read_only=self.is_read_only)
@@ -145,22 +144,22 @@ class People:
             user.name, (own, _grant(user)), token=token.name, is_read_only=self.is_read_only
         )
 
-    def _shut_out(self, user: UserRow) -> str:
+    def _refusal_of(self, user: UserRow) -> str:
         if user.disabled:
             return "disabled"
-        return "" if self._may_come(user) else "provider"
+        return "" if self._may_log_in(user) else "provider"
 
     def session(self, secret: str) -> SessionRow | None:
         """The session of a cookie, unless it is over."""
-        found = self._sessions.get(hash_secret(secret))
-        if found is None:
+        session = self._sessions.get(hash_secret(secret))
+        if session is None:
             return None
         now_ms = self._clock.now_ms()
-        is_over = found.expires_ms <= now_ms or self._seen(found) + self._idle_ms <= now_ms
-        return None if is_over else found
+        is_over = session.expires_ms <= now_ms or self._seen(session) + self._idle_ms <= now_ms
+        return None if is_over else session
 
-    def _may_come(self, user: UserRow) -> bool:
-        """Whom a provider knows that is no longer this server's, nobody vouches for."""
+    def _may_log_in(self, user: UserRow) -> bool:
+        """Whether a user may log in: not disabled, and local or of the configured provider."""
         return not user.disabled and user.issuer in (None, self._issuer)
 
     # -- lists ----------------------------------------------------------------------------------
@@ -171,49 +170,51 @@ class People:
     def user(self, name: str) -> UserRow | None:
         return self._names.get(name)
 
-    def has_come_from(self, name: str, address: str) -> bool:
-        """Whether a session of this user that is still kept began at this address."""
+    def has_logged_in_from(self, name: str, address: str) -> bool:
+        """Whether a stored session of this user began at this address."""
         user = self._names.get(name)
         return user is not None and (user.id, network_of(address)) in self._places
 
     def name_of(self, user_id: int) -> str:
-        found = self._users.get(user_id)
-        return found.name if found is not None else ""
+        user = self._users.get(user_id)
+        return user.name if user is not None else ""
 
     def tokens(self, owner: str = "") -> list[TokenRow]:
         """Tokens with the latest use; those of one user where named."""
-        found = [
+        tokens = [
             replace(token, used_ms=self._used_ms.get(token.id, token.used_ms))
             for token in self._tokens.values()
             if not owner or self.name_of(token.user_id) == owner
         ]
-        return sorted(found, key=lambda token: (self.name_of(token.user_id), token.name))
+        return sorted(tokens, key=lambda token: (self.name_of(token.user_id), token.name))
 
     def sessions(self, owner: str = "") -> list[SessionRow]:
         """Sessions that are not over, the latest seen first; those of one user where named."""
         now_ms = self._clock.now_ms()
-        found = [
+        sessions = [
             replace(session, seen_ms=self._seen(session))
             for session in self._sessions.values()
             if (not owner or self.name_of(session.user_id) == owner)
             and session.expires_ms > now_ms
             and self._seen(session) + self._idle_ms > now_ms
         ]
-        return sorted(found, key=lambda session: -session.seen_ms)
+        return sorted(sessions, key=lambda session: -session.seen_ms)
 
-    # -- keeping up -----------------------------------------------------------------------------
+    # -- polling --------------------------------------------------------------------------------
 
     def _seen(self, session: SessionRow) -> int:
         return max(session.seen_ms, self._seen_ms.get(session.id, 0))
 
-    def _take(self, rows: PeopleRows) -> None:
+    def _take(self, rows: UserRows) -> None:
         if self.is_known and not self._users and rows.users:
-            log.info("there are users now: whoever asks has to say who he is")
+            log.info("there are users now: every request needs a login")
         self._version = rows.version
         self._users = {user.id: user for user in rows.users}
         self._names = {user.name: user for user in rows.users}
         self._tokens = {token.secret_hash: token for token in rows.tokens}
-        self._access_keys = {access_key_of(known): known for known in self._tokens}
+        self._access_keys = {
+            access_key_of(secret_hash): secret_hash for secret_hash in self._tokens
+        }
         self._sessions = {session.secret_hash: session for session in rows.sessions}
         self._places = {(each.user_id, network_of(each.address)) for each in rows.sessions}
         self.is_known = True
@@ -224,31 +225,33 @@ class People:
             await self._look()
 
     async def _look(self) -> None:
-        """Take over what others changed; while the database fails, what is known stays."""
+        """Load changes; while the database fails, the last known state stays."""
         try:
-            version = await self._database.run(lambda database: database.people.version())
+            version = await self._database.run(lambda database: database.users.version())
             if version != self._version or not self.is_known:
                 await self.reload()
             if self._clock.now_ms() - self._touched_ms >= TOUCH_EVERY_MS:
                 await self._touch()
         except DatabaseError as error:
             if not self.is_known:
-                log.error("who may do what cannot be read, so nobody may: %s", error)
+                log.error("users cannot be read, so all requests are refused: %s", error)
 
     async def _touch(self) -> None:
-        used, self._used_ms = self._used_ms, {}
-        seen, self._seen_ms = self._seen_ms, {}
+        used_ms, self._used_ms = self._used_ms, {}
+        seen_ms, self._seen_ms = self._seen_ms, {}
         self._touched_ms = now_ms = self._clock.now_ms()
         if not self._users:
             return
         for secret, token in list(self._tokens.items()):
-            if token.id in used:
-                self._tokens[secret] = replace(token, used_ms=used[token.id])
+            if token.id in used_ms:
+                self._tokens[secret] = replace(token, used_ms=used_ms[token.id])
         for secret, session in list(self._sessions.items()):
-            if session.id in seen:
-                self._sessions[secret] = replace(session, seen_ms=seen[session.id])
+            if session.id in seen_ms:
+                self._sessions[secret] = replace(session, seen_ms=seen_ms[session.id])
         over = (now_ms, now_ms - self._idle_ms)
-        await self._database.run(lambda database: database.people.touch(used, seen, over_ms=over))
+        await self._database.run(
+            lambda database: database.users.touch(used_ms, seen_ms, over_ms=over)
+        )
 
 
 def _grant(user: UserRow) -> Grant:

@@ -1,12 +1,20 @@
-"""Every request code: who answers it, or why nobody does. `docs/remoting.md` is made from this.
+"""Every request code: its handler, or why there is none. `docs/remoting.md` is made from this.
 
-`python -m app.remoting.table` prints the page's table.
+`python -m app.remoting.operations` prints the page's table.
 """
 
 from typing import NamedTuple
 
 from app.remoting import administration as admin
-from app.remoting import deciding, finding, locking, presence, pulling, routing, sending
+from app.remoting import (
+    heartbeats,
+    locking,
+    message_queries,
+    pulling,
+    routing,
+    sending,
+    transactions,
+)
 from app.remoting.connection import Handler
 from app.remoting.errors import RemotingRefusal
 from protocol.remoting.codes import RequestCode as R
@@ -14,7 +22,7 @@ from protocol.remoting.codes import ResponseCode
 
 
 class RemotingOperation(NamedTuple):
-    """What the server does with a code."""
+    """The handler of a request code, and its description."""
 
     handler: Handler
     about: str
@@ -31,10 +39,10 @@ OFFERED: dict[R, RemotingOperation] = {
     ),
     R.LITE_PULL_MESSAGE: RemotingOperation(pulling.pull, "The same for lite pull consumers."),
     R.QUERY_MESSAGE: RemotingOperation(
-        finding.query_message, "Messages of a topic by key or message id."
+        message_queries.query_message, "Messages of a topic by key or message id."
     ),
     R.VIEW_MESSAGE_BY_ID: RemotingOperation(
-        finding.view_message, "The message that an offset id names."
+        message_queries.view_message, "The message that an offset id names."
     ),
     R.QUERY_CONSUMER_OFFSET: RemotingOperation(pulling.query_offset, "A group's place in a queue."),
     R.UPDATE_CONSUMER_OFFSET: RemotingOperation(
@@ -49,18 +57,20 @@ OFFERED: dict[R, RemotingOperation] = {
     R.CONSUMER_SEND_MSG_BACK: RemotingOperation(
         pulling.send_back, "Retry a message later, or make it a dead letter."
     ),
-    R.HEART_BEAT: RemotingOperation(presence.heartbeat, "A client, its groups and subscriptions."),
-    R.UNREGISTER_CLIENT: RemotingOperation(presence.unregister, "A producer or consumer ends."),
+    R.HEART_BEAT: RemotingOperation(
+        heartbeats.heartbeat, "A client, its groups and subscriptions."
+    ),
+    R.UNREGISTER_CLIENT: RemotingOperation(heartbeats.unregister, "A producer or consumer ends."),
     R.GET_CONSUMER_LIST_BY_GROUP: RemotingOperation(
-        presence.consumer_list, "The members of a group."
+        heartbeats.consumer_list, "The members of a group."
     ),
     R.CHECK_CLIENT_CONFIG: RemotingOperation(
-        presence.check_client, "Whether a filter can be read."
+        heartbeats.check_client, "Whether a filter can be read."
     ),
     R.LOCK_BATCH_MQ: RemotingOperation(locking.lock, "Lock queues for an orderly consumer."),
     R.UNLOCK_BATCH_MQ: RemotingOperation(locking.unlock, "Give such locks up."),
     R.END_TRANSACTION: RemotingOperation(
-        deciding.end_transaction, "Commit or roll back a half message."
+        transactions.end_transaction, "Commit or roll back a half message."
     ),
     R.GET_ROUTEINFO_BY_TOPIC: RemotingOperation(routing.get_route, "A topic's queues and broker."),
     R.GET_BROKER_CLUSTER_INFO: RemotingOperation(
@@ -139,7 +149,7 @@ NOT_YET = "this server does not offer it yet"
 
 
 def handler_of(code: int) -> Handler:
-    """What answers a code; Refusal with the reason where nothing does."""
+    """The handler of a code; raises RemotingRefusal with the reason if there is none."""
     operation = OFFERED.get(code)  # type: ignore[call-overload]
     if operation is not None:
         return operation.handler  # type: ignore[no-any-return]

@@ -14,11 +14,11 @@ from app.connection_settings import ConnectionSettings, complaint
 from app.errors import problem_of
 from app.grpc.certificate import own_certificate
 from app.grpc.quotas import ConnectionQuota
-from app.network import places
+from app.network import connection_limits
 from app.network.acceptor import Acceptor
-from app.network.files import FileShares, file_shares, log_files, queue_files
-from app.network.places import Places, key_of, trusted_by
-from app.network.quiet import LINES_MAX, Quiet
+from app.network.connection_limits import ConnectionLimits, key_of, trusted_by
+from app.network.log_limits import LINES_MAX, RepeatFilter
+from app.network.open_files import FileShares, file_shares, log_files, queue_files
 
 pytestmark = pytest.mark.anyio
 
@@ -28,10 +28,10 @@ def places_of(
     trusted: tuple[str, ...] = (),
     clock_s: Callable[[], float] = lambda: 0.0,
     **changes: Any,
-) -> Places:
+) -> ConnectionLimits:
     settings = ConnectionSettings(**changes)
     shares = FileShares(files + 50, files)
-    return Places(settings, shares, clock_s, is_trusted=trusted_by(trusted))
+    return ConnectionLimits(settings, shares, clock_s, is_trusted=trusted_by(trusted))
 
 
 def test_one_address_gets_at_most_half_of_the_files_of_connections() -> None:
@@ -39,7 +39,7 @@ def test_one_address_gets_at_most_half_of_the_files_of_connections() -> None:
     held = [found.take("10.0.0.1") for _ in range(6)]
     assert [place is not None for place in held] == [True] * 5 + [False]
     assert found.take("10.0.0.2") is not None
-    assert found.refusals.counts[places.BY_ADDRESS] == 1
+    assert found.refusals.counts[connection_limits.BY_ADDRESS] == 1
 
 
 def test_a_place_is_given_back_once() -> None:
@@ -68,11 +68,11 @@ def test_what_has_no_room_in_all_is_refused_for_that_reason() -> None:
     for number in range(4):
         assert found.take(f"10.0.0.{number}") is not None
     assert found.take("10.0.0.9") is None
-    assert found.refusals.counts[places.NO_FILES] == 1
+    assert found.refusals.counts[connection_limits.NO_FILES] == 1
     found = places_of(connections_max=1)
     assert found.take("10.0.0.1") is not None
     assert found.take("10.0.0.2") is None
-    assert found.refusals.counts[places.IN_ALL] == 1
+    assert found.refusals.counts[connection_limits.IN_ALL] == 1
 
 
 def test_fewer_connections_are_taken_where_others_have_many_files_open() -> None:
@@ -138,7 +138,7 @@ def test_refusals_are_a_line_a_minute_for_each_reason(caplog: pytest.LogCaptureF
 
 def test_a_library_repeats_itself_only_so_often(caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger("noisy")
-    quiet = Quiet()
+    quiet = RepeatFilter()
     logger.addFilter(quiet)
     with caplog.at_level(logging.WARNING, "noisy"):
         for number in range(100):
@@ -209,7 +209,7 @@ async def test_a_listener_without_files_rests_instead_of_trying_again_and_again(
                 await asyncio.sleep(0.01)
         writer.close()
         await made.stop()
-    assert found.refusals.counts[places.SHORT_OF_FILES] >= 1
+    assert found.refusals.counts[connection_limits.SHORT_OF_FILES] >= 1
 
 
 async def test_a_silent_tls_handshake_holds_a_place_and_gives_it_back(tmp_path: Path) -> None:
@@ -229,6 +229,6 @@ async def test_a_silent_tls_handshake_holds_a_place_and_gives_it_back(tmp_path: 
                 await asyncio.sleep(0.01)
             while found.count:
                 await asyncio.sleep(0.01)
-        assert found.refusals.counts[places.TLS] == 1
+        assert found.refusals.counts[connection_limits.TLS] == 1
         writer.close()
         await acceptor.stop()

@@ -1,17 +1,17 @@
-"""Every door of the server and the rights that it asks for: one table, for people and programs.
+"""The rights that each endpoint needs, as tables for people and programs.
 
-`access.py` says who has a right; here stands where it is needed: each operation of the REST
-interface, each frame of the WebSocket, each command, each change and each export of the console.
-A right names its resource by a word in braces: of the path, of the body, or of what an id stands
-for. Where two are joined by "+", both are needed. Tests compare the table with the doors, both
-ways, and try each of its cells. `python -m app.security.matrix` prints it for docs/access.md.
+`access.py` says who has a right; these tables say where it is needed: by each operation of the REST
+API, each frame of the WebSocket, each command, each change and each export of the console. A word
+in braces names the resource: from the path, from the body, or found by an id. Rights joined by "+"
+are all needed. Tests compare the tables with the endpoints, both ways, and try each cell.
+`python -m app.security.required_rights` prints them for docs/access.md.
 """
 
 import sys
 from collections.abc import Mapping
 
 PUBLIC = "read:public"
-# Sending messages to a topic of one's choice is reading them, for whoever consumes there.
+# Copying messages to another topic lets its consumers read them.
 COPY = "administer:topic:{source} + produce:topic:{to} + read_messages:topic:{source}"
 COPY_DEAD = "administer:group:{group} + produce:topic:{to} + read_messages:group:{group}"
 
@@ -60,7 +60,7 @@ API: Mapping[str, str] = {
     "delete_view star_topic unstar_topic",
 }
 
-# Frames of a client. HELLO, CREDIT and the ends of what one has begun are for whoever may connect.
+# Frames of a client. HELLO, CREDIT and ending one's own subscriptions need only a connection.
 FRAMES: Mapping[str, str] = {
     "read:own": "HELLO CREDIT UNSUBSCRIBE CHECKS_UNWANTED",
     "produce:topic:{topic}": "SEND DECIDE",
@@ -99,7 +99,7 @@ CONSOLE: Mapping[str, str] = {
     "/access/sessions/{id}/end /access/password /views /views/{id}/delete /topics/{topic}/star",
 }
 
-# What the console gives away as a file or a stream: GET of these.
+# Files and streams of the console: GET of these addresses.
 EXPORTS: Mapping[str, str] = {
     "read:server": "/tail/stream /jobs/{id}/export",
     "read:server + read_messages:topic:{topic}": "/messages/export",
@@ -109,7 +109,7 @@ EXPORTS: Mapping[str, str] = {
     "read:audit": "/audit/export",
 }
 
-# Commands that speak with a server. They use the doors above, so their rights are the same.
+# Commands that call a server. They use the endpoints above, with the same rights.
 COMMANDS: Mapping[str, str] = {
     "read:server": "topics-list topics-export groups-list trace stats retention scheduled-list "
     "replay-list replay-show replay-outcomes report-list report-show report-schedules "
@@ -144,21 +144,24 @@ TABLES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def rights_by_door(table: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Each door of a table with the rights that it needs, all of them."""
-    found: dict[str, tuple[str, ...]] = {}
-    for rights, doors in table.items():
-        for door in doors.split():
-            assert door not in found, f"{door} stands in two rows"
-            found[door] = tuple(rights.split(" + "))
-    return found
+def rights_by_endpoint(table: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """All rights that each endpoint of a table needs."""
+    table_rights: dict[str, tuple[str, ...]] = {}
+    for rights, endpoints in table.items():
+        for endpoint in endpoints.split():
+            assert endpoint not in table_rights, f"{endpoint} stands in two rows"
+            table_rights[endpoint] = tuple(rights.split(" + "))
+    return table_rights
 
 
 def markdown() -> str:
     """The tables, for docs/access.md."""
     parts = []
     for title, table in TABLES.items():
-        rows = [f"| {_rights(rights)} | {_doors(doors)} |" for rights, doors in table.items()]
+        rows = [
+            f"| {_rights(rights)} | {_endpoints(endpoints)} |"
+            for rights, endpoints in table.items()
+        ]
         parts.append("\n".join([f"| right | {title} |", "|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"
 
@@ -167,9 +170,9 @@ def _rights(text: str) -> str:
     return " and ".join(f"`{part}`" if ":" in part else part for part in text.split(" + "))
 
 
-def _doors(text: str) -> str:
+def _endpoints(text: str) -> str:
     # A dash stands for the blank between the words of a command; addresses have none.
-    return ", ".join(f"`{door.replace('-', ' ')}`" for door in text.split())
+    return ", ".join(f"`{endpoint.replace('-', ' ')}`" for endpoint in text.split())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Heartbeats, goodbyes, and who is a member of a group."""
+"""Heartbeats, unregistration, and the members of groups."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -50,40 +50,40 @@ class _ClientCheck(msgspec.Struct):
 
 
 def heartbeat(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """A client tells all that it is: its producer groups, its consumer groups, their topics."""
+    """Store a client's producer groups, consumer groups and subscriptions."""
     beat = call.document(_Heartbeat)
     if len(beat.producerDataSet) + len(beat.consumerDataSet) > GROUPS_MAX:
         raise RemotingRefusal(ResponseCode.INVALID_PARAMETER, f"more than {GROUPS_MAX} groups")
-    for told in beat.consumerDataSet:
-        call.require(Action.CONSUME, Kind.GROUP, told.groupName)
+    for consumer in beat.consumerDataSet:
+        call.require(Action.CONSUME, Kind.GROUP, consumer.groupName)
     command, clients = call.command, backend.clients
-    client = clients.seen(
-        call.connection, beat.clientID, call.who, command.language, command.version
+    client = clients.touch(
+        call.connection, beat.clientID, call.principal, command.language, command.version
     )
     for producer in beat.producerDataSet:
-        clients.produces(client, producer.groupName)
-    for told in beat.consumerDataSet:
-        clients.consumes(client, _consumer(told), call.who)
-    clients.keep(client, (told.groupName for told in beat.consumerDataSet))
+        clients.register_producer(client, producer.groupName)
+    for consumer in beat.consumerDataSet:
+        clients.join_group(client, _consumer(consumer), call.principal)
+    clients.retain_groups(client, (consumer.groupName for consumer in beat.consumerDataSet))
     return OK
 
 
 def unregister(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """A producer or consumer of a client ends."""
+    """Remove a producer or consumer of a client."""
     client = backend.clients.find(call.text("clientID"))
     if client is None or client.connection is not call.connection:
         return OK
     if group := call.text("producerGroup", ""):
-        backend.clients.stops_producing(client, group)
+        backend.clients.unregister_producer(client, group)
     if group := call.text("consumerGroup", ""):
-        backend.clients.leaves(client, group)
+        backend.clients.leave_group(client, group)
     if not client.producers and not client.consumers:
-        backend.clients.forget(client)
+        backend.clients.remove(client)
     return OK
 
 
 def consumer_list(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """The members of a group among which its queues are shared."""
+    """The members of a group that share its queues."""
     group = call.group(Action.READ)
     try:
         members = [each.client for each in backend.broker.members.of(group) if each.is_pulling]
@@ -97,24 +97,24 @@ def consumer_list(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
 
 
 def check_client(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """Whether a subscription by SQL92 can be read; others are not checked, as with Apache."""
-    told = call.document(_ClientCheck)
-    if told.subscriptionData is not None:
-        backend.broker.check_filter(filter_text(told.subscriptionData))
+    """Check an SQL92 subscription; others are not checked, as with Apache."""
+    check = call.document(_ClientCheck)
+    if check.subscriptionData is not None:
+        backend.broker.check_filter(filter_text(check.subscriptionData))
     return OK
 
 
-def filter_text(told: Any) -> str:
-    """A filter as the engine writes it."""
-    return engine_filter(told.subString or "", told.expressionType or "")
+def filter_text(subscription: Any) -> str:
+    """A subscription's filter in the engine's form."""
+    return engine_filter(subscription.subString or "", subscription.expressionType or "")
 
 
 def engine_filter(text: str, kind: str) -> str:
-    """A tag expression or an SQL92 one, as the engine writes it."""
+    """A tag or SQL92 expression in the engine's form."""
     return f"SQL92: {text}" if kind == SQL else text or "*"
 
 
-def _consumer(told: _Consumer) -> RemotingConsumer:
+def _consumer(consumer: _Consumer) -> RemotingConsumer:
     topics = {
         each.topic: RemotingSubscription(
             each.topic,
@@ -123,8 +123,12 @@ def _consumer(told: _Consumer) -> RemotingConsumer:
             each.subVersion,
             filter_text(each),
         )
-        for each in told.subscriptionDataSet
+        for each in consumer.subscriptionDataSet
     }
     return RemotingConsumer(
-        told.groupName, told.consumeType, told.messageModel, told.consumeFromWhere, topics
+        consumer.groupName,
+        consumer.consumeType,
+        consumer.messageModel,
+        consumer.consumeFromWhere,
+        topics,
     )

@@ -1,8 +1,8 @@
-"""Gives memory back to the system that many large requests have left behind.
+"""Returns freed memory to the system after many large requests.
 
-The C library keeps what was freed between pieces that are still used: after a flood of large
-requests, hundreds of MiB. Where the resident memory has grown since the last time, it is told to
-return them, on a thread of its own. Elsewhere than with glibc nothing is done.
+glibc keeps freed memory between blocks that are still in use: hundreds of MiB after many large
+requests. If resident memory has grown, `malloc_trim` is called on a thread. With another C library
+nothing is done.
 """
 
 import asyncio
@@ -13,16 +13,16 @@ from contextlib import suppress
 from pathlib import Path
 
 EVERY_S = 5.0
-GROWTH_BYTES = 24 * 1024 * 1024  # since the last time; less is not worth it
-LOOKS_AFTER = 4  # further ones, for what is freed only once the flood is over
+GROWTH_BYTES = 24 * 1024 * 1024  # since the last call; less is not worth a call
+LOOKS_AFTER = 4  # further calls, for memory that is freed later
 STATM = Path("/proc/self/statm")
 
 
-class Trimming:
-    """Looks every EVERY_S between `start` and `stop`."""
+class MemoryTrimmer:
+    """Checks every EVERY_S between `start` and `stop`."""
 
     def __init__(self) -> None:
-        self._trim = _found()
+        self._trim = _malloc_trim()
         self._after_bytes: int | None = None
         self._again = 0
         self._task: asyncio.Task[None] | None = None
@@ -43,7 +43,7 @@ class Trimming:
             await asyncio.to_thread(self._look, trim)
 
     def _look(self, trim: Callable[[int], int]) -> None:
-        """Return what is free, if the process has grown; what it takes then is the new measure."""
+        """Return free memory if the process has grown; its size afterwards is the new baseline."""
         with suppress(OSError, ValueError):
             before_bytes = _resident_bytes()
             if self._after_bytes is None or before_bytes < self._after_bytes:
@@ -56,8 +56,8 @@ class Trimming:
                 self._after_bytes = _resident_bytes()
 
 
-def _found() -> Callable[[int], int] | None:
-    """The C library's own function, where it has one that can tell us how much we take."""
+def _malloc_trim() -> Callable[[int], int] | None:
+    """glibc's `malloc_trim`; None where it or the process's size is not available."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):
@@ -65,8 +65,8 @@ def _found() -> Callable[[int], int] | None:
     if not STATM.exists():
         return None
     trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
-    found: Callable[[int], int] = trim
-    return found
+    function: Callable[[int], int] = trim
+    return function
 
 
 def _resident_bytes() -> int:

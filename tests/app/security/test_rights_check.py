@@ -5,9 +5,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.security import matrix
+from app.security import required_rights
 from app.security.access import Action, Grant, Kind, Principal, Role
-from app.security.simulator import Subject, judge, rights
+from app.security.rights_check import RightsSubject, decide_all, rights
 from tests.app.conftest import URL, App
 from tests.app.security.test_access import PASSWORD, bearer, token_of, with_admin
 from tests.rights import PEOPLE, Person
@@ -37,21 +37,21 @@ def principal_of(person: Person) -> Principal:
 @pytest.mark.parametrize("person", [p for p in PEOPLE if p.role], ids=lambda person: person.name)
 @pytest.mark.parametrize("name", ["orders-1", "payments", "%DLQ%orders-1", "*"])
 def test_every_right_is_judged_as_the_judge_of_the_tests_does(person: Person, name: str) -> None:
-    for verdict in judge(Subject(principal_of(person)), name=name):
+    for verdict in decide_all(RightsSubject(principal_of(person)), name=name):
         if name.startswith("%") and verdict.kind is Kind.GROUP:
             continue  # that is a topic's name
         assert verdict.allowed == person.may(f"{verdict.action}:{verdict.kind}:{name}"), verdict
-    for verdict in judge(Subject(principal_of(person))):
+    for verdict in decide_all(RightsSubject(principal_of(person))):
         if verdict.kind not in (Kind.TOPIC, Kind.GROUP):
             assert verdict.allowed == person.may(f"{verdict.action}:{verdict.kind}"), verdict
 
 
 def test_every_right_of_every_door_is_there_with_the_door() -> None:
     found = rights()
-    for title, table in matrix.TABLES.items():
-        for door, needed in matrix.rights_by_door(table).items():
+    for title, table in required_rights.TABLES.items():
+        for door, needed in required_rights.rights_by_endpoint(table).items():
             for right in needed:
-                if ":" not in right or right == matrix.PUBLIC:
+                if ":" not in right or right == required_rights.PUBLIC:
                     continue
                 action, kind, *__ = right.split(":")
                 assert door in found[Action(action), Kind(kind)][title]

@@ -1,8 +1,8 @@
 """Users, tokens and sessions in SQL: each change is one transaction with its audit entry.
 
-Every change counts `people_version` up, so that a server notices what the command line changed. It
-does so first: the row stays locked until the end, so that of two changes at the same time the one
-sees what the other did, and the last two admins cannot remove each other.
+Every change increments `people_version`, so that servers notice changes by the command line. It
+does so first, which locks the row: concurrent changes see each other's result, so that the last two
+admins cannot remove each other.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from app.db.queries import insert_audit
-from app.db.rows import AuditEntry, PeopleRows, SessionRow, TokenRow, UserRow
+from app.db.rows import AuditEntry, SessionRow, TokenRow, UserRow, UserRows
 from app.db.tables import people_version, saved_views, sessions, tokens, topic_stars, users
 from engine.errors import Conflict, NotFound
 
@@ -25,21 +25,21 @@ ADMIN = "admin"
 ONLY_VERSION = 1
 
 
-class PeopleStore:
-    """Every method is one transaction, and raises DatabaseError like those of `Database`."""
+class UserStore:
+    """Each method is one transaction and raises DatabaseError, as in `Database`."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
     def version(self) -> int:
-        """How often people were changed."""
+        """The version of users, tokens and sessions."""
         with self._transaction() as connection:
             return _version(connection)
 
-    def load(self) -> PeopleRows:
-        """Everybody, as of one version."""
+    def load(self) -> UserRows:
+        """All users, tokens and sessions of one version."""
         with self._transaction() as connection:
-            return PeopleRows(
+            return UserRows(
                 _version(connection),
                 _rows(connection, users, UserRow),
                 _rows(connection, tokens, TokenRow),
@@ -47,7 +47,7 @@ class PeopleStore:
             )
 
     def add_user(self, user: UserRow, entry: AuditEntry, *, only_first: bool = False) -> UserRow:
-        """Add a user; Conflict where the name is taken, or `only_first` and there are others."""
+        """Add a user; raises Conflict if the name is taken, or if `only_first` and users exist."""
         with self._transaction() as connection:
             _changed(connection)
             if only_first and _count(connection, users):
@@ -61,10 +61,10 @@ class PeopleStore:
         return added
 
     def change_user(self, name: str, changes: Mapping[str, Any], entry: AuditEntry) -> UserRow:
-        """Change fields of a user; NotFound, or Conflict where no admin would be left.
+        """Change fields of a user; raises NotFound, or Conflict if no admin would remain.
 
-        A new password, and being disabled, end all the user's sessions. Who logs in through a
-        provider gets no password: that would be a way around it.
+        A new password, and disabling, end all sessions of the user. A provider's user gets no
+        password, which would bypass the provider.
         """
         with self._transaction() as connection:
             _changed(connection)
@@ -75,35 +75,35 @@ class PeopleStore:
             connection.execute(update(users).where(users.c.id == before.id).values(_values(after)))
             if after.disabled or after.password_hash != before.password_hash:
                 connection.execute(delete(sessions).where(sessions.c.user_id == before.id))
-            told = {"password": "changed"} if "password_hash" in changes else {}
-            _audit(connection, entry, before.described(), {**after.described(), **told})
+            audited = {"password": "changed"} if "password_hash" in changes else {}
+            _audit(connection, entry, before.described(), {**after.described(), **audited})
         return after
 
-    def welcome(self, known: UserRow, entry: AuditEntry) -> UserRow:
-        """Whom a provider let in: added at the first login, else with the role as of now.
+    def upsert_provided(self, provided: UserRow, entry: AuditEntry) -> UserRow:
+        """Add a provider's user at the first login, or update the role.
 
-        Somebody is known by issuer and subject and keeps the name of the first login; Conflict
-        where that name is somebody else's. Also the last admin can lose the role this way, since
-        the provider says who is one.
+        The user is identified by issuer and subject and keeps the name of the first login; raises
+        Conflict if another user has that name. The last admin can lose the role this way, as the
+        provider determines it.
         """
         with self._transaction() as connection:
             _changed(connection)
-            same = (users.c.issuer == known.issuer) & (users.c.subject == known.subject)
+            same = (users.c.issuer == provided.issuer) & (users.c.subject == provided.subject)
             row = connection.execute(select(users).where(same)).mappings().first()
             if row is not None:
                 before = _row(row, UserRow)
-                after = replace(before, role=known.role)
+                after = replace(before, role=provided.role)
                 if after != before:
                     here = users.c.id == before.id
                     connection.execute(update(users).where(here).values(_values(after)))
                     changed = replace(entry, action="user.change", object_name=before.name)
                     _audit(connection, changed, before.described(), after.described())
                 return after
-            if _find_user(connection, known.name) is not None:
+            if _find_user(connection, provided.name) is not None:
                 raise Conflict(
-                    f"there is another user {known.name!r}", field="name", code="name_taken"
+                    f"there is another user {provided.name!r}", field="name", code="name_taken"
                 )
-            added = replace(known, id=_insert(connection, users, known))
+            added = replace(provided, id=_insert(connection, users, provided))
             _audit(connection, replace(entry, action="user.create"), None, added.described())
         return added
 
@@ -121,7 +121,7 @@ class PeopleStore:
             _audit(connection, entry, before.described(), None)
 
     def add_token(self, token: TokenRow, entry: AuditEntry, *, count_max: int) -> TokenRow:
-        """Add a token; Conflict where its owner has `count_max` or one of that name."""
+        """Add a token; raises Conflict if its owner has `count_max`, or one of this name."""
         with self._transaction() as connection:
             _changed(connection)
             owned = tokens.c.user_id == token.user_id
@@ -139,11 +139,11 @@ class PeopleStore:
         return added
 
     def delete_token(self, token_id: int, entry: AuditEntry) -> None:
-        """Revoke a token; NotFound where there is none."""
+        """Delete a token; raises NotFound."""
         with self._transaction() as connection:
             _changed(connection)
-            found = connection.execute(select(tokens).where(tokens.c.id == token_id)).mappings()
-            row = found.first()
+            rows = connection.execute(select(tokens).where(tokens.c.id == token_id)).mappings()
+            row = rows.first()
             if row is None:
                 raise NotFound(f"there is no token {token_id}", field="id")
             connection.execute(delete(tokens).where(tokens.c.id == token_id))
@@ -152,7 +152,7 @@ class PeopleStore:
     def add_session(
         self, session: SessionRow, entry: AuditEntry, *, instead_of: str, count_max: int
     ) -> SessionRow:
-        """Log in: the session that the browser had before ends, and the user's oldest too many."""
+        """Add a session; ends the browser's previous one, and the user's oldest over the limit."""
         with self._transaction() as connection:
             _changed(connection)
             connection.execute(delete(sessions).where(sessions.c.secret_hash == instead_of))
@@ -166,7 +166,7 @@ class PeopleStore:
         return added
 
     def end_sessions(self, ids: list[int], entry: AuditEntry) -> int:
-        """End sessions; how many of them there were."""
+        """End sessions; returns the number of those that existed."""
         with self._transaction() as connection:
             _changed(connection)
             ended = connection.execute(delete(sessions).where(sessions.c.id.in_(ids))).rowcount
@@ -177,9 +177,9 @@ class PeopleStore:
     def touch(
         self, used_ms: Mapping[int, int], seen_ms: Mapping[int, int], *, over_ms: tuple[int, int]
     ) -> None:
-        """Write when tokens were used and sessions seen, and drop the sessions that are over.
+        """Write times of use of tokens and sessions, and delete sessions that are over.
 
-        `over_ms` is now, and the time since which a session must have been seen.
+        `over_ms` is the current time, and the earliest last use of a live session.
         """
         now_ms, idle_ms = over_ms
         with self._transaction() as connection:
@@ -195,9 +195,11 @@ class PeopleStore:
 
 
 def _keep_provided(before: UserRow, changes: Mapping[str, Any]) -> None:
-    """What the provider says about somebody is not said here."""
-    taken = {"password_hash": "password", "role": "role"}
-    field = next((taken[n] for n in changes if n in taken and changes[n] != getattr(before, n)), "")
+    """Refuse to change fields that the provider determines."""
+    provided = {"password_hash": "password", "role": "role"}
+    field = next(
+        (provided[n] for n in changes if n in provided and changes[n] != getattr(before, n)), ""
+    )
     if before.issuer is not None and field:
         raise Conflict(
             f"{before.name!r} logs in through {before.issuer}, which decides about the {field}",
@@ -208,7 +210,7 @@ def _keep_provided(before: UserRow, changes: Mapping[str, Any]) -> None:
 
 
 def _keep_an_admin(connection: Connection, before: UserRow, after: UserRow | None) -> None:
-    """Without an admin nobody could ever change people again; without users all would be open."""
+    """Raise Conflict if no admin remains: nobody could change users, or all would be open."""
     is_one = after is not None and after.role == ADMIN and not after.disabled
     if before.role != ADMIN or before.disabled or is_one:
         return
@@ -223,8 +225,8 @@ def _keep_an_admin(connection: Connection, before: UserRow, after: UserRow | Non
 
 
 def _version(connection: Connection) -> int:
-    found = connection.execute(select(people_version.c.version)).scalar()
-    return int(found) if found is not None else 0
+    version = connection.execute(select(people_version.c.version)).scalar()
+    return int(version) if version is not None else 0
 
 
 def _changed(connection: Connection) -> None:
@@ -243,17 +245,17 @@ def _find_user(connection: Connection, name: str) -> UserRow | None:
 
 
 def _get_user(connection: Connection, name: str) -> UserRow:
-    found = _find_user(connection, name)
-    if found is None:
+    user = _find_user(connection, name)
+    if user is None:
         raise NotFound(
             f"there is no user {name!r}", field="name", remedy="check the name", code="no_such_user"
         )
-    return found
+    return user
 
 
 def _rows(connection: Connection, table: Table, kind: type[R]) -> list[R]:
-    found = connection.execute(select(table).order_by(table.c.id)).mappings()
-    return [_row(row, kind) for row in found]
+    rows = connection.execute(select(table).order_by(table.c.id)).mappings()
+    return [_row(row, kind) for row in rows]
 
 
 def _row(row: Mapping[Any, Any], kind: type[R]) -> R:
@@ -277,9 +279,9 @@ def _insert(connection: Connection, table: Table, row: UserRow | TokenRow | Sess
 
 
 def _audit(connection: Connection, entry: AuditEntry, before: object, after: object) -> None:
-    """The entry of a change, in the change's own transaction."""
-    told = replace(entry, before_json=_json(before), after_json=_json(after))
-    insert_audit(connection, told)
+    """Write the audit entry in the change's transaction."""
+    audited = replace(entry, before_json=_json(before), after_json=_json(after))
+    insert_audit(connection, audited)
 
 
 def _json(value: object) -> str:

@@ -1,4 +1,4 @@
-"""A running gRPC door for tests, and a raw stub of it: no client library stands in between.
+"""A running gRPC endpoint for tests, and a raw stub of it: no client library stands in between.
 
 `opened` serves in the test's own loop, with a clock by hand; `served` runs the whole program in a
 process of its own, for clients that need one.
@@ -44,7 +44,7 @@ from protocol.rocketmq.numbers import Code
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 30.0
-DOOR = re.compile(r"(?<!classic )RocketMQ clients are served on (\S+)")
+SERVED = re.compile(r"(?<!classic )RocketMQ clients are served on (\S+)")
 READY = re.compile(r"ready on (http://\S+)")
 CLIENT = "test@1@0@x"
 
@@ -177,11 +177,11 @@ def receive_of(
 
 @dataclass
 class Running:
-    """An application with its gRPC door, a stub of it, and an HTTP client."""
+    """An application with its gRPC endpoint, a stub of it, and an HTTP client."""
 
     app: Application
     port: GrpcPort
-    door: GrpcServer
+    grpc_server: GrpcServer
     clock: ManualClock
     stub: Stub
     http: httpx.AsyncClient
@@ -191,11 +191,11 @@ class Running:
         return self.app.services.host.broker
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and engine and door do what became due."""
+        """Let time pass, and engine and endpoint do what became due."""
         self.clock.advance(seconds)
         for _ in range(8):
             self.broker.tick()
-        self.door.tick()
+        self.grpc_server.tick()
 
     async def until_parked(self) -> None:
         """Wait until a long poll waits in the engine."""
@@ -206,7 +206,7 @@ class Running:
 
 @asynccontextmanager
 async def opened(data: Path, **changes: Any) -> AsyncIterator[Running]:
-    """The application and its door over `data`, on a free port."""
+    """The application and its endpoint over `data`, on a free port."""
     changes.setdefault("grpc_tls", False)
     clock = ManualClock()
     app = create_app(Settings(data=data, disk_free_min_bytes=0, **changes), clock=clock)
@@ -214,13 +214,13 @@ async def opened(data: Path, **changes: Any) -> AsyncIterator[Running]:
         port = GrpcPort(app.services, listening())
         await port.start()
         try:
-            door = await port.opened()
+            grpc_server = await port.opened()
             transport = httpx.ASGITransport(app, client=("127.0.0.1", 50_000))
             async with (
                 httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as http,
                 grpc.aio.insecure_channel(port.address, options=OPTIONS) as channel,
             ):
-                yield Running(app, port, door, clock, Stub(channel), http)
+                yield Running(app, port, grpc_server, clock, Stub(channel), http)
         finally:
             app.services.host.drain()
             await port.stop()
@@ -242,7 +242,7 @@ def listening() -> socket.socket:
 
 @dataclass
 class Served:
-    """A server process: the address of its gRPC door, its URL, and its data directory."""
+    """A server process: the address of its gRPC endpoint, its URL, and its data directory."""
 
     process: subprocess.Popen[str]
     address: str
@@ -276,7 +276,7 @@ def _said(process: subprocess.Popen[str]) -> tuple[str, str]:
     said = address = ""
     for line in process.stderr:
         said += line
-        if found := DOOR.search(line):
+        if found := SERVED.search(line):
             address = found[1]
         if found := READY.search(line):
             return address, found[1]

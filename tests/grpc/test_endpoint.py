@@ -19,7 +19,7 @@ from app.main import create_app
 from app.security.access_keys import AccessKeys, access_key_of
 from app.settings import Settings, SettingsError, load
 from protocol.rocketmq.numbers import Code
-from tests.grpc.door import OPTIONS, Running, Stub, listening, served
+from tests.grpc.endpoint import OPTIONS, Running, Stub, listening, served
 
 pytestmark = pytest.mark.anyio
 PASSWORD = "correct horse"
@@ -67,8 +67,8 @@ def signed(running: Running, made: dict[str, str], **changes: str) -> Stub:
     return Stub(running.stub.channel, authorization=header, x_mq_date_time=DATE)
 
 
-async def test_one_port_serves_plain_text_and_tls(open_door: Any, tmp_path: Path) -> None:
-    async with open_door(grpc_tls=True) as running:
+async def test_one_port_serves_plain_text_and_tls(open_endpoint: Any, tmp_path: Path) -> None:
+    async with open_endpoint(grpc_tls=True) as running:
         assert (await running.stub.send("orders", b"plain")).status.code == Code.OK
         certificate = (tmp_path / "data" / CERTIFICATE_FILE).read_bytes()
         credentials = grpc.ssl_channel_credentials(certificate)
@@ -79,7 +79,8 @@ async def test_one_port_serves_plain_text_and_tls(open_door: Any, tmp_path: Path
             got = await stub.receive("g", "orders")
         assert sorted(message.body for message in got) == [b"plain", b"tls"]
         assert {
-            client.address.rpartition(":")[0] for client in running.door.backend.clients.all()
+            client.address.rpartition(":")[0]
+            for client in running.grpc_server.backend.clients.all()
         } == {"127.0.0.1"}
         large = b"x" * 3_000_000  # more than any buffer on the way
         async with grpc.aio.secure_channel(address, credentials, options=OPTIONS) as channel:
@@ -122,14 +123,14 @@ async def test_without_tls_such_a_connection_is_closed_at_once(running: Running)
 
 
 @pytest.mark.parametrize("bound", ["grpc_connections_max", "grpc_address_connections_max"])
-async def test_connections_beyond_the_most_are_closed(open_door: Any, bound: str) -> None:
-    async with open_door(**{bound: 1}) as running:
+async def test_connections_beyond_the_most_are_closed(open_endpoint: Any, bound: str) -> None:
+    async with open_endpoint(**{bound: 1}) as running:
         assert (await running.stub.route("orders")).status.code == Code.OK
         host, _, port = running.port.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         assert await end_of(reader) == b""
         writer.close()
-        assert running.door.backend.figures.connections_refused == 1
+        assert running.grpc_server.backend.figures.connections_refused == 1
         metrics = (await running.http.get("/metrics")).text
         assert "kitemq_grpc_connections_refused_total 1" in metrics
         assert 'kitemq_grpc_calls_total{method="QueryRoute",code="OK"} 1' in metrics
@@ -142,13 +143,13 @@ async def test_a_client_has_to_say_its_name(running: Running) -> None:
 
 async def test_only_what_comes_through_the_port_is_served(running: Running) -> None:
     """The inner server listens on loopback; whoever finds its port is told so."""
-    inner = running.door.inner_port
+    inner = running.grpc_server.inner_port
     async with grpc.aio.insecure_channel(f"127.0.0.1:{inner}", options=OPTIONS) as channel:
         assert (await Stub(channel).route("orders")).status.code == Code.UNAUTHORIZED
 
 
-async def test_with_users_a_call_needs_the_signature_of_an_access_key(open_door: Any) -> None:
-    async with open_door(admin_password=PASSWORD) as running:
+async def test_with_users_a_call_needs_the_signature_of_an_access_key(open_endpoint: Any) -> None:
+    async with open_endpoint(admin_password=PASSWORD) as running:
         made = await key_for(running, "admin")
         assert (await running.stub.route("orders")).status.code == Code.UNAUTHORIZED
         assert (await signed(running, made).send("orders", b"1")).status.code == Code.OK
@@ -164,8 +165,8 @@ async def test_with_users_a_call_needs_the_signature_of_an_access_key(open_door:
         assert (await signed(running, made).route("orders")).status.code == Code.UNAUTHORIZED
 
 
-async def test_a_stranger_gets_no_telemetry_stream(open_door: Any) -> None:
-    async with open_door(admin_password=PASSWORD) as running:
+async def test_a_stranger_gets_no_telemetry_stream(open_endpoint: Any) -> None:
+    async with open_endpoint(admin_password=PASSWORD) as running:
         stream = running.stub.begin("Telemetry")
         assert (await stream.read()).status.code == Code.UNAUTHORIZED
         with pytest.raises(grpc.aio.AioRpcError):
@@ -173,8 +174,8 @@ async def test_a_stranger_gets_no_telemetry_stream(open_door: Any) -> None:
         assert await stream.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_an_access_key_may_do_what_its_token_may(open_door: Any) -> None:
-    async with open_door(admin_password=PASSWORD) as running:
+async def test_an_access_key_may_do_what_its_token_may(open_endpoint: Any) -> None:
+    async with open_endpoint(admin_password=PASSWORD) as running:
         patterns = ("produce:topic:orders-*", "consume:*:orders-*")
         stub = signed(running, await key_for(running, "operator", *patterns))
         assert (await stub.send("orders-1", b"1")).status.code == Code.OK
@@ -184,8 +185,8 @@ async def test_an_access_key_may_do_what_its_token_may(open_door: Any) -> None:
         assert refused.status.code == Code.FORBIDDEN
 
 
-async def test_read_only_refuses_sends_over_this_door_too(open_door: Any) -> None:
-    async with open_door(read_only=True) as running:
+async def test_read_only_refuses_sends_over_this_door_too(open_endpoint: Any) -> None:
+    async with open_endpoint(read_only=True) as running:
         assert (await running.stub.send("orders", b"1")).status.code == Code.FORBIDDEN
         assert (await running.stub.route("orders")).status.code == Code.OK
 
@@ -205,11 +206,13 @@ async def test_access_keys_outlive_the_process_and_need_their_key_file(tmp_path:
         AccessKeys(tmp_path).load()
 
 
-async def test_a_stopped_door_ends_streams_and_polls_and_the_port_is_free(open_door: Any) -> None:
-    async with open_door() as running:
+async def test_a_stopped_door_ends_streams_and_polls_and_the_port_is_free(
+    open_endpoint: Any,
+) -> None:
+    async with open_endpoint() as running:
         stream = running.stub.begin("Telemetry")
         async with asyncio.timeout(30):
-            while not running.door.backend.clients.stream_count:
+            while not running.grpc_server.backend.clients.stream_count:
                 await asyncio.sleep(0.01)
         address = running.port.address
         await running.port.stop()
@@ -236,9 +239,9 @@ async def test_a_server_that_is_being_made_as_the_port_stops_is_ended_whole(
 ) -> None:
     ended: list[GrpcServer] = []
 
-    async def stop(door: GrpcServer) -> None:
-        ended.append(door)
-        await real(door)
+    async def stop(server: GrpcServer) -> None:
+        ended.append(server)
+        await real(server)
 
     real = GrpcServer.stop
     monkeypatch.setattr(GrpcServer, "stop", stop)
