@@ -15,7 +15,7 @@ RUN python -m venv /opt/kitemq \
     /opt/kitemq/bin/pip install --only-binary :all: --require-hashes -r requirements-analytics.lock; fi
 COPY . .
 # The tools that install do not come along into the image.
-RUN /opt/kitemq/bin/pip install --no-deps --no-build-isolation . \
+RUN /opt/kitemq/bin/pip install --no-deps --no-build-isolation ./kitemq . \
     && /opt/kitemq/bin/pip uninstall --yes setuptools pip
 
 FROM python:${PYTHON}-slim-bookworm

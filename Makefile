@@ -28,6 +28,8 @@ RUN := $(VENV)/.run.stamp
 SPARK := $(VENV)/.spark.stamp
 DEV := $(VENV)/.dev.stamp
 DEMO := $(VENV)/.demo.stamp
+# Its lock file pins the builds for Linux; elsewhere, and without Node, it is left out.
+BIOME := tools/web/node_modules/.bin/biome
 SHARED := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # The first run of `make test` begins the count anew, the second adds to it.
 MEASURED := $(if $(filter 1,$(COVERAGE)),--cov --cov-report=)
@@ -65,16 +67,20 @@ quick: $(DEV) ## Run the tests of daily work, which are to take five minutes on 
 	$(SHARED) -m '$(QUICK)'
 
 check: $(DEV) ## Lint, format, types, import contracts and the documentation's claims
+	sh tools/ensure_node.sh tools/web
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/djlint app/ui --lint --quiet
+	if $(BIOME) --version >/dev/null 2>&1; then $(BIOME) check --error-on-warnings app; fi
 	$(BIN)/python -m pytest tests/docs -m 'not slow'
 
-format: $(DEV) ## Format the code and sort its imports
+format: $(DEV) ## Format the code, CSS and JavaScript, and sort imports
+	sh tools/ensure_node.sh tools/web
 	$(BIN)/ruff check --select I --fix .
 	$(BIN)/ruff format .
+	if $(BIOME) --version >/dev/null 2>&1; then $(BIOME) format --write app; fi
 
 docs: $(DEV) ## Make the documentation a site with search, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
@@ -94,7 +100,8 @@ soak: $(DEV) ## MINUTES=10 of simulated crashes, then as many (or KILLS=1000) of
 	-sh tools/ensure_clients.sh $(BIN)/python python
 	$(BIN)/python -m bench.soak --kills $(or $(KILLS),0) --seconds $$((60 * $(or $(MINUTES),10)))
 
-COMPILE_ANY = $(BIN)/uv pip compile --quiet --universal --generate-hashes \
+# The SDK is of this repository; what it needs is locked, itself is not.
+COMPILE_ANY = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-package kitemq \
 	--no-emit-index-url --no-emit-find-links --no-header --python-version 3.11 $(UPGRADE)
 COMPILE = $(COMPILE_ANY) pyproject.toml
 
@@ -110,12 +117,12 @@ lock: $(DEV) ## Write the lock files anew (UPGRADE=--upgrade for newer versions)
 
 clean: ## Remove the environment, caches and build leftovers; data stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	rm -rf .coverage build dist kitemq.egg-info
+	rm -rf .coverage build dist *.egg-info kitemq/build kitemq/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment from the lock files alone: every download is checked against its hash, and the
-# project itself is added without any download.
-$(RUN): requirements.lock pyproject.toml
+# project's two distributions are added without any download.
+$(RUN): requirements.lock pyproject.toml kitemq/pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then \
 	echo "KiteMQ needs Python 3.11 or newer: install it, or name it with make PYTHON=/path/to/python" >&2; \
 	exit 1; fi
@@ -125,7 +132,8 @@ $(RUN): requirements.lock pyproject.toml
 	echo "$(PYTHON) could not make an environment: install its venv module (on Debian: apt-get install python3-venv)" >&2; \
 	exit 1; }
 	$(PIP) -r requirements.lock
-	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation \
+		--editable ./kitemq --editable .
 	@touch $@
 
 $(SPARK): $(RUN) requirements-analytics.lock

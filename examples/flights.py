@@ -143,9 +143,9 @@ def _fall_behind(url: str) -> None:
 def _prepare(client: Client) -> None:
     """Topic and groups as the demonstration wants them; what exists stays as it is."""
     for create in (
-        lambda: client.create_topic(TOPIC, type="NORMAL"),
-        lambda: client.create_group(BOARD),
-        lambda: client.create_group(AUDIT, retry_max=AUDIT_RETRIES),
+        lambda: client.topics.create(TOPIC, type="NORMAL"),
+        lambda: client.groups.create(BOARD),
+        lambda: client.groups.create(AUDIT, retry_max=AUDIT_RETRIES),
     ):
         with contextlib.suppress(Refused):
             create()
@@ -255,7 +255,7 @@ async def _consumers(url: str, done: Counter[str]) -> AsyncIterator[None]:
 async def _drained(client: Client) -> None:
     """Wait until neither group has anything left to do."""
     while True:
-        lags = [await asyncio.to_thread(client.lag, group) for group in (BOARD, AUDIT)]
+        lags = [await asyncio.to_thread(client.groups.lag, group) for group in (BOARD, AUDIT)]
         if not any(lag.count + lag.retry_waiting for lag in lags):
             return
         await asyncio.sleep(0.5)
@@ -296,7 +296,7 @@ async def _wait_ready(url: str, process: asyncio.subprocess.Process) -> None:
     with Client(url, timeout_s=1.0) as client:
         while process.returncode is None:
             try:
-                await asyncio.to_thread(list, client.topics(q=TOPIC))
+                await asyncio.to_thread(list, client.topics.list(q=TOPIC))
             except KiteError:
                 if time.monotonic() > deadline_s:
                     raise

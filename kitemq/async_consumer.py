@@ -11,7 +11,7 @@ from kitemq.background import together
 from kitemq.consumer_core import ConsumerCore
 from kitemq.consumer_rules import consumer_rules
 from kitemq.errors import Invalid, KiteError, TimedOut
-from kitemq.message import Received
+from kitemq.received import Received
 
 log = logging.getLogger("kitemq")
 

@@ -4,15 +4,22 @@ import asyncio
 import contextlib
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from kitemq.connection import Connection
 from kitemq.errors import BufferFull, Invalid, KiteError, Stopped, TimedOut, Unreachable
-from kitemq.lane import Lane, LaneRules, entry_bytes
+from kitemq.lane import Lane, LaneRules
 from kitemq.link import CONNECT_TIMEOUT_S, Link
-from kitemq.message import Entry, Message, SendResult, entry_of
+from kitemq.message import (
+    Entry,
+    Message,
+    MessageOptions,
+    SendResult,
+    entry_bytes,
+    entry_of,
+)
 from kitemq.model.topics import Durability
 from kitemq.requests import Reply, ask, check_timeout
 
@@ -119,33 +126,16 @@ class AsyncProducer:
         topic: str,
         body: bytes | str,
         *,
-        tag: str = "",
-        keys: Iterable[str] | str = (),
-        properties: Mapping[str, str] | None = None,
-        message_group: str = "",
-        delay_level: int = 0,
-        event_ms: int | None = None,
-        delay_ms: int = 0,
-        deliver_at_ms: int = 0,
         queue: int = -1,
         durability: Durability | str | None = None,
+        **options: Unpack[MessageOptions],
     ) -> SendResult:
-        """Send one message and wait until it is accepted.
+        """Send one message and wait until it is accepted; `options` are those of `Message`.
 
         Raises Invalid, NotFound or Refused for what the server turned down, Unreachable when it
         could not be reached in time, TimedOut when it may or may not have been stored.
         """
-        entry = entry_of(
-            body,
-            tag,
-            keys,
-            properties,
-            message_group,
-            delay_level,
-            event_ms,
-            delay_ms,
-            deliver_at_ms,
-        )
+        entry = entry_of(Message(body=body, **options))
         while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
             await self._room()
         return await self._submit(topic, entry, queue, durability, is_lone=True)
@@ -155,29 +145,12 @@ class AsyncProducer:
         topic: str,
         body: bytes | str,
         *,
-        tag: str = "",
-        keys: Iterable[str] | str = (),
-        properties: Mapping[str, str] | None = None,
-        message_group: str = "",
-        delay_level: int = 0,
-        event_ms: int | None = None,
-        delay_ms: int = 0,
-        deliver_at_ms: int = 0,
         queue: int = -1,
         durability: Durability | str | None = None,
+        **options: Unpack[MessageOptions],
     ) -> "asyncio.Future[SendResult]":
         """Let one message be sent with others; waits for room only. The future gets the result."""
-        entry = entry_of(
-            body,
-            tag,
-            keys,
-            properties,
-            message_group,
-            delay_level,
-            event_ms,
-            delay_ms,
-            deliver_at_ms,
-        )
+        entry = entry_of(Message(body=body, **options))
         while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
             await self._room()
         return self._submit(topic, entry, queue, durability)
@@ -196,7 +169,7 @@ class AsyncProducer:
                 f"{self.buffered_bytes} bytes wait for their answer",
                 remedy="wait, or raise buffer_bytes_max",
             )
-        return self._submit(topic, _entry(message), queue, durability)
+        return self._submit(topic, entry_of(message), queue, durability)
 
     async def send_batch(
         self,
@@ -212,7 +185,7 @@ class AsyncProducer:
         """
         futures = []
         for message in messages:
-            entry = _entry(message)
+            entry = entry_of(message)
             while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
                 await self._room()
             futures.append(self._submit(topic, entry, queue, durability))
@@ -341,20 +314,6 @@ class AsyncProducer:
         for lane in tuple(self._lanes.values()):
             lane.fail_all(error)
         self.freed(0)
-
-
-def _entry(message: Message) -> Entry:
-    return entry_of(
-        message.body,
-        message.tag,
-        message.keys,
-        message.properties,
-        message.message_group,
-        message.delay_level,
-        message.event_ms,
-        message.delay_ms,
-        message.deliver_at_ms,
-    )
 
 
 def _check(is_right: bool, field: str, expected: str) -> None:

@@ -6,8 +6,8 @@ from urllib.parse import urlencode
 import msgspec
 
 from kitemq.errors import Invalid, ProtocolViolation, rejected
-from protocol.calls import AnswerFrame, CallFrame
-from protocol.frames import Frame
+from kitemq.protocol.calls import AnswerFrame, CallFrame
+from kitemq.protocol.frames import Frame
 
 API = "/api/v1"
 JSON = "application/json"

@@ -15,12 +15,12 @@ from kitemq.errors import (
     Unreachable,
     rejected,
 )
+from kitemq.protocol.batches import DeliverFrame
+from kitemq.protocol.columns import ProtocolError
+from kitemq.protocol.frames import VERSION, ErrorFrame, Frame, HelloFrame, WelcomeFrame, encode
+from kitemq.protocol.stream import SERVER_FRAMES, UnreadableFrame, iter_frames
+from kitemq.protocol.transactions import CheckFrame, ChecksWantedFrame
 from kitemq.wire import Wire
-from protocol.batches import DeliverFrame
-from protocol.columns import ProtocolError
-from protocol.frames import VERSION, ErrorFrame, Frame, HelloFrame, WelcomeFrame, encode
-from protocol.stream import SERVER_FRAMES, UnreadableFrame, iter_frames
-from protocol.transactions import CheckFrame, ChecksWantedFrame
 
 REQUEST_MASK = 0xFFFFFFFF
 CALL_TIMEOUT_S = 10.0

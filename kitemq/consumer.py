@@ -12,7 +12,7 @@ from kitemq.background import Background
 from kitemq.consumer_core import ConsumerCore
 from kitemq.consumer_rules import ConsumerRules, consumer_rules
 from kitemq.errors import Invalid, KiteError, TimedOut
-from kitemq.message import Received
+from kitemq.received import Received
 
 log = logging.getLogger("kitemq")
 

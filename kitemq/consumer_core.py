@@ -16,11 +16,7 @@ from kitemq.connection import Connection
 from kitemq.consumer_rules import ConsumerRules
 from kitemq.errors import Busy, Invalid, KiteError, Stopped, Unreachable
 from kitemq.link import CONNECT_TIMEOUT_S, Link
-from kitemq.message import AckResult, OnSettled, Received, received_of
-from kitemq.replies import OnReplied, Replies
-from kitemq.requests import reply_document
-from kitemq.settlement import KINDS, Kind, Settlement, settling_frame, tell
-from protocol.batches import (
+from kitemq.protocol.batches import (
     NOT_GIVEN,
     TO_DEAD_LETTERS,
     AckFrame,
@@ -33,8 +29,12 @@ from protocol.batches import (
     ResultFrame,
     SubscribedFrame,
 )
-from protocol.frames import CreditFrame, Frame, SubscribeFrame, UnsubscribeFrame
-from protocol.text import receipt_text
+from kitemq.protocol.frames import CreditFrame, Frame, SubscribeFrame, UnsubscribeFrame
+from kitemq.protocol.text import receipt_text
+from kitemq.received import AckResult, OnSettled, Received, received_of
+from kitemq.replies import OnReplied, Replies
+from kitemq.requests import reply_document
+from kitemq.settlement import KINDS, Kind, Settlement, settling_frame, tell
 
 log = logging.getLogger("kitemq")
 

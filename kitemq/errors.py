@@ -78,7 +78,7 @@ class NoReply(TimedOut):
     code = "timeout"
 
     def __init__(self, detail: str, correlation_id: str) -> None:
-        remedy = f"a late reply is kept: Client.find_reply({correlation_id!r})"
+        remedy = f"a late reply is kept: client.messages.find_reply({correlation_id!r})"
         super().__init__(detail, remedy=remedy)
         self.correlation_id = correlation_id
 

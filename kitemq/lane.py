@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from kitemq.backoff import Backoff
 from kitemq.connection import Connection
@@ -23,12 +23,18 @@ from kitemq.errors import (
     TimedOut,
     Unreachable,
 )
-from kitemq.message import DURABILITIES, DURABILITY_CODES, Entry, SendResult
+from kitemq.message import (
+    DURABILITIES,
+    Entry,
+    SendResult,
+    entry_bytes,
+    is_ordered,
+    send_frame,
+)
 from kitemq.model.topics import Durability
-from protocol.batches import DurabilityCode, SendFrame, SentFrame, message_ids
-from protocol.frames import Frame
+from kitemq.protocol.batches import DurabilityCode, SentFrame, message_ids
+from kitemq.protocol.frames import Frame
 
-ENTRY_BYTES = 96  # what a message costs besides its body, about
 ID_MASK = 0xFFFFFFFF
 OFFLINE_S = 0.25  # without a connection, batches are cut so often
 FAULT = re.compile(r"messages\[(\d+)\]\.?")
@@ -116,7 +122,7 @@ class Lane:
         batch.entries.append(entry)
         batch.sinks.append(sink)
         batch.size_bytes += size_bytes
-        if entry[3]:
+        if is_ordered(entry):
             self._is_ordered = True
         if len(batch.entries) >= rules.batch_count_max:
             self._close()
@@ -187,25 +193,13 @@ class Lane:
         return batch
 
     def _send(self, connection: Connection, batch: Batch) -> None:
-        bodies, tags, keys, groups, properties, levels, born, delays, times = map(
-            list, zip(*batch.entries, strict=True)
-        )
-        frame = SendFrame(
+        frame = send_frame(
             self._topic,
-            cast(list[bytes], bodies),
-            cast(list[str], tags),
-            cast(list[str], keys),
-            cast(list[str], groups),
-            cast(list[dict[str, str]], properties),
-            cast(list[int], levels),
-            [0] * len(bodies),
-            cast(list[int], born),
-            durability=DURABILITY_CODES[self._durability],
+            batch.entries,
+            durability=self._durability,
             queue=self._queue,
             id_prefix=self._id_prefix(batch),
             id_first=batch.id_first & ID_MASK,
-            delay_ms=cast(list[int], delays),
-            deliver_at_ms=cast(list[int], times),
         )
         self._inflight.add(id(batch))
 
@@ -325,11 +319,3 @@ def _cut(batch: Batch, start: int, end: int) -> Batch:
         batch.deadline_s,
         batch.is_uncertain,
     )
-
-
-def entry_bytes(entry: Entry) -> int:
-    """About what a message takes in memory and on the wire."""
-    size = ENTRY_BYTES + len(entry[0]) + len(entry[2])
-    if entry[4]:
-        size += sum(map(len, entry[4])) + sum(map(len, entry[4].values()))
-    return size

@@ -1,31 +1,16 @@
-"""What is sent, what comes back for it, and what a consumer is handed."""
+"""What is sent: a message with its options, and what the server answers for it."""
 
+import base64
 import time
-from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
 
 import msgspec
 
 from kitemq.errors import Invalid
 from kitemq.model.topics import Durability
-from protocol.batches import DeliverFrame, DurabilityCode, Receipt
-from protocol.properties import (
-    CORRELATION_ID,
-    EVENT_MS,
-    KEYS,
-    RESERVED,
-    RETRY_TOPIC,
-    SHARDING_KEY,
-    TAGS,
-    UNIQ_KEY,
-    split_properties,
-)
-
-if TYPE_CHECKING:
-    from kitemq.consumer_core import ConsumerCore
-    from kitemq.replies import OnReplied
-
+from kitemq.protocol.batches import DurabilityCode, SendFrame
+from kitemq.protocol.properties import EVENT_MS
 
 DURABILITY_CODES = {
     None: DurabilityCode.DEFAULT,
@@ -37,25 +22,50 @@ DURABILITIES = {
     DurabilityCode.FLUSHED: Durability.FLUSHED,
 }
 
+ENTRY_BYTES = 96  # what a message costs besides its body, about
+
+Json = dict[str, Any]
+
+
+class MessageOptions(TypedDict, total=False):
+    """The options of `Message` as keyword arguments of `send` and its like."""
+
+    tag: str
+    keys: Iterable[str] | str
+    properties: Mapping[str, str] | None
+    message_group: str
+    delay_level: int
+    event_ms: int | None
+    delay_ms: int
+    deliver_at_ms: int
+
 
 class Message(msgspec.Struct, kw_only=True):
-    """A message to send. `body` as text is written in UTF-8.
+    """A message to send; all but `body` are options. A body as text is written in UTF-8.
 
-    `keys` find it again; `message_group` keeps order within a FIFO topic; `delay_level` (1 to 18)
-    lets it wait first; `event_ms` (ms since 1970 UTC) says when what it tells of happened.
-    `delay_ms` delivers it so many milliseconds after the server has got it, `deliver_at_ms` not
-    before that time (ms since 1970 UTC); both at most a year ahead. One kind of delay at most.
+    `tag` is what consumers filter by, `keys` find the message again, `properties` are texts by
+    name. `message_group` keeps order within a FIFO topic. `event_ms` (ms since 1970 UTC) says when
+    what it tells of happened.
+
+    One kind of delay at most: `delay_level` (1 to 18, 1 s to 2 h); `delay_ms` delivers it so many
+    milliseconds after the server has got it; `deliver_at_ms` not before that time (ms since 1970
+    UTC). The last two reach at most a year ahead.
     """
 
     body: bytes | str
     tag: str = ""
-    keys: tuple[str, ...] | list[str] = ()
-    properties: Mapping[str, str] = {}
+    keys: Iterable[str] | str = ()
+    properties: Mapping[str, str] | None = None
     message_group: str = ""
     delay_level: int = 0
     event_ms: int | None = None
     delay_ms: int = 0
     deliver_at_ms: int = 0
+
+
+OPTIONS = {
+    field.name: field.default for field in msgspec.structs.fields(Message) if field.name != "body"
+}
 
 
 class SendResult(msgspec.Struct, frozen=True, gc=False):
@@ -69,45 +79,90 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
     durability: Durability
 
 
-class AckResult(StrEnum):
-    """What became of a hand-out: STALE means that it was no longer ours, so it may come again."""
-
-    DONE = "done"
-    ALREADY = "already"
-    STALE = "stale"
-
-
-# Body, tag, keys (blank separated), message group, properties, delay level, born ms, delay ms,
-# deliver at ms.
+# A message as a row of `SendFrame`'s columns: body, tag, keys (blank separated), message group,
+# properties, delay level, born ms, delay ms, deliver at ms.
 Entry = tuple[bytes, str, str, str, dict[str, str], int, int, int, int]
 
 
-def entry_of(
-    body: bytes | str,
-    tag: str = "",
-    keys: Iterable[str] | str = (),
-    properties: Mapping[str, str] | None = None,
-    message_group: str = "",
-    delay_level: int = 0,
-    event_ms: int | None = None,
-    delay_ms: int = 0,
-    deliver_at_ms: int = 0,
-) -> Entry:
+def entry_of(message: Message) -> Entry:
     """The row of columns that one message becomes; raises Invalid for what cannot be written."""
-    given = checked_properties(properties) if properties else {}
-    if event_ms is not None:
-        given[EVENT_MS] = str(event_ms)
+    body, keys, given = message.body, message.keys, message.properties
+    properties = checked_properties(given) if given else {}
+    if message.event_ms is not None:
+        properties[EVENT_MS] = str(message.event_ms)
     return (
         body if type(body) is bytes else checked_bytes(body),
-        tag,
-        _joined(keys) if keys else "",
-        message_group,
-        given,
-        delay_level,
+        message.tag,
+        " ".join(checked_keys(keys)) if keys else "",
+        message.message_group,
+        properties,
+        message.delay_level,
         time.time_ns() // 1_000_000,
-        delay_ms,
-        deliver_at_ms,
+        message.delay_ms,
+        message.deliver_at_ms,
     )
+
+
+def is_ordered(entry: Entry) -> bool:
+    """Whether the message has a message group."""
+    return bool(entry[3])
+
+
+def entry_bytes(entry: Entry) -> int:
+    """About what a message takes in memory and on the wire."""
+    size = ENTRY_BYTES + len(entry[0]) + len(entry[2])
+    if entry[4]:
+        size += sum(map(len, entry[4])) + sum(map(len, entry[4].values()))
+    return size
+
+
+def send_frame(
+    topic: str,
+    entries: list[Entry],
+    *,
+    durability: Durability | None,
+    queue: int,
+    id_prefix: str,
+    id_first: int,
+) -> SendFrame:
+    """The frame that sends these messages together."""
+    columns: Any = map(list, zip(*entries, strict=True))
+    bodies, tags, keys, groups, properties, levels, born, delays, times = columns
+    return SendFrame(
+        topic,
+        bodies,
+        tags,
+        keys,
+        groups,
+        properties,
+        levels,
+        [0] * len(bodies),
+        born,
+        durability=DURABILITY_CODES[durability],
+        queue=queue,
+        id_prefix=id_prefix,
+        id_first=id_first,
+        delay_ms=delays,
+        deliver_at_ms=times,
+    )
+
+
+def document_of(message: Message) -> Json:
+    """The message as REST takes it, with the options that are given; raises Invalid."""
+    options = {name: getattr(message, name) for name in OPTIONS}
+    options["keys"] = checked_keys(message.keys)
+    options["properties"] = checked_properties(message.properties or {})
+    given = {name: value for name, value in options.items() if value not in (OPTIONS[name], [], {})}
+    return {**body_document(message.body), **given}
+
+
+def body_document(body: bytes | str) -> Json:
+    """A body as REST takes it: text where it is UTF-8, else base64; raises Invalid."""
+    data = checked_bytes(body)
+    try:
+        return {"body": data.decode(), "encoding": "utf-8"}
+    except UnicodeDecodeError:
+        return {"body": base64.b64encode(data).decode(), "encoding": "base64"}
 
 
 def checked_bytes(body: object) -> bytes:
@@ -133,8 +188,9 @@ def checked_properties(properties: Mapping[Any, Any]) -> dict[str, str]:
     return dict(properties)
 
 
-def _joined(keys: Iterable[str] | str) -> str:
-    several = (keys,) if isinstance(keys, str) else tuple(keys)
+def checked_keys(keys: Iterable[str] | str) -> list[str]:
+    """Keys as a list; raises Invalid for one that is empty or holds a blank."""
+    several = [keys] if isinstance(keys, str) else list(keys)
     for key in several:
         if not key or " " in key:
             raise Invalid(
@@ -142,176 +198,4 @@ def _joined(keys: Iterable[str] | str) -> str:
                 field="keys",
                 remedy="blanks separate keys: use another character",
             )
-    return " ".join(several)
-
-
-class Received(msgspec.Struct, gc=True, eq=False):
-    """A message handed to this consumer until `invisible_until_ms` (which is extended by itself).
-
-    `attempt` begins at 1. Settle it once, with `ack`, `nack` or
-    `release`: each returns at once, is sent with others, and is repeated over a lost connection
-    until the server has answered. `on_settled`, where given, is then called with the result, on the
-    thread of the event loop.
-    """
-
-    body: bytes
-    queue: int
-    offset: int
-    position: int
-    attempt: int
-    property_block: bytes
-    born_ms: int
-    stored_ms: int
-    flag: int
-    sys_flag: int
-    invisible_until_ms: int
-    receipt: Receipt
-    received_s: float  # on this machine's steady clock, as is `deadline_s`
-    deadline_s: float
-    _core: Any
-    _properties: dict[str, str] | None = None
-
-    @property
-    def topic(self) -> str:
-        """The topic it was sent to, also when it comes back from a retry."""
-        return self.all_properties.get(RETRY_TOPIC) or self.receipt[0]
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """The producer's own properties."""
-        every = self.all_properties
-        return {name: value for name, value in every.items() if name not in RESERVED}
-
-    @property
-    def all_properties(self) -> dict[str, str]:
-        """The producer's properties and the broker's, such as TAGS."""
-        if self._properties is None:
-            self._properties = split_properties(self.property_block)
-        return self._properties
-
-    @property
-    def tag(self) -> str:
-        return self.all_properties.get(TAGS, "")
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(self.all_properties.get(KEYS, "").split())
-
-    @property
-    def message_id(self) -> str:
-        """The id given when it was first sent; the same through retries."""
-        return self.all_properties.get(UNIQ_KEY, "")
-
-    @property
-    def message_group(self) -> str:
-        return self.all_properties.get(SHARDING_KEY, "")
-
-    @property
-    def event_ms(self) -> int | None:
-        """When what it tells of happened, if its producer said so; ms since 1970 UTC."""
-        text = self.all_properties.get(EVENT_MS, "")
-        return int(text) if text.lstrip("-").isdecimal() else None
-
-    @property
-    def text(self) -> str:
-        """The body as UTF-8; raises UnicodeDecodeError where it is none."""
-        return self.body.decode()
-
-    def ack(self, on_settled: "OnSettled | None" = None) -> None:
-        """It is done."""
-        self._core.settle_ack(self, on_settled)
-
-    def nack(
-        self,
-        error: str = "",
-        *,
-        delay_s: float | None = None,
-        on_settled: "OnSettled | None" = None,
-    ) -> None:
-        """It failed: come again after `delay_s` (rounded up to a delay level), else as retries do.
-
-        `error` is kept with the message, at most 1 KiB of it, and shows in the dead letters.
-        """
-        self._core.settle_nack(self, error, delay_s, on_settled)
-
-    def reject(self, error: str = "", on_settled: "OnSettled | None" = None) -> None:
-        """It can never work: to the dead letters at once."""
-        self._core.settle_reject(self, error, on_settled)
-
-    @property
-    def correlation_id(self) -> str:
-        """Of a request: what its reply is tied to it by. Empty where nobody waits for a reply."""
-        return self.all_properties.get(CORRELATION_ID, "")
-
-    def reply(
-        self,
-        body: bytes | str,
-        *,
-        tag: str = "",
-        properties: Mapping[str, str] | None = None,
-        on_replied: "OnReplied | None" = None,
-    ) -> None:
-        """Answer a request; it still has to be settled.
-
-        Returns at once; the reply is repeated over a lost connection for up to 30 s. `on_replied`
-        is then called, on the thread of the event loop, with the result or the error. Raises
-        Invalid where this is no request, BufferFull while 10,000 replies wait.
-        """
-        self._core.reply(self, body, tag, properties, on_replied)
-
-    def release(self, on_settled: "OnSettled | None" = None) -> None:
-        """It was not touched: let anyone have it at once; no attempt is counted."""
-        self._core.settle_release(self, on_settled)
-
-
-OnSettled = Callable[[AckResult], None]
-
-
-def received_of(
-    frame: DeliverFrame, core: "ConsumerCore", now_s: float, deadline_s: float
-) -> list[Received]:
-    """The messages of a DELIVER, in its order."""
-    rows = zip(
-        frame.receipts,
-        frame.attempts,
-        frame.invisible_until_ms,
-        frame.born_ms,
-        frame.stored_ms,
-        frame.positions,
-        frame.flags,
-        frame.sys_flags,
-        frame.properties,
-        frame.bodies,
-        strict=True,
-    )
-    return [
-        Received(
-            body,
-            receipt[1],
-            receipt[2],
-            position,
-            attempt,
-            properties,
-            born,
-            stored,
-            flag,
-            sys_flag,
-            until,
-            receipt,
-            now_s,
-            deadline_s,
-            core,
-        )
-        for (
-            receipt,
-            attempt,
-            until,
-            born,
-            stored,
-            position,
-            flag,
-            sys_flag,
-            properties,
-            body,
-        ) in rows
-    ]
+    return several

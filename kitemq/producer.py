@@ -2,16 +2,22 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from kitemq.async_producer import AsyncProducer
 from kitemq.background import Background
 from kitemq.errors import KiteError, Stopped
-from kitemq.lane import entry_bytes
-from kitemq.message import Entry, Message, SendResult, entry_of
+from kitemq.message import (
+    Entry,
+    Message,
+    MessageOptions,
+    SendResult,
+    entry_bytes,
+    entry_of,
+)
 from kitemq.model.topics import Durability
 from kitemq.requests import Reply
 
@@ -83,61 +89,24 @@ class Producer:
         topic: str,
         body: bytes | str,
         *,
-        tag: str = "",
-        keys: Iterable[str] | str = (),
-        properties: Mapping[str, str] | None = None,
-        message_group: str = "",
-        delay_level: int = 0,
-        event_ms: int | None = None,
-        delay_ms: int = 0,
-        deliver_at_ms: int = 0,
         queue: int = -1,
         durability: Durability | str | None = None,
+        **options: Unpack[MessageOptions],
     ) -> SendResult:
         """Send one message and wait until it is accepted. Errors: as `AsyncProducer.send`."""
-        return self.submit(
-            topic,
-            body,
-            tag=tag,
-            keys=keys,
-            properties=properties,
-            message_group=message_group,
-            delay_level=delay_level,
-            event_ms=event_ms,
-            delay_ms=delay_ms,
-            deliver_at_ms=deliver_at_ms,
-            queue=queue,
-            durability=durability,
-        ).result()
+        return self.submit(topic, body, queue=queue, durability=durability, **options).result()
 
     def submit(
         self,
         topic: str,
         body: bytes | str,
         *,
-        tag: str = "",
-        keys: Iterable[str] | str = (),
-        properties: Mapping[str, str] | None = None,
-        message_group: str = "",
-        delay_level: int = 0,
-        event_ms: int | None = None,
-        delay_ms: int = 0,
-        deliver_at_ms: int = 0,
         queue: int = -1,
         durability: Durability | str | None = None,
+        **options: Unpack[MessageOptions],
     ) -> "Future[SendResult]":
         """Let one message be sent with others; blocks only while the buffer is full."""
-        entry = entry_of(
-            body,
-            tag,
-            keys,
-            properties,
-            message_group,
-            delay_level,
-            event_ms,
-            delay_ms,
-            deliver_at_ms,
-        )
+        entry = entry_of(Message(body=body, **options))
         return self._submit(topic, entry, queue, durability)
 
     def send_batch(

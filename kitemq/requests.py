@@ -1,4 +1,4 @@
-"""Request and reply: what is asked, what comes back, and the client's part over REST."""
+"""Request and reply: what is asked, and what comes back."""
 
 import base64
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ import msgspec
 
 from kitemq.connection import Connection
 from kitemq.errors import Invalid, KiteError, NoReply, Unreachable
-from kitemq.message import Message, checked_bytes, checked_properties
+from kitemq.message import Message, body_document, checked_properties, document_of
 from kitemq.model.conversion import convert, decoded
-from kitemq.model.requests import KeptReply, ReplyState, RequestAnswer
-from kitemq.rest import Json, RestConnection
+from kitemq.model.requests import KeptReply, RequestAnswer
+from kitemq.rest import Json
 
 TIMEOUT_S = 10.0
 TIMEOUT_MAX_S = 30.0
@@ -37,55 +37,6 @@ class Reply(msgspec.Struct, frozen=True):
         return self.body.decode()
 
 
-class Requesting(RestConnection):
-    """What a client can ask over a topic, and answer, without a connection."""
-
-    def request(
-        self,
-        topic: str,
-        message: Message | bytes | str,
-        *,
-        timeout_s: float = TIMEOUT_S,
-        correlation_id: str = "",
-    ) -> Reply:
-        """Send a message and wait up to `timeout_s` (30) for the reply to it.
-
-        Raises NoReply after that; its `correlation_id` finds a reply that comes later.
-        """
-        correlation_id = correlation_id or uuid4().hex
-        document = request_document(message, timeout_s, correlation_id)
-        path = f"/topics/{quote(topic, safe='')}/request"
-        try:
-            answer = self._typed(RequestAnswer, "POST", path, json=document, wait_s=timeout_s)
-        except KiteError as error:
-            raise failure_of(error, correlation_id) from None
-        return reply_of(answer)
-
-    def reply(
-        self,
-        body: bytes | str,
-        *,
-        correlation_id: str = "",
-        receipt: str = "",
-        tag: str = "",
-        properties: Mapping[str, str] | None = None,
-    ) -> str:
-        """Answer a request, named by its correlation id or by the receipt that it came with.
-
-        "delivered"; "late" where nobody waits any more: it is kept; "already" where the request
-        was answered before.
-        """
-        named = {"correlation_id": correlation_id, "receipt": receipt}
-        document = {**reply_document(body, tag, properties), **_given(named)}
-        return self._typed(ReplyState, "POST", "/replies", json=document).result
-
-    def find_reply(self, correlation_id: str) -> Reply:
-        """The reply to a request, late or not, while it is kept; NotFound where there is none."""
-        path = f"/replies/{quote(correlation_id, safe='')}"
-        kept = self._typed(KeptReply, "GET", path, params={"encoding": "base64"})
-        return reply_of(kept, late=kept.late)
-
-
 async def ask(
     connection: Connection, topic: str, message: Message | bytes | str, timeout_s: float
 ) -> Reply:
@@ -104,20 +55,12 @@ def request_document(message: Message | bytes | str, timeout_s: float, correlati
     """The body of POST /topics/{topic}/request; raises Invalid for what cannot be written."""
     check_timeout(timeout_s)
     given = message if isinstance(message, Message) else Message(body=message)
-    document = {
-        **_text_of(given.body),
-        "tag": given.tag,
-        "keys": list(given.keys),
-        "properties": checked_properties(given.properties),
-        "message_group": given.message_group,
-        "delay_level": given.delay_level,
-        "delay_ms": given.delay_ms,
-        "deliver_at_ms": given.deliver_at_ms,
-    }
-    if given.event_ms is not None:
-        document["event_ms"] = given.event_ms
     timeout_ms = max(1, round(timeout_s * 1000))
-    return {"message": document, "timeout_ms": timeout_ms, "correlation_id": correlation_id}
+    return {
+        "message": document_of(given),
+        "timeout_ms": timeout_ms,
+        "correlation_id": correlation_id,
+    }
 
 
 def check_timeout(timeout_s: float) -> None:
@@ -132,7 +75,7 @@ def check_timeout(timeout_s: float) -> None:
 
 def reply_document(body: bytes | str, tag: str, properties: Mapping[str, str] | None) -> Json:
     """The body of POST /replies but for the request's name; raises Invalid."""
-    return {**_text_of(body), "tag": tag, "properties": checked_properties(properties or {})}
+    return {**body_document(body), "tag": tag, "properties": checked_properties(properties or {})}
 
 
 def reply_of(answer: RequestAnswer | KeptReply, *, late: bool = False) -> Reply:
@@ -148,15 +91,3 @@ def failure_of(error: KiteError, correlation_id: str) -> KiteError:
     if error.code != TIMEOUT_CODE and not isinstance(error, Unreachable):
         return error
     return NoReply(error.detail, correlation_id)
-
-
-def _text_of(body: bytes | str) -> Json:
-    data = checked_bytes(body)
-    try:
-        return {"body": data.decode(), "encoding": "utf-8"}
-    except UnicodeDecodeError:
-        return {"body": base64.b64encode(data).decode(), "encoding": "base64"}
-
-
-def _given(texts: dict[str, str]) -> dict[str, str]:
-    return {name: text for name, text in texts.items() if text}

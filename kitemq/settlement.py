@@ -4,8 +4,15 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kitemq.message import AckResult, OnSettled
-from protocol.batches import NOT_GIVEN, AckFrame, NackFrame, Receipt, ReleaseFrame, ResultCode
+from kitemq.protocol.batches import (
+    NOT_GIVEN,
+    AckFrame,
+    NackFrame,
+    Receipt,
+    ReleaseFrame,
+    ResultCode,
+)
+from kitemq.received import AckResult, OnSettled
 
 log = logging.getLogger("kitemq")
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from kitemq.background import Background
 from kitemq.errors import KiteError, Stopped
@@ -13,6 +13,7 @@ from kitemq.transactions import (
     AsyncTransactionProducer,
     Check,
     Decision,
+    HalfMessageOptions,
     TransactionState,
     log,
 )
@@ -100,19 +101,23 @@ class TransactionProducer:
     ) -> None:
         self.stop()
 
-    def begin(self, topic: str, body: bytes | str, **given: Any) -> Transaction:
-        """Send the half message; `given` and errors are those of `AsyncTransactionProducer`."""
+    def begin(
+        self, topic: str, body: bytes | str, **options: Unpack[HalfMessageOptions]
+    ) -> Transaction:
+        """Send the half message; options and errors are those of `AsyncTransactionProducer`."""
         background, producer = self._running()
-        return Transaction(background, background.call(producer.begin(topic, body, **given)))
+        return Transaction(background, background.call(producer.begin(topic, body, **options)))
 
     @contextmanager
-    def transaction(self, topic: str, body: bytes | str, **given: Any) -> Iterator[Transaction]:
+    def transaction(
+        self, topic: str, body: bytes | str, **options: Unpack[HalfMessageOptions]
+    ) -> Iterator[Transaction]:
         """Begin; commit at the end of the block, roll back where an exception leaves it.
 
         What was decided inside is left alone. A block that is left by Ctrl-C or `sys.exit` leaves
         the decision to the check.
         """
-        transaction = self.begin(topic, body, **given)
+        transaction = self.begin(topic, body, **options)
         try:
             yield transaction
         except Exception:

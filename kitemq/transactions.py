@@ -7,11 +7,11 @@ is asked later, or another live one of its group is: `checker` answers from what
 import asyncio
 import inspect
 import logging
-from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -21,13 +21,13 @@ from kitemq.calls import Json
 from kitemq.connection import Connection
 from kitemq.errors import Busy, KiteError, Stopped, TimedOut, Unreachable
 from kitemq.link import Link
-from kitemq.message import entry_of
+from kitemq.message import Message, MessageOptions, document_of
 from kitemq.model.topics import Durability
 from kitemq.model.transactions import Decision as Decision
 from kitemq.model.transactions import TransactionState as TransactionState
-from protocol.properties import KEYS, RESERVED, TAGS, split_properties
-from protocol.transactions import COMMIT, ROLLBACK, UNKNOWN, DecideFrame
-from protocol.transactions import CheckFrame as CheckFrame
+from kitemq.protocol.properties import KEYS, RESERVED, TAGS, split_properties
+from kitemq.protocol.transactions import COMMIT, ROLLBACK, UNKNOWN, DecideFrame
+from kitemq.protocol.transactions import CheckFrame as CheckFrame
 
 log = logging.getLogger("kitemq")
 
@@ -73,6 +73,15 @@ class Check(msgspec.Struct, frozen=True):
 
 
 Checker = Callable[[Check], Decision | Awaitable[Decision]]
+
+
+class HalfMessageOptions(MessageOptions, total=False):
+    """The keyword arguments of `begin` for those that pass them on."""
+
+    queue: int
+    transaction_id: str
+    check_immunity_s: int
+    durability: Durability | None
 
 
 class AsyncTransaction:
@@ -167,33 +176,25 @@ class AsyncTransactionProducer:
         topic: str,
         body: bytes | str,
         *,
-        tag: str = "",
-        keys: Iterable[str] | str = (),
-        properties: Mapping[str, str] | None = None,
-        message_group: str = "",
         queue: int = -1,
         transaction_id: str = "",
         check_immunity_s: int = 0,
         durability: Durability | None = None,
+        **options: Unpack[MessageOptions],
     ) -> AsyncTransaction:
-        """Send the half message; nobody sees it before `commit`.
+        """Send the half message; nobody sees it before `commit`. `options` are those of `Message`.
 
         `transaction_id` (letters and digits, at most 64) is the message's id, made where none is
         given; what is sent again under it is the same transaction. `check_immunity_s` keeps the
         first check off for longer, where the work between takes long. Raises Invalid, Refused (a
         topic of another type), Busy, Unreachable, TimedOut.
         """
-        entry = entry_of(body, tag, keys, properties, message_group)
         name = transaction_id or f"T{uuid4().hex.upper()}"
         document = {
-            **_body(entry[0]),
-            "tag": tag,
-            "keys": entry[2].split(),
-            "properties": entry[4],
-            "message_group": message_group,
+            **document_of(Message(body=body, **options)),
             "queue": queue,
             "id": name,
-            "born_ms": entry[6],
+            "born_ms": time.time_ns() // 1_000_000,
             "transaction_group": self.group,
             "check_immunity_s": check_immunity_s,
             **({"durability": Durability(durability).value} if durability else {}),
@@ -203,14 +204,14 @@ class AsyncTransactionProducer:
 
     @asynccontextmanager
     async def transaction(
-        self, topic: str, body: bytes | str, **given: Any
+        self, topic: str, body: bytes | str, **options: Unpack[HalfMessageOptions]
     ) -> AsyncIterator[AsyncTransaction]:
         """Begin; commit at the end of the block, roll back where an exception leaves it.
 
         A cancelled block leaves the decision to the check, as a process that dies does. What was
-        decided inside is left alone. `given` is that of `begin`.
+        decided inside is left alone. `options` are those of `begin`.
         """
-        transaction = await self.begin(topic, body, **given)
+        transaction = await self.begin(topic, body, **options)
         try:
             yield transaction
         except Exception:
@@ -278,14 +279,14 @@ class AsyncTransactionProducer:
 
     async def _answer(self, frame: CheckFrame) -> None:
         check = Check(
-            frame.transaction_id,
-            frame.group,
-            frame.number,
-            frame.topic,
-            frame.body,
-            frame.born_ms,
-            frame.stored_ms,
-            frame.properties,
+            transaction_id=frame.transaction_id,
+            group=frame.group,
+            number=frame.number,
+            topic=frame.topic,
+            body=frame.body,
+            born_ms=frame.born_ms,
+            stored_ms=frame.stored_ms,
+            property_block=frame.properties,
         )
         try:
             async with self._turns:
@@ -319,8 +320,3 @@ async def _try_rollback(transaction: AsyncTransaction) -> None:
         await transaction.rollback()
     except KiteError as error:
         log.warning("transaction %s was not rolled back: %s", transaction.id, error)
-
-
-def _body(body: bytes) -> Json:
-    """The body as a JSON document has it."""
-    return {"body": b64encode(body).decode(), "encoding": "base64"}

@@ -1,1 +1,1 @@
-"""Encodes and decodes wire forms, bytes <-> typed values; imports nothing of the project."""
+"""Encodes and decodes RocketMQ's wire forms, bytes <-> typed values; imports nothing of ours."""

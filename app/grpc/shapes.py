@@ -24,10 +24,10 @@ from engine.message import (
     Message,
     StoredMessage,
 )
-from protocol.columns import ProtocolError
+from kitemq.protocol.columns import ProtocolError
+from kitemq.protocol.text import parse_receipt, receipt_text
 from protocol.rocketmq.messages import Message as WireMessage
 from protocol.rocketmq.numbers import BodyEncoding, Code, DigestType, MessageType
-from protocol.text import parse_receipt, receipt_text
 
 TRACE_CONTEXT = "traceparent"  # W3C's name for it
 PRIORITY = "KITE_PRIORITY"

@@ -16,7 +16,7 @@ from app.api.framework.operation import API
 from app.errors import INTERNAL, DoorError, Headers, problem_answer
 from app.ws.limits import SocketLimits
 from engine.errors import Busy, Invalid
-from protocol.calls import AnswerFrame, CallFrame
+from kitemq.protocol.calls import AnswerFrame, CallFrame
 
 log = logging.getLogger("kitemq.socket")
 

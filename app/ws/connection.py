@@ -28,9 +28,9 @@ from app.ws.producers import Producers
 from app.ws.push import Subscription
 from app.ws.shapes import error_frame
 from engine.errors import EngineError, Invalid
-from protocol import batches, frames, text
-from protocol.columns import ProtocolError
-from protocol.stream import CLIENT_FRAMES, UnreadableFrame, iter_frames
+from kitemq.protocol import batches, frames, text
+from kitemq.protocol.columns import ProtocolError
+from kitemq.protocol.stream import CLIENT_FRAMES, UnreadableFrame, iter_frames
 
 log = logging.getLogger("kitemq.socket")
 

@@ -13,7 +13,7 @@ from app.services.transactions import Ask, Transactions
 from app.ws.shapes import error_frame
 from engine.broker import Decider, TransactionCheck, TransactionDecision
 from engine.errors import Busy, Conflict, EngineError, Invalid
-from protocol import batches, frames, transactions
+from kitemq.protocol import batches, frames, transactions
 
 log = logging.getLogger("kitemq.socket")
 

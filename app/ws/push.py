@@ -14,7 +14,8 @@ from app.services import bodies
 from app.ws.limits import SocketLimits
 from engine.broker import Delivery, MemberConnection, Receipt
 from engine.errors import Busy, EngineError, Paused
-from protocol.batches import DeliverFrame
+from kitemq.protocol.batches import DeliverFrame
+from kitemq.protocol.frames import SubscribeFrame
 
 _message = attrgetter("message")
 
@@ -48,11 +49,9 @@ class Subscription:
         host: EngineHost,
         pusher: Pusher,
         limits: SocketLimits,
-        *,
         number: int,
-        group: str,
-        topics: dict[str, str],
-        invisible_s: float,
+        frame: SubscribeFrame,
+        *,
         is_text: bool,
         member: MemberConnection,
     ) -> None:
@@ -61,9 +60,9 @@ class Subscription:
         self._pusher = pusher
         self._limits = limits
         self._number = number
-        self.group = group
-        self._topics = topics
-        self._invisible_s = invisible_s
+        self.group = frame.group
+        self._topics = frame.topics
+        self._invisible_s = frame.invisible_ms / 1000
         self._is_text = is_text
         self._credit = 0
         self._parked: LongPoll | None = None

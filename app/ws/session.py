@@ -20,7 +20,7 @@ from app.ws.shapes import (
     sent_frame,
 )
 from engine.errors import Busy, Conflict, EngineError, Invalid
-from protocol import batches, calls, frames, transactions
+from kitemq.protocol import batches, calls, frames, transactions
 
 SERVER = "kitemq"
 
@@ -134,10 +134,8 @@ class Session(Connection):
             self._host,
             self,
             self._limits,
-            number=request,
-            group=frame.group,
-            topics=frame.topics,
-            invisible_s=frame.invisible_ms / 1000,
+            request,
+            frame,
             is_text=is_text,
             member=broker.members.connect(
                 frame.group, client, topics=frame.topics, address=self._remote

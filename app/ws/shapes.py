@@ -9,8 +9,8 @@ from app.send_batcher import BatchSlice
 from engine.broker import AckResult, Nack, Receipt
 from engine.errors import Busy, EngineError, Invalid
 from engine.message import Durability, Message
-from protocol import batches, frames
-from protocol.columns import ProtocolError
+from kitemq.protocol import batches, frames
+from kitemq.protocol.columns import ProtocolError
 
 DURABILITIES = {
     batches.DurabilityCode.DEFAULT: None,

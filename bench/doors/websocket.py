@@ -8,7 +8,7 @@ import struct
 from typing import NamedTuple
 
 from bench.load import LoadError, Taken
-from protocol.batches import (
+from kitemq.protocol.batches import (
     AckFrame,
     DeliverFrame,
     DurabilityCode,
@@ -16,7 +16,7 @@ from protocol.batches import (
     SendFrame,
     SentFrame,
 )
-from protocol.frames import HEADER, CreditFrame, ErrorFrame, SubscribeFrame, encode
+from kitemq.protocol.frames import HEADER, CreditFrame, ErrorFrame, SubscribeFrame, encode
 
 UPGRADE = (
     "GET /ws/v1 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"

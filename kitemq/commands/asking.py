@@ -1,12 +1,12 @@
 """Asking before something is destroyed."""
 
-import argparse
 import sys
 
+from kitemq.commands.command import Options
 from kitemq.errors import Refused
 
 
-def confirmed(what: str, options: argparse.Namespace) -> None:
+def confirmed(what: str, options: Options) -> None:
     """Return if the person agrees or said `--yes`; raises Refused otherwise.
 
     Without a terminal nobody can be asked, so `--yes` is needed.

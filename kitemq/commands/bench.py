@@ -3,15 +3,17 @@
 The judge of speed is `bench/`, which compares with peers; this says whether all is well.
 """
 
-import argparse
 import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
 
+import click
+
 from kitemq.async_consumer import AsyncConsumer
 from kitemq.async_producer import AsyncProducer
 from kitemq.client import Client
+from kitemq.commands.command import ClientCommand, Options, option
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import Invalid
 from kitemq.message import Message
@@ -20,21 +22,24 @@ CHUNK = 1000
 ROUND_TRIPS = 500
 
 
-def bench(options: argparse.Namespace, output: Output) -> int:
+@click.command(cls=ClientCommand)
+@option("--count", type=int, default=200_000, help="messages")
+@option("--size", type=int, default=256, help="bytes of a body")
+def bench(options: Options, output: Output) -> int:
     if options.count < 1 or options.size < 1:
         raise Invalid("nothing to measure", field="count", remedy="give 1 or more")
     topic = f"kitemq-bench-{secrets.token_hex(4)}"
     with Client(options.server) as client:
-        client.create_topic(topic)
+        client.topics.create(topic)
         try:
             asyncio.run(_bench(options, output, topic))
         finally:
-            client.delete_group(topic)
-            client.delete_topic(topic)
+            client.groups.delete(topic)
+            client.topics.delete(topic)
     return Exit.OK
 
 
-async def _bench(options: argparse.Namespace, output: Output, topic: str) -> None:
+async def _bench(options: Options, output: Output, topic: str) -> None:
     body = secrets.token_bytes(options.size)
     for name, run in (
         ("produce", _produce),
@@ -60,7 +65,7 @@ async def _bench(options: argparse.Namespace, output: Output, topic: str) -> Non
         )
 
 
-async def _produce(options: argparse.Namespace, topic: str, body: bytes) -> None:
+async def _produce(options: Options, topic: str, body: bytes) -> None:
     async with AsyncProducer(options.server) as producer:
         left = options.count
         while left:
@@ -71,7 +76,7 @@ async def _produce(options: argparse.Namespace, topic: str, body: bytes) -> None
         await producer.flush()
 
 
-async def _consume(options: argparse.Namespace, topic: str, body: bytes) -> None:
+async def _consume(options: Options, topic: str, body: bytes) -> None:
     async with AsyncConsumer(topic, topic, options.server, prefetch=4096) as consumer:
         left = options.count
         async for message in consumer:
@@ -81,18 +86,10 @@ async def _consume(options: argparse.Namespace, topic: str, body: bytes) -> None
                 return
 
 
-async def _round_trips(options: argparse.Namespace, topic: str, body: bytes) -> None:
+async def _round_trips(options: Options, topic: str, body: bytes) -> None:
     async with AsyncProducer(options.server) as producer:
         for _ in range(ROUND_TRIPS):
             await producer.send(topic, body)
 
 
-Line = Callable[[argparse.Namespace, str, bytes], Awaitable[None]]
-
-
-def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `bench`."""
-    parser = commands.add_parser("bench", help="measure a server quickly, through the SDK")
-    parser.add_argument("--count", type=int, default=200_000, help="messages")
-    parser.add_argument("--size", type=int, default=256, help="bytes of a body")
-    parser.set_defaults(run=bench)
+Line = Callable[[Options, str, bytes], Awaitable[None]]

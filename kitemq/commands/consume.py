@@ -1,15 +1,17 @@
 """`kitemq consume GROUP TOPIC`: receive, print, acknowledge."""
 
-import argparse
 import asyncio
 import base64
 import signal
 from datetime import UTC, datetime
 
+import click
+
 from kitemq.async_consumer import AsyncConsumer
+from kitemq.commands.command import ClientCommand, Options, argument, option
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import TimedOut
-from kitemq.message import Received
+from kitemq.received import Received
 from kitemq.rest import Json
 
 BODY_SHOWN_MAX = 200
@@ -17,11 +19,20 @@ BODY_SHOWN_MAX = 200
 FILTER_HELP = 'tags, as in "paid || sent", or "SQL92: amount > 100"'
 
 
-def consume(options: argparse.Namespace, output: Output) -> int:
+@click.command(cls=ClientCommand)
+@argument("group")
+@argument("topic")
+@option("--filter", default="*", help=FILTER_HELP)
+@option("--count", type=int, default=0, help="stop after so many; 0 = never")
+@option("--timeout", type=float, default=0.0, help="stop after so many idle seconds")
+@option("--invisible", type=float, default=60.0, help="seconds until it comes again")
+@option("--prefetch", type=int, default=256, help="held here at once")
+@option("--ack/--no-ack", default=True, help="acknowledge (default), or put each back")
+def consume(options: Options, output: Output) -> int:
     return asyncio.run(_consume(options, output))
 
 
-async def _consume(options: argparse.Namespace, output: Output) -> int:
+async def _consume(options: Options, output: Output) -> int:
     consumer = AsyncConsumer(
         options.group,
         {options.topic: options.filter},
@@ -96,28 +107,3 @@ def shown_body(body: bytes) -> tuple[str, str]:
         return body.decode(), "utf-8"
     except UnicodeDecodeError:
         return base64.b64encode(body).decode(), "base64"
-
-
-def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `consume`."""
-    parser = commands.add_parser(
-        "consume", help="receive messages of a group, print and acknowledge them"
-    )
-    parser.add_argument("group")
-    parser.add_argument("topic")
-    parser.add_argument("--filter", default="*", help=FILTER_HELP)
-    parser.add_argument("--count", type=int, default=0, help="stop after so many; 0 = never")
-    parser.add_argument(
-        "--timeout", type=float, default=0.0, help="stop after so many idle seconds"
-    )
-    parser.add_argument(
-        "--invisible", type=float, default=60.0, help="seconds until it comes again"
-    )
-    parser.add_argument("--prefetch", type=int, default=256, help="held here at once")
-    parser.add_argument(
-        "--ack",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="acknowledge (default); --no-ack puts each back",
-    )
-    parser.set_defaults(run=consume)

@@ -1,6 +1,5 @@
 """`kitemq topics export` and `import`: definitions of topics in a file, without their messages."""
 
-import argparse
 import csv
 import json
 import sys
@@ -9,11 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+import click
 from msgspec import to_builtins
 from msgspec.structs import replace
 
 from kitemq.client import Client
 from kitemq.commands.asking import confirmed
+from kitemq.commands.command import (
+    ClientCommand,
+    OptionalChoice,
+    Options,
+    argument,
+    dry_run_option,
+    option,
+    yes_option,
+)
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import Invalid
 from kitemq.model.topics import DEFINITION_COLUMNS, ImportedTopic
@@ -26,13 +35,22 @@ DOING = ("create", "change")
 LEFT = ("refused", "failed", "unreached")
 
 
-def export_topics(options: argparse.Namespace, output: Output) -> int:
+@click.command("export", cls=ClientCommand, help="write the definitions of topics into a file")
+@argument("file", default="-", metavar="FILE", help="- for the screen")
+@option("--q", default="", metavar="TEXT", help="part of the name")
+@option(
+    "--format",
+    type=OptionalChoice(FORMATS),
+    default="",
+    help="else by the file's name, or JSON lines",
+)
+def export_topics(options: Options, output: Output) -> int:
     is_csv = options.format == "csv" or (not options.format and options.file.endswith(".csv"))
     write = _write_csv if is_csv else _write_lines
     with Client(options.server) as client:
         topics = (
             {name: getattr(each, name) for name in DEFINITION_COLUMNS}
-            for each in client.topics(q=options.q)
+            for each in client.topics.list(q=options.q)
         )
         if options.file == "-":
             count = write(sys.stdout, topics)
@@ -43,15 +61,22 @@ def export_topics(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def import_topics(options: argparse.Namespace, output: Output) -> int:
+@click.command("import", cls=ClientCommand, help="create and change topics by such a file")
+@argument("file", metavar="FILE", help="CSV with a head, or JSON; - reads it")
+@option(
+    "--format", type=OptionalChoice(FORMATS), default="", help="else the file's first letter tells"
+)
+@dry_run_option
+@yes_option
+def import_topics(options: Options, output: Output) -> int:
     content = _content(options.file)
     with Client(options.server) as client:
-        rows = client.import_topics(content, format=options.format, dry_run=True).rows
+        rows = client.topics.import_file(content, format=options.format, dry_run=True).rows
         doing = [row for row in rows if row.outcome in DOING]
         if doing and not options.dry_run:
             confirmed(f"create or change {len(doing)} topics", options)
             plan = json.dumps([_planned(row) for row in doing])
-            done = iter(client.import_topics(plan, format="json").rows)
+            done = iter(client.topics.import_file(plan, format="json").rows)
             rows = [
                 replace(next(done), number=row.number) if row.outcome in DOING else row
                 for row in rows
@@ -113,23 +138,3 @@ def _write_csv(file: TextIO, topics: Iterator[dict[str, Any]]) -> int:
         writer.writerow([f"'{cell}" if cell.startswith(RISKY) else cell for cell in cells])
         count += 1
     return count
-
-
-def add_words(words: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `export` and `import` to the words of `topics`."""
-    exporting = words.add_parser("export", help="write the definitions of topics into a file")
-    exporting.add_argument("file", nargs="?", default="-", metavar="FILE", help="- for the screen")
-    exporting.add_argument("--q", default="", metavar="TEXT", help="part of the name")
-    exporting.add_argument(
-        "--format", choices=FORMATS, default="", help="else by the file's name, or JSON lines"
-    )
-    exporting.set_defaults(run=export_topics)
-
-    importing = words.add_parser("import", help="create and change topics by such a file")
-    importing.add_argument("file", metavar="FILE", help="CSV with a head, or JSON; - reads it")
-    importing.add_argument(
-        "--format", choices=FORMATS, default="", help="else the file's first letter tells"
-    )
-    importing.add_argument("--dry-run", action="store_true", help="only say what would happen")
-    importing.add_argument("--yes", action="store_true", help="do not ask")
-    importing.set_defaults(run=import_topics)

@@ -1,31 +1,51 @@
 """`kitemq produce TOPIC`: messages from standard input, an argument or a file."""
 
-import argparse
 import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
+import click
 import msgspec
 
 from kitemq.async_producer import AsyncProducer
+from kitemq.commands.command import ClientCommand, OptionalChoice, Options, argument, option
 from kitemq.commands.output import Exit, Output, exit_of, note
 from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid, KiteError
-from kitemq.message import SendResult
+from kitemq.message import MessageOptions, SendResult
 
 ERRORS_SHOWN_MAX = 10
 
 
-def produce(options: argparse.Namespace, output: Output) -> int:
+@click.command(
+    cls=ClientCommand,
+    one_of=("body", "file"),
+    help="Send each line of standard input as a message, or one body.",
+)
+@argument("topic")
+@option("--body", help="the message itself")
+@option("--file", type=Path, help="a file that is the message")
+@option("--tag", default="", help="what consumers filter by")
+@option("--key", multiple=True, help="what it is found by; repeat")
+@option("--group", default="", help="message group: keeps order in a FIFO topic")
+@option("--property", multiple=True, metavar="NAME=VALUE", help="repeat for more")
+@option("--delay-level", type=int, default=0, help="1 (1 s) to 18 (2 h)")
+@option("--delay", metavar="TIME", help="deliver later: 90s, 5m, 2h")
+@option("--deliver-at", metavar="WHEN", help="2026-01-31T09:00Z, or ms since 1970")
+@option("--event-at", metavar="WHEN", help="when what it tells of happened")
+@option("--count", type=int, default=1, help="send --body or --file so often")
+@option("--rate", type=float, default=0.0, help="messages per second; 0 = at will")
+@option("--durability", default="", type=OptionalChoice(["", "stored", "flushed"]))
+@option("--timeout", type=float, default=30.0, help="seconds to try for")
+def produce(options: Options, output: Output) -> int:
     return asyncio.run(_produce(options, output))
 
 
-async def _produce(options: argparse.Namespace, output: Output) -> int:
-    properties = _properties(options.property)
-    at_ms = 0 if options.deliver_at is None else time_ms(options.deliver_at, "--deliver-at")
+async def _produce(options: Options, output: Output) -> int:
+    given = message_options(options)
     run = _Run(output, is_single=_is_single(options))
     started_s = time.monotonic()
     async with AsyncProducer(options.server, timeout_s=options.timeout) as producer:
@@ -33,18 +53,30 @@ async def _produce(options: argparse.Namespace, output: Output) -> int:
             future = await producer.submit(
                 options.topic,
                 body,
-                tag=options.tag,
-                keys=options.key,
-                properties=properties,
-                message_group=options.group,
-                delay_level=options.delay_level,
-                delay_ms=0 if options.delay is None else milliseconds(options.delay, "--delay"),
-                deliver_at_ms=at_ms,
                 durability=options.durability or None,
+                **given,
             )
             future.add_done_callback(run.answered)
         await producer.flush()
     return run.report(time.monotonic() - started_s)
+
+
+def message_options(options: Options) -> MessageOptions:
+    """What every message gets."""
+
+    def moment(text: str | None, name: str) -> int | None:
+        return None if text is None else time_ms(text, name)
+
+    return {
+        "tag": options.tag,
+        "keys": options.key,
+        "properties": _properties(options.property),
+        "message_group": options.group,
+        "delay_level": options.delay_level,
+        "event_ms": moment(options.event_at, "--event-at"),
+        "delay_ms": 0 if options.delay is None else milliseconds(options.delay, "--delay"),
+        "deliver_at_ms": moment(options.deliver_at, "--deliver-at") or 0,
+    }
 
 
 class _Run:
@@ -84,7 +116,7 @@ class _Run:
         return Exit.PARTIAL if self._sent else exit_of(self._last_error)
 
 
-async def _bodies(options: argparse.Namespace) -> AsyncIterator[bytes]:
+async def _bodies(options: Options) -> AsyncIterator[bytes]:
     """The bodies to send, not faster than `--rate`, the whole of them `--count` times."""
     number = 0
     started_s = time.monotonic()
@@ -95,7 +127,7 @@ async def _bodies(options: argparse.Namespace) -> AsyncIterator[bytes]:
         yield body
 
 
-async def _sources(options: argparse.Namespace) -> AsyncIterator[bytes]:
+async def _sources(options: Options) -> AsyncIterator[bytes]:
     if _is_given(options):
         given = (
             options.body.encode()
@@ -118,15 +150,15 @@ def _read_file(path: Path) -> bytes:
         raise Invalid(f"cannot read {path}: {error.strerror}", field="--file") from None
 
 
-def _is_given(options: argparse.Namespace) -> bool:
+def _is_given(options: Options) -> bool:
     return options.body is not None or options.file is not None
 
 
-def _is_single(options: argparse.Namespace) -> bool:
+def _is_single(options: Options) -> bool:
     return _is_given(options) and options.count == 1
 
 
-def _properties(pairs: list[str]) -> dict[str, str]:
+def _properties(pairs: Iterable[str]) -> dict[str, str]:
     properties = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
@@ -141,32 +173,3 @@ def _properties(pairs: list[str]) -> dict[str, str]:
 def _row(result: SendResult) -> dict[str, object]:
     row = msgspec.to_builtins(result)
     return {**row, "offset": str(result.offset), "position": str(result.position)}
-
-
-def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `produce`."""
-    parser = commands.add_parser(
-        "produce",
-        help="send messages",
-        description="Send each line of standard input as a message, or one body.",
-    )
-    parser.add_argument("topic")
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--body", default=None, help="the message itself")
-    source.add_argument("--file", type=Path, default=None, help="a file that is the message")
-    parser.add_argument("--tag", default="", help="what consumers filter by")
-    parser.add_argument("--key", action="append", default=[], help="what it is found by; repeat")
-    parser.add_argument("--group", default="", help="message group: keeps order in a FIFO topic")
-    parser.add_argument(
-        "--property", action="append", default=[], metavar="NAME=VALUE", help="repeat for more"
-    )
-    parser.add_argument("--delay-level", type=int, default=0, help="1 (1 s) to 18 (2 h)")
-    parser.add_argument("--delay", default=None, metavar="TIME", help="deliver later: 90s, 5m, 2h")
-    parser.add_argument(
-        "--deliver-at", default=None, metavar="WHEN", help="2026-01-31T09:00Z, or ms since 1970"
-    )
-    parser.add_argument("--count", type=int, default=1, help="send --body or --file so often")
-    parser.add_argument("--rate", type=float, default=0.0, help="messages per second; 0 = at will")
-    parser.add_argument("--durability", default="", choices=["", "stored", "flushed"])
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds to try for")
-    parser.set_defaults(run=produce)

@@ -1,10 +1,20 @@
 """`kitemq topics purge` and `kitemq retention`: what goes, and what is kept for how long."""
 
-import argparse
 from typing import Any
+
+import click
 
 from kitemq.client import Client
 from kitemq.commands.asking import confirmed
+from kitemq.commands.command import (
+    ClientCommand,
+    Options,
+    argument,
+    flag,
+    option,
+    repeated,
+    yes_option,
+)
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import time_ms
 from kitemq.errors import Invalid
@@ -12,13 +22,30 @@ from kitemq.errors import Invalid
 COLUMNS = ("queue", "from_offset", "to_offset", "count")
 
 
-def purge_topic(options: argparse.Namespace, output: Output) -> int:
+@click.command(
+    "purge",
+    cls=ClientCommand,
+    one_of=("all", "before", "before_offset"),
+    needs_one=True,
+    help="make messages of a topic unreadable for good",
+)
+@argument("name")
+@flag("--all", "everything that can be read now")
+@option("--before", metavar="TIME", help="stored before it: ISO 8601, or ms")
+@repeated(
+    "--before-offset",
+    metavar="QUEUE=OFFSET",
+    help="before an offset of a queue; may be given for several queues",
+)
+@flag("--dry-run", "only count what would go")
+@yes_option
+def purge_topic(options: Options, output: Output) -> int:
     extent = _extent(options)
     with Client(options.server) as client:
-        purged = client.purge(options.name, **extent, dry_run=True)
+        purged = client.topics.purge(options.name, **extent, dry_run=True)
         if not options.dry_run:
             confirmed(f"purge {purged.count} messages of topic {options.name}", options)
-            purged = client.purge(options.name, **extent)
+            purged = client.topics.purge(options.name, **extent)
     if output.is_json:
         output.row(purged)
     else:
@@ -27,13 +54,14 @@ def purge_topic(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def show_retention(options: argparse.Namespace, output: Output) -> int:
+@click.command("retention", cls=ClientCommand)
+def retention(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.retention())
+        output.row(client.server.retention())
     return Exit.OK
 
 
-def _extent(options: argparse.Namespace) -> dict[str, Any]:
+def _extent(options: Options) -> dict[str, Any]:
     if options.all:
         return {"everything": True}
     if options.before is not None:
@@ -51,27 +79,3 @@ def _extent(options: argparse.Namespace) -> dict[str, Any]:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 20
-
-
-def add_word(words: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `purge` to the words of `topics`."""
-    purging = words.add_parser("purge", help="make messages of a topic unreadable for good")
-    purging.add_argument("name")
-    which = purging.add_mutually_exclusive_group(required=True)
-    which.add_argument("--all", action="store_true", help="everything that can be read now")
-    which.add_argument("--before", metavar="TIME", help="stored before it: ISO 8601, or ms")
-    which.add_argument(
-        "--before-offset",
-        metavar="QUEUE=OFFSET",
-        action="append",
-        help="before an offset of a queue; may be given for several queues",
-    )
-    purging.add_argument("--dry-run", action="store_true", help="only count what would go")
-    purging.add_argument("--yes", action="store_true", help="do not ask")
-    purging.set_defaults(run=purge_topic)
-
-
-def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `retention`."""
-    showing = commands.add_parser("retention", help="what is kept for how long, and what goes next")
-    showing.set_defaults(run=show_retention)

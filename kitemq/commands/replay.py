@@ -1,10 +1,20 @@
 """`kitemq replay`: jobs that send messages again: start, list, show, outcomes, pause and so on."""
 
-import argparse
+from collections.abc import Callable
 
 from msgspec.structs import asdict
 
 from kitemq.client import Client
+from kitemq.commands.command import (
+    CommandGroup,
+    OptionalChoice,
+    Options,
+    Run,
+    argument,
+    flag,
+    option,
+    several,
+)
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import time_ms
 from kitemq.errors import Invalid
@@ -20,7 +30,34 @@ WAIT_S = 365 * 24 * 3600.0
 GOOD = frozenset({"sent", "eligible", "filtered", "sent_before"})
 
 
-def start(options: argparse.Namespace, output: Output) -> int:
+replay = CommandGroup("replay")
+
+
+pace_options = several(
+    option("--name", default="", help="for people"),
+    option("--rate", type=float, default=RATE_DEFAULT, help="a second; 0: no limit"),
+    flag("--dry-run", "look at all, send nothing"),
+    flag("--wait", "until it is over"),
+)
+
+
+def target_options(default: str) -> Callable[[Run], Run]:
+    """Where the messages go; without a default, where they were to go before."""
+    return several(
+        option("--to", type=OptionalChoice(["origin", "group", "topic"]), default=default),
+        option("--to-name", default="", metavar="NAME", help="the topic or group"),
+    )
+
+
+@replay.command("start", help="choose messages and send them again")
+@argument("source", help="the topic, or %DLQ% and a group")
+@target_options("topic")
+@option("--from", "since", metavar="WHEN", help="stored since")
+@option("--until", metavar="WHEN", help="and before")
+@option("--range", multiple=True, metavar="QUEUE:FIRST:END", help="by offsets")
+@option("--filter", default="*", help='tags "a || b", or "SQL92: a > 5"')
+@pace_options
+def start(options: Options, output: Output) -> int:
     choice: Json = {
         "filter": options.filter,
         "from_ms": 0 if options.since is None else time_ms(options.since, "--from"),
@@ -30,64 +67,89 @@ def start(options: argparse.Namespace, output: Output) -> int:
         **pace_of(options),
     }
     with Client(options.server) as client:
-        job = client.create_replay(options.source, options.to, **choice)
+        job = client.replays.create(options.source, options.to, **choice)
         return finished(client, job, options, output)
 
 
-def retry(options: argparse.Namespace, output: Output) -> int:
+@replay.command("retry", help="try again what failed in a job that is over")
+@argument("id")
+@target_options("")
+@pace_options
+def retry(options: Options, output: Output) -> int:
     choice = pace_of(options)
     if options.to:
         choice |= {"to": options.to, "to_name": options.to_name}
     with Client(options.server) as client:
-        job = client.retry_replay(options.id, **choice)
+        job = client.replays.retry(options.id, **choice)
         return finished(client, job, options, output)
 
 
-def list_jobs(options: argparse.Namespace, output: Output) -> int:
+@replay.command("list", help="jobs, the newest first")
+@option("--state", default="", help="running, paused, stopped or finished")
+@option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
+def list_jobs(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        jobs = client.replays(state=options.state, limit=options.limit)
+        jobs = client.replays.list(state=options.state, limit=options.limit)
         output.rows(jobs if output.is_json else map(_row, jobs), COLUMNS)
     return Exit.OK
 
 
-def show(options: argparse.Namespace, output: Output) -> int:
+@replay.command("show", help="one job, and what became of its messages")
+@argument("id")
+def show(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        _show(client.replay(options.id), output)
+        _show(client.replays.get(options.id), output)
     return Exit.OK
 
 
-def outcomes(options: argparse.Namespace, output: Output) -> int:
+@replay.command("outcomes", help="what became of each message")
+@argument("id")
+@option("--outcome", default="", help="this one only, such as topic_gone")
+@option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
+def outcomes(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        rows = client.replay_outcomes(options.id, outcome=options.outcome, limit=options.limit)
+        rows = client.replays.outcomes(options.id, outcome=options.outcome, limit=options.limit)
         output.rows(rows, OUTCOME_COLUMNS)
     return Exit.OK
 
 
-def order(options: argparse.Namespace, output: Output) -> int:
+def order(options: Options, output: Output) -> int:
     with Client(options.server) as client:
         verbs = {
-            "begin": client.begin_replay,
-            "pause": client.pause_replay,
-            "resume": client.resume_replay,
-            "stop": client.stop_replay,
+            "begin": client.replays.begin,
+            "pause": client.replays.pause,
+            "resume": client.replays.resume,
+            "stop": client.replays.stop,
         }
         _show(verbs[options.verb](options.id), output)
     return Exit.OK
 
 
-def rate(options: argparse.Namespace, output: Output) -> int:
+for verb, text in (
+    ("begin", "do a dry run in earnest"),
+    ("pause", "send nothing for now"),
+    ("resume", "let a paused job go on"),
+    ("stop", "end a job"),
+):
+    replay.command(verb, help=text, constants={"verb": verb})(argument("id")(order))
+
+
+@replay.command("rate", help="change how fast a job sends")
+@argument("id")
+@argument("rate", type=float, help="messages a second; 0: no limit")
+def rate(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        _show(client.change_replay(options.id, rate=options.rate), output)
+        _show(client.replays.change(options.id, rate=options.rate), output)
     return Exit.OK
 
 
-def finished(client: Client, job: Replay, options: argparse.Namespace, output: Output) -> int:
+def finished(client: Client, job: Replay, options: Options, output: Output) -> int:
     """Show a job that was just created, with `--wait` or as a dry run once it is over.
 
     Exit code 3 where it left messages out for other reasons than its conditions.
     """
     if options.wait or options.dry_run:
-        job = client.await_replay(job.id, timeout_s=WAIT_S)
+        job = client.replays.wait(job.id, timeout_s=WAIT_S)
     _show(job, output)
     if options.dry_run:
         note(f"nothing was sent; `kitemq replay begin {job.id}` does it")
@@ -95,22 +157,8 @@ def finished(client: Client, job: Replay, options: argparse.Namespace, output: O
     return Exit.PARTIAL if is_over and job.totals.keys() - GOOD else Exit.OK
 
 
-def add_target(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add where the messages go; without a default, where they were to go before."""
-    parser.add_argument("--to", choices=("origin", "group", "topic"), default=default)
-    parser.add_argument("--to-name", default="", metavar="NAME", help="the topic or group")
-
-
-def add_pace(parser: argparse.ArgumentParser) -> None:
-    """Add what every new job may be told."""
-    parser.add_argument("--name", default="", help="for people")
-    parser.add_argument("--rate", type=float, default=RATE_DEFAULT, help="a second; 0: no limit")
-    parser.add_argument("--dry-run", action="store_true", help="look at all, send nothing")
-    parser.add_argument("--wait", action="store_true", help="until it is over")
-
-
-def pace_of(options: argparse.Namespace) -> Json:
-    """What `add_pace` asked for."""
+def pace_of(options: Options) -> Json:
+    """The values of `pace_options`."""
     return {"name": options.name, "rate": options.rate, "dry_run": options.dry_run}
 
 
@@ -134,57 +182,3 @@ def _range(text: str) -> MessageRange:
     if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts):
         raise Invalid(f"{text!r} is no range", field="--range", remedy="as in 0:100:200")
     return MessageRange(int(parts[0]), OffsetInput(parts[1]), OffsetInput(parts[2]))
-
-
-def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `replay` and its words."""
-    parser = commands.add_parser("replay", help="send messages of a topic again")
-    words = parser.add_subparsers(metavar="WORD", required=True)
-
-    starting = words.add_parser("start", help="choose messages and send them again")
-    starting.add_argument("source", help="the topic, or %%DLQ%% and a group")
-    add_target(starting, "topic")
-    starting.add_argument("--from", dest="since", default=None, metavar="WHEN", help="stored since")
-    starting.add_argument("--until", default=None, metavar="WHEN", help="and before")
-    starting.add_argument(
-        "--range", action="append", default=[], metavar="QUEUE:FIRST:END", help="by offsets"
-    )
-    starting.add_argument("--filter", default="*", help='tags "a || b", or "SQL92: a > 5"')
-    add_pace(starting)
-    starting.set_defaults(run=start)
-
-    listing = words.add_parser("list", help="jobs, the newest first")
-    listing.add_argument("--state", default="", help="running, paused, stopped or finished")
-    listing.add_argument("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
-    listing.set_defaults(run=list_jobs)
-
-    showing = words.add_parser("show", help="one job, and what became of its messages")
-    showing.add_argument("id")
-    showing.set_defaults(run=show)
-
-    telling = words.add_parser("outcomes", help="what became of each message")
-    telling.add_argument("id")
-    telling.add_argument("--outcome", default="", help="this one only, such as topic_gone")
-    telling.add_argument("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
-    telling.set_defaults(run=outcomes)
-
-    retrying = words.add_parser("retry", help="try again what failed in a job that is over")
-    retrying.add_argument("id")
-    add_target(retrying, "")
-    add_pace(retrying)
-    retrying.set_defaults(run=retry)
-
-    for verb, text in (
-        ("begin", "do a dry run in earnest"),
-        ("pause", "send nothing for now"),
-        ("resume", "let a paused job go on"),
-        ("stop", "end a job"),
-    ):
-        ordering = words.add_parser(verb, help=text)
-        ordering.add_argument("id")
-        ordering.set_defaults(run=order, verb=verb)
-
-    pacing = words.add_parser("rate", help="change how fast a job sends")
-    pacing.add_argument("id")
-    pacing.add_argument("rate", type=float, help="messages a second; 0: no limit")
-    pacing.set_defaults(run=rate)

@@ -1,12 +1,21 @@
 """`kitemq groups reset`, `resets` and `undo`: look first, then move, and take it back."""
 
-import argparse
 from typing import Any
 
+import click
 from msgspec.structs import asdict
 
 from kitemq.client import Client
 from kitemq.commands.asking import confirmed
+from kitemq.commands.command import (
+    ClientCommand,
+    Options,
+    argument,
+    dry_run_option,
+    flag,
+    option,
+    yes_option,
+)
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import time_ms
 from kitemq.errors import Invalid
@@ -17,34 +26,58 @@ COLUMNS = ("topic", "queue", "current", "target", "redelivered", "skipped", "inf
 HISTORY_COLUMNS = ("id", "at_ms", "to", "queues", "undoes", "undone_by")
 
 
-def reset_group(options: argparse.Namespace, output: Output) -> int:
+force_option = flag("--force", "also where the group goes on meanwhile")
+
+
+@click.command("reset", cls=ClientCommand, help="let a group go on at another place")
+@argument("name")
+@argument("topics", nargs=-1, metavar="TOPIC")
+@option("--topic", multiple=True, help="the same; several may be given")
+@option("--to", required=True, help=f"{', '.join(PLACES)}; or an offset")
+@option("--at", metavar="WHEN", help="for time: 2026-01-31T09:00Z")
+@option("--offset", type=int, help="for offset")
+@option("--by", type=int, help="for shift: back if negative")
+@option("--from-group", metavar="GROUP", help="for group")
+@option("--queue", type=int, help="this queue only")
+@dry_run_option
+@yes_option
+@force_option
+def reset_group(options: Options, output: Output) -> int:
     topics = [*options.topics, *options.topic]
     if not topics:
         raise Invalid("no topic is named", field="--topic", remedy="as in --topic orders")
     place = _place(options)
     with Client(options.server) as client:
-        preview = client.preview_reset(options.name, topics, **place)
+        preview = client.groups.preview_reset(options.name, topics, **place)
         if not _agreed(options, output, preview):
             return Exit.OK
         condition = {"force": True} if options.force else {"precondition": preview.precondition}
-        done = client.reset_offsets(options.name, topics, **place, **condition)
+        done = client.groups.reset(options.name, topics, **place, **condition)
     return _told(done, output)
 
 
-def undo_reset(options: argparse.Namespace, output: Output) -> int:
+@click.command("undo", cls=ClientCommand, help="take a reset back")
+@argument("name")
+@argument("id", default="", help="else the last that is not undone")
+@dry_run_option
+@yes_option
+@force_option
+def undo_reset(options: Options, output: Output) -> int:
     with Client(options.server) as client:
         reset_id = options.id or _last(client, options.name)
-        preview = client.preview_undo(options.name, reset_id)
+        preview = client.groups.preview_undo(options.name, reset_id)
         if not _agreed(options, output, preview):
             return Exit.OK
         condition = {"force": True} if options.force else {"precondition": preview.precondition}
-        done = client.undo_reset(options.name, reset_id, **condition)
+        done = client.groups.undo_reset(options.name, reset_id, **condition)
     return _told(done, output)
 
 
-def list_resets(options: argparse.Namespace, output: Output) -> int:
+@click.command("resets", cls=ClientCommand, help="resets of the past, newest first")
+@argument("name")
+def list_resets(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        resets = client.resets(options.name)
+        resets = client.groups.resets(options.name)
         if output.is_json:
             output.rows(resets, HISTORY_COLUMNS)
         else:
@@ -53,7 +86,7 @@ def list_resets(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def _agreed(options: argparse.Namespace, output: Output, preview: GroupResetPreview) -> bool:
+def _agreed(options: Options, output: Output, preview: GroupResetPreview) -> bool:
     """Show what would happen; whether to go on. Raises Refused where the person does not agree."""
     if options.dry_run or not output.is_json:
         output.rows(preview.queues, COLUMNS)
@@ -79,7 +112,7 @@ def _told(done: CompletedReset, output: Output) -> int:
 
 
 def _last(client: Client, group: str) -> str:
-    for row in client.resets(group):
+    for row in client.groups.resets(group):
         if row.undone_by is None and row.undoes is None:
             return row.id
     raise Invalid(
@@ -87,7 +120,7 @@ def _last(client: Client, group: str) -> str:
     )
 
 
-def _place(options: argparse.Namespace) -> dict[str, Any]:
+def _place(options: Options) -> dict[str, Any]:
     """The arguments that say where to; a bare number is an offset."""
     to = options.to
     queues = [] if options.queue is None else [options.queue]
@@ -110,39 +143,3 @@ def _place(options: argparse.Namespace) -> dict[str, Any]:
         flag = {"time_ms": "--at", "from_group": "--from-group"}.get(name, f"--{name}")
         raise Invalid(f"--to {to} needs {flag}", field=flag, remedy=f"add {flag}")
     return {"to": to, name: given, "queues": queues}
-
-
-def add_words(words: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `reset`, `resets` and `undo` to the words of `groups`."""
-    resetting = words.add_parser("reset", help="let a group go on at another place")
-    resetting.add_argument("name")
-    resetting.add_argument("topics", nargs="*", metavar="TOPIC")
-    resetting.add_argument(
-        "--topic", action="append", default=[], help="the same; several may be given"
-    )
-    resetting.add_argument("--to", required=True, help=f"{', '.join(PLACES)}; or an offset")
-    resetting.add_argument("--at", default=None, metavar="WHEN", help="for time: 2026-01-31T09:00Z")
-    resetting.add_argument("--offset", type=int, default=None, help="for offset")
-    resetting.add_argument("--by", type=int, default=None, help="for shift: back if negative")
-    resetting.add_argument("--from-group", default=None, metavar="GROUP", help="for group")
-    resetting.add_argument("--queue", type=int, default=None, help="this queue only")
-    _add_common(resetting)
-    resetting.set_defaults(run=reset_group)
-
-    undoing = words.add_parser("undo", help="take a reset back")
-    undoing.add_argument("name")
-    undoing.add_argument("id", nargs="?", default="", help="else the last that is not undone")
-    _add_common(undoing)
-    undoing.set_defaults(run=undo_reset)
-
-    listing = words.add_parser("resets", help="resets of the past, newest first")
-    listing.add_argument("name")
-    listing.set_defaults(run=list_resets)
-
-
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="only show what would happen")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument(
-        "--force", action="store_true", help="also where the group goes on meanwhile"
-    )

@@ -1,10 +1,10 @@
 """`kitemq scheduled`: what waits for its time of delivery; recall, deliver, reschedule."""
 
-import argparse
 from datetime import UTC, datetime
 
 from kitemq.client import Client
 from kitemq.commands.asking import confirmed
+from kitemq.commands.command import CommandGroup, Options, argument, option, yes_option
 from kitemq.commands.output import Exit, Output, document
 from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid
@@ -15,10 +15,17 @@ COLUMNS = ("due", "topic", "queue", "message_id", "tag", "size_bytes")
 LIMIT_DEFAULT = 100
 
 
-def list_scheduled(options: argparse.Namespace, output: Output) -> int:
+scheduled = CommandGroup("scheduled")
+
+
+@scheduled.command("list", help="what waits, by time")
+@argument("topic", default="", help="only what is bound for it")
+@option("--from", "due_from", metavar="WHEN", help="due then")
+@option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
+def list_scheduled(options: Options, output: Output) -> int:
     from_ms = 0 if options.due_from is None else time_ms(options.due_from, "--from")
     with Client(options.server) as client:
-        found = client.scheduled(topic=options.topic, from_ms=from_ms, limit=options.limit)
+        found = client.scheduled.list(topic=options.topic, from_ms=from_ms, limit=options.limit)
         if output.is_json:
             output.rows(found, COLUMNS)
         else:
@@ -26,18 +33,27 @@ def list_scheduled(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def recall(options: argparse.Namespace, output: Output) -> int:
+@scheduled.command("recall", help="never deliver a message")
+@argument("id", help="its message id, or offset id")
+@yes_option
+def recall(options: Options, output: Output) -> int:
     confirmed(f"recall message {options.id}: it will never be delivered", options)
     with Client(options.server) as client:
-        return _told(options.id, client.recall(options.id), output)
+        return _told(options.id, client.scheduled.recall(options.id), output)
 
 
-def deliver(options: argparse.Namespace, output: Output) -> int:
+@scheduled.command("deliver", help="deliver a message at once")
+@argument("id", help="its message id, or offset id")
+def deliver(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        return _told(options.id, client.deliver_now(options.id), output)
+        return _told(options.id, client.scheduled.deliver(options.id), output)
 
 
-def reschedule(options: argparse.Namespace, output: Output) -> int:
+@scheduled.command("reschedule", help="let a message wait for another time")
+@argument("id", help="its message id, or offset id")
+@option("--delay", metavar="TIME", help="from now: 90s, 5m, 2h")
+@option("--deliver-at", metavar="WHEN", help="2026-01-31T09:00Z")
+def reschedule(options: Options, output: Output) -> int:
     if (options.delay is None) == (options.deliver_at is None):
         raise Invalid(
             "give either --delay or --deliver-at", field="--delay", remedy="as in --delay 5m"
@@ -45,10 +61,10 @@ def reschedule(options: argparse.Namespace, output: Output) -> int:
     with Client(options.server) as client:
         if options.delay is not None:
             delay_ms = milliseconds(options.delay, "--delay")
-            result = client.reschedule(options.id, delay_ms=delay_ms)
+            result = client.scheduled.reschedule(options.id, delay_ms=delay_ms)
         else:
             at_ms = time_ms(options.deliver_at, "--deliver-at")
-            result = client.reschedule(options.id, deliver_at_ms=at_ms)
+            result = client.scheduled.reschedule(options.id, deliver_at_ms=at_ms)
     return _told(options.id, result, output)
 
 
@@ -67,30 +83,3 @@ def _row(item: WaitingMessage) -> Json:
         "size_bytes": item.message.size_bytes,
         "due": due.isoformat(sep=" ", timespec="milliseconds"),
     }
-
-
-def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `scheduled` and its words."""
-    parser = commands.add_parser("scheduled", help="messages that wait for their time")
-    words = parser.add_subparsers(metavar="WORD", required=True)
-
-    listing = words.add_parser("list", help="what waits, by time")
-    listing.add_argument("topic", nargs="?", default="", help="only what is bound for it")
-    listing.add_argument("--from", dest="due_from", default=None, metavar="WHEN", help="due then")
-    listing.add_argument("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
-    listing.set_defaults(run=list_scheduled)
-
-    recalling = words.add_parser("recall", help="never deliver a message")
-    recalling.add_argument("id", help="its message id, or offset id")
-    recalling.add_argument("--yes", action="store_true", help="do not ask")
-    recalling.set_defaults(run=recall)
-
-    delivering = words.add_parser("deliver", help="deliver a message at once")
-    delivering.add_argument("id", help="its message id, or offset id")
-    delivering.set_defaults(run=deliver)
-
-    moving = words.add_parser("reschedule", help="let a message wait for another time")
-    moving.add_argument("id", help="its message id, or offset id")
-    moving.add_argument("--delay", default=None, metavar="TIME", help="from now: 90s, 5m, 2h")
-    moving.add_argument("--deliver-at", default=None, metavar="WHEN", help="2026-01-31T09:00Z")
-    moving.set_defaults(run=reschedule)

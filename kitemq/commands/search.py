@@ -1,11 +1,12 @@
 """`kitemq search`: one text in everything, or through a topic by time, filter and content."""
 
-import argparse
 from datetime import UTC, datetime
 
+import click
 from msgspec.structs import asdict
 
 from kitemq.client import Client
+from kitemq.commands.command import ClientCommand, Options, argument, option
 from kitemq.commands.consume import FILTER_HELP
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import time_ms
@@ -19,7 +20,16 @@ LIMIT_DEFAULT = 100
 PAGE = 200
 
 
-def search(options: argparse.Namespace, output: Output) -> int:
+@click.command(cls=ClientCommand)
+@argument("text", default="", help="an id, a key, or part of a topic's or group's name")
+@option("--topic", default="", help="look through this topic instead")
+@option("--key", default="", help="with --topic: by key, newest first")
+@option("--from", "begin", metavar="WHEN", help="stored since")
+@option("--until", "end", metavar="WHEN", help="stored before")
+@option("--filter", default="*", help=FILTER_HELP)
+@option("--contains", default="", help="a text that the body holds")
+@option("--limit", type=int, default=LIMIT_DEFAULT, help="messages at most (100)")
+def search(options: Options, output: Output) -> int:
     is_by_text = bool(options.text)
     if is_by_text == bool(options.topic):
         raise Invalid(
@@ -34,7 +44,7 @@ def search(options: argparse.Namespace, output: Output) -> int:
 
 
 def _by_text(client: Client, text: str, output: Output) -> int:
-    result = client.find_anything(text)
+    result = client.messages.find_anything(text)
     if output.is_json:
         output.row(result)
         return Exit.OK
@@ -48,9 +58,11 @@ def _by_text(client: Client, text: str, output: Output) -> int:
     return Exit.OK
 
 
-def _by_key(client: Client, options: argparse.Namespace, output: Output) -> int:
+def _by_key(client: Client, options: Options, output: Output) -> int:
     times = _times(options)
-    messages = client.find_by_key(options.topic, options.key, limit=options.limit + 1, **times)
+    messages = client.messages.find_by_key(
+        options.topic, options.key, limit=options.limit + 1, **times
+    )
     has_more = len(messages) > options.limit
     messages = messages[: options.limit]
     output.rows(messages if output.is_json else map(_row, messages), COLUMNS)
@@ -59,12 +71,12 @@ def _by_key(client: Client, options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def _through(client: Client, options: argparse.Namespace, output: Output) -> int:
+def _through(client: Client, options: Options, output: Output) -> int:
     """Page by page, so that a person sees how far it is."""
     times, cursor = _times(options), ""
     messages: list[Stored] = []
     while True:
-        page = client.search_page(
+        page = client.messages.search_page(
             options.topic,
             **times,
             filter=options.filter,
@@ -83,7 +95,7 @@ def _through(client: Client, options: argparse.Namespace, output: Output) -> int
     return Exit.OK
 
 
-def _times(options: argparse.Namespace) -> dict[str, int]:
+def _times(options: Options) -> dict[str, int]:
     given = {"begin_ms": options.begin, "end_ms": options.end}
     flags = {"begin_ms": "--from", "end_ms": "--until"}
     return {name: time_ms(text, flags[name]) for name, text in given.items() if text is not None}
@@ -97,19 +109,3 @@ def _row(message: Stored) -> Json:
         "keys": " ".join(message.keys),
         "body": message.body[:BODY_CHARS_MAX].replace("\n", " "),
     }
-
-
-def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `search`."""
-    parser = commands.add_parser("search", help="find messages by id, key, time or content")
-    parser.add_argument(
-        "text", nargs="?", default="", help="an id, a key, or part of a topic's or group's name"
-    )
-    parser.add_argument("--topic", default="", help="look through this topic instead")
-    parser.add_argument("--key", default="", help="with --topic: by key, newest first")
-    parser.add_argument("--from", dest="begin", default=None, metavar="WHEN", help="stored since")
-    parser.add_argument("--until", dest="end", default=None, metavar="WHEN", help="stored before")
-    parser.add_argument("--filter", default="*", help=FILTER_HELP)
-    parser.add_argument("--contains", default="", help="a text that the body holds")
-    parser.add_argument("--limit", type=int, default=LIMIT_DEFAULT, help="messages at most (100)")
-    parser.set_defaults(run=search)

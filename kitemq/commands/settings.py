@@ -4,42 +4,39 @@ A field `trace_sample` becomes `--trace-sample`, with the field's description as
 `retention_ms` becomes `--retention` and takes `12h`; a field that may be null takes `default`.
 """
 
-import argparse
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import inspect
 
+from kitemq.commands.command import Options, Run, option, several
 from kitemq.commands.times import milliseconds
 from kitemq.errors import Invalid
 
 NULL = "default"
 LENGTH = "_ms"
+NULL_HELP = f'"{NULL}" stands for the broker\'s setting.'
 
 
-def add_options(
-    parser: argparse.ArgumentParser, kind: type[msgspec.Struct], *, but: Collection[str] = ()
-) -> None:
-    """Add an option for every field of a struct of settings, except those named in `but`."""
-    for name, types, text in _fields(kind):
-        if name in but:
-            continue
-        option = _option(name)
-        if any(isinstance(each, inspect.BoolType) for each in types):
-            parser.add_argument(
-                option, dest=name, action=argparse.BooleanOptionalAction, default=None, help=text
-            )
-            continue
-        if any(isinstance(each, inspect.NoneType) for each in types):
-            parser.epilog = f'"{NULL}" stands for the broker\'s setting.'
-        metavar = "TIME" if name.endswith(LENGTH) else "VALUE"
-        parser.add_argument(
-            option, dest=name, default=None, metavar=metavar, help=text.replace("%", "%%")
-        )
+def settings_options(
+    kind: type[msgspec.Struct], *, but: Collection[str] = ()
+) -> Callable[[Run], Run]:
+    """An option for every field of a struct of settings, except those named in `but`."""
+    return several(
+        *(_made(name, types, text) for name, types, text in _fields(kind) if name not in but)
+    )
 
 
-def settings_of(options: argparse.Namespace, kind: type[msgspec.Struct]) -> dict[str, Any]:
+def _made(name: str, types: tuple[inspect.Type, ...], text: str) -> Callable[[Run], Run]:
+    written = _option(name)
+    if any(isinstance(each, inspect.BoolType) for each in types):
+        return option(f"{written}/--no-{written[2:]}", name, default=None, help=text)
+    metavar = "TIME" if name.endswith(LENGTH) else "VALUE"
+    return option(written, name, metavar=metavar, help=text)
+
+
+def settings_of(options: Options, kind: type[msgspec.Struct]) -> dict[str, Any]:
     """The settings that were given but for the name, texts converted to their fields' types.
 
     Invalid names the option with a wrong value.

@@ -1,11 +1,12 @@
 """`kitemq stats`: what goes through, how fast and how late; of the broker, a topic or a group."""
 
-import argparse
 import datetime
 
+import click
 import msgspec
 
 from kitemq.client import Client
+from kitemq.commands.command import CommandGroup, Options, argument, option, run
 from kitemq.commands.output import Exit, Output, document
 from kitemq.model.statistics import Rates, ReaderStatistics
 from kitemq.rest import Json
@@ -25,9 +26,16 @@ LAG_COLUMNS = (
 )
 
 
-def show_broker(options: argparse.Namespace, output: Output) -> int:
+@click.group(cls=CommandGroup, invoke_without_command=True)
+@click.pass_context
+def stats(ctx: click.Context) -> int | None:
+    """Rates, totals and how long sends take: of the broker, or of what is named."""
+    return run(show_broker, ctx) if ctx.invoked_subcommand is None else None
+
+
+def show_broker(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        broker = client.statistics()
+        broker = client.statistics.broker()
     if output.is_json:
         output.row(broker)
         return Exit.OK
@@ -42,9 +50,11 @@ def show_broker(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def show_topic(options: argparse.Namespace, output: Output) -> int:
+@stats.command("topic", help="one topic and who reads it")
+@argument("name")
+def show_topic(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        topic = client.topic_statistics(options.name)
+        topic = client.statistics.topic(options.name)
     if output.is_json:
         output.row(topic)
         return Exit.OK
@@ -53,9 +63,11 @@ def show_topic(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def show_group(options: argparse.Namespace, output: Output) -> int:
+@stats.command("group", help="one consumer group and what it reads")
+@argument("name")
+def show_group(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        group = client.group_statistics(options.name)
+        group = client.statistics.group(options.name)
     if output.is_json:
         output.row(group)
         return Exit.OK
@@ -64,9 +76,15 @@ def show_group(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def show_lag(options: argparse.Namespace, output: Output) -> int:
+@stats.command("lag", help="a group's lag over time")
+@argument("name")
+@option("--topic", default="", help="this topic only")
+@option("--queue", type=int, help="this queue of it only")
+@option("--hours", type=float, default=1.0, help="so far back (default 1)")
+@option("--points", type=int, default=60, help="at most so many rows (default 60)")
+def show_lag(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        history = client.lag_history(
+        history = client.statistics.lag_history(
             options.name,
             topic=options.topic,
             queue=options.queue,
@@ -109,25 +127,3 @@ def _rounded(figures: msgspec.Struct) -> Json:
 
 def _time(at_ms: int) -> str:
     return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).isoformat(timespec="seconds")
-
-
-def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `stats` and its words; without one it is about the broker."""
-    parser = commands.add_parser("stats", help="rates, totals and how long sends take")
-    parser.set_defaults(run=show_broker)
-    words = parser.add_subparsers(metavar="WORD")
-    for word, text, run in (
-        ("topic", "one topic and who reads it", show_topic),
-        ("group", "one consumer group and what it reads", show_group),
-    ):
-        showing = words.add_parser(word, help=text)
-        showing.add_argument("name")
-        showing.set_defaults(run=run)
-
-    lag = words.add_parser("lag", help="a group's lag over time")
-    lag.add_argument("name")
-    lag.add_argument("--topic", default="", help="this topic only")
-    lag.add_argument("--queue", type=int, default=None, help="this queue of it only")
-    lag.add_argument("--hours", type=float, default=1.0, help="so far back (default 1)")
-    lag.add_argument("--points", type=int, default=60, help="at most so many rows (default 60)")
-    lag.set_defaults(run=show_lag)

@@ -1,17 +1,18 @@
 """`kitemq tail TOPIC`: follow a topic without a group; nothing is consumed by it."""
 
-import argparse
 import asyncio
 import contextlib
 import signal
 from typing import Any
 from urllib.parse import quote
 
+import click
 import httpx
 
 from kitemq.address import server_url, tls_context, token_headers
 from kitemq.background import together
 from kitemq.backoff import Backoff
+from kitemq.commands.command import ClientCommand, Options, argument, flag, option
 from kitemq.commands.consume import FILTER_HELP, human_line
 from kitemq.commands.output import Exit, Output
 from kitemq.errors import Busy, Unreachable
@@ -25,11 +26,18 @@ class _Enough(Exception):
     """As many messages as were wanted are printed."""
 
 
-def tail(options: argparse.Namespace, output: Output) -> int:
+@click.command(cls=ClientCommand)
+@argument("topic")
+@option("--filter", default="*", help=FILTER_HELP)
+@option("--queue", type=int, help="this queue only")
+@option("--last", type=int, default=0, help="begin so many back in each queue")
+@flag("--from-start", "begin with the oldest")
+@option("--count", type=int, default=0, help="stop after so many; 0 = never")
+def tail(options: Options, output: Output) -> int:
     return asyncio.run(_tail(options, output))
 
 
-async def _tail(options: argparse.Namespace, output: Output) -> int:
+async def _tail(options: Options, output: Output) -> int:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -59,9 +67,7 @@ async def _tail(options: argparse.Namespace, output: Output) -> int:
 class _Follower:
     """Reads queues of one topic, each by its own long poll."""
 
-    def __init__(
-        self, http: httpx.AsyncClient, options: argparse.Namespace, output: Output
-    ) -> None:
+    def __init__(self, http: httpx.AsyncClient, options: Options, output: Output) -> None:
         self._http = http
         self._path = f"/topics/{quote(options.topic, safe='')}/messages"
         self._filter = options.filter
@@ -102,20 +108,8 @@ class _Follower:
             offset = int(found["next_offset"])
 
 
-def _start(options: argparse.Namespace, queue: Json) -> int:
+def _start(options: Options, queue: Json) -> int:
     if options.from_start:
         return int(queue["min_offset"])
     last: int = options.last
     return max(int(queue["min_offset"]), int(queue["max_offset"]) - last)
-
-
-def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `tail`."""
-    parser = commands.add_parser("tail", help="follow a topic without consuming from it")
-    parser.add_argument("topic")
-    parser.add_argument("--filter", default="*", help=FILTER_HELP)
-    parser.add_argument("--queue", type=int, default=None, help="this queue only")
-    parser.add_argument("--last", type=int, default=0, help="begin so many back in each queue")
-    parser.add_argument("--from-start", action="store_true", help="begin with the oldest")
-    parser.add_argument("--count", type=int, default=0, help="stop after so many; 0 = never")
-    parser.set_defaults(run=tail)

@@ -1,22 +1,27 @@
 """`kitemq trace`: what happened to one message, as a timeline; how the recording of it goes."""
 
-import argparse
 from datetime import datetime
 
+import click
+
 from kitemq.client import Client
+from kitemq.commands.command import ClientCommand, Options, argument, flag
 from kitemq.commands.output import Exit, Output, note
 from kitemq.model.journeys import Journey, Stage
 
 STATUS = "--status"
 
 
-def show(options: argparse.Namespace, output: Output) -> int:
+@click.command("trace", cls=ClientCommand, one_of=("id", "status"), needs_one=True)
+@argument("id", default="", metavar="ID", help="message id or offset id")
+@flag(STATUS, "how the recording of traces goes")
+def trace(options: Options, output: Output) -> int:
     """Exit code 1 where nothing is known of the message."""
     with Client(options.server) as client:
         if options.status:
-            output.row(client.traces_status())
+            output.row(client.traces.status())
             return Exit.OK
-        journey = client.journey(options.id)
+        journey = client.traces.journey(options.id)
     if output.is_json:
         output.row(journey)
     else:
@@ -85,11 +90,3 @@ def length(span_ms: int) -> str:
     if days:
         return f"{days}d{hours:02}h"
     return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{seconds:02}s"
-
-
-def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser("trace", help="what happened to one message")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("id", nargs="?", default="", metavar="ID", help="message id or offset id")
-    what.add_argument(STATUS, action="store_true", help="how the recording of traces goes")
-    parser.set_defaults(run=show)

@@ -7,5 +7,5 @@ the command line prints. The server imports this package too; it imports nothing
 Written out by hand where speed matters, and not in this package: messages on their way in
 (`app/api/messages/produce.py`, `kitemq/message.py`), hand-outs and receipts (`receive.py` there),
 pulled messages (`messages.py` there, which also fills `Stored`), and the frames of the WebSocket
-(`protocol/`).
+(`kitemq/protocol/`).
 """

@@ -1,7 +1,8 @@
 """Resets of a group's offsets: which queues go where, what that means, and what was done."""
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import msgspec
 from msgspec import Meta
@@ -37,6 +38,19 @@ class ResetNote(StrEnum):
     PAST_END = "past_end"  # nothing is there yet: the end instead
     NO_PLACE = "no_place"  # there is no offset to copy or to count from: it stays as it is
     QUEUE_GONE = "queue_gone"  # the topic has no such queue any more: it stays as it is
+
+
+class ResetFields(TypedDict, total=False):
+    """The places that need a value, and the queues that go there, as arguments of the SDK.
+
+    Without `queues`, all queues of the topics go there.
+    """
+
+    queues: Sequence[int]
+    time_ms: int | None
+    offset: int | None
+    by: int | None
+    from_group: str
 
 
 class ResetPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

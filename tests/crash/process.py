@@ -72,7 +72,7 @@ class ServerProcess:
         assert self._process is not None
         assert self._process.poll() is None, "the server ended by itself"
         try:
-            list(client.topics())
+            list(client.topics.list())
         except KiteError:
             return False
         return True

@@ -13,7 +13,9 @@ pytestmark = pytest.mark.crash
 def fill(client: Client, count: int) -> list[dict[str, str]]:
     stored = []
     for number in range(count):
-        sent = client.send("t", [{"body": f"body {number}", "queue": 0, "keys": [f"k{number}"]}])
+        sent = client.messages.send(
+            "t", [{"body": f"body {number}", "queue": 0, "keys": [f"k{number}"]}]
+        )
         stored += sent["messages"]
     return stored
 
@@ -22,7 +24,7 @@ def bodies(client: Client) -> list[str]:
     found: list[str] = []
     offset = 0
     while True:
-        page = client.pull("t", 0, offset)
+        page = client.messages.pull("t", 0, offset)
         found += [message["body"] for message in page["messages"]]
         if int(page["next_offset"]) <= offset:
             return found
@@ -61,9 +63,9 @@ def test_a_torn_tail_is_cut_and_the_server_goes_on(server: ServerProcess) -> Non
     assert server.verify() == ""
     with server.client() as client:
         assert bodies(client) == [f"body {number}" for number in range(19)]
-        assert client.find_by_key("t", "k19") == []
-        assert len(client.find_by_key("t", "k18")) == 1
-        again = client.send("t", [{"body": "again", "queue": 0}])["messages"][0]
+        assert client.messages.find_by_key("t", "k19") == []
+        assert len(client.messages.find_by_key("t", "k18")) == 1
+        again = client.messages.send("t", [{"body": "again", "queue": 0}])["messages"][0]
         assert (again["offset"], again["position"]) == ("19", stored[-1]["position"])
 
 
@@ -82,7 +84,10 @@ def test_a_flipped_byte_costs_one_message_and_is_told(server: ServerProcess) -> 
         received = [
             item["body"]
             for _ in range(3)
-            for item in client.receive("g", "t", max=100, invisible_s=60)
+            for item in client.deliveries.receive("g", "t", max=100, invisible_s=60)
         ]
         assert received == expected
-        assert client.send("t", [{"body": "next", "queue": 0}])["messages"][0]["offset"] == "20"
+        assert (
+            client.messages.send("t", [{"body": "next", "queue": 0}])["messages"][0]["offset"]
+            == "20"
+        )

@@ -20,9 +20,9 @@ def test_kills_at_random_moments_lose_nothing_and_bring_nothing_back(server: Ser
     chance = random.Random(seed)
     server.start()
     with server.client() as client:
-        client.create_topic(PLAIN)
-        client.create_topic(LINE, type="FIFO")
-        client.create_group(GROUP, retry_max=1000, ordered=True)
+        client.topics.create(PLAIN)
+        client.topics.create(LINE, type="FIFO")
+        client.groups.create(GROUP, retry_max=1000, ordered=True)
     load = Load(server, seed)
     load.start()
     faults = ""

@@ -33,7 +33,7 @@ def send_until_refused(client: Client) -> tuple[list[str], KiteError]:
     while True:
         body = f"{len(accepted)}:{BODY}"
         try:
-            client.send("t", [{"body": body, "queue": 0}])
+            client.messages.send("t", [{"body": body, "queue": 0}])
         except KiteError as error:
             return accepted, error
         accepted.append(body)
@@ -44,7 +44,7 @@ def heads(client: Client) -> list[str]:
     found: list[str] = []
     offset = 0
     while True:
-        page = client.pull("t", 0, offset)
+        page = client.messages.pull("t", 0, offset)
         found += [message["body"].split(":")[0] for message in page["messages"]]
         if int(page["next_offset"]) <= offset:
             return found
@@ -66,9 +66,9 @@ def test_a_full_disk_refuses_sends_and_keeps_everything_else_going(
         ballast.unlink()
         until(lambda: is_taken(client, f"{len(accepted)}:after"))
         numbers.append(str(len(accepted)))
-        received = client.receive("g", "t", max=10, invisible_s=60)
+        received = client.deliveries.receive("g", "t", max=10, invisible_s=60)
         assert [item["body"].split(":")[0] for item in received] == numbers[:10]
-        results = client.ack("g", [item["receipt"] for item in received])
+        results = client.deliveries.ack("g", [item["receipt"] for item in received])
         assert {result["result"] for result in results} == {"done"}
     server.kill()
     server.start()
@@ -79,7 +79,7 @@ def test_a_full_disk_refuses_sends_and_keeps_everything_else_going(
 
 def is_taken(client: Client, body: str) -> bool:
     try:
-        client.send("t", [{"body": body, "queue": 0}])
+        client.messages.send("t", [{"body": body, "queue": 0}])
     except KiteError as error:
         if error.code == "disk_full":
             return False
@@ -135,7 +135,9 @@ def test_a_start_on_a_full_disk_reads_without_a_stack_and_heals_by_itself(
     server.start()
     numbers = [str(number) for number in range(20)]
     with server.client() as client:
-        client.send("t", [{"body": f"{number}:{BODY[:900]}", "queue": 0} for number in numbers])
+        client.messages.send(
+            "t", [{"body": f"{number}:{BODY[:900]}", "queue": 0} for number in numbers]
+        )
     server.kill() if is_killed else server.stop()
     ballast = small_disk / "ballast"
     fill_up(ballast)
@@ -145,7 +147,7 @@ def test_a_start_on_a_full_disk_reads_without_a_stack_and_heals_by_itself(
         _, error = send_until_refused(client)
         assert error.code == "disk_full"
         with pytest.raises(KiteError):
-            client.create_topic("new")
+            client.topics.create("new")
         assert httpx.get(f"{server.url}/login").status_code == 200
         assert httpx.get(f"{server.url}/healthz").status_code == 200
         ballast.unlink()
@@ -162,7 +164,7 @@ def test_a_start_on_a_full_disk_reads_without_a_stack_and_heals_by_itself(
 
 def is_created(client: Client, name: str) -> bool:
     try:
-        client.create_topic(name)
+        client.topics.create(name)
     except KiteError:
         return False
     return True

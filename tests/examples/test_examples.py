@@ -75,24 +75,24 @@ def test_the_flights_arrive_and_a_second_run_goes_on_where_the_first_stopped(
     assert again.returncode == 0, again.stderr
     assert "900 of 1,000 flights are published already" in again.stderr
     with Client(server.url) as client:
-        assert client.topic("flights").messages == 1000
-        audit = client.lag("flights-audit")
-        assert client.lag("flights-board").count == 0
-        dead = client.pull("%DLQ%flights-audit", 0, 0, limit=160)["messages"]
+        assert client.topics.get("flights").messages == 1000
+        audit = client.groups.lag("flights-audit")
+        assert client.groups.lag("flights-board").count == 0
+        dead = client.messages.pull("%DLQ%flights-audit", 0, 0, limit=160)["messages"]
     assert audit.dead == len(dead) == 4  # the cancelled flights of the first 1,000
     assert {message["origin_topic"] for message in dead} == {"flights"}
     with Client(server.url) as client:
-        assert client.lag("flights-report").count > 900  # it took one, and then no more
-        ticketing = client.lag("ticketing")
+        assert client.groups.lag("flights-report").count > 900  # it took one, and then no more
+        ticketing = client.groups.lag("ticketing")
         assert (ticketing.dead, ticketing.dismissed) == (15, 2)
-        errors = {each.error for each in client.dead_letters("ticketing")}
+        errors = {each.error for each in client.dead_letters.list("ticketing")}
         assert len(errors) == 3
-        totals = {job.name: job.totals for job in client.replays()}
+        totals = {job.name: job.totals for job in client.replays.list()}
         assert totals == {
             "after the fix": {"sent": 6, "topic_gone": 3},
             "would it help now?": {"eligible": 10, "topic_gone": 3},
         }
-        assert len(list(client.scheduled(topic="check-ins"))) == 20
+        assert len(list(client.scheduled.list(topic="check-ins"))) == 20
 
 
 def test_the_demonstration_goes_on_slowly_and_ends_with_its_server(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_the_demonstration_goes_on_slowly_and_ends_with_its_server(tmp_path: Pat
         try:
             until(lambda: "Look around" in log.read_text(), limit_s=120)
             with Client(f"http://{listen}") as client:
-                until(lambda: client.topic("flights").messages >= 60, limit_s=60)
-                until(lambda: client.lag("flights-board").count == 0, limit_s=60)
+                until(lambda: client.topics.get("flights").messages >= 60, limit_s=60)
+                until(lambda: client.groups.lag("flights-board").count == 0, limit_s=60)
             children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
             assert len(children) == 1
             os.kill(int(children[0]), signal.SIGKILL)

@@ -16,7 +16,7 @@ from engine.statistics.lag_round import WIDTH, LagRound
 from engine.statistics.values import LagName
 from engine.store.encode import Encoder
 from engine.trace.record import Row, TraceRecordBuilder
-from protocol import batches, calls, frames, transactions
+from kitemq.protocol import batches, calls, frames, transactions
 from protocol.remoting import batches as remoting_batches
 from protocol.remoting import frames as remoting
 from tests.app.ui.bodies.containers import avro_file

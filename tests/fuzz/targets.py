@@ -41,8 +41,8 @@ from engine.store.record import decode, decode_run, stored_ms_in, times_in
 from engine.store.recovery import LogScan
 from engine.trace import client_traces
 from engine.trace import record as trace_record
-from protocol import batches, frames, properties, stream, text, transactions
-from protocol.columns import ProtocolError
+from kitemq.protocol import batches, frames, properties, stream, text, transactions
+from kitemq.protocol.columns import ProtocolError
 from protocol.remoting import frames as remoting
 from protocol.remoting.batches import BatchError, decode_batch, encode_batch
 from tests.fuzz.seeds import DATA, disk_files, disk_of, lag_file_name

@@ -6,8 +6,8 @@ from kitemq.address import socket_url
 from kitemq.calls import call_frame, document_of
 from kitemq.connection import Connection
 from kitemq.errors import Invalid, KiteError, NotFound, ProtocolViolation, TimedOut, Unreachable
-from protocol.calls import AnswerFrame
-from protocol.frames import UnsubscribeFrame
+from kitemq.protocol.calls import AnswerFrame
+from kitemq.protocol.frames import UnsubscribeFrame
 from tests.live import LiveServer
 
 pytestmark = pytest.mark.anyio

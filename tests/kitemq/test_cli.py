@@ -14,6 +14,7 @@ import pytest
 
 from kitemq import Client
 from kitemq.cli import main
+from kitemq.commands.completion import VARIABLE
 from tests.live import LiveServer
 
 OK, FAILED, REFUSED, PARTIAL, UNREACHABLE = range(5)
@@ -55,7 +56,7 @@ def test_lines_of_standard_input_become_messages_and_come_out_again(server: Live
     assert sorted(row["body"] for row in documents(got.stdout)) == ["one", "three", "two"]
     assert "3 received" in got.stderr
     with Client(server.url) as client:
-        assert client.lag("g").count == 0
+        assert client.groups.lag("g").count == 0
 
 
 def test_one_body_says_where_it_stands(
@@ -68,7 +69,7 @@ def test_one_body_says_where_it_stands(
     (row,) = documents(out)
     assert (row["topic"], row["offset"], row["durability"]) == ("t", "0", "stored")
     with Client(server.url) as client:
-        (found,) = client.find_by_key("t", "k")
+        (found,) = client.messages.find_by_key("t", "k")
     assert (found.message_id, found.properties) == (row["message_id"], {"a": "b"})
 
 
@@ -125,7 +126,7 @@ def test_what_the_server_refuses_exits_2_with_field_and_remedy(
 
 def test_part_of_the_lines_refused_exits_3(server: LiveServer) -> None:
     with Client(server.url) as client:
-        client.create_topic("small")
+        client.topics.create("small")
     long = "x" * (4 * 1024 * 1024 + 1)
     ran = kitemq(server, "produce", "small", stdin=f"fine\n{long}\nfine too\n")
     assert ran.returncode == PARTIAL, ran.stderr
@@ -217,7 +218,7 @@ def test_no_ack_puts_messages_back(server: LiveServer, capsys: pytest.CaptureFix
     code, out, _ = inside(server, capsys, "consume", "g", "t", "--count", "1", "--no-ack")
     assert (code, len(documents(out))) == (OK, 1)
     with Client(server.url) as client:
-        lag = client.lag("g")
+        lag = client.groups.lag("g")
     assert (lag.count, lag.inflight) == (1, 0)
 
 
@@ -234,15 +235,15 @@ def test_tail_shows_what_is_there_and_what_comes_and_consumes_nothing(
     server: LiveServer,
 ) -> None:
     with Client(server.url) as client:
-        client.send("t", [{"body": f"{number}", "queue": 0} for number in range(3)])
+        client.messages.send("t", [{"body": f"{number}", "queue": 0} for number in range(3)])
     process = start(server, "tail", "t", "--last", "1", "--count", "2")
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["body"] == "2"
     with Client(server.url) as client:
-        client.send("t", [{"body": "new", "queue": 1}])
+        client.messages.send("t", [{"body": "new", "queue": 1}])
         assert json.loads(process.stdout.readline())["body"] == "new"
         assert process.wait(10) == OK
-        assert list(client.groups()) == []
+        assert list(client.groups.list()) == []
     process.stdout.close()
 
 
@@ -251,7 +252,7 @@ def test_a_signal_ends_consume_cleanly_and_puts_back_what_it_held(
     server: LiveServer, stop: signal.Signals
 ) -> None:
     with Client(server.url) as client:
-        client.send("t", [{"body": "x"}])
+        client.messages.send("t", [{"body": "x"}])
     process = start(server, "consume", "g", "t")
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["body"] == "x"
@@ -259,12 +260,12 @@ def test_a_signal_ends_consume_cleanly_and_puts_back_what_it_held(
     assert process.wait(30) in (OK, 130)
     process.stdout.close()
     with Client(server.url) as client:
-        assert client.lag("g").inflight == 0
+        assert client.groups.lag("g").inflight == 0
 
 
 def test_a_reader_that_has_enough_is_no_error(server: LiveServer) -> None:
     with Client(server.url) as client:
-        client.send("t", [{"body": "x" * 1000} for _ in range(500)])
+        client.messages.send("t", [{"body": "x" * 1000} for _ in range(500)])
     process = start(server, "tail", "t", "--from-start")
     assert process.stdout is not None
     process.stdout.readline()
@@ -284,7 +285,7 @@ def test_bench_measures_and_cleans_up(
     assert [row["line"] for row in rows] == ["produce", "consume", "send and wait"]
     assert all(row["messages_per_s"] > 0 for row in rows)
     with Client(server.url) as client:
-        assert list(client.topics()) == []
+        assert list(client.topics.list()) == []
 
 
 def test_a_store_is_verified_while_its_server_runs(
@@ -363,3 +364,37 @@ def test_tail_shows_its_token_as_every_command_does(
         thread.join(60)
     capsys.readouterr()
     assert b"Authorization: Bearer kite_the_token" in heads[0]
+
+
+def test_json_and_a_table_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--json", "topics", "list", "--table"])
+    assert ended.value.code == REFUSED
+    assert "--table" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "completions"),
+    [("kitemq ret", {"retention"}), ("kitemq topics cr", {"create"}),
+     ("kitemq topics create t --trace", {"--trace-sample"}),
+     ("kitemq dead list g --dismissed ", {"yes", "no", "any"})],
+)  # fmt: skip
+def test_a_shell_completes_commands_options_and_choices(line: str, completions: set[str]) -> None:
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+    ran = subprocess.run(
+        [sys.executable, "-m", "kitemq"],
+        env={**os.environ, **words, VARIABLE: "bash_complete"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert {each.partition(",")[2] for each in ran.stdout.splitlines()} == completions
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_for_each_shell_asks_the_command(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["completion", shell]) == OK
+    assert f"{VARIABLE}={shell}_complete" in capsys.readouterr().out

@@ -25,12 +25,12 @@ pytestmark = pytest.mark.anyio
 
 def send(server: LiveServer, count: int, topic: str = "t", **fields: Any) -> None:
     with Client(server.url) as client:
-        client.send(topic, [{"body": f"{number}", **fields} for number in range(count)])
+        client.messages.send(topic, [{"body": f"{number}", **fields} for number in range(count)])
 
 
 def lag(server: LiveServer, group: str = "g") -> Lag:
     with Client(server.url) as client:
-        return client.lag(group)
+        return client.groups.lag(group)
 
 
 async def settled(message: Received, verb: str = "ack", **given: Any) -> AckResult:
@@ -86,7 +86,7 @@ async def test_a_handler_that_raises_fails_its_message_with_the_error(
 ) -> None:
     send(server, 2)
     with Client(server.url) as client:
-        client.create_group("g", retry_max=0)
+        client.groups.create("g", retry_max=0)
     seen: list[str] = []
     async with AsyncConsumer("g", "t", server.url) as consumer:
 
@@ -101,7 +101,7 @@ async def test_a_handler_that_raises_fails_its_message_with_the_error(
         await running
     assert sorted(seen) == ["0", "1"]
     with Client(server.url) as client:
-        (dead,) = client.pull("%DLQ%g", 0, 0)["messages"]
+        (dead,) = client.messages.pull("%DLQ%g", 0, 0)["messages"]
     assert dead["body"] == "1"
     assert "ValueError: odd one" in caplog.text
 
@@ -253,7 +253,7 @@ async def test_two_consumers_of_one_name_replace_each_other_ever_more_slowly(
 
     monkeypatch.setattr(link.Link, "_stay_away", noted)
     with Client(server.url) as client:
-        client.create_topic("t2")
+        client.topics.create("t2")
     async with (
         AsyncConsumer("g", "t2", server.url, client="same") as first,
         AsyncConsumer("g", "t2", server.url, client="same"),
@@ -306,7 +306,7 @@ async def test_a_subscription_that_cannot_go_on_tells_whoever_waits(server: Live
         assert message is not None
         await settled(message)
         with Client(server.url) as client:
-            client.delete_topic("t")
+            client.topics.delete("t")
         with pytest.raises(KiteError):
             await consumer.receive(10)
 

@@ -36,7 +36,7 @@ class Killable:
             with Client(self.url, timeout_s=1) as client:
                 while True:
                     try:
-                        await asyncio.to_thread(list, client.topics())
+                        await asyncio.to_thread(list, client.topics.list())
                     except KiteError:
                         await asyncio.sleep(0.02)
                     else:
@@ -72,7 +72,7 @@ async def test_a_killed_server_loses_nothing_accepted_and_repeats_nothing_acknow
 ) -> None:
     await server.start()
     with Client(server.url) as client:
-        client.create_topic("t")
+        client.topics.create("t")
     accepted: set[str] = set()
     acknowledged: list[str] = []
     told: list[AckResult] = []
@@ -106,8 +106,8 @@ async def test_a_killed_server_loses_nothing_accepted_and_repeats_nothing_acknow
         await working
     # A message stored twice, because the answer to its first send was lost, keeps its id.
     with Client(server.url) as client:
-        stored = client.topic("t").messages
-        assert client.lag("g").count == 0
+        stored = client.topics.get("t").messages
+        assert client.groups.lag("g").count == 0
     assert stored >= 600
     assert len(acknowledged) - told.count(AckResult.STALE) <= stored
     assert len(acknowledged) >= len(accepted) == 600

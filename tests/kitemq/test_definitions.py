@@ -17,8 +17,8 @@ OK, FAILED, REFUSED, PARTIAL = range(4)
 @pytest.fixture
 def run(server: LiveServer, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
     with Client(server.url) as client:
-        client.create_topic("def-orders", read_queues=3, write_queues=2, durability="flushed")
-        client.create_topic("-def", type="FIFO", retention_ms=0)
+        client.topics.create("def-orders", read_queues=3, write_queues=2, durability="flushed")
+        client.topics.create("-def", type="FIFO", retention_ms=0)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         code = main(["--server", server.url, "topics", *arguments])
@@ -27,8 +27,8 @@ def run(server: LiveServer, capsys: pytest.CaptureFixture[str]):  # type: ignore
 
     yield run
     with Client(server.url) as client:
-        for topic in list(client.topics(q="def")):
-            client.delete_topic(topic.name)
+        for topic in list(client.topics.list(q="def")):
+            client.topics.delete(topic.name)
 
 
 @pytest.mark.parametrize("name", ["topics.csv", "topics.json"])
@@ -37,19 +37,19 @@ def test_topics_go_into_a_file_and_come_back(run, server: LiveServer, tmp_path: 
     code, _, err = run("export", file, "--q", "def")
     assert (code, "2 topics" in err) == (OK, True)
     with Client(server.url) as client:
-        before = [replace(topic, created_ms=0) for topic in client.topics(q="def")]
-        client.delete_topic("def-orders")
-        client.change_topic("-def", permission=4)
+        before = [replace(topic, created_ms=0) for topic in client.topics.list(q="def")]
+        client.topics.delete("def-orders")
+        client.topics.change("-def", permission=4)
         code, out, err = run("import", file, "--dry-run")
         assert [json.loads(line)["outcome"] for line in out.splitlines()] == ["change", "create"]
         assert (code, "nothing was changed" in err) == (OK, True)
-        assert client.topic("-def").permission == 4
+        assert client.topics.get("-def").permission == 4
         code, _, err = run("import", file)
         assert (code, "create or change 2 topics" in err) == (REFUSED, True)
         code, out, _ = run("import", file, "--yes")
         assert [json.loads(line)["outcome"] for line in out.splitlines()] == ["changed", "created"]
         assert code == OK
-        assert [replace(topic, created_ms=0) for topic in client.topics(q="def")] == before
+        assert [replace(topic, created_ms=0) for topic in client.topics.list(q="def")] == before
 
 
 def test_a_topic_that_changed_while_one_was_asked_is_left_alone(  # type: ignore[no-untyped-def]
@@ -60,7 +60,7 @@ def test_a_topic_that_changed_while_one_was_asked_is_left_alone(  # type: ignore
     with Client(server.url) as client:
 
         def asked(*_: object) -> None:
-            client.change_topic("def-orders", retention_ms=60_000)
+            client.topics.change("def-orders", retention_ms=60_000)
 
         monkeypatch.setattr(definitions, "confirmed", asked)
         code, out, err = run("import", str(file))
@@ -72,7 +72,7 @@ def test_a_topic_that_changed_while_one_was_asked_is_left_alone(  # type: ignore
         ]  # fmt: skip
         assert (rows["def-other"]["outcome"], rows["def-bad"]["outcome"]) == ("created", "refused")
         assert (code, "2 refused, 1 created" in err) == (PARTIAL, True)
-        assert client.topic("def-orders").permission == 6
+        assert client.topics.get("def-orders").permission == 6
 
 
 def test_what_is_refused_makes_it_partly_done_or_refused(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -12,7 +12,7 @@ def test_a_group_is_set_up_paused_and_resumed_by_command(
     server: LiveServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Client(server.url) as client:
-        client.create_topic("orders")
+        client.topics.create("orders")
     given = ["--retry", "exponential:1s,10m,1.5", "--strategy", "circle", "--mode", "clustering"]
     given.append("--ordered")
     code, out, _ = inside(server, capsys, "groups", "create", "g", "--start-at", "5", *given)
@@ -64,17 +64,17 @@ def test_a_policy_that_is_none_is_refused_with_an_example(
     assert code == REFUSED
     assert "--retry" in error
     with Client(server.url) as client:
-        assert list(client.groups()) == []
+        assert list(client.groups.list()) == []
 
 
 def test_members_and_locks_are_listed_and_a_difference_is_noted(
     server: LiveServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Client(server.url) as client:
-        client.create_topic("orders")
-        client.heartbeat("g", "w1", topics={"orders": "a"}, version="1.2")
-        client.heartbeat("g", "w2", topics={"orders": "b"})
-        client.lock("g", "w1", "orders", [0, 1])
+        client.topics.create("orders")
+        client.members.heartbeat("g", "w1", topics={"orders": "a"}, version="1.2")
+        client.members.heartbeat("g", "w2", topics={"orders": "b"})
+        client.members.lock("g", "w1", "orders", [0, 1])
     code, out, error = inside(server, capsys, "groups", "members", "g")
     assert code == OK
     assert [(row["client"], row["language"], row["version"]) for row in documents(out)] == [
@@ -89,44 +89,44 @@ def test_members_and_locks_are_listed_and_a_difference_is_noted(
 
 def test_pulling_consumers_share_queues_lock_them_and_leave(server: LiveServer) -> None:
     with Client(server.url) as client:
-        client.create_topic("orders", read_queues=4, write_queues=4)
+        client.topics.create("orders", read_queues=4, write_queues=4)
         for name in ("w1", "w2"):
-            client.heartbeat("g", name, topics={"orders": "*"})
-        assert client.member_warnings("g") == []
-        assert client.assignment("g", "orders", "w1") == [0, 1]
-        assert client.assignment("g", "orders", "w2", strategy="circle") == [1, 3]
-        assert client.assignment("g", "orders", "w3") == []
-        assert client.lock("g", "w1", "orders", [0, 1]) == [0, 1]
-        assert client.lock("g", "w2", "orders", [1, 2]) == [2]
-        assert client.unlock("g", "w1", "orders", [0, 2]) == [0]
-        client.leave("g", "w1")
-        assert [each.client for each in client.members("g")] == ["w2"]
-        assert [each.queue for each in client.locks("g")] == [2]
-        assert client.assignment("g", "orders", "w2") == [0, 1, 2, 3]
+            client.members.heartbeat("g", name, topics={"orders": "*"})
+        assert client.members.warnings("g") == []
+        assert client.members.assignment("g", "orders", "w1") == [0, 1]
+        assert client.members.assignment("g", "orders", "w2", strategy="circle") == [1, 3]
+        assert client.members.assignment("g", "orders", "w3") == []
+        assert client.members.lock("g", "w1", "orders", [0, 1]) == [0, 1]
+        assert client.members.lock("g", "w2", "orders", [1, 2]) == [2]
+        assert client.members.unlock("g", "w1", "orders", [0, 2]) == [0]
+        client.members.leave("g", "w1")
+        assert [each.client for each in client.members.list("g")] == ["w2"]
+        assert [each.queue for each in client.members.locks("g")] == [2]
+        assert client.members.assignment("g", "orders", "w2") == [0, 1, 2, 3]
 
 
 def test_a_broadcast_client_commits_and_reads_its_own_offsets(server: LiveServer) -> None:
     with Client(server.url) as client:
-        client.create_topic("orders", read_queues=1, write_queues=1)
-        client.send("orders", [{"body": "a"}])
-        client.create_group("g", mode="broadcast")
-        client.commit_offset("g", "orders", 0, 1, client="w1")
-        assert client.offsets("g", "orders", client="w1").queues[0].offset == "1"
-        assert client.offsets("g", "orders", client="w2").queues[0].offset is None
+        client.topics.create("orders", read_queues=1, write_queues=1)
+        client.messages.send("orders", [{"body": "a"}])
+        client.groups.create("g", mode="broadcast")
+        client.groups.commit_offset("g", "orders", 0, 1, client="w1")
+        assert client.groups.offsets("g", "orders", client="w1").queues[0].offset == "1"
+        assert client.groups.offsets("g", "orders", client="w2").queues[0].offset is None
         with pytest.raises(Invalid):
-            client.commit_offset("g", "orders", 0, 1)
+            client.groups.commit_offset("g", "orders", 0, 1)
 
 
 def test_a_consumer_lives_through_a_pause(server: LiveServer) -> None:
     with Client(server.url) as client, Producer(server.url) as producer:
-        client.create_topic("orders")
-        client.create_group("g")
-        client.pause("g")
+        client.topics.create("orders")
+        client.groups.create("g")
+        client.groups.pause("g")
         with pytest.raises(Refused):
-            client.receive("g", "orders")
+            client.deliveries.receive("g", "orders")
         with Consumer("g", "orders", server=server.url) as consumer:
             producer.send("orders", "a")
-            client.resume("g")
+            client.groups.resume("g")
             message = next(iter(consumer))
             assert message.text == "a"
             message.ack()

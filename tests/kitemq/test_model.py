@@ -1,8 +1,8 @@
 """The model of the wire: a setting is declared once, and shows wherever settings do."""
 
-import argparse
 import json
 
+import click
 import msgspec
 import pytest
 
@@ -57,11 +57,11 @@ class Target(msgspec.Struct):
 
 def options_of(*words: str) -> set[str]:
     """The options of a command of the command line."""
-    found: argparse.ArgumentParser = command_line()
+    found: click.Command = command_line()
     for word in words:
-        groups = [each for each in found._actions if isinstance(each, argparse._SubParsersAction)]
-        found = groups[0].choices[word]
-    return {option for action in found._actions for option in action.option_strings}
+        assert isinstance(found, click.Group)
+        found = found.get_command(click.Context(found), word) or found
+    return {option for param in found.params for option in param.opts}
 
 
 def test_values_become_others_by_the_names_of_their_attributes():
@@ -145,12 +145,12 @@ def test_the_command_line_sets_every_group_setting(
     given = ["--retry", "steps:1s,30s", "--no-dead-letters", "--ordered", "--retry-max", "3"]
     assert run("create", "g", *given, "--paused", "--room", "a", "--room", "b") == 0
     with Client(server.url) as client:
-        group = client.group("g")
+        group = client.groups.get("g")
         assert group.retry_policy == groups.Steps((1_000, 30_000))
         assert (group.dead_letters, group.ordered, group.retry_max) == (False, True, 3)
         assert (group.consume_enabled, group.paused, group.rooms) == (False, True, ("a", "b"))
         assert run("change", "g", "--dead-letters", "--start-at", "1000", "--no-paused") == 0
-        group = client.group("g")
+        group = client.groups.get("g")
         assert (group.dead_letters, group.start, group.start_at_ms) == (True, "time", 1000)
         assert (group.consume_enabled, group.ordered) == (True, True)
     assert run("change", "g", "--retry-max", "-1") == 2
@@ -167,12 +167,12 @@ def test_the_command_line_sets_every_topic_setting(
     assert run("create", "t", "--queues", "2", "--read-queues", "3", *given) == 0
     shown = json.loads(capsys.readouterr().out)
     with Client(server.url) as client:
-        topic = client.topic("t")
+        topic = client.topics.get("t")
         assert (topic.read_queues, topic.write_queues, topic.durability) == (3, 2, "flushed")
         assert (topic.trace_sample, topic.retention_ms) == (0.25, 12 * 3_600_000)
         assert shown == {name: getattr(topic, name) for name in topics.Topic.__struct_fields__}
         assert run("change", "t", "--trace-sample", "default", "--permission", "4") == 0
-        topic = client.topic("t")
+        topic = client.topics.get("t")
         assert (topic.trace_sample, topic.permission, topic.durability) == (None, 4, "flushed")
     assert run("change", "t", "--trace-sample", "2") == 2
     assert "--trace-sample" in capsys.readouterr().err

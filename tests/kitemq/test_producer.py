@@ -22,7 +22,7 @@ from kitemq import (
     Unreachable,
 )
 from kitemq.connection import Connection
-from protocol.batches import SendFrame, SentFrame
+from kitemq.protocol.batches import SendFrame, SentFrame
 from tests.live import LiveServer
 
 pytestmark = pytest.mark.anyio
@@ -31,18 +31,18 @@ pytestmark = pytest.mark.anyio
 def stored(server: LiveServer, topic: str) -> list[dict[str, Any]]:
     """Everything in a topic, queue by queue."""
     with Client(server.url) as client:
-        queues = client.topic(topic).queues
+        queues = client.topics.get(topic).queues
         return [
             message
             for queue in queues
-            for message in client.pull(topic, queue.queue, 0, limit=160)["messages"]
+            for message in client.messages.pull(topic, queue.queue, 0, limit=160)["messages"]
         ]
 
 
 def waiting(server: LiveServer) -> dict[str, int]:
     """When each body is due."""
     with Client(server.url) as client:
-        return {item.message.body: item.due_ms for item in client.scheduled()}
+        return {item.message.body: item.due_ms for item in client.scheduled.list()}
 
 
 async def test_a_message_waits_as_long_as_it_is_told(server: LiveServer) -> None:
@@ -70,16 +70,18 @@ def test_a_waiting_message_is_recalled_delivered_and_moved(server: LiveServer) -
     with Producer(server.url) as producer, Client(server.url) as client:
         results = [producer.send("t", body, delay_ms=300_000) for body in ("a", "b", "c")]
         recalled, delivered, moved = (result.message_id for result in results)
-        assert client.recall(recalled) == "recalled"
-        assert client.deliver_now(delivered) == "delivered"
-        assert client.reschedule(moved, delay_ms=900_000) == "rescheduled"
-        assert client.reschedule(moved, deliver_at_ms=results[2].offset + 1) == "delivered"
+        assert client.scheduled.recall(recalled) == "recalled"
+        assert client.scheduled.deliver(delivered) == "delivered"
+        assert client.scheduled.reschedule(moved, delay_ms=900_000) == "rescheduled"
+        assert (
+            client.scheduled.reschedule(moved, deliver_at_ms=results[2].offset + 1) == "delivered"
+        )
         with pytest.raises(NotFound):
-            client.recall("none")
+            client.scheduled.recall("none")
         for number in range(5):
             producer.send("t", str(number), delay_ms=300_000 + 1000 * number)
-        assert [each.message.body for each in client.scheduled(limit=3)] == ["0", "1", "2"]
-        assert list(client.scheduled(topic="u")) == []
+        assert [each.message.body for each in client.scheduled.list(limit=3)] == ["0", "1", "2"]
+        assert list(client.scheduled.list(topic="u")) == []
     assert sorted(message["body"] for message in stored(server, "t")) == ["b", "c"]
 
 
@@ -187,7 +189,7 @@ async def test_what_cannot_be_sent_is_refused_before_it_is_queued(
 
 async def test_a_closed_topic_refuses_with_the_reason(server: LiveServer) -> None:
     with Client(server.url) as client:
-        client.create_topic("readonly", permission=4)
+        client.topics.create("readonly", permission=4)
     async with AsyncProducer(server.url) as producer:
         with pytest.raises(KiteError, match="not open for writing"):
             await producer.send("readonly", b"x")

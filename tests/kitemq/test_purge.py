@@ -14,8 +14,8 @@ OK, FAILED, REFUSED = range(3)
 @pytest.fixture
 def run(server: LiveServer, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
     with Client(server.url) as client:
-        client.create_topic("orders", read_queues=1, write_queues=1)
-        client.send("orders", [{"body": str(number)} for number in range(5)])
+        client.topics.create("orders", read_queues=1, write_queues=1)
+        client.messages.send("orders", [{"body": str(number)} for number in range(5)])
 
     def run(*arguments: str) -> tuple[int, str, str]:
         code = main(["--server", server.url, *arguments])
@@ -31,7 +31,7 @@ def test_a_topic_is_purged_up_to_an_offset_only_when_confirmed(run, server: Live
     code, out, _ = run("topics", "purge", "orders", "--before-offset", "0=3", "--yes")
     assert (code, json.loads(out)["count"]) == (OK, 3)
     with Client(server.url) as client:
-        assert client.topic("orders").queues[0].min_offset == "3"
+        assert client.topics.get("orders").queues[0].min_offset == "3"
 
 
 def test_a_dry_run_asks_nothing_and_takes_nothing(run) -> None:  # type: ignore[no-untyped-def]

@@ -38,7 +38,7 @@ def upper(message: Received) -> None:
 def answering(server: LiveServer, handler: Callable[[Received], None]) -> Iterator[None]:
     """A consumer of `prices` that runs `handler`."""
     with Client(server.url) as client, contextlib.suppress(KiteError):
-        client.create_topic("prices")
+        client.topics.create("prices")
     with Consumer("shop", "prices", server.url) as consumer:
         thread = threading.Thread(target=consumer.run, args=(handler,), daemon=True)
         thread.start()
@@ -58,8 +58,8 @@ def test_a_request_gets_the_reply_of_a_consumer(server: LiveServer) -> None:
         assert (reply.body, reply.tag, reply.properties["asked"]) == (b"TEA \xff", "t", "green")
         assert producer.request("prices", "milk").text == "MILK"
     with Client(server.url) as client:
-        assert client.find_reply(reply.correlation_id).body == b"TEA \xff"
-        assert client.lag("shop").count == 0
+        assert client.messages.find_reply(reply.correlation_id).body == b"TEA \xff"
+        assert client.groups.lag("shop").count == 0
 
 
 async def test_many_requests_at_once_get_each_their_own(server: LiveServer) -> None:
@@ -94,11 +94,11 @@ def test_a_late_reply_is_found_by_the_id_that_the_error_names(server: LiveServer
         correlation_id = missed.value.correlation_id
         assert missed.value.code == "timeout"
         with pytest.raises(NotFound):
-            client.find_reply(correlation_id)
+            client.messages.find_reply(correlation_id)
         go.set()
         until(lambda: bool(results))
         assert results == [ReplyResult.LATE]
-        found = client.find_reply(correlation_id)
+        found = client.messages.find_reply(correlation_id)
         assert (found.text, found.late) == ("late", True)
 
 
@@ -158,7 +158,7 @@ def test_a_reply_that_is_lost_on_the_way_is_sent_again(server: LiveServer) -> No
         consumer._background.loop.call_soon_threadsafe(connection.abort)
 
     with Client(server.url) as client:
-        client.create_topic("prices")
+        client.topics.create("prices")
     with (
         Consumer("shop", "prices", server.url) as consumer,
         Producer(server.url) as producer,
@@ -175,25 +175,27 @@ def test_a_reply_that_is_lost_on_the_way_is_sent_again(server: LiveServer) -> No
 
 def test_over_rest_a_request_is_answered_by_its_receipt(server: LiveServer) -> None:
     with Client(server.url) as client:
-        client.create_topic("prices")
+        client.topics.create("prices")
         got: list[Reply] = []
         asking = threading.Thread(
-            target=lambda: got.append(client.request("prices", "tea", correlation_id="p-1"))
+            target=lambda: got.append(
+                client.messages.request("prices", "tea", correlation_id="p-1")
+            )
         )
         asking.start()
-        (received,) = client.receive("shop", "prices", wait_s=5)
-        assert client.reply("3.50", receipt=received["receipt"]) == "delivered"
+        (received,) = client.deliveries.receive("shop", "prices", wait_s=5)
+        assert client.messages.reply("3.50", receipt=received["receipt"]) == "delivered"
         asking.join(WAIT_S)
         assert (got[0].text, got[0].correlation_id) == ("3.50", "p-1")
-        assert client.reply("4.50", correlation_id="p-1") == "already"
+        assert client.messages.reply("4.50", correlation_id="p-1") == "already"
         with pytest.raises(NoReply) as missed:
-            client.request("prices", "milk", timeout_s=0.05)
-        assert client.reply("1.50", correlation_id=missed.value.correlation_id) == "late"
+            client.messages.request("prices", "milk", timeout_s=0.05)
+        assert client.messages.reply("1.50", correlation_id=missed.value.correlation_id) == "late"
 
 
 def test_a_requester_whose_connection_is_lost_is_told_the_id(server: LiveServer) -> None:
     with Client(server.url) as client:
-        client.create_topic("prices")
+        client.topics.create("prices")
     failures: list[Exception] = []
 
     def ask() -> None:
@@ -213,7 +215,7 @@ def test_a_requester_whose_connection_is_lost_is_told_the_id(server: LiveServer)
     until(lambda: waiting(server) == 0)
     assert isinstance(failures[0], NoReply)
     with Client(server.url) as client:
-        assert client.reply("x", correlation_id=failures[0].correlation_id) == "late"
+        assert client.messages.reply("x", correlation_id=failures[0].correlation_id) == "late"
 
 
 async def test_what_cannot_be_asked_or_answered_is_refused_here(server: LiveServer) -> None:

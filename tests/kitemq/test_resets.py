@@ -12,30 +12,30 @@ from tests.live import LiveServer
 def consumed(server: LiveServer) -> LiveServer:
     """Four messages in queue 0 of `t`, all done by the group `g`."""
     with Client(server.url) as client:
-        client.send("t", [{"body": f"{number}", "queue": 0} for number in range(4)])
-        got = client.receive("g", "t", max=4)
-        client.ack("g", [each["receipt"] for each in got])
+        client.messages.send("t", [{"body": f"{number}", "queue": 0} for number in range(4)])
+        got = client.deliveries.receive("g", "t", max=4)
+        client.deliveries.ack("g", [each["receipt"] for each in got])
     return server
 
 
 def test_a_client_looks_moves_and_takes_it_back(consumed: LiveServer) -> None:
     with Client(consumed.url) as client:
-        preview = client.preview_reset("g", "t", "shift", by=-3)
+        preview = client.groups.preview_reset("g", "t", "shift", by=-3)
         assert (preview.redelivered, preview.queues[0].target) == (3, "1")
         condition = preview.precondition
-        reset = client.reset_offsets("g", "t", "shift", by=-3, precondition=condition)
-        assert client.lag("g").count == 3
+        reset = client.groups.reset("g", "t", "shift", by=-3, precondition=condition)
+        assert client.groups.lag("g").count == 3
         with pytest.raises(Refused) as caught:
-            client.reset_offsets("g", "t", "shift", by=-3, precondition=condition)
+            client.groups.reset("g", "t", "shift", by=-3, precondition=condition)
         assert caught.value.code == "offsets_moved"
-        assert client.preview_undo("g", reset.id).queues[0].target == "4"
-        client.undo_reset("g", reset.id)
-        assert client.lag("g").count == 0
-        assert [row.id for row in client.resets("g")] == ["2", "1"]
+        assert client.groups.preview_undo("g", reset.id).queues[0].target == "4"
+        client.groups.undo_reset("g", reset.id)
+        assert client.groups.lag("g").count == 0
+        assert [row.id for row in client.groups.resets("g")] == ["2", "1"]
         for error, call in (
-            (Invalid, lambda: client.preview_reset("g", "t", "noon")),
-            (NotFound, lambda: client.preview_reset("g", "x", "latest")),
-            (NotFound, lambda: client.undo_reset("g", "9")),
+            (Invalid, lambda: client.groups.preview_reset("g", "t", "noon")),
+            (NotFound, lambda: client.groups.preview_reset("g", "x", "latest")),
+            (NotFound, lambda: client.groups.undo_reset("g", "9")),
         ):
             with pytest.raises(error):
                 call()
@@ -55,7 +55,7 @@ def test_every_kind_of_place_can_be_named_on_the_command_line(
     ):
         if "g2" in words:
             with Client(consumed.url) as client:
-                client.commit_offset("g2", "t", 0, 4)
+                client.groups.commit_offset("g2", "t", 0, 4)
         code, out, _ = inside(
             consumed, capsys, "groups", "reset", "g", "--topic", "t", "--queue", "0",
             "--yes", "--to", *words,
@@ -75,7 +75,7 @@ def test_a_dry_run_shows_the_queues_and_changes_nothing(
     assert (first["target"], first["redelivered"]) == ("0", 4)
     assert "nothing was changed" in err
     with Client(consumed.url) as client:
-        assert list(client.resets("g")) == []
+        assert list(client.groups.resets("g")) == []
 
 
 def test_without_a_yes_nothing_moves_and_with_one_it_can_be_undone(

@@ -11,7 +11,7 @@ from tests.live import LiveServer
 def filled(server: LiveServer) -> LiveServer:
     """450 messages of `orders`: more than two pages."""
     with Client(server.url) as client:
-        client.send(
+        client.messages.send(
             "orders",
             [
                 {"body": f"order {number}.", "tag": "paid" if number % 3 else "", "keys": ["k"]}
@@ -23,25 +23,25 @@ def filled(server: LiveServer) -> LiveServer:
 
 def test_a_search_goes_on_over_its_pages(filled: LiveServer) -> None:
     with Client(filled.url) as client:
-        assert len(list(client.search("orders"))) == 450
-        assert len(list(client.search("orders", filter="paid"))) == 300
-        assert len(list(client.search("orders", limit=250))) == 250
-        found = list(client.search("orders", contains="order 44"))
+        assert len(list(client.messages.search("orders"))) == 450
+        assert len(list(client.messages.search("orders", filter="paid"))) == 300
+        assert len(list(client.messages.search("orders", limit=250))) == 250
+        found = list(client.messages.search("orders", contains="order 44"))
         assert [each.body for each in found] == [
             "order 44.",
             *(f"order 44{n}." for n in range(10)),
         ]
-        page = client.search_page("orders", limit=5)
+        page = client.messages.search_page("orders", limit=5)
         assert (page.matched, page.total, len(page.items)) == (5, 450, 5)
-        assert len(client.find_by_key("orders", "k", limit=64, end_ms=1)) == 0
+        assert len(client.messages.find_by_key("orders", "k", limit=64, end_ms=1)) == 0
 
 
 def test_one_text_finds_ids_keys_and_names(
     filled: LiveServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Client(filled.url) as client:
-        (first,) = list(client.search("orders", limit=1))
-        found = client.find_anything(first.message_id)
+        (first,) = list(client.messages.search("orders", limit=1))
+        found = client.messages.find_anything(first.message_id)
         assert [each.body for each in found.messages] == ["order 0."]
     code, out, _ = inside(filled, capsys, "search", "k")
     assert code == OK

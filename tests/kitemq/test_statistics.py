@@ -18,23 +18,23 @@ def words(server: LiveServer, capsys: pytest.CaptureFixture[str], *arguments: st
 @pytest.fixture
 def busy(server: LiveServer) -> LiveServer:
     with Client(server.url) as client:
-        client.send("counted", [{"body": "a"}, {"body": "b"}, {"body": "c"}])
-        [first] = client.receive("counters", "counted")
-        client.ack("counters", [first["receipt"]])
+        client.messages.send("counted", [{"body": "a"}, {"body": "b"}, {"body": "c"}])
+        [first] = client.deliveries.receive("counters", "counted")
+        client.deliveries.ack("counters", [first["receipt"]])
     return server
 
 
 def test_the_client_asks_for_statistics(busy: LiveServer) -> None:
     with Client(busy.url) as client:
-        topic = client.topic_statistics("counted")
-        group = client.group_statistics("counters")
+        topic = client.statistics.topic("counted")
+        group = client.statistics.group("counters")
         assert topic.traffic.messages_in.total >= 3
         assert group.acked.total >= 1
-        assert client.statistics().put_latency.stored.ever.count >= 1
-        history = client.lag_history("counters", topic="counted", queue=0, points=10)
+        assert client.statistics.broker().put_latency.stored.ever.count >= 1
+        history = client.statistics.lag_history("counters", topic="counted", queue=0, points=10)
         assert len(history.points) <= 10
         with pytest.raises(NotFound):
-            client.topic_statistics("no-such-topic")
+            client.statistics.topic("no-such-topic")
 
 
 def test_the_command_prints_tables_for_people(

@@ -14,16 +14,16 @@ from tests.live import LiveServer
 def consumed(server: LiveServer) -> str:
     """A message that failed once and lies in the dead letters; its id."""
     with Client(server.url) as client:
-        sent = client.send("orders", [{"body": "x", "tag": "a"}])["messages"]
-        (delivery,) = client.receive("billing", "orders", client="till-1")
-        client.nack("billing", [delivery["receipt"]], error="no such account")
+        sent = client.messages.send("orders", [{"body": "x", "tag": "a"}])["messages"]
+        (delivery,) = client.deliveries.receive("billing", "orders", client="till-1")
+        client.deliveries.nack("billing", [delivery["receipt"]], error="no such account")
         return str(sent[0]["message_id"])
 
 
 def test_the_client_gets_the_journey_and_the_status(server: LiveServer) -> None:
     message_id = consumed(server)
     with Client(server.url) as client:
-        journey = client.journey(message_id)
+        journey = client.traces.journey(message_id)
         assert [each.name for each in journey.stages] == [
             "produce",
             "store",
@@ -31,8 +31,8 @@ def test_the_client_gets_the_journey_and_the_status(server: LiveServer) -> None:
             "delivery",
             "retry_wait",
         ]
-        assert client.traces_status().recorded == 2
-        assert client.journey("nothing").stages == []
+        assert client.traces.status().recorded == 2
+        assert client.traces.journey("nothing").stages == []
 
 
 def test_a_person_sees_a_timeline(server: LiveServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,15 +45,15 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
 
 def bodies(server: LiveServer, topic: str = "t") -> list[str]:
     with Client(server.url) as client:
-        found = client.receive("consumers", topic, max=100)
+        found = client.deliveries.receive("consumers", topic, max=100)
         if found:
-            client.ack("consumers", [delivery["receipt"] for delivery in found])
+            client.deliveries.ack("consumers", [delivery["receipt"] for delivery in found])
         return [delivery["body"] for delivery in found]
 
 
 def state(server: LiveServer, name: str) -> str:
     with Client(server.url) as client:
-        return str(client.transaction(name).state)
+        return str(client.transactions.get(name).state)
 
 
 async def until_state(server: LiveServer, name: str, wanted: TransactionState) -> None:
@@ -102,7 +102,7 @@ def test_synchronous_code_does_the_same(server: LiveServer) -> None:
 
 def test_a_refusal_says_what_to_mend(server: LiveServer) -> None:
     with Client(server.url) as client:
-        client.create_topic("plain")
+        client.topics.create("plain")
     with TransactionProducer("g", server.url) as producer:
         with pytest.raises(Refused, match="NORMAL") as wrong:
             producer.begin("plain", "x")
@@ -210,17 +210,17 @@ async def test_a_replaced_producer_goes_on_once_its_name_is_free(
 def test_a_program_without_a_connection_polls_and_an_operator_decides(server: LiveServer) -> None:
     with Client(server.url) as client:
         new: dict[str, Any] = {"body": "x", "transaction_group": "g"}
-        sent = client.send("t", [new, new])["messages"]
+        sent = client.messages.send("t", [new, new])["messages"]
         first, second = (message["message_id"] for message in sent)
-        listed = [item.transaction_id for item in client.transactions(group="g")]
+        listed = [item.transaction_id for item in client.transactions.list(group="g")]
         assert listed == [first, second]
         found: list[str] = []
         for _ in range(2000):
-            found += [check.transaction_id for check in client.transaction_checks("g")]
+            found += [check.transaction_id for check in client.transactions.checks("g")]
             if len(found) >= 2:
                 break
         assert found[:2] == [first, second]
-        assert client.decide_transaction(first, "commit").state == "committed"
-        done = client.decide_transaction(second, "rollback", by="operator")
+        assert client.transactions.decide(first, "commit").state == "committed"
+        done = client.transactions.decide(second, "rollback", by="operator")
         assert done.state == "rolled_back"
-        assert list(client.transactions(given_up=True)) == []
+        assert list(client.transactions.list(given_up=True)) == []

@@ -34,7 +34,7 @@ from app.security.origins import check_own_page
 from app.settings import Settings
 from engine.errors import Invalid
 from kitemq.model.conversion import decoded, encoded
-from protocol.json_values import VALUES_MAX, has_too_many_values
+from kitemq.protocol.json_values import VALUES_MAX, has_too_many_values
 
 API = "/api/v1"
 JSON = b"application/json"

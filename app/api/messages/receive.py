@@ -13,8 +13,8 @@ from app.services import bodies
 from engine.broker import AckResult, Delivery, Nack, Receipt
 from engine.errors import Invalid
 from kitemq.model.messages import Filter, Stored
-from protocol.columns import ProtocolError
-from protocol.text import parse_receipt, receipt_text
+from kitemq.protocol.columns import ProtocolError
+from kitemq.protocol.text import parse_receipt, receipt_text
 
 TAG = "consume"
 RECEIVE_MAX = 256

@@ -16,8 +16,8 @@ from engine.errors import Invalid
 from engine.message import Message
 from kitemq.model.messages import Stored
 from kitemq.model.requests import CorrelationId, KeptReply, NewReply, ReplyState, RequestAnswer
-from protocol.columns import ProtocolError
-from protocol.text import parse_receipt
+from kitemq.protocol.columns import ProtocolError
+from kitemq.protocol.text import parse_receipt
 
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"  # where replies are stored
 TAG = "requests"

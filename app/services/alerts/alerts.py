@@ -36,6 +36,7 @@ from app.services.alerts.webhook import BACKOFF_S, Webhooks
 from app.services.audit import Actor, Audit
 from app.services.reports.reports import Reports
 from app.services.targets import Targets
+from app.settings import Settings
 from engine.broker import GroupLag
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
 from kitemq.model.alerts import RuleState
@@ -66,23 +67,23 @@ class Alerts:
         audit: Audit,
         database: DatabaseWorker,
         reports: Reports,
+        settings: Settings,
         *,
-        urls: Sequence[str] = (),
-        secret: str = "",
         targets: Targets,
-        environment: str = "",
         backoff_s: Sequence[float] = BACKOFF_S,
     ) -> None:
-        """Whatever fires is told to `urls`, signed with `secret` where there is one.
-
-        `targets` says which addresses may be called.
-        """
+        """What fires goes to the webhooks of the settings; `targets` are the callable addresses."""
         self._host = host
         self._audit = audit
         self._database = database
-        self._teller = Teller(tuple(urls), environment)
+        self._teller = Teller(tuple(settings.alert_webhooks), settings.environment)
         self._webhooks = Webhooks(
-            database, host.clock, urls=urls, secret=secret, targets=targets, backoff_s=backoff_s
+            database,
+            host.clock,
+            urls=settings.alert_webhooks,
+            secret=settings.alert_webhook_secret,
+            targets=targets,
+            backoff_s=backoff_s,
         )
         self._readings = Readings(host, host.config.data, reports)
         self._statuses: dict[int, RuleStatus] = {}

@@ -13,7 +13,7 @@ from kitemq.model.reports import RunState
 GOOD = (RunState.OK, RunState.SKIPPED)
 HOURS_MAX = 1_000  # of one run by hand
 NOT_INSTALLED = "reports need Spark, which is not installed"
-INSTALL = "pip install 'kitemq[analytics]', or make run without ANALYTICS=0; then restart"
+INSTALL = "pip install 'kitemq-server[analytics]', or make run without ANALYTICS=0; then restart"
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def decode(body: bytes) -> tuple[dict[str, Any], bool]:
     try:
         from app.ui.bodies import avro_container  # needs the extra `avro`
     except ImportError:
-        raise NotAvro(_("this server lacks fastavro: pip install kitemq[avro]")) from None
+        raise NotAvro(_("this server lacks fastavro: pip install kitemq-server[avro]")) from None
     return avro_container.decode(body)
 
 

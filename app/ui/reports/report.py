@@ -104,8 +104,15 @@ async def show(request: Request) -> Response:
     now = await read(results, report, span.span, values)
     then = await read(results, report, span.before, values)
     queues = {topic.name: topic.write_queues for topic in console.broker.topics()}
-    asked = Asked(span.span, span.before, values["topic"], values["group"], values["choice"],
-                  zone.rules, queues)  # fmt: skip
+    asked = Asked(
+        span=span.span,
+        before=span.before,
+        topic=values["topic"],
+        group=values["group"],
+        choice=values["choice"],
+        zone=zone.rules,
+        queues=queues,
+    )
     view = await console.render(
         lambda: report.build(asked, unpacked(now.tables), unpacked(then.tables))
     )

@@ -8,9 +8,9 @@ import pytest
 
 from engine.broker import GroupConfig, Mode, TopicConfig, TopicType
 from engine.message import Message
-from protocol.batches import AckFrame, DeliverFrame, ResultFrame, SentFrame, SubscribedFrame
-from protocol.calls import AnswerFrame, CallFrame
-from protocol.frames import ErrorFrame, SubscribeFrame, UnsubscribeFrame
+from kitemq.protocol.batches import AckFrame, DeliverFrame, ResultFrame, SentFrame, SubscribedFrame
+from kitemq.protocol.calls import AnswerFrame, CallFrame
+from kitemq.protocol.frames import ErrorFrame, SubscribeFrame, UnsubscribeFrame
 from tests.app.ws.test_socket import Peer, meet, send_of, server, until
 from tests.live import LiveServer
 

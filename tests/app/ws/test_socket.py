@@ -17,7 +17,7 @@ from websockets.sync.client import ClientConnection, connect
 from app.ws.limits import SocketLimits
 from engine.broker import GroupConfig
 from engine.message import Message
-from protocol.batches import (
+from kitemq.protocol.batches import (
     TO_DEAD_LETTERS,
     AckFrame,
     DeliverFrame,
@@ -31,7 +31,7 @@ from protocol.batches import (
     SentFrame,
     SubscribedFrame,
 )
-from protocol.frames import (
+from kitemq.protocol.frames import (
     CreditFrame,
     ErrorFrame,
     Frame,
@@ -41,7 +41,7 @@ from protocol.frames import (
     WelcomeFrame,
     encode,
 )
-from protocol.stream import SERVER_FRAMES, iter_frames
+from kitemq.protocol.stream import SERVER_FRAMES, iter_frames
 from tests.engine.test_compression import PACKERS
 from tests.live import LiveServer
 from tests.patience import until

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from app.network import bounded_socket
-from protocol.batches import SentFrame
-from protocol.frames import HelloFrame, WelcomeFrame, encode
+from kitemq.protocol.batches import SentFrame
+from kitemq.protocol.frames import HelloFrame, WelcomeFrame, encode
 from tests.app.ws.test_socket import Peer, send_of
 from tests.app.ws.test_socket_calls import opened
 from tests.live import LiveServer

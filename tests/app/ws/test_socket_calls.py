@@ -15,9 +15,9 @@ from app.api.catalog import OPERATIONS
 from app.api.framework.operation import API
 from app.ws import calls as socket_calls
 from app.ws.limits import SocketLimits
-from protocol.calls import AnswerFrame, CallFrame
-from protocol.frames import ErrorFrame, Frame, UnsubscribeFrame, encode
-from protocol.stream import SERVER_FRAMES, iter_frames
+from kitemq.protocol.calls import AnswerFrame, CallFrame
+from kitemq.protocol.frames import ErrorFrame, Frame, UnsubscribeFrame, encode
+from kitemq.protocol.stream import SERVER_FRAMES, iter_frames
 from tests.live import LiveServer
 from tests.patience import until
 

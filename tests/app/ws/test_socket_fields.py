@@ -16,9 +16,9 @@ import msgspec
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from protocol import batches, calls, frames, text, transactions
-from protocol.columns import ProtocolError
-from protocol.stream import CLIENT_FRAMES, SERVER_FRAMES, iter_frames
+from kitemq.protocol import batches, calls, frames, text, transactions
+from kitemq.protocol.columns import ProtocolError
+from kitemq.protocol.stream import CLIENT_FRAMES, SERVER_FRAMES, iter_frames
 from tests.live import LiveServer
 
 WAIT_S = 30.0

@@ -17,7 +17,12 @@
   const texts = JSON.parse(one("#texts").textContent);
 
   // Times: "12 s ago" keeps counting between two refreshes. Same words as formats.py.
-  const STEPS = [[120, 1, "s"], [7200, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "d"]];
+  const STEPS = [
+    [120, 1, "s"],
+    [7200, 60, "min"],
+    [172800, 3600, "h"],
+    [Infinity, 86400, "d"],
+  ];
   function length(ms) {
     if (ms < 1000) return texts.ms.replace("{}", Math.max(ms, 0));
     const seconds = Math.floor(ms / 1000);
@@ -40,9 +45,13 @@
 
   // What works only with script is hidden until there is one.
   function reveal(from = document) {
-    each("[data-copy], [data-close-dialog], [data-refresh], [data-help], [data-into]", (element) => {
-      element.hidden = element.matches("[data-close-dialog]") && !element.closest("dialog");
-    }, from);
+    each(
+      "[data-copy], [data-close-dialog], [data-refresh], [data-help], [data-into]",
+      (element) => {
+        element.hidden = element.matches("[data-close-dialog]") && !element.closest("dialog");
+      },
+      from,
+    );
     each("[data-confirm-name]", checkName, from);
   }
 
@@ -63,7 +72,9 @@
     if (file) one(`#${into}`).value = await file.text();
   });
 
-  function say(text) { one("#spoken").textContent = text; }
+  function say(text) {
+    one("#spoken").textContent = text;
+  }
 
   async function copy(button) {
     try {
@@ -80,7 +91,9 @@
   // Dialogs: what htmx puts into #dialog-body opens; Esc and focus return are the browser's.
   const dialog = one("#dialog");
   const body = one("#dialog-body");
-  function refresh() { each("[data-live]", (element) => htmx.trigger(element, "kite:refresh")); }
+  function refresh() {
+    each("[data-live]", (element) => htmx.trigger(element, "kite:refresh"));
+  }
   document.addEventListener("click", (event) => {
     const target = event.target;
     const button = target.closest("button");
@@ -133,7 +146,9 @@
       tellTimes();
     }
   });
-  document.addEventListener("htmx:error", (event) => { if (isLive(event)) answered(false); });
+  document.addEventListener("htmx:error", (event) => {
+    if (isLive(event)) answered(false);
+  });
 
   // What a form asked for was not answered, or only by somebody who knows no login: it says so
   // itself, and keeps what was typed.
@@ -171,7 +186,14 @@
 
   // Keys: "/" search, "g" then a letter goes somewhere, "r" refreshes, "?" helps.
   const PLACES = {
-    o: "/", t: "/topics", m: "/messages", g: "/groups", d: "/dlq", a: "/alerts", e: "/engine", h: "/help",
+    o: "/",
+    t: "/topics",
+    m: "/messages",
+    g: "/groups",
+    d: "/dlq",
+    a: "/alerts",
+    e: "/engine",
+    h: "/help",
   };
   let goes = 0;
   document.addEventListener("keydown", (event) => {

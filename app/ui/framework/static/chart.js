@@ -23,25 +23,30 @@
     const box = document.createElement("div");
     box.className = "chart-tip";
     box.hidden = true;
-    return { hooks: {
-      init: (plot) => plot.over.append(box),
-      setCursor: (plot) => {
-        const { idx, left } = plot.cursor;
-        box.hidden = idx == null || left < 0;
-        if (box.hidden) return;
-        const { at, text } = said(idx);
-        box.textContent = `${at} ${zone}   ${text}`;
-        box.style.top = "6px";
-        box.style.left = `${Math.min(left + 12, plot.over.clientWidth - box.offsetWidth - 4)}px`;
+    return {
+      hooks: {
+        init: (plot) => plot.over.append(box),
+        setCursor: (plot) => {
+          const { idx, left } = plot.cursor;
+          box.hidden = idx == null || left < 0;
+          if (box.hidden) return;
+          const { at, text } = said(idx);
+          box.textContent = `${at} ${zone}   ${text}`;
+          box.style.top = "6px";
+          box.style.left = `${Math.min(left + 12, plot.over.clientWidth - box.offsetWidth - 4)}px`;
+        },
       },
-    } };
+    };
   }
 
   function common(element, chart, said) {
     const grid = { stroke: colour("line-soft"), width: 1 };
     const font = `12px ${getComputedStyle(document.body).fontFamily}`;
     return {
-      width: element.clientWidth, height: element.clientHeight, legend: { show: false }, padding: [8, 20, 0, 0],
+      width: element.clientWidth,
+      height: element.clientHeight,
+      legend: { show: false },
+      padding: [8, 20, 0, 0],
       cursor: { drag: { x: false, y: false }, points: { size: 7 } },
       plugins: [tip((index) => said(chart.data, index))],
       axis: { stroke: colour("muted"), grid, ticks: { show: false }, font },
@@ -79,7 +84,9 @@
     addEventListener("resize", () => {
       if (width === innerWidth) return;
       width = innerWidth;
-      each((element) => charts.get(element)?.plot.setSize({ width: element.clientWidth, height: element.clientHeight }));
+      each((element) =>
+        charts.get(element)?.plot.setSize({ width: element.clientWidth, height: element.clientHeight }),
+      );
     });
     redraw();
   }

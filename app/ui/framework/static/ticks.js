@@ -13,7 +13,9 @@
       header.checked = ticked > 0 && ticked === all.length;
       header.indeterminate = ticked > 0 && ticked < all.length;
       // Who may not resend finds the buttons disabled, whatever is ticked.
-      form.querySelectorAll("[data-needs-tick]").forEach((button) => { button.disabled = ticked === 0; });
+      form.querySelectorAll("[data-needs-tick]").forEach((button) => {
+        button.disabled = ticked === 0;
+      });
       form.querySelector("[data-tick-count]").textContent = ticked ? ` (${ticked})` : "";
     });
   }
@@ -24,7 +26,9 @@
     const all = boxes(box.form);
     if (event.shiftKey && last?.isConnected && last !== box) {
       const [from, to] = [all.indexOf(last), all.indexOf(box)].sort((a, b) => a - b);
-      all.slice(from, to + 1).forEach((each) => { each.checked = box.checked; });
+      all.slice(from, to + 1).forEach((each) => {
+        each.checked = box.checked;
+      });
     }
     last = box;
     tell();
@@ -32,7 +36,9 @@
   document.addEventListener("change", (event) => {
     const header = event.target;
     if (!header.matches?.("[data-tick-all]")) return;
-    boxes(header.form).forEach((box) => { box.checked = header.checked; });
+    boxes(header.form).forEach((box) => {
+      box.checked = header.checked;
+    });
     tell();
   });
   document.addEventListener("htmx:after:swap", tell);

@@ -18,10 +18,22 @@
   }
 
   const own = (element, chart, axis) => ({
-    scales: { x: { time: true, range: () => chart.data.range }, y: { range: (plot, low, high) => [0, Math.max(1, high * 1.12)] } },
+    scales: {
+      x: { time: true, range: () => chart.data.range },
+      y: { range: (_plot, _low, high) => [0, Math.max(1, high * 1.12)] },
+    },
     axes: [
-      { ...axis, size: 30, values: (plot, ticks) => (element.dataset.ticks = ticks.map(clock).join(" ")).split(" "), space: 70 },
-      { ...axis, size: 46, values: (plot, ticks) => ticks.map(amount), space: 34 },
+      {
+        ...axis,
+        size: 30,
+        values: (_plot, ticks) => {
+          const clocks = ticks.map(clock);
+          element.dataset.ticks = clocks.join(" ");
+          return clocks;
+        },
+        space: 70,
+      },
+      { ...axis, size: 46, values: (_plot, ticks) => ticks.map(amount), space: 34 },
     ],
     series: [{}, line("in", colour("fill")), line("out")],
   });

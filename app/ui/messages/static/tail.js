@@ -33,7 +33,9 @@
     const link = row.querySelector("a");
     link.href = message.href;
     link.textContent = message.place;
-    row.querySelector("[data-pin]").setAttribute("aria-label", texts.pin.replace("{}", `${message.topic} ${message.place}`));
+    row
+      .querySelector("[data-pin]")
+      .setAttribute("aria-label", texts.pin.replace("{}", `${message.topic} ${message.place}`));
     row.querySelectorAll("[data-f]").forEach((cell) => {
       cell.textContent = message[cell.dataset.f];
       if (cell.matches(".badge") && !cell.textContent) cell.remove();
@@ -44,7 +46,7 @@
   // Newest on top; of more than fit only the newest are made into rows at all.
   function add(messages) {
     const rows = document.createDocumentFragment();
-    messages.slice(-cap).reverse().forEach((message) => rows.append(rowOf(message)));
+    for (const message of messages.slice(-cap).reverse()) rows.append(rowOf(message));
     body.prepend(rows);
     while (body.rows.length > cap) body.lastElementChild.remove();
   }
@@ -94,7 +96,10 @@
     close();
     const place = part("over");
     place.hidden = false;
-    place.querySelector("span").textContent = texts.over.replace("{}", [reason.detail, reason.remedy].filter(Boolean).join("; "));
+    place.querySelector("span").textContent = texts.over.replace(
+      "{}",
+      [reason.detail, reason.remedy].filter(Boolean).join("; "),
+    );
     tellState();
   }
 
@@ -158,11 +163,15 @@
     if (button) pin(button);
   });
   addEventListener("pagehide", close);
-  addEventListener("pageshow", (event) => { if (event.persisted) open(); });
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) open();
+  });
 
   part("pause").hidden = false;
   part("clear").hidden = false;
-  body.querySelectorAll("[data-pin]").forEach((button) => { button.hidden = false; });
+  body.querySelectorAll("[data-pin]").forEach((button) => {
+    button.hidden = false;
+  });
   setInterval(tell, 1000);
   tell();
   tellState();

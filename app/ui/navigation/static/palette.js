@@ -2,7 +2,9 @@
 (() => {
   "use strict";
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  document.querySelectorAll("[data-local-zone]").forEach((field) => { field.value = zone; });
+  document.querySelectorAll("[data-local-zone]").forEach((field) => {
+    field.value = zone;
+  });
 
   const dialog = document.querySelector("#palette");
   if (!dialog) return;
@@ -45,7 +47,9 @@
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-palette]")) open();
   });
-  box.addEventListener("input", () => { isGoing = false; });
+  box.addEventListener("input", () => {
+    isGoing = false;
+  });
   box.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) {
@@ -67,5 +71,7 @@
     if (isGoing && text() === box.value.trim()) go();
   });
 
-  document.querySelectorAll("[data-palette]").forEach((button) => { button.hidden = false; });
+  document.querySelectorAll("[data-palette]").forEach((button) => {
+    button.hidden = false;
+  });
 })();

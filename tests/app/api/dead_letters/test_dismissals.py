@@ -223,7 +223,7 @@ def test_the_sdk_and_the_command_line_dismiss_restore_and_retry(
         code, (done,), _ = run("dead", "dismiss", "billing", "3", "4", "--note", "test run")
         assert (code, done["count"]) == (OK, 2)
         assert len(run("dead", "list", "billing", "--dismissed", "no")[1]) == 18
-        assert len(list(client.dead_letters("billing", dismissed=True))) == 2
+        assert len(list(client.dead_letters.list("billing", dismissed=True))) == 2
         (told,) = run("dead", "dismissals", "billing")[1]
         assert (told["note"], told["count"]) == ("test run", 2)
         code, (job,), _ = run("dead", "redrive", "billing", "--dry-run", "--with-dismissed")
@@ -233,16 +233,16 @@ def test_the_sdk_and_the_command_line_dismiss_restore_and_retry(
         assert rows == [{"count": 1}]
         assert run("dead", "restore", "billing")[0] == REFUSED
         with pytest.raises(NotFound):
-            client.restore_dead_letters("billing", dismissal=str(done["id"]))
+            client.dead_letters.restore("billing", dismissal=str(done["id"]))
 
-        client.delete_topic("orders")
-        lost = client.await_replay(client.redrive("billing", to="origin", rate=0).id)
+        client.topics.delete("orders")
+        lost = client.replays.wait(client.dead_letters.redrive("billing", to="origin", rate=0).id)
         assert lost.totals == {"topic_gone": 20}
-        client.create_topic("copies", read_queues=1, write_queues=1)
+        client.topics.create("copies", read_queues=1, write_queues=1)
         code, (again,), _ = run(
             "replay", "retry", lost.id, "--to", "topic", "--to-name", "copies", "--wait"
         )
         assert (code, again["totals"], again["retry_of"]) == (OK, {"sent": 20}, lost.id)
         with pytest.raises(Refused):
-            client.retry_replay(str(again["id"]))
+            client.replays.retry(str(again["id"]))
     assert main(["--server", server.url, "--table", "dead", "dismissals", "billing"]) == OK

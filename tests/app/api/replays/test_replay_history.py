@@ -216,9 +216,9 @@ def test_a_server_killed_before_it_could_copy_does_so_after_its_next_start(
     process: ServerProcess,
 ) -> None:
     with process.client() as client:
-        client.create_topic("copies")
-        client.create_topic("orders", read_queues=1, write_queues=1)
-        client.send("orders", [{"body": str(number)} for number in range(300)])
+        client.topics.create("copies")
+        client.topics.create("orders", read_queues=1, write_queues=1)
+        client.messages.send("orders", [{"body": str(number)} for number in range(300)])
     new = {"source": "orders", "to": "topic", "to_name": "copies", "rate": 100}
     answer = httpx.post(f"{process.url}/api/v1/replays", json=new, timeout=LIMIT_S)
     assert answer.status_code == 201, answer.text

@@ -98,12 +98,12 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
 
 
 def kill(client: Client, count: int) -> None:
-    client.create_topic("orders", read_queues=1, write_queues=1)
-    client.create_group("billing")
-    client.send("orders", [{"body": str(number)} for number in range(count)])
-    for each in client.receive("billing", "orders", max=count):
+    client.topics.create("orders", read_queues=1, write_queues=1)
+    client.groups.create("billing")
+    client.messages.send("orders", [{"body": str(number)} for number in range(count)])
+    for each in client.deliveries.receive("billing", "orders", max=count):
         nack = {"receipt": each["receipt"], "delay_level": -1, "error": "bad"}
-        client._settle("billing", "nack", {"nacks": [nack]})
+        client._rest.call("POST", "/groups/billing/nack", json={"nacks": [nack]})
 
 
 def test_the_sdk_redrives_and_a_restart_in_the_middle_loses_and_repeats_nothing(
@@ -111,22 +111,22 @@ def test_the_sdk_redrives_and_a_restart_in_the_middle_loses_and_repeats_nothing(
 ) -> None:
     with Client(server.url) as client:
         kill(client, 60)
-        job = client.redrive("billing", to="origin", rate=100, name="again")
-        while not client.replay(job.id).totals.get("sent"):
+        job = client.dead_letters.redrive("billing", to="origin", rate=100, name="again")
+        while not client.replays.get(job.id).totals.get("sent"):
             pass
         server.stop()
         server.start()
-        done = client.await_replay(job.id, timeout_s=20)
+        done = client.replays.wait(job.id, timeout_s=20)
         assert (done.state, done.totals) == ("finished", {"sent": 60})
-        pulled = client.pull("orders", 0, 60, limit=160)["messages"]
+        pulled = client.messages.pull("orders", 0, 60, limit=160)["messages"]
         assert [int(each["body"]) for each in pulled] == list(range(60))
-        assert len(list(client.replay_outcomes(job.id, outcome="sent"))) == 60
-        assert {each.redriven_by[0] for each in client.dead_letters("billing")} == {job.id}
-        assert client.count_dead_letters("billing").redriven == 60
-        assert client.dead_letter("billing", 0).error == "bad"
-        assert [each.id for each in client.replays()] == [job.id]
+        assert len(list(client.replays.outcomes(job.id, outcome="sent"))) == 60
+        assert {each.redriven_by[0] for each in client.dead_letters.list("billing")} == {job.id}
+        assert client.dead_letters.count("billing").redriven == 60
+        assert client.dead_letters.get("billing", 0).error == "bad"
+        assert [each.id for each in client.replays.list()] == [job.id]
         with pytest.raises(Refused):
-            client.pause_replay(job.id)
+            client.replays.pause(job.id)
 
 
 def test_the_command_line_lists_redrives_and_steers(
@@ -147,17 +147,17 @@ def test_the_command_line_lists_redrives_and_steers(
         assert (code, dry["totals"]) == (OK, {"eligible": 2})
         assert "nothing was sent" in err
         run("replay", "begin", str(dry["id"]))
-        assert client.await_replay(str(dry["id"])).totals == {"sent": 2}
+        assert client.replays.wait(str(dry["id"])).totals == {"sent": 2}
         code, (job,), _ = run("dead", "redrive", "billing", "--fresh", "--rate", "0", "--wait")
         assert (code, job["totals"]) == (OK, {"sent": 18, "sent_before": 2})
-        client.delete_topic("orders")
+        client.topics.delete("orders")
         code, (job,), _ = run("dead", "redrive", "billing", "--to", "origin", "--wait")
         assert (code, job["totals"]) == (PARTIAL, {"topic_gone": 20})
         code, rows, _ = run("replay", "outcomes", str(job["id"]), "--outcome", "topic_gone")
         assert (code, len(rows)) == (OK, 20)
 
-        client.create_topic("copies", read_queues=1, write_queues=1)
-        client.send("bills", [{"body": "a"}] * 9)
+        client.topics.create("copies", read_queues=1, write_queues=1)
+        client.messages.send("bills", [{"body": "a"}] * 9)
         code, (job,), _ = run(
             "replay", "start", "bills", "--to-name", "copies", "--rate", "0.01", "--from", "0"
         )
@@ -188,35 +188,35 @@ def test_a_server_that_is_killed_in_the_middle_of_20000_sends_each_once(
 ) -> None:
     count, server = 20_000, process
     with server.client() as client:
-        client.create_topic("copies", read_queues=1, write_queues=1)
-        client.create_group("billing", retry_max=0)
-        client.create_topic("orders", read_queues=1, write_queues=1)
+        client.topics.create("copies", read_queues=1, write_queues=1)
+        client.groups.create("billing", retry_max=0)
+        client.topics.create("orders", read_queues=1, write_queues=1)
         for start in range(0, count, 1000):
-            client.send("orders", [{"body": str(start + each)} for each in range(1000)])
-        while deliveries := client.receive("billing", "orders", max=256):
-            client.nack("billing", [each["receipt"] for each in deliveries], error="bad")
+            client.messages.send("orders", [{"body": str(start + each)} for each in range(1000)])
+        while deliveries := client.deliveries.receive("billing", "orders", max=256):
+            client.deliveries.nack("billing", [each["receipt"] for each in deliveries], error="bad")
         new = {"to": "topic", "to_name": "copies", "rate": 8000}
-        job = client.redrive("billing", **new)
+        job = client.dead_letters.redrive("billing", **new)
         assert job.selected == count
 
     def sent() -> int:
         with server.client() as client:
-            return int(client.replay(job.id).totals.get("sent", 0))
+            return int(client.replays.get(job.id).totals.get("sent", 0))
 
     for enough in (4000, 9000, 14_000):
         until(lambda enough=enough: sent() >= enough)
         server.kill()
         server.start()
     with server.client() as client:
-        done = client.await_replay(job.id, timeout_s=60)
+        done = client.replays.wait(job.id, timeout_s=60)
         assert (done.state, done.totals) == ("finished", {"sent": count})
         bodies: list[int] = []
         while len(bodies) < count:
-            page = client.pull("copies", 0, len(bodies), limit=160)["messages"]
+            page = client.messages.pull("copies", 0, len(bodies), limit=160)["messages"]
             assert page, "some are missing"
             bodies += [int(each["body"]) for each in page]
-        assert client.topic("copies").messages == count
+        assert client.topics.get("copies").messages == count
         assert bodies == list(range(count))
-        assert sum(bool(each.redriven_by) for each in client.dead_letters("billing")) == count
+        assert sum(bool(each.redriven_by) for each in client.dead_letters.list("billing")) == count
     server.kill()
     assert server.verify() == ""

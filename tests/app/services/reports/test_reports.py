@@ -428,7 +428,7 @@ async def test_without_spark_the_server_runs_and_says_what_to_install(
     running: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.services.reports.reports.find_spec", lambda name: None)
-    assert "kitemq[analytics]" in (await running.get("/reports"))["remedy"]
+    assert "kitemq-server[analytics]" in (await running.get("/reports"))["remedy"]
     refused = await running.post("/reports/runs", {"job": "traces"}, 409)
     assert refused["code"] == "analytics_missing"
     answer = await running.http.get("/api/v1/reports/tables/latency/parquet")

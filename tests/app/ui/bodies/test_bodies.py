@@ -178,7 +178,7 @@ def test_without_its_library_an_avro_file_is_shown_in_hex_with_what_to_install(
     body = bodies.decode(avro_file(PEOPLE))
     assert body.view == "hex"
     details = {step.name: step.detail for step in body.tried}
-    assert "pip install kitemq[avro]" in details["avro"]
+    assert "pip install kitemq-server[avro]" in details["avro"]
 
 
 def test_protobuf_is_read_by_field_number_and_wire_type() -> None:

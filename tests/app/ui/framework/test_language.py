@@ -37,6 +37,8 @@ CODE_WORDS = re.compile(
 CODE_LITERALS = re.compile(
     r"light dark$|(kitemq|curl) |(topics|groups) (show|lag|delete|change|import)\b"
     r"|source: |(strip|button|num|every)\b"
+    # Classes, and what a form waits for.
+    r"|((opt|mono|hex|(share|star|tail)-\w+)( [\w-]+)+|messages (found|tail-table))$|input delay:"
 )
 # The name of a rule in the scenery, and a detail that the engine writes.
 SAID_BY_OTHERS = {"billing is behind", "nobody to ask"}

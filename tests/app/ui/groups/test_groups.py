@@ -45,7 +45,8 @@ def test_a_group_that_has_not_begun_is_unknown_and_last_either_way(
         names = [row["name"] for row in found]
     row = found[names.index("not-begun")]
     assert (row["lag"], row["forecast"]["outlook"]) == (None, "unknown")
-    cells = re.findall(r'<td class="num">(.*?)</td>', browser.get("/groups?q=not-begun").text)
+    html = browser.get("/groups?q=not-begun").text
+    cells = re.findall(r'<td class="num">(.*?)</td>', html, re.DOTALL)
     assert "unknown" in cells[0]
     assert "no place in any queue" in cells[0]
 

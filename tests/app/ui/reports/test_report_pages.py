@@ -158,10 +158,10 @@ def test_without_spark_the_page_says_what_to_install(
     monkeypatch.setattr(Reports, "missing", lambda self: "reports need Spark")
     page = browser.get("/reports").text
     assert "Reports cannot be computed here" in page
-    assert "kitemq[analytics]" in page
+    assert "kitemq-server[analytics]" in page
     refused = browser.post("/reports/runs", data={"job": "traces"}, headers=FORM)
     assert refused.status_code == 409
-    assert "kitemq[analytics]" in refused.text
+    assert "kitemq-server[analytics]" in refused.text
     assert browser.get("/reports/latency").status_code == 200  # what there is can be read
 
 

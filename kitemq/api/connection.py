@@ -1,0 +1,132 @@
+# Made from kitemq/async_api/connection.py by `python -m tools.synchronous`: change that file.
+"""Calls of the REST API over HTTP, and their answers as structs of `kitemq.model`."""
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+import msgspec
+
+from kitemq.address import server_url, tls_context, token_headers
+from kitemq.errors import ProtocolViolation, TimedOut, Unreachable
+from kitemq.model.conversion import encoded, from_json
+from kitemq.rest import API, PAGE, TIMEOUT_S, WAIT_EXTRA_S, Json, ListPage, answer_of, unreachable
+
+T = TypeVar("T")
+
+
+class RestConnection:
+    """An HTTP connection to one server; close it after use (or `with`)."""
+
+    def __init__(self, server: str = "", *, timeout_s: float = TIMEOUT_S, ca: str = "") -> None:
+        """`ca` is a PEM file of the authorities to trust, else KITEMQ_CA, else the system's."""
+        self.url = server_url(server)
+        self._timeout_s = timeout_s
+        self._http = httpx.Client(
+            base_url=self.url + API,
+            headers=token_headers(),
+            timeout=timeout_s,
+            trust_env=False,
+            # Loading certificates takes longer than a request: only where they are looked at.
+            verify=tls_context(self.url, ca) or False,
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def fetch(
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        *,
+        body: msgspec.Struct | None = None,
+        wait_s: float = 0.0,
+        **sent: Any,
+    ) -> T:
+        """The answer as a `kind`; `body` is sent as JSON. ProtocolViolation for another shape."""
+        answer = self._request(method, path, body=body, wait_s=wait_s, **sent)
+        try:
+            return from_json(answer.content, kind)
+        except msgspec.DecodeError as error:
+            raise ProtocolViolation(
+                f"{answer.url} answered with no {kind.__name__}: {error}",
+                remedy="is this a KiteMQ server of this version?",
+            ) from None
+
+    def pages(
+        self,
+        kind: type[ListPage[T]],
+        path: str,
+        *,
+        count_max: int = 0,
+        page_size: int = PAGE,
+        after: str = "cursor",
+        **params: Any,
+    ) -> Iterator[T]:
+        """The items of a list, page by page, at most `count_max` (0: all of them).
+
+        `after` is the name of the parameter that takes a page's `next_cursor`.
+        """
+        cursor: str | None = ""
+        left = count_max
+        while cursor is not None:
+            size = min(page_size, left) if count_max else page_size
+            given = {**params, "limit": size, after: cursor}
+            page = self.fetch(kind, "GET", path, params=given)
+            yield from page.items
+            left -= len(page.items)
+            cursor = page.next_cursor if not count_max or left > 0 else None
+
+    def call(self, method: str, path: str, **sent: Any) -> Json:
+        """The document of the answer."""
+        return answer_of(self._request(method, path, **sent))
+
+    def content(self, method: str, path: str) -> bytes:
+        """The bytes of the answer."""
+        return (self._request(method, path)).content
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        wait_s: float = 0.0,
+        body: msgspec.Struct | None = None,
+        **sent: Any,
+    ) -> httpx.Response:
+        if body is not None:
+            sent["content"] = msgspec.json.encode(body, enc_hook=encoded)
+            sent["headers"] = {"content-type": "application/json"}
+        timeout_s = self._timeout_s + (wait_s + WAIT_EXTRA_S if wait_s else 0.0)
+        try:
+            answer = self._http.request(method, path, timeout=timeout_s, **sent)
+        except httpx.ConnectError as error:
+            raise unreachable(self.url, error) from None
+        except httpx.TimeoutException:
+            raise TimedOut(f"{self.url} did not answer within {timeout_s:g} s") from None
+        except httpx.HTTPError as error:
+            raise Unreachable(f"{self.url}: {error}") from None
+        if not answer.is_success:
+            answer_of(answer)  # which raises
+        return answer
+
+
+class Api:
+    """The operations of one resource."""
+
+    def __init__(self, rest: RestConnection) -> None:
+        self._rest = rest

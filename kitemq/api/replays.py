@@ -1,0 +1,90 @@
+# Made from kitemq/async_api/replays.py by `python -m tools.synchronous`: change that file.
+"""Replay jobs, which send messages of a topic again."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from kitemq.api.connection import Api
+from kitemq.model.replays import (
+    MessageOutcome,
+    NewReplayJob,
+    NewReplayRetry,
+    OutcomePage,
+    Replay,
+    ReplayPage,
+    ReplayRate,
+    ReplayState,
+)
+from kitemq.rest import Json, segment
+
+POLL_S = 0.2
+
+
+class ReplaysApi(Api):
+    """`client.replays`: jobs that send messages again, and what became of each message."""
+
+    def list(self, *, source: str = "", state: str = "", limit: int = 0) -> Iterator[Replay]:
+        """Replay jobs, the newest first, page by page; at most `limit`, 0 means all."""
+        return self._rest.pages(ReplayPage, "/replays", count_max=limit, source=source, state=state)
+
+    def get(self, job_id: str) -> Replay:
+        """One job as it stands; NotFound."""
+        return self._rest.fetch(Replay, "GET", _path(job_id))
+
+    def create(self, source: str, to: str, **choice: Any) -> Replay:
+        """Send messages of a topic again; the job.
+
+        `to` is "origin", "group" or "topic", the latter two named by `to_name`. `choice`: the
+        fields of `kitemq.model.replays.NewReplayJob`; docs/replays.md describes them.
+        """
+        fields: Json = {"source": source, "to": to, **choice}
+        return self._rest.fetch(Replay, "POST", "/replays", body=NewReplayJob(**fields))
+
+    def begin(self, job_id: str) -> Replay:
+        """Do a dry run in earnest; Refused for a job that is none."""
+        return self._rest.fetch(Replay, "POST", _path(job_id, "begin"))
+
+    def retry(self, job_id: str, **choice: Any) -> Replay:
+        """Try again what failed in a job that is over, and nothing else; the new job.
+
+        `choice`: the fields of `kitemq.model.replays.NewReplayRetry`. Refused where nothing failed.
+        """
+        body = NewReplayRetry(**choice)
+        return self._rest.fetch(Replay, "POST", _path(job_id, "retry"), body=body)
+
+    def pause(self, job_id: str) -> Replay:
+        """Send nothing for now; Refused unless the job runs."""
+        return self._rest.fetch(Replay, "POST", _path(job_id, "pause"))
+
+    def resume(self, job_id: str) -> Replay:
+        """Let a paused job go on; Refused unless it is paused."""
+        return self._rest.fetch(Replay, "POST", _path(job_id, "resume"))
+
+    def stop(self, job_id: str) -> Replay:
+        """End a job; Refused when it is over."""
+        return self._rest.fetch(Replay, "POST", _path(job_id, "stop"))
+
+    def change(self, job_id: str, *, rate: float) -> Replay:
+        """Messages a second from now on; 0 for as fast as it goes."""
+        return self._rest.fetch(Replay, "PATCH", _path(job_id), body=ReplayRate(rate))
+
+    def outcomes(
+        self, job_id: str, *, outcome: str = "", limit: int = 0
+    ) -> Iterator[MessageOutcome]:
+        """What became of each message of a job, or of those with one outcome, page by page."""
+        path = _path(job_id, "outcomes")
+        return self._rest.pages(OutcomePage, path, count_max=limit, outcome=outcome)
+
+    def wait(self, job_id: str, *, timeout_s: float = 60.0) -> Replay:
+        """The job once it is over or paused, or as it stands after `timeout_s`."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            job = self.get(job_id)
+            if job.state is not ReplayState.RUNNING or time.monotonic() >= deadline_s:
+                return job
+            time.sleep(POLL_S)
+
+
+def _path(job_id: str, verb: str = "") -> str:
+    return f"/replays/{segment(job_id)}" + (f"/{verb}" if verb else "")

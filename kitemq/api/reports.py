@@ -1,0 +1,68 @@
+# Made from kitemq/async_api/reports.py by `python -m tools.synchronous`: change that file.
+"""Reports by Spark: runs and schedules."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kitemq.api.connection import Api
+from kitemq.model.reports import (
+    NewReportRun,
+    ReportRun,
+    ReportRunInFull,
+    ReportRuns,
+    ReportSchedule,
+    ReportSchedules,
+    ReportsNow,
+    RunState,
+    ScheduleChanges,
+)
+from kitemq.rest import segment
+
+POLL_S = 0.5
+
+
+class ReportsApi(Api):
+    """`client.reports`: runs of reports, and when they run by themselves."""
+
+    def overview(self) -> ReportsNow:
+        """All reports at a glance: freshness, schedules, last runs, what runs now."""
+        return self._rest.fetch(ReportsNow, "GET", "/reports")
+
+    def list(self, *, job: str = "", state: str = "", limit: int = 0) -> Iterator[ReportRun]:
+        """Runs, the newest first, page by page; at most `limit`, 0 means all that are kept."""
+        return self._rest.pages(ReportRuns, "/reports/runs", count_max=limit, job=job, state=state)
+
+    def get(self, run_id: int | str) -> ReportRunInFull:
+        """One run with the end of its logs; NotFound."""
+        return self._rest.fetch(ReportRunInFull, "GET", f"/reports/runs/{run_id}")
+
+    def run(self, job: str, *, first: str = "", last: str = "") -> ReportRun:
+        """Run "traces" or "lag" now: what is due, or the hours `first` to `last` anew.
+
+        Hours are UTC, as "2026-11-21T03", both ends in. Refused while another run is under way.
+        """
+        body = NewReportRun(job, first, last)
+        return self._rest.fetch(ReportRun, "POST", "/reports/runs", body=body)
+
+    def cancel(self, run_id: int | str) -> ReportRun:
+        """End a run; Refused where it is over."""
+        return self._rest.fetch(ReportRun, "POST", f"/reports/runs/{run_id}/cancel")
+
+    def wait(self, run_id: int | str, *, timeout_s: float = 600.0) -> ReportRunInFull:
+        """The run once it is over, or as it stands after `timeout_s`."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            run = self.get(run_id)
+            if run.state is not RunState.RUNNING or time.monotonic() >= deadline_s:
+                return run
+            time.sleep(POLL_S)
+
+    def schedules(self) -> Sequence[ReportSchedule]:
+        """When each report runs by itself."""
+        return (self._rest.fetch(ReportSchedules, "GET", "/reports/schedules")).items
+
+    def change_schedule(self, job: str, **changes: Any) -> ReportSchedule:
+        """Change what is given; the fields of `kitemq.model.reports.ScheduleChanges`."""
+        path = f"/reports/schedules/{segment(job)}"
+        return self._rest.fetch(ReportSchedule, "PATCH", path, body=ScheduleChanges(**changes))

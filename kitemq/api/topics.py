@@ -1,0 +1,80 @@
+# Made from kitemq/async_api/topics.py by `python -m tools.synchronous`: change that file.
+"""Topics: their settings, files of definitions, purging."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from kitemq.api.connection import Api
+from kitemq.model.retention import Purged, PurgeOrder
+from kitemq.model.topics import (
+    ImportedTopics,
+    NewTopic,
+    Topic,
+    TopicDetail,
+    TopicImportFile,
+    TopicPage,
+    TopicSettings,
+)
+from kitemq.rest import Json, segment
+
+
+class TopicsApi(Api):
+    """`client.topics`: topics and their settings."""
+
+    def list(self, *, q: str = "", type: str = "", system: bool = False) -> Iterator[Topic]:
+        """Every topic by name, page by page; `q` is a part of the name."""
+        params: Json = {"q": q, "system": "true" if system else "false"}
+        if type:
+            params["type"] = type
+        return self._rest.pages(TopicPage, "/topics", **params)
+
+    def get(self, name: str) -> TopicDetail:
+        """One topic with its queues; NotFound."""
+        return self._rest.fetch(TopicDetail, "GET", _path(name))
+
+    def create(self, name: str, **settings: Any) -> Topic:
+        """Create a topic; `settings` are the fields of `kitemq.model.topics.NewTopic`."""
+        body = NewTopic(name=name, **settings)
+        return self._rest.fetch(Topic, "POST", "/topics", body=body)
+
+    def change(self, name: str, **settings: Any) -> Topic:
+        """Change what is given; the fields of `kitemq.model.topics.TopicSettings`."""
+        return self._rest.fetch(Topic, "PATCH", _path(name), body=TopicSettings(**settings))
+
+    def delete(self, name: str) -> None:
+        """Delete a topic with its messages."""
+        self._rest.call("DELETE", _path(name))
+
+    def import_file(
+        self, content: str, *, format: Literal["", "csv", "json"] = "", dry_run: bool = False
+    ) -> ImportedTopics:
+        """Create and change topics by a file's text; its `rows` say what became of each.
+
+        CSV with a head, or JSON; with `dry_run` nothing changes.
+        """
+        body = TopicImportFile(content=content, format=format, dry_run=dry_run)
+        return self._rest.fetch(ImportedTopics, "POST", "/topics/import", body=body)
+
+    def purge(
+        self,
+        name: str,
+        *,
+        before_offset: Mapping[int, int] | None = None,
+        before_ms: int | None = None,
+        everything: bool = False,
+        dry_run: bool = False,
+    ) -> Purged:
+        """Make messages of a topic unreadable for good; what went, queue by queue.
+
+        Exactly one says which: those before an offset, by queue; those stored before a time (ms
+        since 1970 UTC); or all that can be read now. With `dry_run` they are only counted.
+        """
+        offsets: dict[str, str | int] | None = None
+        if before_offset is not None:
+            offsets = {str(queue): offset for queue, offset in before_offset.items()}
+        order = PurgeOrder(offsets, before_ms, everything, dry_run)
+        return self._rest.fetch(Purged, "POST", f"{_path(name)}/purge", body=order)
+
+
+def _path(name: str) -> str:
+    return f"/topics/{segment(name)}"

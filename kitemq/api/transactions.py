@@ -1,0 +1,48 @@
+# Made from kitemq/async_api/transactions.py by `python -m tools.synchronous`: change that file.
+"""Transactions as the server knows them: undecided ones, decisions, checks."""
+
+from collections.abc import Iterator, Sequence
+
+from kitemq.api.connection import Api
+from kitemq.model.transactions import (
+    POLL_MAX,
+    DecidedTransaction,
+    NewCheckPoll,
+    PendingCheck,
+    PendingChecks,
+    TransactionInfo,
+    UndecidedTransactions,
+)
+from kitemq.rest import PAGE, segment
+
+
+class TransactionsApi(Api):
+    """`client.transactions`: where transactions stand; `TransactionProducer` begins them."""
+
+    def list(self, *, group: str = "", given_up: bool = False) -> Iterator[TransactionInfo]:
+        """Undecided transactions, oldest first: those checked, or those that were `given_up`."""
+        after: str | None = ""
+        kind = "true" if given_up else "false"
+        while after is not None:
+            params = {"group": group, "given_up": kind, "limit": PAGE, "after": after}
+            page = self._rest.fetch(UndecidedTransactions, "GET", "/transactions", params=params)
+            yield from page.items
+            after = page.next
+
+    def get(self, transaction_id: str, *, group: str = "") -> TransactionInfo:
+        """Where a transaction stands, decided or not; NotFound."""
+        path, params = f"/transactions/{segment(transaction_id)}", {"group": group}
+        return self._rest.fetch(TransactionInfo, "GET", path, params=params)
+
+    def decide(
+        self, transaction_id: str, decision: str, *, group: str = "", by: str = "producer"
+    ) -> DecidedTransaction:
+        """Decision is commit, rollback, unknown or resume; `by` operator is audited."""
+        params = {"group": group} if decision == "resume" else {"group": group, "by": by}
+        path = f"/transactions/{segment(transaction_id)}/{segment(decision)}"
+        return self._rest.fetch(DecidedTransaction, "POST", path, params=params)
+
+    def checks(self, group: str, *, max: int = POLL_MAX) -> Sequence[PendingCheck]:
+        """Take checks that nobody else was asked for; answer with `decide`."""
+        body = NewCheckPoll(group, max)
+        return (self._rest.fetch(PendingChecks, "POST", "/transactions/checks", body=body)).checks

@@ -1,0 +1,208 @@
+"""Messages: sending and pulling them without a connection, finding them, request and reply."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from kitemq.async_api.connection import AsyncApi
+from kitemq.errors import KiteError
+from kitemq.message import Message
+from kitemq.model.messages import (
+    KeyedMessages,
+    MessageList,
+    SearchPage,
+    SearchResult,
+    Seen,
+    Stored,
+)
+from kitemq.model.requests import KeptReply, ReplyState, RequestAnswer
+from kitemq.requests import (
+    TIMEOUT_S,
+    Reply,
+    failure_of,
+    reply_document,
+    reply_of,
+    request_document,
+)
+from kitemq.rest import PAGE, Json, segment
+
+KEY_PAGE = 64
+SEARCH_WAIT_S = 10.0  # the longest that the server looks before it answers
+
+
+class AsyncMessagesApi(AsyncApi):
+    """`client.messages`: send, pull, find and search messages, ask and answer over a topic."""
+
+    async def send(
+        self, topic: str, messages: Sequence[Mapping[str, Any]], *, durability: str = ""
+    ) -> Json:
+        """Store messages (documents as in docs/rest.md) together, or none of them."""
+        document: Json = {"messages": list(messages)}
+        if durability:
+            document["durability"] = durability
+        return await self._rest.call("POST", f"{_path(topic)}/messages", json=document)
+
+    async def pull(
+        self,
+        topic: str,
+        queue: int,
+        offset: int,
+        *,
+        limit: int = 32,
+        filter: str = "*",
+        wait_s: float = 0.0,
+        group: str = "",
+    ) -> Json:
+        """Messages of a queue from `offset`, at most `limit` (160); waits up to 30 s for one."""
+        params = {
+            "queue": queue,
+            "offset": offset,
+            "limit": limit,
+            "filter": filter,
+            "wait_ms": round(wait_s * 1000),
+            "group": group,
+        }
+        path = f"{_path(topic)}/messages"
+        return await self._rest.call("GET", path, params=params, wait_s=wait_s)
+
+    # -- finding --------------------------------------------------------------------------------
+
+    async def find(self, message_id: str) -> list[Seen]:
+        """The messages with a message id or offset id."""
+        path = f"/messages/{segment(message_id)}"
+        return (await self._rest.fetch(MessageList, "GET", path)).items
+
+    async def find_by_key(
+        self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 0
+    ) -> list[Seen]:
+        """At most `limit` messages of a topic that carry `key`, newest first.
+
+        Stored from `begin_ms` to before `end_ms` (ms since 1970 UTC; 0: no end).
+        """
+        if limit < 1:
+            return []
+        path = f"{_path(topic)}/messages/by-key"
+        params: Json = {"key": key, "begin_ms": begin_ms, "end_ms": end_ms}
+        pages = self._rest.pages(KeyedMessages, path, count_max=limit, page_size=KEY_PAGE, **params)
+        return [message async for message in pages]
+
+    async def find_anything(self, text: str) -> SearchResult:
+        """Messages with this id or key in any topic, and topics and groups of such names."""
+        params = {"q": text}
+        return await self._rest.fetch(
+            SearchResult, "GET", "/search", params=params, wait_s=SEARCH_WAIT_S
+        )
+
+    async def search(
+        self,
+        topic: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = 0,
+        filter: str = "*",
+        contains: str = "",
+        limit: int = 0,
+    ) -> AsyncIterator[Stored]:
+        """Messages of a topic in the order of storing, at most `limit` (0: all of them).
+
+        Stored from `begin_ms` to before `end_ms` (ms since 1970 UTC; 0: no end), that match the
+        filter and whose body contains a text.
+        """
+        cursor: str | None = ""
+        left = limit
+        while cursor is not None:
+            page = await self.search_page(
+                topic,
+                begin_ms=begin_ms,
+                end_ms=end_ms,
+                filter=filter,
+                contains=contains,
+                limit=min(PAGE, left) if limit else PAGE,
+                cursor=cursor,
+            )
+            for item in page.items:
+                yield item
+            left -= len(page.items)
+            cursor = page.next_cursor if not limit or left > 0 else None
+
+    async def search_page(
+        self,
+        topic: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = 0,
+        filter: str = "*",
+        contains: str = "",
+        limit: int = 32,
+        cursor: str = "",
+        budget_s: float = 2.0,
+    ) -> SearchPage:
+        """One page: `items`, and with `scanned`, `total` and `matched` how far the search is.
+
+        It ends when it is full or after `budget_s` (10 s at most), then `next_cursor` goes on.
+        """
+        params = {
+            "begin_ms": begin_ms,
+            "end_ms": end_ms,
+            "filter": filter,
+            "contains": contains,
+            "limit": limit,
+            "cursor": cursor,
+            "budget_ms": round(budget_s * 1000),
+        }
+        path = f"{_path(topic)}/search"
+        return await self._rest.fetch(SearchPage, "GET", path, params=params, wait_s=SEARCH_WAIT_S)
+
+    # -- request and reply ----------------------------------------------------------------------
+
+    async def request(
+        self,
+        topic: str,
+        message: Message | bytes | str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        correlation_id: str = "",
+    ) -> Reply:
+        """Send a message and wait up to `timeout_s` (30) for the reply to it.
+
+        Raises NoReply after that; its `correlation_id` finds a reply that comes later.
+        """
+        correlation_id = correlation_id or uuid4().hex
+        document = request_document(message, timeout_s, correlation_id)
+        path = f"{_path(topic)}/request"
+        try:
+            answer = await self._rest.fetch(
+                RequestAnswer, "POST", path, json=document, wait_s=timeout_s
+            )
+        except KiteError as error:
+            raise failure_of(error, correlation_id) from None
+        return reply_of(answer)
+
+    async def reply(
+        self,
+        body: bytes | str,
+        *,
+        correlation_id: str = "",
+        receipt: str = "",
+        tag: str = "",
+        properties: Mapping[str, str] | None = None,
+    ) -> str:
+        """Answer a request, named by its correlation id or by the receipt that it came with.
+
+        "delivered"; "late" where nobody waits any more: it is kept; "already" where the request
+        was answered before.
+        """
+        named = {"correlation_id": correlation_id, "receipt": receipt}
+        document = reply_document(body, tag, properties)
+        document |= {name: text for name, text in named.items() if text}
+        return (await self._rest.fetch(ReplyState, "POST", "/replies", json=document)).result
+
+    async def find_reply(self, correlation_id: str) -> Reply:
+        """The reply to a request, late or not, while it is kept; NotFound where there is none."""
+        path = f"/replies/{segment(correlation_id)}"
+        kept = await self._rest.fetch(KeptReply, "GET", path, params={"encoding": "base64"})
+        return reply_of(kept, late=kept.late)
+
+
+def _path(topic: str) -> str:
+    return f"/topics/{segment(topic)}"

@@ -1,0 +1,45 @@
+"""Rates, totals and lag over time."""
+
+from kitemq.async_api.connection import AsyncApi
+from kitemq.model.statistics import BrokerStatistics, GroupStatistics, LagHistory, TopicStatistics
+from kitemq.rest import Json, segment
+
+HOUR_MS = 3_600_000
+
+
+class AsyncStatisticsApi(AsyncApi):
+    """`client.statistics`: what goes through the broker, a topic or a group."""
+
+    async def broker(self) -> BrokerStatistics:
+        """What the whole broker does: totals, messages and bytes per second, time of sends."""
+        return await self._rest.fetch(BrokerStatistics, "GET", "/statistics")
+
+    async def topic(self, name: str) -> TopicStatistics:
+        """What goes into a topic and is taken from it, by queue and by group."""
+        path = f"/topics/{segment(name)}/statistics"
+        return await self._rest.fetch(TopicStatistics, "GET", path)
+
+    async def group(self, name: str) -> GroupStatistics:
+        """What a group takes, acknowledges, fails with and gives up, by topic."""
+        path = f"/groups/{segment(name)}/statistics"
+        return await self._rest.fetch(GroupStatistics, "GET", path)
+
+    async def lag_history(
+        self,
+        group: str,
+        *,
+        topic: str = "",
+        queue: int | None = None,
+        from_ms: int = -HOUR_MS,
+        to_ms: int = 0,
+        points: int = 300,
+    ) -> LagHistory:
+        """A group's lag over time in at most `points` (2,000); one without samples has nulls.
+
+        `to_ms` 0 is now; a `from_ms` below 1 is so long before `to_ms`.
+        """
+        params: Json = {"topic": topic, "from_ms": from_ms, "to_ms": to_ms, "points": points}
+        if queue is not None:
+            params["queue"] = queue
+        path = f"/groups/{segment(group)}/lag/history"
+        return await self._rest.fetch(LagHistory, "GET", path, params=params)

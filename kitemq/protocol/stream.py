@@ -1,0 +1,111 @@
+"""Decodes a binary WebSocket message into its frames, by type."""
+
+from collections.abc import Iterator
+
+from kitemq.protocol.batches import (
+    AckFrame,
+    DeliverFrame,
+    ExtendFrame,
+    NackFrame,
+    ReleaseFrame,
+    ResultFrame,
+    SendFrame,
+    SentFrame,
+    SubscribedFrame,
+)
+from kitemq.protocol.calls import AnswerFrame, CallFrame
+from kitemq.protocol.columns import ProtocolError
+from kitemq.protocol.frames import (
+    HEADER,
+    CreditFrame,
+    ErrorFrame,
+    Frame,
+    HelloFrame,
+    SubscribeFrame,
+    UnsubscribeFrame,
+    WelcomeFrame,
+)
+from kitemq.protocol.transactions import (
+    CheckFrame,
+    ChecksUnwantedFrame,
+    ChecksWantedFrame,
+    DecidedFrame,
+    DecideFrame,
+)
+
+CLIENT_FRAMES: dict[int, type[Frame]] = {
+    kind.TYPE: kind
+    for kind in (
+        *(
+            HelloFrame,
+            SendFrame,
+            SubscribeFrame,
+            CreditFrame,
+            AckFrame,
+            NackFrame,
+            ExtendFrame,
+            ReleaseFrame,
+            UnsubscribeFrame,
+            CallFrame,
+        ),
+        *(ChecksWantedFrame, ChecksUnwantedFrame, DecideFrame),
+    )
+}
+SERVER_FRAMES: dict[int, type[Frame]] = {
+    kind.TYPE: kind
+    for kind in (
+        *(
+            WelcomeFrame,
+            SentFrame,
+            SubscribedFrame,
+            DeliverFrame,
+            ResultFrame,
+            ErrorFrame,
+            AnswerFrame,
+        ),
+        *(CheckFrame, DecidedFrame),
+    )
+}
+
+
+class UnreadableFrame(ProtocolError):
+    """A frame whose header is sound but whose payload is not; the next frame can be read."""
+
+    def __init__(self, request: int, detail: str) -> None:
+        super().__init__(detail)
+        self.request = request
+
+
+def iter_frames(
+    data: bytes, kinds: dict[int, type[Frame]]
+) -> Iterator[tuple[int, Frame | UnreadableFrame]]:
+    """Request number and frame, one after the other, of a whole WebSocket message.
+
+    A frame that cannot be read comes as an `UnreadableFrame` in its place; a header that is broken
+    raises ProtocolError, for nothing after it can be found.
+    """
+    at = 0
+    size = len(data)
+    while at < size:
+        if at + HEADER.size > size:
+            raise ProtocolError("a message ends within a frame's header")
+        kind, request, payload_bytes = HEADER.unpack_from(data, at)
+        start = at + HEADER.size
+        at = start + payload_bytes
+        if at > size:
+            raise ProtocolError("a frame is longer than its message")
+        yield request, _parse(kinds, kind, request, data, start, at)
+
+
+def _parse(
+    kinds: dict[int, type[Frame]], kind: int, request: int, data: bytes, start: int, end: int
+) -> Frame | UnreadableFrame:
+    frame = kinds.get(kind)
+    if frame is None:
+        return UnreadableFrame(request, f"no frame has the type {kind} in this direction")
+    try:
+        if end == len(data):  # the usual case, one frame in a message: nothing is copied
+            return frame.parse(data, start)
+        return frame.parse(data[start:end], 0)
+    except ProtocolError as error:
+        return UnreadableFrame(request, str(error))
