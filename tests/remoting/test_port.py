@@ -96,7 +96,7 @@ async def test_a_silent_connection_is_closed(open_port: Callable[..., Any]) -> N
         client = await running.connect()
         await client.send("orders", b"x")
         (connection,) = running.port.backend.connections
-        connection.look(asyncio.get_running_loop().time() + 1)
+        connection.check(asyncio.get_running_loop().time() + 1)
         assert await client.is_closed()
 
 
