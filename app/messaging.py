@@ -1,9 +1,9 @@
 """The verbs by which endpoints, services and pages reach messages, whatever engine keeps them.
 
-`EngineHost` answers them from the embedded engine, at once or after a wait. All may be waited for,
+`EngineMessaging` answers them from the embedded engine, at once or after a wait. All may be waited for,
 so that an engine behind a network can stand in its place.
 
-`app.ws.push` uses the engine itself, for speed: it delivers within the turn that woke it.
+ADR 29 names the callers that still use the engine itself.
 """
 
 from collections.abc import Mapping, Sequence

@@ -93,7 +93,7 @@ async def update_offset(backend: GrpcBackend, call: GrpcCall, request: Any) -> A
             Code.ILLEGAL_OFFSET,
             f"the queue ends at offset {ends[queue]}, {request.offset} lies beyond it",
         )
-    if not backend.broker.commit_offset(group, topic, queue, request.offset, call.client):
+    if not await backend.messaging.commit_offset(group, topic, queue, request.offset, call.client):
         raise GrpcRefusal(
             Code.PRECONDITION_FAILED, "the group was moved meanwhile: pull from its new place first"
         )
@@ -104,7 +104,9 @@ async def get_offset(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """A group's committed offset in one queue."""
     group, topic = _place(call, request)
     client = call.client if backend.broker.is_broadcast(group) else ""
-    offset = backend.broker.committed_offset(group, topic, request.message_queue.id, client)
+    offset = await backend.messaging.committed_offset(
+        group, topic, request.message_queue.id, client
+    )
     if offset is None:
         raise GrpcRefusal(Code.OFFSET_NOT_FOUND, "the group has no progress in this queue")
     return GetOffsetResponse(status=ok(), offset=offset)
@@ -116,7 +118,7 @@ async def query_offset(backend: GrpcBackend, call: GrpcCall, request: Any) -> An
     queue = request.message_queue.id
     time = request.timestamp
     at_ms = time.seconds * 1000 + time.nanos // 1_000_000
-    offset = backend.broker.offset_at_time(topic, queue, at_ms)
+    offset = await backend.messaging.offset_at_time(topic, queue, at_ms)
     if request.query_offset_policy != QueryOffsetPolicy.TIMESTAMP:
         stats = backend.broker.topic_stats(topic).queues[queue]
         is_end = request.query_offset_policy == QueryOffsetPolicy.END

@@ -183,7 +183,8 @@ class Receives:
         receipts = [_known(entry.receipt_handle) for entry in entries]
         valid = [receipt for receipt in receipts if receipt is not None]
         try:
-            settled = dict(zip(valid, backend.broker.ack(group, valid), strict=True))
+            acks = await backend.messaging.ack(group, valid)
+            settled = dict(zip(valid, acks, strict=True))
         except GroupNotFound:
             settled = {}
         backend.leases.drop(group, valid)
@@ -207,21 +208,22 @@ class Receives:
         client = backend.clients.touch(call)
         try:
             if backend.leases.drop(group, [receipt]) or client.is_push:
-                renewed = self._fail(group, receipt, client)
+                renewed = await self._fail(group, receipt, client)
             else:
-                renewed = backend.broker.renew(group, receipt, max(wait_s, SHORTEST_S))
+                renewed = await backend.messaging.renew(group, receipt, max(wait_s, SHORTEST_S))
         except GroupNotFound:
             renewed = None
         if renewed is None:
             raise GrpcRefusal(Code.INVALID_RECEIPT_HANDLE, WORTHLESS)
         return ChangeInvisibleDurationResponse(status=ok(), receipt_handle=handle_of(renewed))
 
-    def _fail(self, group: str, receipt: Receipt, client: GrpcClient) -> Receipt | None:
+    async def _fail(self, group: str, receipt: Receipt, client: GrpcClient) -> Receipt | None:
         """Retry the message by the group's policy, or make it a dead letter (see workarounds.py).
 
         An answer must have a handle: it is the old one, which is no longer valid.
         """
-        results = self._backend.broker.nack(group, [Nack(receipt, error=FAILED)], client.name)
+        nack = Nack(receipt, error=FAILED)
+        results = await self._backend.messaging.nack(group, [nack], client.name)
         return None if results[0] is AckResult.STALE else receipt
 
     async def forward_message_to_dead_letter_queue(self, call: GrpcCall, request: Any) -> Any:
@@ -234,7 +236,7 @@ class Receives:
         attempts = f"given up by its consumer after {request.delivery_attempt} attempts"
         nack = Nack(receipt, delay_level=-1, error=attempts)
         try:
-            results = backend.broker.nack(group, [nack], client.name)
+            results = await backend.messaging.nack(group, [nack], client.name)
         except GroupNotFound:
             results = [AckResult.STALE]
         if results[0] is AckResult.STALE:

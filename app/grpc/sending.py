@@ -66,7 +66,7 @@ async def recall_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> 
     """See to it that a delayed message is never delivered; audited."""
     topic = call.topic(request.topic, Action.PRODUCE)
     message_id = _recalled_id(request.recall_handle, topic)
-    waiting = backend.broker.find_scheduled(message_id)
+    waiting = await backend.messaging.find_scheduled(message_id)
     if waiting is not None and waiting.topic != topic:
         raise GrpcRefusal(Code.BAD_REQUEST, "the recall handle is of another topic")
     answer = await backend.services.scheduled.recall(call.actor, message_id)
