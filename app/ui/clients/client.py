@@ -159,16 +159,16 @@ async def _page(
     now_ms = pages.console_of(request).now_ms()
     figures = services_of(request.scope).client_figures
     members = [each.member for each in client.memberships]
-    told: list[ClientFacts | Member] = [*client.doors, *members]
-    seen = [each.seen_ms for each in told if each.seen_ms is not None]
+    sources: list[ClientFacts | Member] = [*client.doors, *members]
+    seen_times = [each.seen_ms for each in sources if each.seen_ms is not None]
     activity = figures.of(client.name, now_ms)
-    addresses = {each.address for each in told if each.address}
+    addresses = {each.address for each in sources if each.address}
     refusals = [figures.refused(address) for address in sorted(addresses)]
     context = ClientPage(
         name=client.name,
         path=path_of(client.name),
-        language=next((each.language for each in told if each.language), ""),
-        version=next((each.version for each in told if each.version), ""),
+        language=next((each.language for each in sources if each.language), ""),
+        version=next((each.version for each in sources if each.version), ""),
         kind=next((each.kind for each in client.doors if each.kind), ""),
         user=next((each.user for each in client.doors if each.user), ""),
         doors=client.doors,
@@ -177,7 +177,7 @@ async def _page(
         activity=activity,
         refusals=max(refusals, key=lambda each: each.at_ms or 0, default=Refusals()),
         is_heard=bool(activity.handed or activity.sent or activity.failed),
-        seen_ms=max(seen, default=None),
+        seen_ms=max(seen_times, default=None),
         why_no_stack=client.why_no_stack,
         why_no_verify=client.why_no_verify,
         ask_s=ASK_S,
@@ -195,14 +195,14 @@ async def _page(
 
 
 def _group_row(client: Client, index: int) -> GroupRow:
-    found = client.memberships[index]
-    topics = sorted(found.member.topics.items())
+    membership = client.memberships[index]
+    topics = sorted(membership.member.topics.items())
     return GroupRow(
-        group=found.group,
+        group=membership.group,
         topics=topics[:TOPICS_SHOWN],
         topics_total=len(topics),
-        in_flight=found.in_flight,
-        is_pulling=found.member.is_pulling,
-        joined_ms=found.member.joined_ms,
-        seen_ms=found.member.seen_ms,
+        in_flight=membership.in_flight,
+        is_pulling=membership.member.is_pulling,
+        joined_ms=membership.member.joined_ms,
+        seen_ms=membership.member.seen_ms,
     )

@@ -135,14 +135,14 @@ async def show(request: Request) -> Response:
     connected = connections.all()
     entries = await _everyone(console, figures, connected)
     values = await _values(figures, entries, query.sort, console.now_ms())
-    kind_of_file = list_exports.wanted(request)
+    kind_of_file = list_exports.file_kind(request)
     if kind_of_file:
         whole = tables.whole(query, len(entries))
         chosen = await console.render(lambda: _select(entries, whole, values).cut.rows)
         listing = _listing(await _rows(console, figures, chosen))
         return await list_exports.respond(console, listing, kind_of_file)
-    found = await console.render(lambda: _select(entries, query, values))
-    context = await _context(request, console, query, found, connected)
+    selection = await console.render(lambda: _select(entries, query, values))
+    context = await _context(request, console, query, selection, connected)
     return await pages.respond(
         request, "clients.html", context, title=_("Clients"), section="clients", is_live=True
     )
@@ -152,24 +152,24 @@ async def _context(
     request: Request,
     console: Console,
     query: Query,
-    found: Selection,
+    selection: Selection,
     connected: list[Connected],
 ) -> ClientList:
     transactions = services_of(request.scope).transactions
     producers = sorted(transactions.producers.groups().items())
-    rows = await _rows(console, services_of(request.scope).client_figures, found.cut.rows)
+    rows = await _rows(console, services_of(request.scope).client_figures, selection.cut.rows)
     return ClientList(
-        cut=found.cut.with_rows(rows),
+        cut=selection.cut.with_rows(rows),
         query=query,
-        clients=found.clients,
-        producing=found.producing,
-        members=found.members,
-        groups=found.groups,
+        clients=selection.clients,
+        producing=selection.producing,
+        members=selection.members,
+        groups=selection.groups,
         members_max=console.host.config.members_max,
         timeout_s=console.broker.members.timeout_s,
-        named=found.named,
-        versions=found.versions[:VERSIONS_SHOWN_MAX],
-        versions_total=len(found.versions),
+        named=selection.named,
+        versions=selection.versions[:VERSIONS_SHOWN_MAX],
+        versions_total=len(selection.versions),
         producers=[ProducerRow(*each) for each in producers[:CONNECTIONS_SHOWN_MAX]],
         producers_total=len(producers),
         connections=connected[:CONNECTIONS_SHOWN_MAX],
@@ -184,8 +184,8 @@ async def _everyone(
     entries: list[Entry] = []
     pause = Pause()
     for group, member in console.broker.members.everyone():
-        told = (member.language, member.version, member.address, member.joined_ms)
-        entries.append(Entry(member.client, group, CONSUMER, *told, member))
+        facts = (member.language, member.version, member.address, member.joined_ms)
+        entries.append(Entry(member.client, group, CONSUMER, *facts, member))
         await pause.when_due()
     consuming = {each.client for each in entries}
     now_ms = console.now_ms()
@@ -193,8 +193,8 @@ async def _everyone(
         if each.client not in consuming:
             sends = figures.rates(each.client, now_ms)[1] > 0
             kind = PRODUCER if each.is_producer or sends else CONNECTED
-            told = (each.language, each.version, each.address, each.since_ms)
-            entries.append(Entry(each.client, "", kind, *told, None))
+            facts = (each.language, each.version, each.address, each.since_ms)
+            entries.append(Entry(each.client, "", kind, *facts, None))
         await pause.when_due()
     return entries
 
@@ -205,12 +205,12 @@ async def _values(
     """What the list is sorted by, by client, where clients' figures decide."""
     if sort not in RATES:
         return {}
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     pause = Pause()
     for each in entries:
-        found[each.client] = figures.rates(each.client, now_ms)[RATES[sort]]
+        values[each.client] = figures.rates(each.client, now_ms)[RATES[sort]]
         await pause.when_due()
-    return found
+    return values
 
 
 def _select(entries: list[Entry], query: Query, values: Mapping[str, float]) -> Selection:
@@ -302,7 +302,7 @@ def _unknown(row: ClientRow) -> str:
 async def _row(console: Console, figures: ClientFigures, entry: Entry) -> ClientRow:
     member = entry.member
     activity = figures.of(entry.client, console.now_ms())
-    is_known = member is None or member.is_connected or bool(activity.sent)
+    has_rate = member is None or member.is_connected or bool(activity.sent)
     return ClientRow(
         client=entry.client,
         path=path_of(entry.client),
@@ -317,7 +317,7 @@ async def _row(console: Console, figures: ClientFigures, entry: Entry) -> Client
         seen_ms=None if member is None else member.seen_ms,
         inflight=await _in_flight(console, entry),
         handed_rate=activity.handed_rate,
-        sent_rate=activity.sent_rate if is_known else None,
+        sent_rate=activity.sent_rate if has_rate else None,
         failed=activity.failed,
         error=activity.error,
         p99_ms=activity.processing_p99_ms,

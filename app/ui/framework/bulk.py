@@ -73,11 +73,11 @@ async def each(
     kind: Kind,
     names: Sequence[str],
     work: Callable[[str], Awaitable[Row]],
-    told: Callable[[str, str, str], Row],
+    row_of: Callable[[str, str, str], Row],
 ) -> list[Row]:
     """The work for each name that the one who asks may change, until the time is over.
 
-    `told(name, outcome, note)` makes the row of one that was not reached, or that the engine or
+    `row_of(name, outcome, note)` makes the row of one that was not reached, or that the engine or
     a missing right refused.
     """
     end_s = time.monotonic() + BUDGET_S
@@ -85,15 +85,15 @@ async def each(
     pause = Pause()
     for name in names:
         if time.monotonic() >= end_s:
-            rows.append(told(name, "unreached", _("the time was over; do it again")))
+            rows.append(row_of(name, "unreached", _("the time was over; do it again")))
             continue
         try:
             rights.require(request, Action.ADMINISTER, kind, name)
             rows.append(await work(name))
         except (NotFound, Forbidden) as error:
-            rows.append(told(name, "left", error.detail))
+            rows.append(row_of(name, "left", error.detail))
         except EngineError as error:
-            rows.append(told(name, "failed", error.detail))
+            rows.append(row_of(name, "failed", error.detail))
         await pause.when_due()
     return rows
 
@@ -112,7 +112,7 @@ def sheet(
     `asking` is what was ticked, where something has still to be asked for.
     """
     order = list(OUTCOMES)
-    found = Counter(row.outcome for row in rows)
+    tally = Counter(row.outcome for row in rows)
     carried = [(name, value) for name, value in form.values.items() if value and name != "confirm"]
     chosen = (row.choice for row in rows if row.outcome == "would")
     return Sheet(
@@ -122,7 +122,7 @@ def sheet(
         is_asking=asking is not None,
         is_done=is_done,
         rows=sorted(rows, key=lambda row: order.index(row.outcome))[:SHOWN_MAX],
-        counts={name: found[name] for name in OUTCOMES if found[name]},
+        counts={name: tally[name] for name in OUTCOMES if tally[name]},
         total=len(rows),
         matching=matching,
         selection="\n".join(f"{expected} {name}" for expected, name in chosen),
@@ -131,9 +131,9 @@ def sheet(
 
 def parsed(text: str) -> dict[str, str]:
     """Name to what is expected of it, as `Sheet.selection` has them; all else is left out."""
-    found: dict[str, str] = {}
+    expected_by_name: dict[str, str] = {}
     for line in text[: ITEMS_MAX * 2 * LINE_CHARS_MAX].split("\n", ITEMS_MAX)[:ITEMS_MAX]:
         expected, __, name = line[: 2 * LINE_CHARS_MAX].rstrip("\r").partition(" ")
         if name:
-            found[name] = expected
-    return found
+            expected_by_name[name] = expected
+    return expected_by_name

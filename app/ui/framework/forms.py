@@ -84,11 +84,11 @@ class Form:
         )
         return low
 
-    def moment(self, name: str, zone_name: str, shown: Zone) -> int | None:
+    def moment(self, name: str, zone_name: str, display_zone: Zone) -> int | None:
         """The time in a field as ms since 1970; an error at the field, and None, if there is none.
 
         It was typed by the clocks of the zone called `zone_name` (of UTC without one); afterwards
-        the field holds it by those of `shown`, which is what the page says beside it.
+        the field holds it by those of `display_zone`, which is what the page says beside it.
         """
         zone = zones.parse(zone_name) if zone_name else UTC_ZONE
         if zone is None:
@@ -99,7 +99,7 @@ class Form:
         except NoMoment as error:
             self.refuse(name, str(error))
             return None
-        self.values[name] = typed_time.moment_text(at_ms, shown)
+        self.values[name] = typed_time.moment_text(at_ms, display_zone)
         return at_ms
 
     def choice(self, name: str, label: str, choices: tuple[str, ...]) -> str:

@@ -67,8 +67,8 @@ def translated(text: str) -> str:
 
 def _(text: str, /, **values: object) -> str:
     """`text` in the language of this request, its `%(name)s` filled in."""
-    found = translated(text)
-    return found % values if values else found
+    translation = translated(text)
+    return translation % values if values else translation
 
 
 def ngettext(singular: str, plural: str, n: int, /, **values: object) -> str:
@@ -79,9 +79,9 @@ def ngettext(singular: str, plural: str, n: int, /, **values: object) -> str:
 
 def plural_form(singular: str, plural: str, n: int) -> str:
     """The form that fits `n`, its placeholders still in it."""
-    found = _catalogue(_spoken.get()).plurals.get(singular)
-    if found is not None:
-        return found
+    form = _catalogue(_spoken.get()).plurals.get(singular)
+    if form is not None:
+        return form
     return singular if n == 1 else plural
 
 
@@ -95,14 +95,14 @@ def preferred(accept: str) -> Language:
 
     Any Chinese is answered in the simplified Chinese there is.
     """
-    best, found = 0.0, Language.ENGLISH
+    best, chosen = 0.0, Language.ENGLISH
     for part in accept.split(",")[:RANGES_MAX]:
         name, __, rest = part.strip().lower().partition(";")
         weight = _weight(rest)
         language = {"en": Language.ENGLISH, "zh": Language.CHINESE}.get(name.split("-")[0].strip())
         if language is not None and weight > best:
-            best, found = weight, language
-    return found
+            best, chosen = weight, language
+    return chosen
 
 
 def load() -> None:

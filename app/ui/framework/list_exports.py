@@ -61,7 +61,7 @@ class Listing:
         return "" if is_whole else f"cut: the first {ROWS_MAX} of {self.total} rows"
 
 
-def wanted(request: Request) -> str:
+def file_kind(request: Request) -> str:
     """The format of a file in `?format=`; "" for a page."""
     kind = request.query_params.get("format", "")
     return kind if kind in MEDIA_TYPES else ""
@@ -134,13 +134,13 @@ def _sheet_cell(cell: Cell) -> str | int:
 def _topic(topic: TopicConfig, snapshot: Snapshot) -> Row:
     figures = snapshot.topics.get(topic.name)
     settings = (_setting(getattr(topic, name)) for name in SETTINGS)
-    known = (topic.name, kind_of(topic), *settings)
+    cells = (topic.name, kind_of(topic), *settings)
     read_at = _time(snapshot.taken_ms)
     if figures is None:
-        return (*known, None, None, None, None, None, NOT_READ, read_at)
+        return (*cells, None, None, None, None, None, NOT_READ, read_at)
     lag = snapshot.worst_lag(topic.name)
     return (
-        *known,
+        *cells,
         figures.messages,
         f"{figures.rate:.2f}",
         len(snapshot.readers(topic.name)),
@@ -158,13 +158,13 @@ def _setting(value: object) -> Cell:
 def _group(group: GroupConfig, snapshot: Snapshot) -> Row:
     figures = snapshot.groups.get(group.name)
     flags = ("no" if group.consume_enabled else "yes", "yes" if group.ordered else "no")
-    known = (group.name, *flags)
+    cells = (group.name, *flags)
     read_at = _time(snapshot.taken_ms)
     if figures is None:
-        return (*known, None, None, None, None, None, None, NOT_READ, read_at)
+        return (*cells, None, None, None, None, None, None, NOT_READ, read_at)
     has_place = bool(figures.lag_by_topic)
     return (
-        *known,
+        *cells,
         figures.lag if has_place else None,
         _time(figures.oldest_ms),
         figures.inflight,

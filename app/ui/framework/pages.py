@@ -136,8 +136,8 @@ class Frame:
     def link(self, **changes: object) -> str:
         """This page's address with some of its query changed; None takes a part away."""
         merged = {**self.query, **changes}
-        kept = {k: v for k, v in merged.items() if v not in (None, "") and k != "done"}
-        return f"{self.path}?{urlencode(kept)}" if kept else self.path
+        query = {k: v for k, v in merged.items() if v not in (None, "") and k != "done"}
+        return f"{self.path}?{urlencode(query)}" if query else self.path
 
 
 def console_of(request: Request) -> "Console":
@@ -161,7 +161,7 @@ async def respond(
     The context must hold values only: another thread reads it.
     """
     console = console_of(request)
-    block = _wanted_block(request)
+    block = _target_block(request)
     if not (block and console.templates.has_block(template, block)):
         block = ""
     saved = None if block or status != 200 else await saved_bar.read(request)
@@ -194,7 +194,7 @@ def _fields(context: Any) -> dict[str, Any]:
     return {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
 
 
-def _wanted_block(request: Request) -> str:
+def _target_block(request: Request) -> str:
     """The block that htmx wants to put into its target; "" for a whole page."""
     headers = request.headers
     if headers.get("hx-request") != "true" or headers.get("hx-request-type") != "partial":

@@ -52,10 +52,10 @@ async def read(request: Request) -> SavedBar | None:
         here = views.kept_query(request.url.query)
     except Invalid:
         here = ""
-    known = await glance(request)
-    failure = _("the database does not answer") if known.failure else ""
-    found = [SavedLink(v.name, v.href, v.query == here) for v in known.at(path)]
+    views_glance = await glance(request)
+    failure = _("the database does not answer") if views_glance.failure else ""
+    links = [SavedLink(v.name, v.href, v.query == here) for v in views_glance.at(path)]
     # What is shown now stays in sight, however many there are.
-    found.sort(key=lambda link: not link.is_here)
+    links.sort(key=lambda link: not link.is_here)
     all_href = f"/views?{urlencode({'path': path, 'query': here})}"
-    return SavedBar(found[:SHOWN_MAX], max(0, len(found) - SHOWN_MAX), all_href, failure)
+    return SavedBar(links[:SHOWN_MAX], max(0, len(links) - SHOWN_MAX), all_href, failure)

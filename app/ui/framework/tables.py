@@ -70,12 +70,12 @@ def cut(rows: Sequence[Row], query: Query) -> Cut[Row]:
     pages = max(1, -(-len(rows) // query.size))
     page = min(query.page, pages)
     begin = (page - 1) * query.size
-    shown = rows[begin : begin + query.size]
+    visible_rows = rows[begin : begin + query.size]
     return Cut(
-        rows=shown,
+        rows=visible_rows,
         total=len(rows),
-        first=begin + 1 if shown else 0,
-        last=begin + len(shown),
+        first=begin + 1 if visible_rows else 0,
+        last=begin + len(visible_rows),
         page=page,
         pages=pages,
         size=query.size,
@@ -92,10 +92,10 @@ def order(
 ) -> None:
     """Sort in place by `key`, equal ones by name; None is unknown and goes last either way."""
     rows.sort(key=name)
-    known = [row for row in rows if key(row) is not None]
-    known.sort(key=key, reverse=down)
+    sortable = [row for row in rows if key(row) is not None]
+    sortable.sort(key=key, reverse=down)
     unknown = [row for row in rows if key(row) is None]
-    rows[:] = known + unknown
+    rows[:] = sortable + unknown
 
 
 def _number(text: str, default: int) -> int:

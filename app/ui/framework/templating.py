@@ -60,11 +60,11 @@ class Templates:
 
     def render(self, template: str, block: str, values: Mapping[str, Any]) -> str:
         """The whole page, or one named block exactly as it stands in the page."""
-        found = self._environment.get_template(template)
+        source = self._environment.get_template(template)
         if not block:
-            return found.render(values)
-        context = found.new_context(dict(values))
-        return "".join(found.blocks[block](context))
+            return source.render(values)
+        context = source.new_context(dict(values))
+        return "".join(source.blocks[block](context))
 
 
 @jinja2.pass_context

@@ -17,8 +17,8 @@ class NoMoment(ValueError):
 
 def find_length_ms(text: str) -> int | None:
     """ "10s" as 10000; None for what is no length of time."""
-    found = LENGTH.fullmatch(text.strip().lower())
-    return int(found[1]) * UNITS_MS[found[2]] if found else None
+    match = LENGTH.fullmatch(text.strip().lower())
+    return int(match[1]) * UNITS_MS[match[2]] if match else None
 
 
 def length_text(value_ms: int) -> str:
@@ -38,18 +38,18 @@ def moment_ms(text: str, zone: Zone = UTC_ZONE) -> int:
     try:
         typed = datetime.fromisoformat(text.strip())
         moment = typed.replace(tzinfo=zone.rules) if typed.tzinfo is None else typed
-        shown = moment.astimezone(UTC).astimezone(moment.tzinfo)
+        shifted = moment.astimezone(UTC).astimezone(moment.tzinfo)
         at_ms = round(moment.timestamp() * 1000)
     except (ValueError, OverflowError):
         sentence = _("That is no time. Write it like 2026-11-20T14:30, by the clocks of %(zone)s.")
         raise NoMoment(sentence % {"zone": zone.name}) from None
-    if shown.replace(tzinfo=None) != moment.replace(tzinfo=None):
+    if shifted.replace(tzinfo=None) != moment.replace(tzinfo=None):
         raise NoMoment(
             _(
                 "No clock in %(zone)s shows %(typed)s: they are set forward then. Write %(next)s.",
                 zone=zone.name,
                 typed=_iso(typed),
-                next=_iso(shown),
+                next=_iso(shifted),
             )
         )
     if at_ms <= 0:

@@ -45,8 +45,8 @@ def parse(text: str) -> Zone | None:
 @lru_cache(maxsize=1)
 def names() -> tuple[str, ...]:
     """Every zone that this machine knows, UTC first."""
-    known = {name for name in zoneinfo.available_timezones() if "/" in name}
-    places = sorted(name for name in known if not name.startswith(("Etc/", "SystemV/")))
+    zone_names = {name for name in zoneinfo.available_timezones() if "/" in name}
+    places = sorted(name for name in zone_names if not name.startswith(("Etc/", "SystemV/")))
     return (UTC_NAME, *places)
 
 

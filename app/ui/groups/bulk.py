@@ -132,11 +132,11 @@ def _names(request: Request, form: Form, ticked: Sequence[str]) -> list[str]:
     return [group.name for group in groups.matching(everything, form.values["q"])]
 
 
-def _moment(form: Form, shown: Zone) -> int | None:
+def _moment(form: Form, display_zone: Zone) -> int | None:
     if not form.values["at"]:
         return None
-    at_ms = form.moment("at", form.values["zone"], shown)
-    form.values["zone"] = shown.name
+    at_ms = form.moment("at", form.values["zone"], display_zone)
+    form.values["zone"] = display_zone.name
     return at_ms
 
 
@@ -145,11 +145,11 @@ async def _preview(order: Order, name: str) -> BulkRow:
     lag = order.console.broker.lag(name)
     row = BulkRow(name, "would", unread=lag.count, inflight=lag.inflight)
     if order.action != "reset":
-        return _or_left(row, config, order.action)
-    wanted = order.reset_of(name, lag)
-    if not wanted.topics:
+        return _mark_unchanged(row, config, order.action)
+    reset_order = order.reset_of(name, lag)
+    if not reset_order.topics:
         return replace(row, outcome="left", note=_("it has no place in any topic yet"))
-    preview = await services_of(order.request.scope).resets.preview(name, wanted)
+    preview = await services_of(order.request.scope).resets.preview(name, reset_order)
     moving = sum(each.moves and each.target != each.current for each in preview.queues)
     return replace(
         row,
@@ -163,7 +163,7 @@ async def _preview(order: Order, name: str) -> BulkRow:
     )
 
 
-def _or_left(row: BulkRow, config: GroupConfig, action: str) -> BulkRow:
+def _mark_unchanged(row: BulkRow, config: GroupConfig, action: str) -> BulkRow:
     """The row, or that a pause or its end would change nothing of the group."""
     if config.consume_enabled == (action == "pause"):
         return row
@@ -175,12 +175,12 @@ async def _change(order: Order, actor: Actor, name: str, precondition: str) -> B
     config = order.console.broker.group(name)
     if order.action == "reset":
         lag = order.console.broker.lag(name)
-        wanted = order.reset_of(name, lag)
+        reset_order = order.reset_of(name, lag)
         reset = await services_of(order.request.scope).resets.apply(
-            actor, name, wanted, precondition=precondition, force=False
+            actor, name, reset_order, precondition=precondition, force=False
         )
         return BulkRow(name, "done", _("reset %(id)s", id=reset.number), moving=len(reset.queues))
-    row = _or_left(BulkRow(name, "done"), config, order.action)
+    row = _mark_unchanged(BulkRow(name, "done"), config, order.action)
     if row.outcome == "done":
         change = services_of(order.request.scope).groups
         await (change.pause if order.action == "pause" else change.resume)(actor, name)

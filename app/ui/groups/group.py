@@ -126,13 +126,13 @@ def _page(
 
 def _view(request: Request, group: str) -> LagView:
     """What the address asks for; what makes no sense falls back, as links get typed."""
-    asked = request.query_params
-    topic, queue = asked.get("topic", ""), asked.get("queue", "").strip()
+    query = request.query_params
+    topic, queue = query.get("topic", ""), query.get("queue", "").strip()
     is_number = is_whole(queue, 5)
     return LagView(
         LagOf(group, topic, int(queue) if topic and is_number else None),
-        next((span for span in SPANS if span.name == asked.get("range")), SPANS[1]),
-        next((shape for shape in SHAPES if shape.name == asked.get("show")), SHAPES[0]),
+        next((span for span in SPANS if span.name == query.get("range")), SPANS[1]),
+        next((shape for shape in SHAPES if shape.name == query.get("show")), SHAPES[0]),
     )
 
 
@@ -150,7 +150,7 @@ def _queues(queues: Sequence[QueueLag], query: Query) -> list[QueueRow]:
 
 
 def _queue_row(queue: QueueLag) -> QueueRow:
-    kept = queue.max_offset - queue.min_offset
+    messages = queue.max_offset - queue.min_offset
     return QueueRow(
         topic=queue.topic,
         queue=queue.queue,
@@ -161,7 +161,7 @@ def _queue_row(queue: QueueLag) -> QueueRow:
         counts=queue.counts,
         inflight=queue.inflight,
         oldest_ms=queue.oldest_ms,
-        done_share=min(1.0, max(0.0, 1 - queue.count / kept)) if kept else 1.0,
+        done_share=min(1.0, max(0.0, 1 - queue.count / messages)) if messages else 1.0,
     )
 
 

@@ -74,7 +74,7 @@ async def show(request: Request) -> Response:
     query = tables.parse_query(request.query_params, SORTS, "-lag")
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     everything = list(console.broker.groups())
-    kind_of_file = list_exports.wanted(request)
+    kind_of_file = list_exports.file_kind(request)
     if kind_of_file:
         whole = tables.whole(query, len(everything))
         chosen = await console.render(lambda: _select(everything, snapshot, whole).rows)
@@ -118,8 +118,8 @@ def _select(everything: list[GroupConfig], snapshot: Snapshot, query: Query) -> 
 def _unread(everything: list[GroupConfig], snapshot: Snapshot, query: Query) -> tuple[int, int]:
     """The lag of all groups that match, and of how many it is not known."""
     lags = [_lag(snapshot.groups.get(g.name)) for g in matching(everything, query.text)]
-    known = [lag for lag in lags if lag is not None]
-    return sum(known), len(lags) - len(known)
+    counts = [lag for lag in lags if lag is not None]
+    return sum(counts), len(lags) - len(counts)
 
 
 def _key(snapshot: Snapshot, sort: str) -> Callable[[GroupConfig], Any]:

@@ -72,14 +72,14 @@ def chart(page: LagHistoryPage, shape: Shape) -> LagChart:
     """The chart of what the engine found."""
     points = list(_judged(page))
     values = [VALUES[shape.name](point) for point in points]
-    known = sum(point.is_known for point in points)
+    measured = sum(point.is_known for point in points)
     return LagChart(
         shape=shape,
         from_ms=page.from_ms,
         to_ms=page.to_ms,
         step_ms=page.step_ms,
-        known=known,
-        missing=len(points) - known,
+        known=measured,
+        missing=len(points) - measured,
         damaged=page.damaged,
         times_s=[point.at_ms / 1000 for point in points],
         values=values,
@@ -113,11 +113,11 @@ def _judged(page: LagHistoryPage) -> Iterator[ChartPoint]:
             continue
         recent = [each for each in recent if point.at_ms - each[0] <= reach_ms]
         recent.append((point.at_ms, point.count_max))
-        yield _known(point, until_ms, forecast(recent, reach_ms))
+        yield _chart_point(point, until_ms, forecast(recent, reach_ms))
 
 
-def _known(point: LagPoint, until_ms: int, found: Forecast) -> ChartPoint:
-    clears_at_ms = point.at_ms if found.outlook is Outlook.CLEAR else found.clears_at_ms
+def _chart_point(point: LagPoint, until_ms: int, forecast: Forecast) -> ChartPoint:
+    clears_at_ms = point.at_ms if forecast.outlook is Outlook.CLEAR else forecast.clears_at_ms
     return ChartPoint(
         at_ms=point.at_ms,
         until_ms=until_ms,
@@ -125,7 +125,7 @@ def _known(point: LagPoint, until_ms: int, found: Forecast) -> ChartPoint:
         age_ms=point.oldest_age_max_ms if point.count_max else 0,
         inflight=point.inflight_max,
         clear_ms=None if clears_at_ms is None else clears_at_ms - point.at_ms,
-        outlook=found.outlook,
+        outlook=forecast.outlook,
     )
 
 

@@ -122,18 +122,18 @@ async def subscriptions(request: Request) -> Response:
     config = console.broker.group(request.path_params["group"])
     query = tables.parse_query(request.query_params, ("client",), "client")
     members = console.broker.members.of(config.name)
-    found = console.broker.members.warning(config.name)
+    warning = console.broker.members.warning(config.name)
     columns = await console.render(lambda: _columns(members))
-    shown = tables.cut(members, query)
+    page = tables.cut(members, query)
     context = SubscriptionPage(
         head=head_of(console, config, console.broker.lag(config.name)),
         tab="subscriptions",
         columns=columns,
-        cut=shown.with_rows([_matrix_row(member, columns) for member in shown.rows]),
+        cut=page.with_rows([_matrix_row(member, columns) for member in page.rows]),
         query=query,
         variants=[
             msgspec.structs.replace(each, clients=each.clients[:5])
-            for each in (found.variants if found else ())
+            for each in (warning.variants if warning else ())
         ],
         last_heartbeat=console.broker.members.subscription(config.name),
     )
@@ -172,8 +172,8 @@ async def leave(request: Request) -> Response:
 
 async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Response:
     console = pages.console_of(request)
-    found = [each for each in console.broker.members.of(config.name) if each.client == client]
-    if not found:
+    matches = [each for each in console.broker.members.of(config.name) if each.client == client]
+    if not matches:
         raise NotFound(
             _(
                 "%(client)s is no member of the group %(name)s",
@@ -182,7 +182,7 @@ async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Resp
             ),
             remedy=_("look at its clients as they are now"),
         )
-    row = await _client(request, config.name, found[0], 0)
+    row = await _client(request, config.name, matches[0], 0)
     locks = sum(lock.client == client for lock in console.broker.locks.of(config.name))
     others = console.broker.members.count(config.name) - 1
     impact = [
@@ -240,11 +240,11 @@ def _columns(members: Sequence[Member]) -> list[MatrixColumn]:
     telling = [member.topics for member in members if member.topics]
     columns = []
     for topic in sorted({name for topics in telling for name in topics}):
-        wanted = Counter(topics.get(topic, MISSING) for topics in telling).most_common(2)
-        is_differing = len(wanted) > 1
+        expressions = Counter(topics.get(topic, MISSING) for topics in telling).most_common(2)
+        is_differing = len(expressions) > 1
         # Nobody is odd in a draw, so all of them are marked.
-        is_draw = is_differing and wanted[0][1] == wanted[1][1]
-        columns.append(MatrixColumn(topic, is_differing, None if is_draw else wanted[0][0]))
+        is_draw = is_differing and expressions[0][1] == expressions[1][1]
+        columns.append(MatrixColumn(topic, is_differing, None if is_draw else expressions[0][0]))
     return columns
 
 
@@ -252,7 +252,7 @@ def _matrix_row(member: Member, columns: Sequence[MatrixColumn]) -> MatrixRow:
     is_silent = not member.topics
     cells = []
     for column in columns:
-        wanted = member.topics.get(column.topic, MISSING)
-        is_odd = column.is_differing and not is_silent and wanted != column.usual
-        cells.append(Cell(wanted, is_odd))
+        expression = member.topics.get(column.topic, MISSING)
+        is_odd = column.is_differing and not is_silent and expression != column.usual
+        cells.append(Cell(expression, is_odd))
     return MatrixRow(member.client, cells, is_silent)

@@ -54,8 +54,8 @@ def read(form: Form) -> RetryPolicy:
     if kind == "steps":
         parts = [part for part in form.values["steps"].replace(",", " ").split() if part]
         waits = [find_length_ms(part) for part in parts]
-        known = [wait for wait in waits if wait is not None]
-        if not known or len(known) < len(waits):
+        lengths = [wait for wait in waits if wait is not None]
+        if not lengths or len(lengths) < len(waits):
             form.refuse(
                 "steps",
                 _(
@@ -63,14 +63,14 @@ def read(form: Form) -> RetryPolicy:
                     length_help=translated(LENGTH_HELP),
                 ),
             )
-        return Steps(tuple(known) or (1_000,))
+        return Steps(tuple(lengths) or (1_000,))
     return Ladder()
 
 
 def waits(policy: RetryPolicy, retry_max: int) -> tuple[list[str], int]:
     """The waits before each retry, the first twenty of them, and how many more there are."""
-    shown = [_wait(policy, number) for number in range(min(retry_max, SHOWN_MAX))]
-    return shown, retry_max - len(shown)
+    rows = [_wait(policy, number) for number in range(min(retry_max, SHOWN_MAX))]
+    return rows, retry_max - len(rows)
 
 
 def _wait(policy: RetryPolicy, number: int) -> str:
@@ -83,8 +83,8 @@ def _wait(policy: RetryPolicy, number: int) -> str:
 
 
 def _length(form: Form, name: str, label: str) -> int:
-    found = find_length_ms(form.values[name])
-    if found is None:
+    length_ms = find_length_ms(form.values[name])
+    if length_ms is None:
         form.refuse(
             name,
             _(
@@ -93,7 +93,7 @@ def _length(form: Form, name: str, label: str) -> int:
                 length_help=translated(LENGTH_HELP),
             ),
         )
-    return found or 1
+    return length_ms or 1
 
 
 def _factor(form: Form) -> float:

@@ -77,14 +77,14 @@ def review(preview: ResetPreview, *, seen: str = "", page: int = 1) -> Review:
     rows.sort(key=lambda row: not row.has_moved)
     pages = max(1, -(-len(rows) // SHOWN))
     page = min(max(1, page), pages)
-    shown = rows[(page - 1) * SHOWN : page * SHOWN]
+    visible_rows = rows[(page - 1) * SHOWN : page * SHOWN]
     return convert(
         preview,
         Review,
         to=place_in_words(preview.to),
-        rows=shown,
+        rows=visible_rows,
         total=len(rows),
-        first=(page - 1) * SHOWN + 1 if shown else 0,
+        first=(page - 1) * SHOWN + 1 if visible_rows else 0,
         page=page,
         pages=pages,
         moving=sum(row.is_moved and row.delta != 0 for row in rows),
@@ -166,15 +166,15 @@ def _line(move: QueueMove) -> str:
     return f"{move.queue} {NONE if move.current is None else move.current} {move.topic}"
 
 
-def _parsed(seen: str) -> dict[Place, int | None]:
+def _parsed(text: str) -> dict[Place, int | None]:
     """What `_line` wrote; whatever else came back with the form is left out."""
-    found: dict[Place, int | None] = {}
-    for line in seen.splitlines():
+    places: dict[Place, int | None] = {}
+    for line in text.splitlines():
         queue, __, rest = line.partition(" ")
         current, __, topic = rest.partition(" ")
         if _is_number(queue) and topic and (current == NONE or _is_number(current)):
-            found[topic, int(queue)] = None if current == NONE else int(current)
-    return found
+            places[topic, int(queue)] = None if current == NONE else int(current)
+    return places
 
 
 def _is_number(text: str) -> bool:

@@ -57,8 +57,8 @@ async def show(request: Request) -> Response:
         retry_waiting=lag.retry_waiting,
         retry_unread=sum(queue.count for queue in retries),
         retry_inflight=sum(queue.inflight for queue in retries),
-        retry_kept=_kept(console, head.retry_topic) if head.has_retry_topic else None,
-        dead_kept=_kept(console, head.dead_topic) if head.has_dead_topic else None,
+        retry_kept=_message_count(console, head.retry_topic) if head.has_retry_topic else None,
+        dead_kept=_message_count(console, head.dead_topic) if head.has_dead_topic else None,
         figures=console.broker.statistics.group(config.name),
         since_ms=console.broker.statistics.since_ms,
     )
@@ -67,5 +67,5 @@ async def show(request: Request) -> Response:
     )
 
 
-def _kept(console: Console, topic: str) -> int:
+def _message_count(console: Console, topic: str) -> int:
     return console.broker.topic_stats(topic).messages

@@ -105,11 +105,11 @@ async def change(request: Request) -> Response:
     return forms.go(request, f"{head.path}/config?done=changed")
 
 
-def _changes(form: Form, zone_name: str, shown: Zone) -> GroupSettings:
+def _changes(form: Form, zone_name: str, display_zone: Zone) -> GroupSettings:
     start = StartAt(form.choice("start", _("Begins at"), tuple(StartAt)))
     start_at_ms = 0
     if start is StartAt.TIME:
-        start_at_ms = form.moment("start_at", zone_name, shown) or 1
+        start_at_ms = form.moment("start_at", zone_name, display_zone) or 1
     rooms = tuple(room.strip() for room in form.values["rooms"].split(",") if room.strip())
     return GroupSettings(
         retry_max=form.number("retry_max", _("Retries"), 0, RETRY_MAX_LIMIT),

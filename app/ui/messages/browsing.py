@@ -20,12 +20,12 @@ READ_BYTES_MAX = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Found:
+class BrowsePage:
     """Messages for one page, and how far was looked; the cursors are "" at either end."""
 
     messages: list[StoredMessage]
     scanned: int
-    kept: int
+    stored: int
     queues: int
     next_cursor: str = ""
     previous_cursor: str = ""
@@ -76,7 +76,7 @@ class _Tail:
 
 async def newest(
     messaging: Messaging, topic: str, queues: Sequence[QueueStats], *, cursor: str, count_max: int
-) -> Found:
+) -> BrowsePage:
     """The newest messages over `queues` by the time they were stored, below `cursor`."""
     note = ""
     if len(queues) > QUEUES_MAX:
@@ -108,10 +108,10 @@ async def newest(
             break
         await push(index)
     more = any(tail.upper > tail.low for tail in tails)
-    return Found(
+    return BrowsePage(
         messages=messages,
         scanned=budget.reads,
-        kept=sum(queue.max_offset - queue.min_offset for queue in queues),
+        stored=sum(queue.max_offset - queue.min_offset for queue in queues),
         queues=len(queues),
         next_cursor=_cursor({tail.queue: tail.upper for tail in tails}) if more else "",
         note=note,
@@ -126,7 +126,7 @@ def _upper(queue: QueueStats, below: Mapping[int, int]) -> int:
 
 async def along(
     messaging: Messaging, topic: str, stats: QueueStats, *, offset: int, count_max: int
-) -> Found:
+) -> BrowsePage:
     """One queue's messages from `offset`, oldest first; offsets outside go to the nearer end."""
     begin = at = min(max(offset, stats.min_offset), stats.max_offset)
     budget = _Budget()
@@ -136,22 +136,22 @@ async def along(
         if message is not None:
             messages.append(message)
         at += 1
-    kept = stats.max_offset - stats.min_offset
+    stored = stats.max_offset - stats.min_offset
     note = ""
     if offset < stats.min_offset:
         note = _(
             "The queue begins at offset %(min_offset)s; older ones are gone.",
             min_offset=f"{stats.min_offset:,}",
         )
-    elif offset >= stats.max_offset and kept:
+    elif offset >= stats.max_offset and stored:
         note = _(
             "The queue ends at offset %(max_offset)s; that message is yet to come.",
             max_offset=f"{stats.max_offset:,}",
         )
-    return Found(
+    return BrowsePage(
         messages=messages,
         scanned=budget.reads,
-        kept=kept,
+        stored=stored,
         queues=1,
         next_cursor=str(at) if at < stats.max_offset else "",
         previous_cursor=(

@@ -206,9 +206,9 @@ def _cell(name: str, row: Mapping[str, Any]) -> str:
 
 
 def _csv_last(summary: Summary) -> bytes:
-    told = f"scanned {summary.scanned} of {summary.total}, {summary.matched} found, "
-    told += "whole" if summary.is_whole else f"NOT WHOLE: {summary.why}"
-    return cells.lines([["# export", told]])
+    summary_text = f"scanned {summary.scanned} of {summary.total}, {summary.matched} found, "
+    summary_text += "whole" if summary.is_whole else f"NOT WHOLE: {summary.why}"
+    return cells.lines([["# export", summary_text]])
 
 
 FORMATS = {

@@ -134,8 +134,8 @@ async def show(request: Request) -> Response:
 async def by_id(request: Request) -> Response:
     """GET /m/{id}: on to the message with this message id or offset id."""
     text = request.path_params["id"]
-    found = await services_of(request.scope).search.by_id(text)
-    if not found:
+    result = await services_of(request.scope).search.by_id(text)
+    if not result:
         gone = await _show_gone_id(request, text)
         if gone is not None:
             return gone
@@ -144,7 +144,7 @@ async def by_id(request: Request) -> Response:
             field="id",
             remedy=_("ids are compared exactly; the message may be older than what is kept"),
         )
-    first = min(found, key=lambda m: (bool(group_of(m.topic)), _waits(m), m.position))
+    first = min(result, key=lambda m: (bool(group_of(m.topic)), _waits(m), m.position))
     return _go(first)
 
 
@@ -204,8 +204,8 @@ async def _find(console: Console, request: Request) -> StoredMessage | None:
 
 
 def _queue_of(console: Console, topic: str, queue: int) -> QueueStats | None:
-    found = (one for one in console.broker.topic_stats(topic).queues if one.queue == queue)
-    return next(found, None)
+    matches = (one for one in console.broker.topic_stats(topic).queues if one.queue == queue)
+    return next(matches, None)
 
 
 async def _show_gone(request: Request) -> Response:

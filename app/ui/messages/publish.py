@@ -206,11 +206,11 @@ async def _page(
 
 def _delays() -> tuple[tuple[str, str], ...]:
     levels = enumerate(DELAYS, 1)
-    said = [
+    choices = [
         (str(level), _("level %(level)s: after %(wait)s", level=level, wait=w))
         for level, w in levels
     ]
-    return (AT_ONCE, *said)
+    return (AT_ONCE, *choices)
 
 
 def _results(sent: BatchSlice) -> list[AppendResult]:
@@ -237,10 +237,12 @@ async def _sent_before(request: Request) -> list[AppendResult]:
     for place in request.query_params.get("sent", "")[:LINK_CHARS_MAX].split(",")[:COUNT_MAX]:
         try:
             topic, queue, offset = place.split(":")
-            found = await messaging.message(topic, int(queue), int(offset))
+            message = await messaging.message(topic, int(queue), int(offset))
         except (ValueError, EngineError):
             continue
         stored.append(
-            AppendResult(found.message_id, found.topic, found.queue, found.offset, found.position)
+            AppendResult(
+                message.message_id, message.topic, message.queue, message.offset, message.position
+            )
         )
     return stored

@@ -36,10 +36,12 @@ TEXT_MAX = 512
 FILTER_MAX = 16_500  # a little over what a filter may have
 
 
-def read(values: Mapping[str, str], now_ms: int, shown: Zone = UTC_ZONE) -> tuple[Form, ScanQuery]:
+def read(
+    values: Mapping[str, str], now_ms: int, display_zone: Zone = UTC_ZONE
+) -> tuple[Form, ScanQuery]:
     """The form as it was filled in, with errors at its fields, and what it means.
 
-    Its times are by the clocks of the `zone` it names, and then shown by those of `shown`.
+    Its times are by the clocks of the `zone` it names, and then shown by those of `display_zone`.
     """
     form = Form({name: values.get(name, "").strip()[:FILTER_MAX] for name in FIELDS})
     form.values["contains"] = values.get("contains", "")
@@ -51,7 +53,7 @@ def read(values: Mapping[str, str], now_ms: int, shown: Zone = UTC_ZONE) -> tupl
     if not is_fixed and not form.values["since"]:
         form.values["since"] = SINCE_DEFAULT
     zone_name = values.get("zone", "")
-    begin_ms, end_ms = _times(form, zone_name, shown) if is_fixed else _since(form, now_ms)
+    begin_ms, end_ms = _times(form, zone_name, display_zone) if is_fixed else _since(form, now_ms)
     return form, ScanQuery(
         form.values["topic"],
         begin_ms,
@@ -74,8 +76,8 @@ def address(query: ScanQuery, path: str, **others: object) -> str:
         values["filter"] = query.filter
     if query.contains:
         values["contains"] = query.contains
-    kept = {name: value for name, value in others.items() if value not in ("", None)}
-    return f"{path}?{urlencode({**values, **kept})}"
+    params = {name: value for name, value in others.items() if value not in ("", None)}
+    return f"{path}?{urlencode({**values, **params})}"
 
 
 def _since(form: Form, now_ms: int) -> tuple[int, int]:
@@ -83,11 +85,11 @@ def _since(form: Form, now_ms: int) -> tuple[int, int]:
     return (max(0, now_ms - length_ms) if length_ms else 0), FOREVER_MS
 
 
-def _times(form: Form, zone_name: str, shown: Zone) -> tuple[int, int]:
+def _times(form: Form, zone_name: str, display_zone: Zone) -> tuple[int, int]:
     form.values["since"] = ""
     begin_ms, end_ms = 0, FOREVER_MS
     for name in ("from", "to"):
-        at_ms = form.moment(name, zone_name, shown) if form.values[name] else None
+        at_ms = form.moment(name, zone_name, display_zone) if form.values[name] else None
         if at_ms is not None and name == "from":
             begin_ms = at_ms
         elif at_ms is not None:

@@ -114,29 +114,29 @@ async def _page(
     )
 
 
-def _groups(console: Console, message: StoredMessage, asked: str) -> list[str]:
+def _groups(console: Console, message: StoredMessage, group: str) -> list[str]:
     """The one that a retry or a dead letter belongs to, else those that read the topic."""
-    own = group_of(message.topic) or asked
+    own = group_of(message.topic) or group
     if own:
         return [own]
     return sorted(console.broker.groups_of(message.topic))
 
 
 async def _choices(request: Request, group: str) -> GroupChoice:
-    found: list[Offer] = []
+    offers: list[Offer] = []
     pause = Pause()
     for offer in services_of(request.scope).clients.offers(group):
-        found.append(offer)
+        offers.append(offer)
         await pause.when_due()
-    found.sort(key=lambda client: (bool(client.why_no_verify), client.name))
+    offers.sort(key=lambda client: (bool(client.why_no_verify), client.name))
     return GroupChoice(
         group,
         [
             Choice(each.name, path_of(each.name), _about(each), each.why_no_verify)
-            for each in found[:CLIENTS_SHOWN]
+            for each in offers[:CLIENTS_SHOWN]
         ],
-        len(found),
-        any(not each.why_no_verify for each in found),
+        len(offers),
+        any(not each.why_no_verify for each in offers),
     )
 
 

@@ -48,8 +48,8 @@ def in_force(config: TopicConfig, broker: EngineConfig) -> list[InForce]:
         ),
         _either(
             _("Kept for"),
-            None if config.retention_ms is None else _kept(config.retention_ms),
-            _kept(round(broker.retention_h * HOUR_MS)),
+            None if config.retention_ms is None else _retention_text(config.retention_ms),
+            _retention_text(round(broker.retention_h * HOUR_MS)),
             "retention_h",
         ),
         _either(
@@ -72,5 +72,5 @@ def _either(label: str, own: str | None, default: str, setting: str) -> InForce:
     return InForce(label, own, translated(OWN), True, setting, default)
 
 
-def _kept(length_ms: int) -> str:
+def _retention_text(length_ms: int) -> str:
     return topic_fields.retention_text(length_ms) if length_ms else _("for good")

@@ -22,9 +22,9 @@ class Size:
 
 def size_of(contents: Iterable[QueueContent], messages: int) -> Size:
     """The size of `messages`, each as long as those that were measured are on average. Pure."""
-    known = list(contents)
-    measured = sum(content.measured for content in known)
-    total = sum(content.bytes for content in known)
+    queues = list(contents)
+    measured = sum(content.measured for content in queues)
+    total = sum(content.bytes for content in queues)
     if not messages:
         return Size(0, 0, 0, is_exact=True)
     if not measured:

@@ -302,12 +302,12 @@ async def delete(request: Request) -> Response:
     return forms.go(request, "/topics?done=deleted")
 
 
-def _readers(console: Console, topic: str, known: Mapping[str, int]) -> list[tuple[str, int]]:
+def _readers(console: Console, topic: str, sampled: Mapping[str, int]) -> list[tuple[str, int]]:
     """The groups that read a topic, furthest behind first, with what each has still to read.
 
     Nobody is left out who began after the last walk: for those few the engine is asked.
     """
-    lags = dict(known)
+    lags = dict(sampled)
     for group in console.broker.groups_of(topic):
         if group not in lags:
             queues = console.broker.lag(group).queues

@@ -123,26 +123,26 @@ async def show(request: Request) -> Response:
     """GET /topics"""
     console = pages.console_of(request)
     query = tables.parse_query(request.query_params, SORTS, BY_NAME[0])
-    kind = known_kind(request.query_params.get("type", ""))
+    kind = parse_kind(request.query_params.get("type", ""))
     marks = await starred.glance(request)
     snapshot = console.sampler.snapshot
     if query.sort not in BY_NAME or not snapshot.taken_ms:
         snapshot = await console.sampler.fresh(AGE_MAX_MS)
     everything = console.broker.topics(system=True)
-    kind_of_file = list_exports.wanted(request)
+    kind_of_file = list_exports.file_kind(request)
     if kind_of_file:
         whole = tables.whole(query, len(everything))
         everyone = await console.render(lambda: _select(everything, snapshot, whole, kind, marks))
         listing = list_exports.topics(everyone.cut.rows, snapshot)
         return await list_exports.respond(console, listing, kind_of_file)
-    found = await console.render(lambda: _select(everything, snapshot, query, kind, marks))
+    selection = await console.render(lambda: _select(everything, snapshot, query, kind, marks))
     context = TopicList(
-        cut=await _rows(console, snapshot, found.cut, marks),
-        facets=found.facets,
+        cut=await _rows(console, snapshot, selection.cut, marks),
+        facets=selection.facets,
         query=query,
         kind=kind,
         as_of_ms=snapshot.taken_ms,
-        is_any=found.is_any,
+        is_any=selection.is_any,
         marks_failure=_("the database does not answer") if marks.failure else "",
     )
     return await pages.respond(
@@ -150,7 +150,7 @@ async def show(request: Request) -> Response:
     )
 
 
-def known_kind(text: str) -> str:
+def parse_kind(text: str) -> str:
     """What a list is narrowed to: a kind, "starred" or "all"; "" for the users' own topics."""
     return text if text in (*KINDS, STARRED, "all") else ""
 
@@ -181,12 +181,12 @@ def _select(
     )
 
 
-def _is_chosen(topic: TopicConfig, wanted: str, stars: Collection[str]) -> bool:
-    if wanted == STARRED:
+def _is_chosen(topic: TopicConfig, kind: str, stars: Collection[str]) -> bool:
+    if kind == STARRED:
         return topic.name in stars
-    if not wanted:
+    if not kind:
         return kind_of(topic) in USER_KINDS
-    return wanted in ("all", kind_of(topic))
+    return kind in ("all", kind_of(topic))
 
 
 def _facets(counts: Counter[str], chosen: str) -> list[Facet]:
@@ -195,8 +195,10 @@ def _facets(counts: Counter[str], chosen: str) -> list[Facet]:
     facets += [Facet(kind, kind, counts[kind], chosen == kind) for kind in KINDS]
     everything = sum(counts[kind] for kind in KINDS)
     total = Facet("all", _("Including system"), everything, chosen == "all")
-    shown = [f for f in facets if f.count or f.is_on or not f.value]
-    return [*shown, total] if any(counts[kind] for kind in SYSTEM_KINDS) else shown
+    visible_facets = [f for f in facets if f.count or f.is_on or not f.value]
+    return (
+        [*visible_facets, total] if any(counts[kind] for kind in SYSTEM_KINDS) else visible_facets
+    )
 
 
 def _key(snapshot: Snapshot, sort: str, stars: Collection[str]) -> Callable[[TopicConfig], Any]:
