@@ -181,8 +181,8 @@ async def add_token(request: Request) -> Response:
 async def revoke_token(request: Request) -> Response:
     """POST /access/tokens/{id}/revoke"""
     directory, token_id = services_of(request.scope).user_directory, _id(request)
-    found = next((row for row in directory.tokens() if row.id == token_id), None)
-    _require_owned(request, directory.name_of(found.user_id) if found else "")
+    token = next((row for row in directory.tokens() if row.id == token_id), None)
+    _require_owned(request, directory.name_of(token.user_id) if token else "")
     await services_of(request.scope).accounts.revoke_token(by_of(request), token_id)
     return forms.go(request, "/access?done=revoked")
 
@@ -190,8 +190,8 @@ async def revoke_token(request: Request) -> Response:
 async def end_session(request: Request) -> Response:
     """POST /access/sessions/{id}/end"""
     directory, session_id = services_of(request.scope).user_directory, _id(request)
-    found = next((row for row in directory.sessions() if row.id == session_id), None)
-    _require_owned(request, directory.name_of(found.user_id) if found else "")
+    session = next((row for row in directory.sessions() if row.id == session_id), None)
+    _require_owned(request, directory.name_of(session.user_id) if session else "")
     await services_of(request.scope).accounts.end_session(by_of(request), session_id)
     is_this = session_id == principal_of(request.scope).session_id
     return forms.go(request, LOGIN if is_this else "/access?done=ended")

@@ -81,13 +81,13 @@ async def show(request: Request) -> Response:
     form.values["name"] = form.values["name"][:NAME_CHARS_MAX]
     if "patterns" not in values:
         form.values["patterns"] = "*:*:*"
-    found: list[CheckedRight] = []
+    checks: list[CheckedRight] = []
     subject: RightsSubject | None = None
     status = 200
     if form.values["who"]:
         try:
             subject = _subject(request, form)
-            found = _judged(subject, form)
+            checks = _judged(subject, form)
         except (Invalid, NotFound) as error:
             form.blame(error, {"user": "who", "token": "who"})
             status = status_of(error)
@@ -96,8 +96,8 @@ async def show(request: Request) -> Response:
         form=form,
         asked=subject is not None and not form.is_wrong,
         who="" if subject is None else subject.principal.audit_name(""),
-        rows=[_line(each) for each in found],
-        allowed=sum(each.allowed for each in found),
+        rows=[_line(each) for each in checks],
+        allowed=sum(each.allowed for each in checks),
         people=people,
         people_total=total,
         roles=ROLES,

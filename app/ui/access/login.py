@@ -93,8 +93,10 @@ async def log_out(request: Request) -> Response:
         await services_of(request.scope).accounts.log_out(by_of(request), who.session_id)
     if user is not None and user.issuer is not None:
         response = forms.go(request, LOGOUT_LEFT)
-        left = services_of(request.scope).provider_login.logout_cookie(browser_of(request).session)
-        set_way_cookie(request, response, LEFT_COOKIE, left)
+        cookie = services_of(request.scope).provider_login.logout_cookie(
+            browser_of(request).session
+        )
+        set_way_cookie(request, response, LEFT_COOKIE, cookie)
     else:
         response = forms.go(request, LOGIN)
     _set_cookie(request, response, "", 0)
@@ -114,8 +116,8 @@ def is_secure(request: Request) -> bool:
     Behind a proxy that ends TLS, only the page's own origin or the setting says so.
     """
     settings = services_of(request.scope).settings
-    said = (request.url.scheme, request.headers.get("origin", ""), settings.public_url)
-    return any(text.startswith("https") for text in said)
+    addresses = (request.url.scheme, request.headers.get("origin", ""), settings.public_url)
+    return any(text.startswith("https") for text in addresses)
 
 
 def _set_cookie(request: Request, response: Response, secret: str, seconds: int) -> None:

@@ -79,7 +79,7 @@ async def back(request: Request) -> Response:
     return response
 
 
-async def left(request: Request) -> Response:
+async def logged_out(request: Request) -> Response:
     """GET /login/left: logged out here; of the provider only who asks for it."""
     provider = services_of(request.scope).provider_login
     far = LOGOUT_FAR if request.cookies.get(LEFT_COOKIE) and provider.has_logout else ""

@@ -127,12 +127,12 @@ async def _page(
 def _answers(user: UserRow, on: str) -> list[Answer]:
     """What a user may do: to the topic and the group `on`, and to what has no name."""
     who = Principal(user.name, () if user.disabled else (Grant(Role(user.role), user.patterns),))
-    found = []
+    answers = []
     for __, action, kind in TABLE:
         missing = lacks(who, action, kind, on)
         has_name = kind in (Kind.TOPIC, Kind.GROUP)
         name = f":{on}" if has_name and on else ""
         answer = Answer(f"{action}:{kind}{name}", not missing)
-        if answer not in found:
-            found.append(answer)
-    return found
+        if answer not in answers:
+            answers.append(answer)
+    return answers

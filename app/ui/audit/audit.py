@@ -123,18 +123,18 @@ class AuditPage:
 async def show(request: Request) -> Response:
     """GET /audit"""
     values = request.query_params
-    form, wanted = read(values, preferences.read(request).zone)
+    form, match = read(values, preferences.read(request).zone)
     size = tables.parse_query(values, ("at",), "at").size
     before_id = _id(values.get("cursor", ""))
     audit = services_of(request.scope).audit
     tally = await audit.tally()
-    found: list[AuditEntry] = []
+    entries: list[AuditEntry] = []
     if not form.is_wrong:
-        found = await audit.find(wanted, limit=size, before_id=before_id)
-    last = str(found[-1].id) if len(found) == size else ""
-    more = await audit.find(wanted, limit=1, before_id=int(last)) if last else []
+        entries = await audit.find(match, limit=size, before_id=before_id)
+    last = str(entries[-1].id) if len(entries) == size else ""
+    more = await audit.find(match, limit=1, before_id=int(last)) if last else []
     context = AuditPage(
-        rows=[row_of(entry) for entry in found],
+        rows=[row_of(entry) for entry in entries],
         form=form,
         is_filtered=any(form.values.values()),
         kinds=_choices(tally.kinds, form.values["kind"]),
@@ -160,14 +160,14 @@ async def show(request: Request) -> Response:
 
 async def export(request: Request) -> Response:
     """GET /audit/export and a filter as /audit has it: every entry that it finds, as CSV."""
-    form, wanted = read(request.query_params, preferences.read(request).zone)
+    form, match = read(request.query_params, preferences.read(request).zone)
     if form.is_wrong:
         raise Invalid(next(iter(form.errors.values())).rstrip("."), remedy=_("mend the filter"))
     EXPORTS.check()
     audit = services_of(request.scope).audit
-    first = await audit.find(wanted, limit=EXPORT_PAGE)
+    first = await audit.find(match, limit=EXPORT_PAGE)
     return StreamingResponse(
-        _lines(audit, wanted, first),
+        _lines(audit, match, first),
         media_type="text/csv; charset=utf-8",
         headers={
             "Content-Disposition": 'attachment; filename="audit.csv"',
@@ -177,7 +177,7 @@ async def export(request: Request) -> Response:
 
 
 async def _lines(
-    audit: Audit, wanted: AuditFilter, entries: Sequence[AuditEntry]
+    audit: Audit, match: AuditFilter, entries: Sequence[AuditEntry]
 ) -> AsyncIterator[bytes]:
     """The whole file; where the database fails on the way, its last line says so."""
     with EXPORTS.taken():
@@ -187,16 +187,16 @@ async def _lines(
             yield cells.lines(map(_cells, entries))
             count += len(entries)
             try:
-                entries = await audit.find(wanted, limit=EXPORT_PAGE, before_id=entries[-1].id)
+                entries = await audit.find(match, limit=EXPORT_PAGE, before_id=entries[-1].id)
             except EngineError as error:
                 yield cells.lines([[f"not whole: after {count} entries: {error.detail}"]])
                 return
 
 
-def read(values: Mapping[str, str], shown: Zone) -> tuple[Form, AuditFilter]:
+def read(values: Mapping[str, str], display_zone: Zone) -> tuple[Form, AuditFilter]:
     """The filter in an address, as the form shows it and as the trail takes it.
 
-    Its times are by the clocks of the `zone` it names, and then shown by those of `shown`.
+    Its times are by the clocks of the `zone` it names, and then shown by those of `display_zone`.
     """
     zone_name = values.get("zone", "")
     form = Form({name: values.get(name, "").strip()[:TEXT_MAX] for name in FIELDS})
@@ -209,16 +209,16 @@ def read(values: Mapping[str, str], shown: Zone) -> tuple[Form, AuditFilter]:
         result=typed["result"],
         request_id=typed["request_id"],
         address=typed["address"],
-        from_ms=form.moment("from", zone_name, shown) if typed["from"] else None,
-        to_ms=form.moment("to", zone_name, shown) if typed["to"] else None,
+        from_ms=form.moment("from", zone_name, display_zone) if typed["from"] else None,
+        to_ms=form.moment("to", zone_name, display_zone) if typed["to"] else None,
     )
 
 
-def _export_query(form: Form, shown: Zone) -> str:
-    given = {name: value for name, value in form.values.items() if value}
-    if given.keys() & {"from", "to"}:
-        given["zone"] = shown.name
-    return "&".join(f"{name}={forms.quoted(value)}" for name, value in given.items())
+def _export_query(form: Form, display_zone: Zone) -> str:
+    query = {name: value for name, value in form.values.items() if value}
+    if query.keys() & {"from", "to"}:
+        query["zone"] = display_zone.name
+    return "&".join(f"{name}={forms.quoted(value)}" for name, value in query.items())
 
 
 def row_of(entry: AuditEntry) -> AuditRow:
@@ -250,14 +250,14 @@ def differences(before_json: str, after_json: str) -> list[Difference]:
 
 def _fields(text: str) -> dict[str, str] | None:
     try:
-        found = msgspec.json.decode(text) if text else {}
+        fields = msgspec.json.decode(text) if text else {}
     except msgspec.DecodeError:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         return None
     return {
         name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        for name, value in found.items()
+        for name, value in fields.items()
     }
 
 
