@@ -110,7 +110,7 @@ async def show(request: Request) -> Response:
     subjects = [subject for standing in standings for subject in _subjects(alerts, standing)]
     subjects.sort(key=_urgency)
     before = request.query_params.get("before", "")
-    found = await alerts.deliveries(DELIVERIES_SHOWN, _id(before) or None)
+    deliveries = await alerts.deliveries(DELIVERIES_SHOWN, _id(before) or None)
     context = AlertsPage(
         subjects=subjects[:SUBJECTS_SHOWN_MAX],
         subjects_total=len(subjects),
@@ -120,8 +120,8 @@ async def show(request: Request) -> Response:
         silences=[
             (one, names.get(one.rule_id, _("every rule"))) for one in await alerts.silences()
         ],
-        deliveries=[_delivery(row) for row in found],
-        older=found[-1].id if len(found) == DELIVERIES_SHOWN else None,
+        deliveries=[_delivery(row) for row in deliveries],
+        older=deliveries[-1].id if len(deliveries) == DELIVERIES_SHOWN else None,
         changes=await alerts.transitions(CHANGES_SHOWN),
         webhooks=[host_of(url) for url in alerts.webhooks],
         failure=alerts.failure,
@@ -209,7 +209,7 @@ def _delivery(row: DeliveryRow) -> AlertDeliveryRow:
 async def acknowledge(request: Request) -> Response:
     """POST /alerts/acknowledge: somebody has seen what fires."""
     posted = await forms.read(request)
-    rule_id = wanted_id(posted.one("rule_id"))
+    rule_id = parse_id(posted.one("rule_id"))
     actor = actor_at(client_of(request))
     await services_of(request.scope).alerts.acknowledge(actor, rule_id, posted.one("subject"))
     return forms.go(request, "/alerts?done=acknowledged")
@@ -222,7 +222,7 @@ async def silence(request: Request) -> Response:
     if hours not in {value for value, __ in SILENCE_CHOICES}:
         hours = SILENCE_CHOICES[0][0]
     until_ms = pages.console_of(request).now_ms() + int(hours) * HOUR_MS
-    rule_id = wanted_id(posted.one("rule_id"))
+    rule_id = parse_id(posted.one("rule_id"))
     actor = actor_at(client_of(request))
     note = posted.one("note").strip()
     await services_of(request.scope).alerts.silence(
@@ -233,7 +233,7 @@ async def silence(request: Request) -> Response:
 
 async def end_silence(request: Request) -> Response:
     """POST /alerts/silences/{id}/end"""
-    silence_id = wanted_id(request.path_params["id"])
+    silence_id = parse_id(request.path_params["id"])
     await services_of(request.scope).alerts.end_silence(actor_at(client_of(request)), silence_id)
     return forms.go(request, "/alerts?done=unsilenced")
 
@@ -244,15 +244,15 @@ async def test(request: Request) -> Response:
     return forms.go(request, "/alerts?done=tested#deliveries")
 
 
-def wanted_id(text: str) -> int:
+def parse_id(text: str) -> int:
     """The id of a rule or a silence in an address; NotFound says what was looked for."""
-    found = _id(text)
-    if not found:
+    number = _id(text)
+    if not number:
         raise NotFound(
             _("nothing has the id %(text)s", text=f"{text[:40]!r}"),
             remedy=_("choose from the list of alerts"),
         )
-    return found
+    return number
 
 
 def _id(text: str) -> int:

@@ -19,7 +19,7 @@ from app.services.alerts.rules import (
 )
 from app.services.alerts.standing import RuleStatus
 from app.services.audit import actor_at
-from app.ui.alerts.alerts import wanted_id
+from app.ui.alerts.alerts import parse_id
 from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form, Posted
@@ -145,12 +145,12 @@ def _trial(readings: list[Reading]) -> Trial:
     return Trial(len(readings), len(over), len(unknown), [*over, *unknown, *rest][:TRIED_SHOWN_MAX])
 
 
-def _prefilled(given: Mapping[str, str]) -> Form:
+def _prefilled(query: Mapping[str, str]) -> Form:
     """A new rule's form; `?kind=lag&group=billing` is how other pages lead here."""
-    kind = given.get("kind", "")
+    kind = query.get("kind", "")
     kind = kind if kind in set(RuleKind) else RuleKind.LAG.value
     about = ABOUT[RuleKind(kind)]
-    group, topic = given.get("group", "") or "*", given.get("topic", "") or "*"
+    group, topic = query.get("group", "") or "*", query.get("topic", "") or "*"
     subject = next((name for name in (group, topic) if name != "*"), "")
     return Form(
         {
@@ -160,7 +160,7 @@ def _prefilled(given: Mapping[str, str]) -> Form:
             "kind": kind,
             "group_pattern": group,
             "topic_pattern": topic,
-            "threshold": given.get("threshold", "") or str(about.default),
+            "threshold": query.get("threshold", "") or str(about.default),
             "window_s": "300",
             "for_s": "60",
             "severity": Severity.WARNING.value,
@@ -210,7 +210,7 @@ def _read(form: Form, rule_id: int) -> RuleRow:
 
 
 async def _standing(request: Request) -> RuleStatus:
-    return await services_of(request.scope).alerts.standing(wanted_id(request.path_params["id"]))
+    return await services_of(request.scope).alerts.standing(parse_id(request.path_params["id"]))
 
 
 async def _page(
