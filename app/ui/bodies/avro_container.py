@@ -144,8 +144,8 @@ class _Decoder(BinaryDecoder, AvroJSONDecoder):
     def done(self) -> bool:  # type: ignore[override]
         """Whether the last record has been read; opens the next block where there is one."""
         while self._records_left <= 0:
-            if left := len(self._data) - self._position:
-                raise NotAvro(_("%(at)s bytes of a block are left over", at=left))
+            if rest := len(self._data) - self._position:
+                raise NotAvro(_("%(at)s bytes of a block are left over", at=rest))
             self._data, self._position = self._body, self._block_position
             if self._position == len(self._body):
                 return True
