@@ -161,14 +161,14 @@ def _properties(message: StoredMessage) -> list[Property]:
 
 def _jobs(console: Console, ids: list[str]) -> tuple[list[Job], list[str]]:
     """The jobs that sent it again, and the ids of those that are no longer kept."""
-    found: list[Job] = []
+    jobs: list[Job] = []
     forgotten: list[str] = []
     for job_id in ids:
         try:
-            found.append(job_of(console.broker.replays.get(job_id)))
+            jobs.append(job_of(console.broker.replays.get(job_id)))
         except NotFound:
             forgotten.append(job_id)
-    return found, forgotten
+    return jobs, forgotten
 
 
 def _steps(console: Console, group: str, letter: DeadLetter) -> tuple[list[Step], str]:
@@ -192,6 +192,6 @@ def _steps(console: Console, group: str, letter: DeadLetter) -> tuple[list[Step]
         if stage.name in STAGES and stage.group in (group, "")
     ]
     applying = [reason.detail for reason in journey.reasons_checked if reason.applies]
-    is_told = any(step.word == translated(STAGES["delivery"]) for step in steps)
-    why = "" if is_told else "; ".join(applying) or _("nothing was traced of its deliveries")
+    has_delivery = any(step.word == translated(STAGES["delivery"]) for step in steps)
+    why = "" if has_delivery else "; ".join(applying) or _("nothing was traced of its deliveries")
     return steps, why

@@ -142,7 +142,7 @@ class DeadPage:
 class View:
     """What is known of a group's dead letters, and which of them meet the criteria."""
 
-    known: Known
+    index: Known
     selection: Selection
     note: str
 
@@ -151,8 +151,8 @@ async def show(request: Request) -> Response:
     """GET /dlq"""
     console = pages.console_of(request)
     query = tables.parse_query(request.query_params, SORTS, "-newest")
-    found = await _counts(console)
-    context = await _groups(console, query, found)
+    counts = await _counts(console)
+    context = await _groups(console, query, counts)
     return await pages.respond(
         request, "dlq.html", context, title=_("Dead letters"), section="dlq", is_live=True
     )
@@ -160,14 +160,14 @@ async def show(request: Request) -> Response:
 
 async def _counts(console: Console) -> list[_Count]:
     """Every group that has dead letters."""
-    found: list[_Count] = []
+    counts: list[_Count] = []
     pause = Pause()
     for topic in console.broker.topics(system=True):
         if topic.name.startswith(DEAD_LETTER_PREFIX):
             with contextlib.suppress(NotFound):  # deleted while the others were read
-                found.append(_count(console, topic.name))
+                counts.append(_count(console, topic.name))
             await pause.when_due()
-    return [each for each in found if each.open or each.dismissed]
+    return [each for each in counts if each.open or each.dismissed]
 
 
 def _count(console: Console, topic: str) -> _Count:
@@ -178,9 +178,9 @@ def _count(console: Console, topic: str) -> _Count:
     return _Count(group, stats.messages - dismissed, dismissed, newest or None)
 
 
-async def _groups(console: Console, query: Query, found: list[_Count]) -> DeadGroups:
+async def _groups(console: Console, query: Query, counts: list[_Count]) -> DeadGroups:
     words = query.text.lower().split()
-    chosen = [one for one in found if all(word in one.group.lower() for word in words)]
+    chosen = [one for one in counts if all(word in one.group.lower() for word in words)]
     place = {"group": 0, "dead": 1, "newest": 3}[query.sort]
     tables.order(chosen, lambda one: one[place], lambda one: one[0], down=query.is_downward)
     page = tables.cut(chosen, query)
@@ -193,9 +193,9 @@ async def _groups(console: Console, query: Query, found: list[_Count]) -> DeadGr
     return DeadGroups(
         cut=page.with_rows(rows),
         query=query,
-        total=sum(one.open for one in found),
-        dismissed=sum(one.dismissed for one in found),
-        groups=len(found),
+        total=sum(one.open for one in counts),
+        dismissed=sum(one.dismissed for one in counts),
+        groups=len(counts),
     )
 
 
@@ -261,9 +261,9 @@ async def detail(request: Request) -> Response:
     context = DeadPage(
         group=group,
         is_gone=not has_group(console, group),
-        total=view.known.total,
-        examined=view.known.examined,
-        unreadable=view.known.unreadable,
+        total=view.index.total,
+        examined=view.index.examined,
+        unreadable=view.index.unreadable,
         resting=resting.count,
         open=view.selection.open,
         dismissed=view.selection.dismissed,
@@ -302,24 +302,26 @@ async def view_of(
 ) -> View:
     """Which dead letters meet the criteria, after about `budget_s` of reading; GroupNotFound."""
     console = pages.console_of(request)
-    known = await console.dead_index.known(group, budget_s)
-    found, note = await _found(request, group, criteria) if known.total else (None, "")
+    index = await console.dead_index.known(group, budget_s)
+    offsets, note = await _matching_offsets(request, group, criteria) if index.total else (None, "")
     resting = console.broker.dead_letters.snapshot(group)
     selection = await console.render(
-        lambda: dead_filter.select(known.rows, criteria, now_ms, found, resting.has)
+        lambda: dead_filter.select(index.rows, criteria, now_ms, offsets, resting.has)
     )
-    return View(known, selection, note)
+    return View(index, selection, note)
 
 
-async def _found(request: Request, group: str, criteria: Criteria) -> tuple[set[int] | None, str]:
+async def _matching_offsets(
+    request: Request, group: str, criteria: Criteria
+) -> tuple[set[int] | None, str]:
     """The offsets that an id, a key or a tick names; None where none is asked for."""
     topic = DEAD_LETTER_PREFIX + group
-    found: set[int] | None = set(criteria.offsets) if criteria.offsets else None
+    offsets: set[int] | None = set(criteria.offsets) if criteria.offsets else None
     note = ""
     if criteria.id:
         records = await services_of(request.scope).search.by_id(criteria.id)
         here = {record.offset for record in records if record.topic == topic}
-        found = here if found is None else found & here
+        offsets = here if offsets is None else offsets & here
     if criteria.key and lacks_messages(principal_of(request.scope), topic):
         return set(), _("You may not read message bodies of group %(name)s.", name=group)
     if criteria.key:
@@ -329,8 +331,8 @@ async def _found(request: Request, group: str, criteria: Criteria) -> tuple[set[
                 "Only the newest %(found_max)s with this key were looked at.",
                 found_max=f"{FOUND_MAX:,}",
             )
-        found = here if found is None else found & here
-    return found, note
+        offsets = here if offsets is None else offsets & here
+    return offsets, note
 
 
 async def _keyed(search: Search, topic: str, key: str) -> tuple[set[int], bool]:

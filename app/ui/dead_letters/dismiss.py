@@ -136,13 +136,13 @@ async def _chosen(
         note, runs = await services_of(request.scope).dismissals.of_dismissal(group, dismissal)
         return Choice(runs, True, before, note)
     if criteria.offsets:
-        kept = [offset for offset in criteria.offsets if low <= offset < before]
-        return Choice([range(offset, offset + 1) for offset in kept], True, before)
+        offsets = [offset for offset in criteria.offsets if low <= offset < before]
+        return Choice([range(offset, offset + 1) for offset in offsets], True, before)
     if criteria.is_any:
         return Choice([range(low, before)] if low < before else [], True, before)
     view = await view_of(request, group, criteria, console.now_ms(), budget_s)
     runs = await console.render(lambda: _stretches(view.selection.offsets, before))
-    return Choice(runs, view.known.is_whole, before)
+    return Choice(runs, view.index.is_whole, before)
 
 
 def _stretches(offsets: Sequence[int], before: int) -> list[range]:
@@ -161,7 +161,7 @@ async def change(request: Request) -> Response:
     form = forms.fill(posted, ("note", "seen", "before"))
     criteria = _meant(dead_filter.parse({name: posted.one(name) for name in CRITERIA}), verb)
     dismissal = posted.one("dismissal")[:ID_MAX]
-    seen = form.number("seen", _("The number"), 0, 10**15)
+    revision = form.number("seen", _("The number"), 0, 10**15)
     before = form.number("before", _("The offset"), 0, 10**15)
     if form.is_wrong:  # at fields that nobody sees
         form.error = "; ".join(form.errors.values())
@@ -172,10 +172,10 @@ async def change(request: Request) -> Response:
     try:
         if verb == DISMISS:
             note = form.values["note"]
-            await service.dismiss(actor, group, choice.runs, note, seen)
+            await service.dismiss(actor, group, choice.runs, note, revision)
             place = "state=dismissed&done=dismissed"
         else:
-            await service.restore(actor, group, choice.runs, seen)
+            await service.restore(actor, group, choice.runs, revision)
             place = "done=restored"
     except Conflict as error:
         form.error = f"{error.detail[:1].upper()}{error.detail[1:]}."

@@ -104,7 +104,7 @@ async def _letters(
     console: Console, group: str, offsets: Sequence[int], criteria: Criteria
 ) -> Letters:
     """Those of the offsets that can be read and that meet the criteria, a few at a time."""
-    found: list[DeadLetter] = []
+    chunk: list[DeadLetter] = []
     size_bytes = 0
     now_ms = console.now_ms()
     pause = Pause()
@@ -118,12 +118,12 @@ async def _letters(
         is_dismissed = letter.dismissed is not None
         if not dead_filter.meets(row, criteria, now_ms, is_dismissed=is_dismissed):
             continue
-        found.append(letter)
+        chunk.append(letter)
         size_bytes += len(letter.message.body)
-        if len(found) == STEP or size_bytes >= STEP_BYTES:
-            yield found
-            found, size_bytes = [], 0
-    yield found
+        if len(chunk) == STEP or size_bytes >= STEP_BYTES:
+            yield chunk
+            chunk, size_bytes = [], 0
+    yield chunk
 
 
 async def _csv(console: Console, group: str, letters: Letters) -> AsyncIterator[bytes]:
@@ -142,8 +142,8 @@ async def _formatted(
 ) -> AsyncIterator[bytes]:
     """The text of each step, gathered to pieces worth sending."""
     waiting = bytearray()
-    async for found in letters:
-        waiting += await console.render(partial(text_of, found))
+    async for chunk in letters:
+        waiting += await console.render(partial(text_of, chunk))
         if len(waiting) >= CHUNK_BYTES:
             yield bytes(waiting)
             waiting.clear()
@@ -230,11 +230,11 @@ async def _fill(console: Console, book: Workbook, group: str, letters: Letters) 
     """Write the rows; how many, and whether there were more than a workbook here may have."""
     await console.render(lambda: book.add([[*COLUMNS, "cut"]]))
     rows = 0
-    async for found in letters:
-        taken = found[: XLSX_ROWS_MAX - rows]
+    async for chunk in letters:
+        taken = chunk[: XLSX_ROWS_MAX - rows]
         rows += len(taken)
         await console.render(partial(_add, book, group, taken))
-        if len(taken) < len(found):
+        if len(taken) < len(chunk):
             await console.render(lambda: book.add([[CUT_NOTE]]))
             return rows, True
     return rows, False

@@ -106,7 +106,7 @@ class Criteria:
         """The criteria as a person reads them; empty where all are meant."""
         if self.offsets:
             return []
-        said = [
+        phrases = [
             f"{label} {value if value != NONE else _('none')}"
             for label, value in (
                 (_("reason"), self.reason),
@@ -119,9 +119,9 @@ class Criteria:
             )
             if value
         ]
-        said += [translated(text) for name, text, *__ in AGES if name == self.age]
-        said += [_("from %(at)s", at=_moment(self.from_ms))] if self.from_ms else []
-        return said + ([_("before %(at)s", at=_moment(self.until_ms))] if self.until_ms else [])
+        phrases += [translated(text) for name, text, *__ in AGES if name == self.age]
+        phrases += [_("from %(at)s", at=_moment(self.from_ms))] if self.from_ms else []
+        return phrases + ([_("before %(at)s", at=_moment(self.until_ms))] if self.until_ms else [])
 
 
 @dataclass(frozen=True)
@@ -189,15 +189,15 @@ def select(
     rows: Sequence[DeadRow],
     criteria: Criteria,
     now_ms: int,
-    found: Iterable[int] | None,
+    matches: Iterable[int] | None,
     is_dismissed: Callable[[int], bool] = lambda offset: False,
 ) -> Selection:
-    """The rows that meet all criteria; `found` are the offsets that an id or a key has, if asked.
+    """The rows that meet all criteria; `matches` are the offsets that an id or a key has, if asked.
 
     A facet counts what meets all the other criteria, so that it says what choosing it would show.
     """
-    wanted = [getattr(criteria, name) for name in FACETS]
-    among = None if found is None else frozenset(found)
+    choices = [getattr(criteria, name) for name in FACETS]
+    among = None if matches is None else frozenset(matches)
     counts = {name: Counter[str]() for name in FACETS}
     offsets: list[int] = []
     resting = returned = met = 0
@@ -207,7 +207,7 @@ def select(
         if criteria.from_ms > row.died_ms or 0 < criteria.until_ms <= row.died_ms:
             continue
         values = _values(row, now_ms)
-        missed = [n for n, want in enumerate(wanted) if want and want != values[n]]
+        missed = [n for n, want in enumerate(choices) if want and want != values[n]]
         is_resting = is_dismissed(row.offset)
         met += not missed
         resting += is_resting and not missed
@@ -220,7 +220,7 @@ def select(
                 counts[name][value] += 1
         elif len(missed) == 1:
             counts[FACETS[missed[0]]][values[missed[0]]] += 1
-    facets = [_facet(name, counts[name], want) for name, want in zip(FACETS, wanted, strict=True)]
+    facets = [_facet(name, counts[name], want) for name, want in zip(FACETS, choices, strict=True)]
     return Selection(offsets, returned, facets, met - resting, resting)
 
 
@@ -252,7 +252,7 @@ def _facet(name: str, counts: Counter[str], chosen: str) -> Facet:
         pairs = sorted(counts.items(), key=lambda pair: (pair[0] != chosen, -pair[1], pair[0]))
         if chosen and chosen not in counts:
             pairs.insert(0, (chosen, 0))
-    shown, rest = pairs[:FACET_VALUES_MAX], pairs[FACET_VALUES_MAX:]
+    top, rest = pairs[:FACET_VALUES_MAX], pairs[FACET_VALUES_MAX:]
     words = {age: translated(text) for age, text, *__ in AGES} if name == "age" else {}
     return Facet(
         name=name,
@@ -264,7 +264,7 @@ def _facet(name: str, counts: Counter[str], chosen: str) -> Facet:
                 count,
                 value == chosen,
             )
-            for value, count in shown
+            for value, count in top
         ],
         others=len(rest),
         others_count=sum(count for __, count in rest),

@@ -84,8 +84,8 @@ async def _page(request: Request, form: Form, criteria: Criteria, status: int = 
         words=criteria.words(),
         ticked=len(criteria.offsets),
         chosen=len(criteria.offsets) or len(view.selection.offsets),
-        total=view.known.total,
-        examined=view.known.examined,
+        total=view.index.total,
+        examined=view.index.examined,
         returned=view.selection.returned,
         sent_before=_sent_before(console, group, criteria),
     )
@@ -187,13 +187,13 @@ def _check_named(view: View) -> None:
             ),
             remedy=_("narrow it by reason, topic, tag or time"),
         )
-    if not view.known.is_whole:
+    if not view.index.is_whole:
         raise Invalid(
             _(
                 "only the newest %(examined)s of %(total)s were looked at (at most "
                 "%(counted_max)s are)",
-                examined=f"{view.known.examined:,}",
-                total=f"{view.known.total:,}",
+                examined=f"{view.index.examined:,}",
+                total=f"{view.index.total:,}",
                 counted_max=f"{COUNTED_MAX:,}",
             ),
             remedy=_("choose by reason, topic, tag or time instead"),
