@@ -140,10 +140,10 @@ async def show(request: Request) -> Response:
     retention, figures = broker.retention.status(), broker.statistics.broker()
     latency = figures.put_latency
     checks = services.self_checks
-    wanted = request.query_params.get("settings", "")
-    is_every, only_different = wanted == "all", wanted == "different"
+    choice = request.query_params.get("settings", "")
+    is_every, only_different = choice == "all", choice == "different"
     rows = _settings(services.settings, services.origins)
-    shown = [
+    visible_rows = [
         row for row in rows if is_every or row.is_set or (row.name in KEY and not only_different)
     ]
     held = min((holder.position for holder in retention.held_by), default=None)
@@ -169,7 +169,7 @@ async def show(request: Request) -> Response:
         loop_delay_ever_ms=round(heartbeat.worst_ever_s * 1000, 1),
         lag_keeping=broker.statistics.lag_keeping(),
         traces=broker.traces.status(),
-        settings=shown,
+        settings=visible_rows,
         settings_total=len(rows),
         settings_set=sum(row.is_set for row in rows),
         is_every_setting=is_every,
@@ -222,6 +222,6 @@ def _bars(distribution: Mapping[str, int]) -> list[LatencyBar]:
     bars = []
     for number, (label, count) in enumerate(distribution.items()):
         height = max(2.0, (BARS_HEIGHT - 4) * count / top) if count else 0.0
-        left, above = number * width + 2, round(BARS_HEIGHT - height, 1)
-        bars.append(LatencyBar(label, count, left, above, width - 4, round(height, 1)))
+        x, above = number * width + 2, round(BARS_HEIGHT - height, 1)
+        bars.append(LatencyBar(label, count, x, above, width - 4, round(height, 1)))
     return bars

@@ -79,7 +79,7 @@ async def show(request: Request) -> Response:
 
 def _chapters(text: str) -> list[ChapterLines]:
     """The words that have `text` in them, in either language."""
-    found = []
+    chapters = []
     for chapter in CHAPTERS:
         terms = [
             TermLine(term.slug, translated(term.name), translated(term.text), term.href)
@@ -87,8 +87,8 @@ def _chapters(text: str) -> list[ChapterLines]:
             if _is_meant(text, term)
         ]
         if terms:
-            found.append(ChapterLines(chapter.slug, translated(chapter.title), terms))
-    return found
+            chapters.append(ChapterLines(chapter.slug, translated(chapter.title), terms))
+    return chapters
 
 
 def _is_meant(text: str, term: Term) -> bool:

@@ -125,8 +125,8 @@ class Places:
 async def show(request: Request) -> Response:
     """GET /trace/{id}"""
     console = pages.console_of(request)
-    asked = request.path_params["id"]
-    journey = await services_of(request.scope).journeys.find(asked)
+    message_id = request.path_params["id"]
+    journey = await services_of(request.scope).journeys.find(message_id)
     if request.query_params.get("format") == "otel":
         content = await console.render(lambda: journey_otel.encode(journey, console.now_ms()))
         return Response(content, media_type="application/json", headers=_as_file(journey))
@@ -135,13 +135,13 @@ async def show(request: Request) -> Response:
     query = dict(request.query_params)
     now_ms = console.now_ms()
     context = await console.render(
-        lambda: _page(journey, asked, filtered, places, now_ms=now_ms, query=query)
+        lambda: _page(journey, message_id, filtered, places, now_ms=now_ms, query=query)
     )
     return await pages.respond(
         request,
         "journey.html",
         context,
-        title=_("Journey of %(asked)s", asked=asked[:64]),
+        title=_("Journey of %(asked)s", asked=message_id[:64]),
         section="trace",
         is_live=not context.is_over,
     )
@@ -165,7 +165,7 @@ def _places(request: Request) -> Places:
 
 def _page(
     journey: Journey,
-    asked: str,
+    message_id: str,
     filtered: frozenset[str],
     places: Places,
     *,
@@ -183,7 +183,7 @@ def _page(
     story = [_line(each, places, journey.message_id, now_ms) for each in common]
     return JourneyPage(
         message_id=journey.message_id,
-        asked=asked,
+        asked=message_id,
         topic=journey.topic,
         summary=_summary(journey, now_ms),
         axis=axis,
@@ -262,7 +262,7 @@ def _block(
     verdict, tone = journey_words.verdict(branch.state)
     if branch.state is GroupState.PASSED and branch.group in filtered:
         verdict = translated(journey_words.FILTERED_OUT)
-    told = own[-STORY_MAX:]
+    story = own[-STORY_MAX:]
     dead = [each for each in own if each.name is StageName.DEAD_LETTER]
     return GroupBlock(
         group=branch.group,
@@ -273,8 +273,8 @@ def _block(
         deliveries=branch.deliveries,
         since_ms=branch.at_ms,
         balance=journey_words.balance(own, now_ms),
-        story=[_line(each, places, journey.message_id, now_ms) for each in told],
-        left_out=len(own) - len(told),
+        story=[_line(each, places, journey.message_id, now_ms) for each in story],
+        left_out=len(own) - len(story),
         dead_href=_dead_href(dead[-1], places) if dead else "",
     )
 

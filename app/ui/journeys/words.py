@@ -154,8 +154,8 @@ def note(stage: Stage, now_ms: int) -> str:
 def sentence(stage: Stage, now_ms: int) -> str:
     """What happened, as a person would tell it, without a full stop."""
     length = took(stage, now_ms) or span(0)
-    told = TELLING.get(stage.name)
-    text = told(stage, length) if told else f"{label(stage).lower()}: {outcome(stage)}"
+    phrase = TELLING.get(stage.name)
+    text = phrase(stage, length) if phrase else f"{label(stage).lower()}: {outcome(stage)}"
     return text[:1].upper() + text[1:]
 
 

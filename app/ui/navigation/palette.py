@@ -68,8 +68,8 @@ async def show(request: Request) -> Response:
     topics = console.broker.topics(system=True) if text else []
     groups = [group.name for group in console.broker.groups()] if text else []
 
-    known = await saved_bar.glance(request)
-    saved = {view.name: view.href for view in known.views}
+    views_glance = await saved_bar.glance(request)
+    saved = {view.name: view.href for view in views_glance.views}
 
     def search() -> Palette:
         own = [topic.name for topic in topics if kind_of(topic) not in SYSTEM_KINDS]
@@ -95,10 +95,10 @@ def find(
         (_("Topic"), topics, "topics", "topic"),
         (_("Group"), groups, "groups", "group"),
     ):
-        found = ranked(text, names) if text else []
-        hits += [Hit(kind, n, f"/{folder}/{segment(n)}", icon) for n in found[:EACH_MAX]]
-        if kind == _("Topic") and found:
-            name = found[0]
+        matches = ranked(text, names) if text else []
+        hits += [Hit(kind, n, f"/{folder}/{segment(n)}", icon) for n in matches[:EACH_MAX]]
+        if kind == _("Topic") and matches:
+            name = matches[0]
             hits.append(
                 Hit(
                     _("Action"),
@@ -107,8 +107,8 @@ def find(
                     "send",
                 )
             )
-        if len(found) > EACH_MAX:
-            more.append(_more(found, _("topics") if folder == "topics" else _("groups")))
+        if len(matches) > EACH_MAX:
+            more.append(_more(matches, _("topics") if folder == "topics" else _("groups")))
     names = ranked(text, list(saved))  # all of them without letters
     hits += [Hit(_("View"), name, saved[name], "list") for name in names[:EACH_MAX]]
     if len(names) > EACH_MAX:
@@ -121,30 +121,30 @@ def find(
     return Palette(text, [*listed, *hits] if by_name and not exact else [*hits, *listed], more)
 
 
-def _more(found: Sequence[str], folder: str) -> str:
+def _more(matches: Sequence[str], folder: str) -> str:
     """Of how many the hits are the first."""
     return _(
-        "the first %(n)s of %(all)s %(folder)s", n=EACH_MAX, all=f"{len(found):,}", folder=folder
+        "the first %(n)s of %(all)s %(folder)s", n=EACH_MAX, all=f"{len(matches):,}", folder=folder
     )
 
 
 def ranked(text: str, names: Sequence[str]) -> list[str]:
     """Names with the letters of `text` in their order: equal, beginning, within, scattered."""
-    wanted = text.lower()
-    found = [(rank, len(name), name) for name in names if (rank := _rank(wanted, name.lower()))]
-    return [name for __, __, name in sorted(found)]
+    query = text.lower()
+    ranks = [(rank, len(name), name) for name in names if (rank := _rank(query, name.lower()))]
+    return [name for __, __, name in sorted(ranks)]
 
 
-def _rank(wanted: str, name: str) -> int:
+def _rank(query: str, name: str) -> int:
     """1 is best, 0 is no hit."""
-    if name == wanted:
+    if name == query:
         return 1
-    if name.startswith(wanted):
+    if name.startswith(query):
         return 2
-    if wanted in name:
+    if query in name:
         return 3
     letters = iter(name)
-    return 4 if all(letter in letters for letter in wanted) else 0
+    return 4 if all(letter in letters for letter in query) else 0
 
 
 def _hit(kind: str, place: tuple[str, str, str, str]) -> Hit:

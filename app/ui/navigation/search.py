@@ -69,9 +69,9 @@ async def show(request: Request) -> Response:
 
 async def _messages(request: Request, text: str) -> list[MessageRow]:
     try:
-        found = await _by_id(request, text) if text else []
-        await decompress(found)
-        return [row_of(message) for message in found]
+        messages = await _by_id(request, text) if text else []
+        await decompress(messages)
+        return [row_of(message) for message in messages]
     except EngineError:
         return []  # not the form of an id
 
@@ -84,12 +84,12 @@ async def _by_id(request: Request, text: str) -> list[StoredMessage]:
 
 def _exact(console: Console, text: str) -> list[str]:
     """The pages of the topic and the group of this very name."""
-    found = []
+    hrefs = []
     with contextlib.suppress(NotFound):
-        found.append(f"/topics/{segment(console.broker.topic(text).name)}")
+        hrefs.append(f"/topics/{segment(console.broker.topic(text).name)}")
     with contextlib.suppress(NotFound):
-        found.append(f"/groups/{segment(console.broker.group(text).name)}")
-    return found
+        hrefs.append(f"/groups/{segment(console.broker.group(text).name)}")
+    return hrefs
 
 
 def _near(named: Sequence[TopicConfig] | Sequence[GroupConfig], text: str) -> list[str]:

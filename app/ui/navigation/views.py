@@ -48,13 +48,13 @@ class ViewsPage:
 
 async def show(request: Request) -> Response:
     """GET /views, perhaps with the `path` and `query` of a list that is to be saved."""
-    given = request.query_params
-    path, query = given.get("path", ""), given.get("query", "")
+    values = request.query_params
+    path, query = values.get("path", ""), values.get("query", "")
     # A filter that was typed has changed the address since the link was made.
     with suppress(ValueError):  # what is no address names no list
-        shown = urlsplit(request.headers.get("hx-current-url", ""))
-        if path and shown.path == path:
-            query = shown.query
+        address = urlsplit(request.headers.get("hx-current-url", ""))
+        if path and address.path == path:
+            query = address.query
     return await _page(request, Form({"name": "", "path": path, "query": query}))
 
 
@@ -63,14 +63,14 @@ async def create(request: Request) -> Response:
     form = forms.fill(await forms.read(request), FIELDS)
     new = NewView(**form.values)
     try:
-        kept = await services_of(request.scope).views.add(_actor(request), _owner(request), new)
+        view = await services_of(request.scope).views.add(_actor(request), _owner(request), new)
     except (Invalid, Conflict) as error:
         if error.field == "path":  # which no link of ours asks for
             raise
         status = 409 if isinstance(error, Conflict) else 422
         return await _page(request, _blamed(form, error), status)
-    joint = "&" if kept.query else "?"
-    return forms.go(request, f"{kept.href}{joint}done=view-saved")
+    joint = "&" if view.query else "?"
+    return forms.go(request, f"{view.href}{joint}done=view-saved")
 
 
 async def delete(request: Request) -> Response:
@@ -83,7 +83,7 @@ async def delete(request: Request) -> Response:
 
 
 async def _page(request: Request, form: Form, status: int = 200) -> Response:
-    found = await services_of(request.scope).views.of(_owner(request))
+    saved = await services_of(request.scope).views.of(_owner(request))
     path = form.values["path"]
     try:
         form.values["query"] = views.kept_query(form.values["query"])
@@ -91,7 +91,7 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
         form = _blamed(form, error)
     query = form.values["query"]
     context = ViewsPage(
-        lines=[ViewLine(str(v.id), v.name, v.href, v.created_ms) for v in found],
+        lines=[ViewLine(str(v.id), v.name, v.href, v.created_ms) for v in saved],
         lines_max=VIEWS_MAX,
         form=form,
         can_save=views.is_list(path),
@@ -105,9 +105,9 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
 
 def _blamed(form: Form, error: EngineError) -> Form:
     """The form with what is wrong; only the name stands in a field that people see."""
-    seen = Form({"name": form.values["name"]}, form.errors, form.error)
-    seen.blame(error)
-    return Form(form.values, seen.errors, seen.error)
+    named = Form({"name": form.values["name"]}, form.errors, form.error)
+    named.blame(error)
+    return Form(form.values, named.errors, named.error)
 
 
 def _owner(request: Request) -> str:

@@ -63,9 +63,9 @@ async def change(request: Request) -> Response:
 async def _page(request: Request, form: Form, status: int) -> Response:
     console = pages.console_of(request)
     zone = preferences.read(request).zone
-    known = await console.render(zones.names)
+    zone_names = await console.render(zones.names)
     example = formats.absolute(console.now_ms(), zone.rules)
-    context = SettingsPage(form, example, known, _refreshes())
+    context = SettingsPage(form, example, zone_names, _refreshes())
     return await pages.respond(
         request,
         "settings.html",
