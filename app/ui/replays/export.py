@@ -115,5 +115,5 @@ def _last(summary: dict[str, Any], kind: str) -> bytes:
     if kind == "ndjson":
         return msgspec.json.encode({"report": summary}) + b"\n"
     totals = ", ".join(f"{count} {name}" for name, count in summary["totals"].items())
-    told = f"{summary['rows']} rows; {summary['selected']} chosen: {totals}; {summary['state']}"
-    return cells.lines([["# report", told + (" dry run" if summary["dry_run"] else "")]])
+    sentence = f"{summary['rows']} rows; {summary['selected']} chosen: {totals}; {summary['state']}"
+    return cells.lines([["# report", sentence + (" dry run" if summary["dry_run"] else "")]])

@@ -93,28 +93,28 @@ def _read(request: Request, posted: Posted, form: Form) -> NewReplay:
 
 def _times(request: Request, posted: Posted, form: Form) -> tuple[int, int]:
     """From one time on and before another, 0 for no limit; one of them must be there."""
-    shown = preferences.read(request).zone
-    found = [
-        (form.moment(name, posted.one("zone"), shown) or 0) if form.values[name].strip() else 0
+    zone = preferences.read(request).zone
+    times = [
+        (form.moment(name, posted.one("zone"), zone) or 0) if form.values[name].strip() else 0
         for name in ("from", "until")
     ]
-    if not any(found):
+    if not any(times):
         form.refuse("from", _("Say from when, or until when, or both."))
-    return found[0], found[1]
+    return times[0], times[1]
 
 
 def _ranges(form: Form) -> list[tuple[int, int, int]]:
     """Queue, first and end of each line; what is none stands at the field."""
     lines = form.values["ranges"].split()
-    found: list[tuple[int, int, int]] = []
+    ranges: list[tuple[int, int, int]] = []
     for line in lines[:RANGES_MAX]:
         parts = line.split(":")
         if len(parts) != 3 or not all(is_whole(p) for p in parts):
             form.refuse("ranges", _("%(line)s is no range: write 0:100:200.", line=repr(line[:40])))
             return []
-        found.append((int(parts[0]), int(parts[1]), int(parts[2])))
-    if not found:
+        ranges.append((int(parts[0]), int(parts[1]), int(parts[2])))
+    if not ranges:
         form.refuse("ranges", _("Give one range on each line, as in 0:100:200."))
     if len(lines) > RANGES_MAX:
         form.refuse("ranges", _("At most %(most)s ranges.", most=f"{RANGES_MAX:,}"))
-    return found
+    return ranges

@@ -77,17 +77,17 @@ async def index(request: Request) -> Response:
     source, by = (values.get(name, "").strip()[:TEXT_MAX] for name in ("source", "created_by"))
     state = values.get("state", "") if values.get("state", "") in STATES else ""
     cursor = values.get("cursor", "")
-    wanted = JobFilter(source=source, state=state, created_by=by)
-    found = await services_of(request.scope).replay_copies.find(
-        wanted, jobs.PAGE_SIZE, parse_cursor(cursor)
+    job_filter = JobFilter(source=source, state=state, created_by=by)
+    rows = await services_of(request.scope).replay_copies.find(
+        job_filter, jobs.PAGE_SIZE, parse_cursor(cursor)
     )
-    is_more = len(found) == jobs.PAGE_SIZE
+    is_more = len(rows) == jobs.PAGE_SIZE
     context = PastJobs(
-        jobs=[_past(request, row) for row in found],
+        jobs=[_past(request, row) for row in rows],
         state=state,
         source=source,
         created_by=by,
-        next_cursor=f"{found[-1].created_ms}-{found[-1].id}" if is_more else "",
+        next_cursor=f"{rows[-1].created_ms}-{rows[-1].id}" if is_more else "",
         is_first=not cursor,
     )
     title = _("History of replay jobs")
@@ -123,11 +123,11 @@ def _past(request: Request, row: "JobRow") -> PastJob:
         totals=counted,
         sent=totals.get("sent", 0),
         bad=sum(total.count for total in counted if total.tone == "bad"),
-        is_kept=_is_kept(request, row.id),
+        is_kept=_exists(request, row.id),
     )
 
 
-def _is_kept(request: Request, job_id: str) -> bool:
+def _exists(request: Request, job_id: str) -> bool:
     try:
         pages.console_of(request).broker.replays.get(job_id)
     except NotFound:

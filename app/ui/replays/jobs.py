@@ -160,14 +160,14 @@ async def index(request: Request) -> Response:
     state = values.get("state", "")
     source = values.get("source", "").strip()[:TEXT_MAX]
     cursor = values.get("cursor", "")[:TEXT_MAX]
-    found = broker.replays.list(
+    page = broker.replays.list(
         source=source, state=state if state in STATES else "", after=cursor, count_max=PAGE_SIZE
     )
     context = Jobs(
-        jobs=[job_of(job) for job in found],
+        jobs=[job_of(job) for job in page],
         state=state if state in STATES else "",
         source=source,
-        next_cursor=found[-1].id if len(found) == PAGE_SIZE else "",
+        next_cursor=page[-1].id if len(page) == PAGE_SIZE else "",
         is_first=not cursor,
     )
     return await pages.respond(
@@ -206,10 +206,10 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
     cursor = request.query_params.get("cursor", "")
     after = int(cursor) if is_whole(cursor, 8) else -1
     page = replays.outcomes(job.id, outcome=outcome, after=after, count_max=PAGE_SIZE)
-    shown = job_of(job)
+    job_view = job_of(job)
     may_read = not lacks_messages(principal_of(request.scope), job.source)
     context = JobPage(
-        shown=shown,
+        shown=job_view,
         totals=totals_of(job.totals, job.selected),
         outcome=outcome,
         rows=[_outcome(row, may_read=may_read) for row in page.items],
@@ -226,18 +226,19 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
         title=job.name or _("Job %(id)s", id=job.id),
         section="jobs",
         status=status,
-        is_live=not shown.is_over and after < 0,
+        is_live=not job_view.is_over and after < 0,
     )
 
 
 def totals_of(totals: Mapping[str, int], selected: int) -> list[Total]:
     """How many messages ended which way, of all that were chosen."""
     return [
-        Total(name, *_said(name), count, count / max(1, selected)) for name, count in totals.items()
+        Total(name, *_outcome_label(name), count, count / max(1, selected))
+        for name, count in totals.items()
     ]
 
 
-def _said(outcome: str) -> tuple[str, str]:
+def _outcome_label(outcome: str) -> tuple[str, str]:
     text, tone = OUTCOMES[outcome]
     return translated(text), tone
 
@@ -253,7 +254,7 @@ def _link(request: Request, job_id: str) -> Link:
 
 def _outcome(row: OutcomeRow, *, may_read: bool) -> OutcomeLine:
     group = row.to_topic.removeprefix(RETRY_PREFIX) if row.to_topic.startswith("%") else ""
-    text, tone = _said(row.outcome)
+    text, tone = _outcome_label(row.outcome)
     keys = row.keys if may_read else ()
     return convert(row, OutcomeLine, text=text, tone=tone, keys=keys, to_group=group)
 

@@ -64,13 +64,15 @@ class Histogram:
     height: int = HEIGHT
 
 
-def histogram(counts: Counts, total: int, now_ms: int, wanted: str) -> Histogram:
-    """Over the span that is `wanted`, else the shortest that holds nine tenths of all.
+def histogram(counts: Counts, total: int, now_ms: int, span_name: str) -> Histogram:
+    """Over the span that is `span_name`, else the shortest that holds nine tenths of all.
 
     `counts` tells how many are due before each of some times. Bars begin at whole multiples of
     their width, so that they stand still while time goes on; the first has begun already.
     """
-    name = wanted if wanted in {span[0] for span in SPANS} else _fitting(counts, total, now_ms)
+    name = (
+        span_name if span_name in {span[0] for span in SPANS} else _fitting(counts, total, now_ms)
+    )
     __, label, step_ms, bars = next(span for span in SPANS if span[0] == name)
     begin_ms = now_ms // step_ms * step_ms
     edges = [begin_ms + step_ms * number for number in range(bars + 1)]

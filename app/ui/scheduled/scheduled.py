@@ -142,8 +142,8 @@ async def change(request: Request) -> Response:
         raise Invalid(_("%(do)s is nothing that can be done", do=f"{do[:40]!r}"), field="do")
     due_ms = 0
     if do == "reschedule":
-        shown = preferences.read(request).zone
-        due_ms = _new_time(form, console.now_ms(), posted.one("zone"), shown)
+        zone = preferences.read(request).zone
+        due_ms = _new_time(form, console.now_ms(), posted.one("zone"), zone)
     if do == "recall" and form.values["confirm"].strip() != "recall":
         form.refuse("confirm", _("The word was not typed; nothing was recalled."))
     if form.is_wrong:
@@ -183,12 +183,12 @@ async def _item(console: Console, message_id: str) -> Scheduled:
     return item
 
 
-def _new_time(form: Form, now_ms: int, zone_name: str, shown: Zone) -> int:
+def _new_time(form: Form, now_ms: int, zone_name: str, display_zone: Zone) -> int:
     """When it is to be due: a length of time from now, or the time that was typed."""
     later = form.choice("later", _("When"), tuple(value for value, __ in LATER))
     if later:
         return now_ms + int(later)
-    at_ms = form.moment("at", zone_name, shown)
+    at_ms = form.moment("at", zone_name, display_zone)
     if at_ms is not None and at_ms <= now_ms:
         form.refuse(
             "at", _("That time has passed: to deliver it at once, use the button for that.")
