@@ -95,12 +95,12 @@ def span_of(from_ms: int, to_ms: int, least_hours: int = 1) -> Span:
 def time_ticks(span: Span, zone: tzinfo) -> list[Tick]:
     """At most TICKS_MAX + 1 words, at full hours or midnights of the zone."""
     hours = next((each for each in TICK_HOURS if span.hours <= each * TICKS_MAX), TICK_HOURS[-1])
-    found: list[Tick] = []
+    ticks: list[Tick] = []
     for at_ms in _even_times(span, hours, zone):
         place = span.place(at_ms)
         if TICK_EDGE <= place <= 100 - TICK_EDGE:
-            found.append(Tick(place, time_word(at_ms, hours, zone), len(found) % 2 == 1))
-    return found
+            ticks.append(Tick(place, time_word(at_ms, hours, zone), len(ticks) % 2 == 1))
+    return ticks
 
 
 def time_word(at_ms: int, hours: int, zone: tzinfo) -> str:

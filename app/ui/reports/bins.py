@@ -37,10 +37,10 @@ class Bins:
 
     def counts(self, buckets: Mapping[int, int]) -> list[int]:
         """How many values lie in each row; a bucket over an edge counts where its middle is."""
-        found = [0] * (self.last - self.first + 1)
+        counts_by_row = [0] * (self.last - self.first + 1)
         for bucket, number in buckets.items():
-            found[_row(value_of(bucket)) - self.first] += number
-        return found
+            counts_by_row[_row(value_of(bucket)) - self.first] += number
+        return counts_by_row
 
     def place(self, value_ms: float) -> float:
         """Where a value stands among the rows, by its logarithm within its own."""

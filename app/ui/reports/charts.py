@@ -101,9 +101,9 @@ def lines(
     span: Span, series: Sequence[Series], words: Words, zone: tzinfo, axis: str = COUNTS
 ) -> Chart:
     """Values over time."""
-    known = [value for each in series for value in each.values if value is not None]
-    high = max(known, default=1.0)
-    scale = _scale(min(known, default=1.0), high, axis)
+    values = [value for each in series for value in each.values if value is not None]
+    high = max(values, default=1.0)
+    scale = _scale(min(values, default=1.0), high, axis)
     drawn = [
         Line(one.name, one.label, f"line-{number}{' before' if one.is_before else ''}", runs)
         for number, one in _numbered(series)
@@ -164,12 +164,12 @@ class Heat:
     columns: Sequence[Sequence[int] | None]
 
 
-def heat(span: Span, found: Heat, words: Words, zone: tzinfo) -> Chart:
+def heat(span: Span, cells: Heat, words: Words, zone: tzinfo) -> Chart:
     """How many values of each size there were at each time; darker is more, by the logarithm."""
-    most = max((max(column, default=0) for column in found.columns if column), default=0)
-    height = HEAT_ROW * len(found.rows)
+    most = max((max(column, default=0) for column in cells.columns if column), default=0)
+    height = HEAT_ROW * len(cells.rows)
     boxes: list[Box] = []
-    for index, column in enumerate(found.columns):
+    for index, column in enumerate(cells.columns):
         x, width = round(span.place(span.begin_ms(index)), 3), round(span.width(index), 3)
         if column is None:
             boxes.append(Box(x, 0, width, height, "heat-gap"))
@@ -177,12 +177,12 @@ def heat(span: Span, found: Heat, words: Words, zone: tzinfo) -> Chart:
         for row, count in enumerate(column):
             if count:
                 y = height - HEAT_ROW * (row + 1)
-                title = f"{stretch(span, index, zone)}  {found.rows[row]}: {words.say(count)}"
+                title = f"{stretch(span, index, zone)}  {cells.rows[row]}: {words.say(count)}"
                 look = f"heat-{_level(count, most)}"
                 boxes.append(Box(x, y, width, HEAT_ROW, look, title))
     ticks = [
         Tick(height - HEAT_ROW * row - HEAT_ROW / 2, text, row % 2 == 1)
-        for row, text in enumerate(found.edges)
+        for row, text in enumerate(cells.edges)
     ]
     legend = [(f"heat-{level}", _level_word(level, most)) for level in range(1, HEAT_LEVELS + 1)]
     return Chart(
@@ -214,24 +214,24 @@ class Histogram:
     marks: Sequence[tuple[str, float]] = ()
 
 
-def histogram(found: Histogram, words: Words) -> Chart:
+def histogram(bars: Histogram, words: Words) -> Chart:
     """How often each size occurred."""
-    scale = linear(max([*found.counts, *(found.before or ()), 1]))
-    width = 100 / max(1, len(found.rows))
-    total = sum(found.counts) or 1
+    scale = linear(max([*bars.counts, *(bars.before or ()), 1]))
+    width = 100 / max(1, len(bars.rows))
+    total = sum(bars.counts) or 1
     boxes, hovers = [], []
-    for row, count in enumerate(found.counts):
+    for row, count in enumerate(bars.counts):
         x = row * width
         if count:
             top = scale.place(count)
             boxes.append(Box(x + width * 0.06, top, width * 0.88, HEIGHT - top, "bar-0"))
-        if found.before and found.before[row]:
-            top = scale.place(found.before[row])
+        if bars.before and bars.before[row]:
+            top = scale.place(bars.before[row])
             boxes.append(Box(x + width * 0.06, top, width * 0.88, HEIGHT - top, "bar-before"))
-        title = f"{found.rows[row]}: {words.say(count)} ({100 * count / total:.1f} %)"
+        title = f"{bars.rows[row]}: {words.say(count)} ({100 * count / total:.1f} %)"
         hovers.append(Box(x, 0, width, HEIGHT, "", title))
-    places = [Tick((row + 0.5) * width, text, row % 2 == 1) for row, text in enumerate(found.edges)]
-    marks = [Box(place * width, 0, 0, HEIGHT, "mark", name) for name, place in found.marks]
+    places = [Tick((row + 0.5) * width, text, row % 2 == 1) for row, text in enumerate(bars.edges)]
+    marks = [Box(place * width, 0, 0, HEIGHT, "mark", name) for name, place in bars.marks]
     return Chart(
         id=words.id,
         kind="histogram",
@@ -259,11 +259,11 @@ class Band:
 
 
 def bands(
-    span: Span, rows: Sequence[str], found: Sequence[Band], words: Words, zone: tzinfo
+    span: Span, rows: Sequence[str], bars: Sequence[Band], words: Words, zone: tzinfo
 ) -> Chart:
     """States over time, a row for each of what has them; nothing is drawn where none is known."""
     boxes = []
-    for band in found:
+    for band in bars:
         begin, end = max(band.begin_ms, span.from_ms), min(band.end_ms, span.to_ms)
         if begin < end:
             x = span.place(begin)
@@ -288,12 +288,12 @@ def bands(
 
 def fold(span: Span, values: Mapping[int, float]) -> list[float | None]:
     """Sums by step of values by time; a step without any is None."""
-    found: list[float | None] = [None] * span.steps
+    sums: list[float | None] = [None] * span.steps
     for at_ms, value in values.items():
         index = span.index(at_ms)
         if index is not None:
-            found[index] = (found[index] or 0) + value
-    return found
+            sums[index] = (sums[index] or 0) + value
+    return sums
 
 
 def _scale(low: float, high: float, axis: str) -> Scale:

@@ -9,13 +9,13 @@ from app.ui.reports import flow as report_flow
 from app.ui.reports import lag as report_lag
 from app.ui.reports import latency as report_latency
 from app.ui.reports.axes import DAY_HOURS, WEEK_HOURS
-from app.ui.reports.parts import Asked, Rows, View
+from app.ui.reports.parts import ReportQuery, Rows, View
 from app.ui.reports.words import KINDS, METRICS, VALUES
 from kitemq.model.alerts import RuleKind
 
 TRACES, LAG = "traces", "lag"
 Tables = Mapping[str, Rows]
-Build = Callable[[Asked, Tables, Tables], View]
+Build = Callable[[ReportQuery, Tables, Tables], View]
 Choices = Sequence[tuple[str, str]]
 MONTH_HOURS = 28 * DAY_HOURS
 
@@ -41,9 +41,9 @@ class Report:
     least_hours: Callable[[int], int] = lambda hours: 1
 
 
-def _of(name: str, build: Callable[[Asked, Rows, Rows], View]) -> Build:
+def _of(name: str, build: Callable[[ReportQuery, Rows, Rows], View]) -> Build:
     """A report that is made of one table."""
-    return lambda asked, rows, before: build(asked, rows[name], before[name])
+    return lambda query, rows, before: build(query, rows[name], before[name])
 
 
 def _by_weeks(hours: int) -> int:
@@ -53,8 +53,8 @@ def _by_weeks(hours: int) -> int:
     return DAY_HOURS if hours > 2 * DAY_HOURS else 1
 
 
-def _late(asked: Asked, rows: Tables, before: Tables) -> View:
-    return report_latency.latency(asked, rows["latency"], before["latency"])
+def _late(query: ReportQuery, rows: Tables, before: Tables) -> View:
+    return report_latency.latency(query, rows["latency"], before["latency"])
 
 
 LATE = ("lateness_level", "lateness_timer")

@@ -104,7 +104,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReportQuery:
     """What a report is to be of; "" for every topic or group.
 
     `before` is the range that it is compared with, as long and cut like `span`. `queues` says how
@@ -122,10 +122,10 @@ class Asked:
 
 def grouped(rows: Rows, names: Sequence[str]) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
     """The rows by the values of some columns."""
-    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
-        found.setdefault(tuple(row[name] for name in names), []).append(row)
-    return found
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups
 
 
 def total(rows: Iterable[Mapping[str, Any]], name: str) -> int:

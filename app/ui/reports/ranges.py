@@ -45,7 +45,7 @@ def _any(hours: int) -> int:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RangeChoice:
     """The ranges, and the form that holds what was typed."""
 
     span: Span
@@ -55,24 +55,24 @@ class Wanted:
 
 
 def read(
-    values: Mapping[str, str], now_ms: int, shown: Zone, least_hours: LeastHours = _any
-) -> Wanted:
+    values: Mapping[str, str], now_ms: int, display_zone: Zone, least_hours: LeastHours = _any
+) -> RangeChoice:
     """The ranges of an address; `now_ms` lies in the last hour of those without an end."""
     form = Form({name: values.get(name, "") for name in ("from", "to", "against", "other")})
     name = values.get("range", "day")
     span = None
     if name == OWN:
-        span = _own(form, values.get("zone", ""), shown, least_hours)
+        span = _own(form, values.get("zone", ""), display_zone, least_hours)
     if span is None:
         name = name if name in HOURS else "day"
         end_ms = _next_hour(now_ms)
         span = span_of(end_ms - HOURS[name] * HOUR_MS, end_ms, least_hours(HOURS[name]))
-    return Wanted(span, _before(form, span, values.get("zone", ""), shown), name, form)
+    return RangeChoice(span, _before(form, span, values.get("zone", ""), display_zone), name, form)
 
 
-def _own(form: Form, zone_name: str, shown: Zone, least_hours: LeastHours) -> Span | None:
-    from_ms = form.moment("from", zone_name, shown)
-    to_ms = form.moment("to", zone_name, shown)
+def _own(form: Form, zone_name: str, display_zone: Zone, least_hours: LeastHours) -> Span | None:
+    from_ms = form.moment("from", zone_name, display_zone)
+    to_ms = form.moment("to", zone_name, display_zone)
     if from_ms is None or to_ms is None:
         return None
     from_ms -= from_ms % HOUR_MS
@@ -83,7 +83,7 @@ def _own(form: Form, zone_name: str, shown: Zone, least_hours: LeastHours) -> Sp
     return span_of(from_ms, to_ms, least_hours((to_ms - from_ms) // HOUR_MS))
 
 
-def _before(form: Form, span: Span, zone_name: str, shown: Zone) -> Span | None:
+def _before(form: Form, span: Span, zone_name: str, display_zone: Zone) -> Span | None:
     """The range to compare with: as long, and cut in the same way."""
     against = form.values["against"]
     length_ms = span.to_ms - span.from_ms
@@ -92,7 +92,7 @@ def _before(form: Form, span: Span, zone_name: str, shown: Zone) -> Span | None:
     elif against == "week":
         from_ms = span.from_ms - WEEK_HOURS * HOUR_MS
     elif against == OWN:
-        typed = form.moment("other", zone_name, shown)
+        typed = form.moment("other", zone_name, display_zone)
         if typed is None:
             return None
         from_ms = typed - typed % HOUR_MS
@@ -101,25 +101,25 @@ def _before(form: Form, span: Span, zone_name: str, shown: Zone) -> Span | None:
     return Span(from_ms, from_ms + length_ms, span.step_hours)
 
 
-def coarsened(wanted: Wanted, coarse: Sequence[Coarse]) -> Wanted:
+def coarsened(choice: RangeChoice, coarse: Sequence[Coarse]) -> RangeChoice:
     """The same over whole days or four weeks where figures are kept by these only.
 
     Both ranges then begin with the first hour of such a period, in UTC, and remain as long as
     each other.
     """
-    found = wanted.span
-    step_hours = _multiple(found.step_hours, _length(found.from_ms, coarse))
-    begin_ms = _period_ms(found.from_ms, coarse)
-    before = wanted.before
+    span = choice.span
+    step_hours = _multiple(span.step_hours, _length(span.from_ms, coarse))
+    begin_ms = _period_ms(span.from_ms, coarse)
+    before = choice.before
     if before is not None:
         step_hours = _multiple(step_hours, _length(before.from_ms, coarse))
-        back_ms = found.from_ms - before.from_ms
-        if back_ms == found.to_ms - found.from_ms:  # just before, however long that is now
-            back_ms = found.to_ms - begin_ms
+        back_ms = span.from_ms - before.from_ms
+        if back_ms == span.to_ms - span.from_ms:  # just before, however long that is now
+            back_ms = span.to_ms - begin_ms
         from_ms = _period_ms(begin_ms - back_ms, coarse)
-        before = Span(from_ms, from_ms + found.to_ms - begin_ms, step_hours)
-    whole = Span(begin_ms, found.to_ms, step_hours)
-    return replace(wanted, span=whole, before=before)
+        before = Span(from_ms, from_ms + span.to_ms - begin_ms, step_hours)
+    whole = Span(begin_ms, span.to_ms, step_hours)
+    return replace(choice, span=whole, before=before)
 
 
 def _multiple(step_hours: int, length: int) -> int:

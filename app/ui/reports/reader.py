@@ -23,7 +23,7 @@ class Read:
     cut: list[str] = field(default_factory=list)
 
 
-def wanted(
+def result_filter(
     report: Report, table: str, span: Span | None, values: Mapping[str, str]
 ) -> ResultFilter:
     """Which rows of a table a page asks for; those of `lag_now` are of no range."""
@@ -45,24 +45,24 @@ async def read(
     results: Results, report: Report, span: Span | None, values: Mapping[str, str]
 ) -> Read:
     """The rows of all tables of a report; none without a range."""
-    found = Read()
+    result = Read()
     for table in report.tables:
         if span is None:
-            found.tables[table] = ()
+            result.tables[table] = ()
             continue
-        asked = wanted(report, table, span, values)
-        found.tables[table], is_cut = await _rows(results, table, asked)
+        match = result_filter(report, table, span, values)
+        result.tables[table], is_cut = await _rows(results, table, match)
         if is_cut:
-            found.cut.append(table)
-    return found
+            result.cut.append(table)
+    return result
 
 
-async def _rows(results: Results, table: str, asked: ResultFilter) -> tuple[Rows, bool]:
+async def _rows(results: Results, table: str, match: ResultFilter) -> tuple[Rows, bool]:
     """The first READ_MAX rows, and whether there are more."""
     rows: list[Mapping[str, Any]] = []
     cursor = ""
     while len(rows) < READ_MAX:
-        page = await results.page(table, asked, limit=PAGE_MAX, cursor=cursor)
+        page = await results.page(table, match, limit=PAGE_MAX, cursor=cursor)
         rows += page.rows
         cursor = page.next_cursor
         if not cursor:

@@ -162,8 +162,8 @@ class RunPage:
 
 async def fresh_of(reports: Reports, job: str) -> RunRow | None:
     """The newest run of a job whose figures were taken."""
-    found = await reports.runs(RunFilter(job=job, state=RunState.OK), 1)
-    return found[0] if found else None
+    runs = await reports.runs(RunFilter(job=job, state=RunState.OK), 1)
+    return runs[0] if runs else None
 
 
 async def show(request: Request) -> Response:
@@ -176,15 +176,15 @@ async def _overview(request: Request, *, error: str = "", status: int = 200) -> 
     before = request.query_params.get("before", "")
     before_id = int(before) if is_whole(before) else None
     standing = await reports.standing()
-    found = await reports.runs(RunFilter(before_id=before_id), RUNS_SHOWN + 1)
-    shown = found[:RUNS_SHOWN]
+    runs = await reports.runs(RunFilter(before_id=before_id), RUNS_SHOWN + 1)
+    visible_runs = runs[:RUNS_SHOWN]
     context = ReportsPage(
         missing=standing.missing,
         remedy=standing.remedy,
         jobs=[job_line(one) for one in standing.jobs],
         going=_going(standing.running, standing.progress),
-        runs=[_line(run) for run in shown],
-        older=shown[-1].id if len(found) > len(shown) else None,
+        runs=[_line(run) for run in visible_runs],
+        older=visible_runs[-1].id if len(runs) > len(visible_runs) else None,
         reports=[ReportLink(one.name, one.label, one.text) for one in REPORTS],
         error=error,
     )
@@ -272,16 +272,16 @@ async def _run_page(request: Request, *, error: str = "", status: int = 200) -> 
 
 def _inputs(stored: str) -> list[tuple[str, int, int, int]]:
     """By frame how many hours, rows, and rows that came late were read."""
-    found = json.loads(stored or "{}")
+    frames = json.loads(stored or "{}")
     return [
-        (frame, len(said.get("hours", [])), said.get("rows", 0), said.get("late_rows", 0))
-        for frame, said in found.items()
+        (frame, len(entry.get("hours", [])), entry.get("rows", 0), entry.get("late_rows", 0))
+        for frame, entry in frames.items()
     ]
 
 
 def _counters(stored: str) -> list[tuple[str, int]]:
-    found = json.loads(stored or "{}")
-    return [(translated(COUNTERS.get(name, name)), number) for name, number in found.items()]
+    counters = json.loads(stored or "{}")
+    return [(translated(COUNTERS.get(name, name)), number) for name, number in counters.items()]
 
 
 async def run(request: Request) -> Response:

@@ -74,7 +74,7 @@ STATE_TONES = {
     **dict.fromkeys(("FALLING_BEHIND", "SLOW"), "warn"),
     "OK": "ok",
 }
-# One sentence each; {names} are parameters, put into words by `_told`.
+# One sentence each; {names} are parameters, put into words by `_param_text`.
 ADVICE = {
     "wait_for_samples": N_("Only %(completeness)s of the samples are there: nothing can be said."),
     "messages_lost": N_(
@@ -154,18 +154,18 @@ def advice(code: str, stored: str) -> str:
         return code
     params = _params(stored)
     names = PARAMETER.findall(text)
-    return translated(text) % {name: _told(name, params.get(name)) for name in names}
+    return translated(text) % {name: _param_text(name, params.get(name)) for name in names}
 
 
 def _params(stored: str) -> dict[str, Any]:
     try:
-        found = json.loads(stored)
+        params = json.loads(stored)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return params if isinstance(params, dict) else {}
 
 
-def _told(name: str, value: Any) -> str:
+def _param_text(name: str, value: Any) -> str:
     """A parameter in words, by the unit that its name ends with."""
     if not isinstance(value, int | float):
         return _("an unknown number of") if name in NUMBERS else _("unknown")

@@ -138,7 +138,7 @@ async def show(request: Request) -> Response:
     after = values.get("cursor", "")
     page = _page(console, kind, group=group, after=after, count_max=size)
     first = _page(console, "pending", count_max=1)
-    given_up = _page(console, "given_up", count_max=1)
+    stuck = _page(console, "given_up", count_max=1)
     callbacks = console.broker.transactions.callbacks.all()
     await decompress([item.message for item in page.items])
     context = TransactionList(
@@ -149,9 +149,9 @@ async def show(request: Request) -> Response:
         after=after,
         next_cursor=page.next or "",
         pending_total=first.count,
-        given_up_total=given_up.count,
+        given_up_total=stuck.count,
         oldest_ms=first.items[0].message.stored_ms if first.items else None,
-        tally=await _tally(request, first.count + given_up.count),
+        tally=await _tally(request, first.count + stuck.count),
         callbacks=list(
             map(services_of(request.scope).transactions.described, callbacks[:CALLBACKS_SHOWN_MAX])
         ),
@@ -212,25 +212,29 @@ async def decide(request: Request) -> Response:
     actor = actor_at(client_of(request))
     form = forms.fill(posted, ("decision", "confirm"))
     # Named in the trail by the message's id, as the producer knows it.
-    found = _get(request, name)
-    rights.require_decision(request, found.topic)
+    transaction = _get(request, name)
+    rights.require_decision(request, transaction.topic)
     try:
         if posted.one("do") == "resume":
-            done = await service.resume(actor, found.transaction_id, found.producer_group)
+            done = await service.resume(
+                actor, transaction.transaction_id, transaction.producer_group
+            )
         else:
-            wanted = form.choice("decision", _("The decision"), ("commit", "rollback"))
+            choice = form.choice("decision", _("The decision"), ("commit", "rollback"))
             if form.values["confirm"].strip() != WORD:
                 form.refuse("confirm", _("The word was not typed; nothing was decided."))
             if form.is_wrong:
                 return await _detail(request, form, 422)
-            decision = TransactionDecision(wanted)
+            decision = TransactionDecision(choice)
             done = await service.decide_by_hand(
-                actor, found.transaction_id, decision, found.producer_group
+                actor, transaction.transaction_id, decision, transaction.producer_group
             )
     except Conflict as error:
         form.blame(error)
         return await _detail(request, form, 409)
-    return forms.go(request, f"/transactions/{found.message.offset_id}?done={DONE[done.state]}")
+    return forms.go(
+        request, f"/transactions/{transaction.message.offset_id}?done={DONE[done.state]}"
+    )
 
 
 def _get(request: Request, name: str) -> Transaction:
@@ -251,14 +255,14 @@ async def _tally(request: Request, total: int) -> Tally:
     console, pause = pages.console_of(request), Pause()
     counts: dict[str, Counter[str]] = {"pending": Counter(), "given_up": Counter()}
     examined = 0
-    for kind, found in counts.items():
+    for kind, counter in counts.items():
         after: str | None = ""
-        while after is not None and found.total() < TALLY_MAX:
+        while after is not None and counter.total() < TALLY_MAX:
             page = _page(console, kind, after=after, count_max=TALLY_PAGE)
-            found.update(item.producer_group for item in page.items)
+            counter.update(item.producer_group for item in page.items)
             after = page.next
             await pause.when_due()
-        examined += found.total()
+        examined += counter.total()
     service = services_of(request.scope).transactions
     live, callbacks = service.producers.groups(), console.broker.transactions.callbacks
     names = sorted({*counts["pending"], *counts["given_up"], *live})
@@ -280,15 +284,15 @@ async def _tally(request: Request, total: int) -> Tally:
 
 async def _detail(request: Request, form: Form, status: int) -> Response:
     console = pages.console_of(request)
-    found = _get(request, request.path_params["id"])
+    transaction = _get(request, request.path_params["id"])
     service = services_of(request.scope).transactions
-    callback = console.broker.transactions.callbacks.find(found.producer_group)
-    await decompress([found.message])
+    callback = console.broker.transactions.callbacks.find(transaction.producer_group)
+    await decompress([transaction.message])
     context = TransactionDetail(
-        row=row_of(principal_of(request.scope), found),
+        row=row_of(principal_of(request.scope), transaction),
         form=form,
-        is_open=found.state in (TransactionState.PENDING, TransactionState.GIVEN_UP),
-        live_producers=service.producers.count(found.producer_group),
+        is_open=transaction.state in (TransactionState.PENDING, TransactionState.GIVEN_UP),
+        live_producers=service.producers.count(transaction.producer_group),
         callback=shown_url(callback.url) if callback else "",
         check_max=console.host.config.transaction_check_max,
     )
@@ -296,7 +300,7 @@ async def _detail(request: Request, form: Form, status: int) -> Response:
         request,
         "transaction.html",
         context,
-        title=_("Transaction %(transaction_id)s", transaction_id=found.transaction_id),
+        title=_("Transaction %(transaction_id)s", transaction_id=transaction.transaction_id),
         section="transactions",
         status=status,
     )
