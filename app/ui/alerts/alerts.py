@@ -1,4 +1,4 @@
-"""Alerts: what fires now, the rules behind it, silences, and what webhooks were told."""
+"""The alerts page: firing alerts, rules, silences and webhook deliveries."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ ID_DIGITS_MAX = 18
 
 @dataclass(frozen=True)
 class Subject:
-    """Something that a rule does not find in order."""
+    """A topic, group or other object for which a rule fires or is pending."""
 
     rule_id: int
     rule: str
@@ -132,7 +132,7 @@ async def show(request: Request) -> Response:
 
 
 def _urgency(one: Subject) -> tuple[bool, bool, bool, int]:
-    """What fires, nobody silenced and nobody has seen stands first."""
+    """The sort key of a subject: firing, unsilenced and unacknowledged ones come first."""
     return one.state != RuleState.FIRING, one.is_silent, bool(one.acked_by), -one.since_ms
 
 
@@ -207,7 +207,7 @@ def _delivery(row: DeliveryRow) -> AlertDeliveryRow:
 
 
 async def acknowledge(request: Request) -> Response:
-    """POST /alerts/acknowledge: somebody has seen what fires."""
+    """POST /alerts/acknowledge: mark a firing alert as seen."""
     posted = await forms.read(request)
     rule_id = parse_id(posted.one("rule_id"))
     actor = actor_at(client_of(request))
@@ -216,7 +216,7 @@ async def acknowledge(request: Request) -> Response:
 
 
 async def silence(request: Request) -> Response:
-    """POST /alerts/silences: tell nothing of a rule and a subject for some hours."""
+    """POST /alerts/silences: silence a rule for a subject for some hours."""
     posted = await forms.read(request)
     hours = posted.one("hours")
     if hours not in {value for value, __ in SILENCE_CHOICES}:
@@ -239,13 +239,13 @@ async def end_silence(request: Request) -> Response:
 
 
 async def test(request: Request) -> Response:
-    """POST /alerts/test: one event to every webhook."""
+    """POST /alerts/test: send a test event to every webhook."""
     await services_of(request.scope).alerts.test(actor_at(client_of(request)))
     return forms.go(request, "/alerts?done=tested#deliveries")
 
 
 def parse_id(text: str) -> int:
-    """The id of a rule or a silence in an address; NotFound says what was looked for."""
+    """Parse the id of a rule or a silence; raises NotFound if it is no id."""
     number = _id(text)
     if not number:
         raise NotFound(

@@ -1,4 +1,4 @@
-"""The form of an alert rule: made, tried, changed, and taken away."""
+"""The form of an alert rule: create, try, change and delete it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ KINDS = tuple((kind.value, about.label) for kind, about in ABOUT.items())
 
 @dataclass(frozen=True)
 class Trial:
-    """What the rule would find now."""
+    """The readings of a rule if it were evaluated now."""
 
     checked: int
     over: int
@@ -67,7 +67,7 @@ class RuleForm:
 
 @dataclass(frozen=True)
 class RuleDeletion:
-    """The context of `alert_delete.html`: what would end."""
+    """The context of `alert_delete.html`: the alerts that end with the rule."""
 
     rule_id: int
     name: str
@@ -78,12 +78,12 @@ class RuleDeletion:
 
 
 async def new(request: Request) -> Response:
-    """GET /alerts/new: the form, with what the address says filled in."""
+    """GET /alerts/new: the form, filled in from the query."""
     return await _page(request, 0, _prefilled(request.query_params))
 
 
 async def create(request: Request) -> Response:
-    """POST /alerts/new: a new rule, or with `try` what it would find."""
+    """POST /alerts/new: create a rule, or with `try` evaluate it once."""
     return await _take(request, 0)
 
 
@@ -105,7 +105,7 @@ async def delete_page(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """POST /alerts/rules/{id}/delete: gone, if its name was typed."""
+    """POST /alerts/rules/{id}/delete: delete the rule if the form repeats its name."""
     standing = await _standing(request)
     form = forms.fill(await forms.read(request), ("confirm",))
     if form.values["confirm"].strip() != standing.rule.name:
@@ -146,7 +146,7 @@ def _trial(readings: list[Reading]) -> Trial:
 
 
 def _prefilled(query: Mapping[str, str]) -> Form:
-    """A new rule's form; `?kind=lag&group=billing` is how other pages lead here."""
+    """The form of a new rule; other pages link to it with `?kind=lag&group=billing`."""
     kind = query.get("kind", "")
     kind = kind if kind in set(RuleKind) else RuleKind.LAG.value
     about = ABOUT[RuleKind(kind)]
@@ -186,7 +186,7 @@ def _form_of(rule: RuleRow) -> Form:
 
 
 def _read(form: Form, rule_id: int) -> RuleRow:
-    """The rule in a form; what is wrong is said at its field."""
+    """The rule in a form; errors are reported at their fields."""
     kind = form.choice("kind", _("What"), tuple(kind.value for kind in RuleKind))
     about = ABOUT[RuleKind(kind)]
     if not form.values["name"].strip():

@@ -73,7 +73,7 @@ def _container(body: bytes) -> tuple[dict[str, Any], bool]:
     is_cut = False
     try:
         records.extend(_reader(decoder, _types(schema)))
-    except _LimitReached:  # what was read until then stays
+    except _LimitReached:  # keep the records read so far
         is_cut = True
     title = schema.get("name", "") if isinstance(schema, dict) else ""
     return {"schema": title or schema, "codec": codec, "records": records}, is_cut

@@ -1,4 +1,4 @@
-"""One client: what it says of itself, what it does, what it can be asked; and sending it away."""
+"""The page of one client: its own data, its activity, thread stacks, and disconnecting."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,9 +37,9 @@ class GroupRow:
 
 @dataclass(frozen=True)
 class ClientPage:
-    """The context of `client.html`; `stack` is what it answered just now, `trouble` why not.
+    """The context of `client.html`; `stack` is its latest answer, `trouble` the error instead.
 
-    Where several doors know it, `language`, `version` and `kind` are the first that is told.
+    If several endpoints know it, `language`, `version` and `kind` are the first known ones.
     """
 
     name: str
@@ -64,7 +64,7 @@ class ClientPage:
 
 @dataclass(frozen=True)
 class DisconnectPage:
-    """The context of `client_disconnect.html`: the impact before, or what was `done`."""
+    """The context of `client_disconnect.html`: the impact, or what was `done`."""
 
     name: str
     path: str
@@ -83,7 +83,7 @@ async def show(request: Request) -> Response:
 
 
 async def stack(request: Request) -> Response:
-    """POST /client/stack: ask it what its threads do, and show what it says."""
+    """POST /client/stack: request and show the client's thread stacks."""
     name = (await forms.read(request)).one("client")
     clients = services_of(request.scope).clients
     client = clients.find(name)
@@ -100,7 +100,7 @@ async def stack(request: Request) -> Response:
 
 
 async def disconnect_page(request: Request) -> Response:
-    """GET /client/disconnect?client=: what it means."""
+    """GET /client/disconnect?client=: ask for confirmation and show the impact."""
     client = services_of(request.scope).clients.find(request.query_params.get("client", ""))
     return await _disconnect(request, client.name, _impact(client))
 

@@ -1,4 +1,4 @@
-"""Who is connected: members of all consumer groups, producers, connections; what they do."""
+"""The list of clients: members of all consumer groups, producers and other connections."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ VERSIONS_SHOWN_MAX = 12
 
 @dataclass(frozen=True)
 class Entry:
-    """A client as a member of one group; or as one that is connected only, with no `member`."""
+    """A client as a member of one group; `member` is None for one that only is connected."""
 
     client: str
     group: str
@@ -48,9 +48,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class ClientRow:
-    """An entry as it is shown; the group, and `inflight` with it, may be gone by now (None).
+    """A row of the list; `inflight` is None if the group was deleted meanwhile.
 
-    `kind` is consumer, producer or connected. `sent_rate` is None where nobody knows who sends.
+    `kind` is consumer, producer or connected. `sent_rate` is None if it is unknown.
     """
 
     client: str
@@ -74,7 +74,7 @@ class ClientRow:
 
 @dataclass(frozen=True)
 class VersionTally:
-    """How many clients state a language and version; both empty: they state none."""
+    """The number of clients of a language and version; both are "" if unknown."""
 
     language: str
     version: str
@@ -93,7 +93,7 @@ class ProducerRow:
 class ClientList:
     """The context of `clients.html`; `clients` counts names, a client may be in several groups.
 
-    `producing` are those that send and consume for no group, as far as their door knows.
+    `producing` counts clients that send and are in no group, as far as their endpoint knows.
     """
 
     cut: Cut[ClientRow]
@@ -115,7 +115,7 @@ class ClientList:
 
 @dataclass(frozen=True)
 class Selection:
-    """What is shown of all members, and the counts over all of them."""
+    """The page of entries to show, and the counts over all of them."""
 
     cut: Cut[Entry]
     clients: int
@@ -180,7 +180,7 @@ async def _context(
 async def _everyone(
     console: Console, figures: ClientFigures, connected: Sequence[Connected]
 ) -> list[Entry]:
-    """Members of groups, then who is connected and a member of none."""
+    """All members of groups, then connected clients that are in no group."""
     entries: list[Entry] = []
     pause = Pause()
     for group, member in console.broker.members.everyone():
@@ -202,7 +202,7 @@ async def _everyone(
 async def _values(
     figures: ClientFigures, entries: Sequence[Entry], sort: str, now_ms: int
 ) -> dict[str, float]:
-    """What the list is sorted by, by client, where clients' figures decide."""
+    """The rate to sort by for each client; empty if `sort` is no rate."""
     if sort not in RATES:
         return {}
     values: dict[str, float] = {}
@@ -214,7 +214,7 @@ async def _values(
 
 
 def _select(entries: list[Entry], query: Query, values: Mapping[str, float]) -> Selection:
-    """Filter, count, sort and cut; pure, as another thread does it."""
+    """Filter, count, sort and cut the entries; pure, because it runs on another thread."""
     versions = Counter({each.client: (each.language, each.version) for each in entries}.values())
     words = query.text.lower().split()
     chosen = [each for each in entries if _matches(each, words)]
@@ -246,7 +246,7 @@ RATES = {"handed": 0, "sent": 1, "failed": 2}  # where `ClientFigures.rates` has
 KEYS: dict[str, Callable[[Entry], Any]] = {
     "client": _name,
     "group": lambda each: each.group or None,
-    # Who states no version is unknown, and goes last.
+    # Clients without a version go last.
     "version": lambda each: (each.language, each.version) if each.version else None,
     "seen": lambda each: None if each.member is None else each.member.seen_ms,
     "joined": lambda each: each.since_ms,
@@ -265,7 +265,7 @@ async def _rows(
 
 
 def _listing(rows: Sequence[ClientRow]) -> Listing:
-    """Clients as a file."""
+    """The file of clients."""
     lines = (
         (
             row.client,
@@ -292,7 +292,7 @@ def _listing(rows: Sequence[ClientRow]) -> Listing:
 
 
 def _unknown(row: ClientRow) -> str:
-    """Why cells of a line are empty."""
+    """The reasons why cells of a row are empty."""
     reasons = ["the group is gone"] if row.inflight is None and row.group else []
     reasons += ["requests do not say who sends"] if row.sent_rate is None else []
     reasons += ["no acknowledgement was seen"] if row.p99_ms is None else []
