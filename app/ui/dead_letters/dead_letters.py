@@ -1,6 +1,6 @@
-"""Dead letters: which groups have some, and those of one group by reason, topic, tag, client, age.
+"""The lists of dead letters: the groups that have some, and one group's, with facets.
 
-Lists count over everything that `dead_index` keeps in mind, and say so where that is not all.
+Counts cover what `dead_index` holds in memory; the page says so if that is incomplete.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class DeadGroup:
-    """A group's line; what it says of reasons is counted over the newest `examined`.
+    """A row of the list of groups; reasons are counted over the newest `examined`.
 
     Of `count` dead letters `open` wait for a decision, the others are dismissed. Of the open ones
     `fresh` died within 24 hours; `history` has all that died, hour by hour.
@@ -67,7 +67,7 @@ class DeadGroup:
 
 
 class _Count(NamedTuple):
-    """How many dead letters a group has, and when the last came."""
+    """The number of a group's dead letters, and the time of the newest."""
 
     group: str
     open: int
@@ -88,7 +88,7 @@ class DeadGroups:
 
 @dataclass(frozen=True)
 class DeadLine:
-    """A dead letter in the list; `error` is the telling line of what its consumer said."""
+    """A dead letter in the list; `error` is the main line of its consumer's error."""
 
     offset: int
     died_ms: int
@@ -135,12 +135,12 @@ class DeadPage:
     jobs: list[ReplayJob]
     dismissals: list[DismissalSummary]
     dismissals_total: int
-    unread: str  # the right for want of which keys are not shown
+    unread: str  # the missing right that conceals keys
 
 
 @dataclass(frozen=True)
 class View:
-    """What is known of a group's dead letters, and which of them meet the criteria."""
+    """The index of a group's dead letters, and the selection that meets the criteria."""
 
     index: Known
     selection: Selection
@@ -225,7 +225,7 @@ def _group(console: Console, of: _Count) -> DeadGroup:
 
 
 def has_group(console: Console, group: str) -> bool:
-    """Whether the group still is: its dead letters outlive it."""
+    """Whether the group still exists: its dead letters outlive it."""
     try:
         console.broker.group(group)
     except NotFound:
@@ -289,7 +289,7 @@ async def detail(request: Request) -> Response:
 
 
 def criteria_of(request: Request) -> Criteria:
-    """The criteria in an address; ticked ones come as `offset` each, or together."""
+    """The criteria in a query; ticked dead letters come as one or several `offset`."""
     values = dict(request.query_params)
     ticked = request.query_params.getlist("offset")
     if ticked:
@@ -300,7 +300,10 @@ def criteria_of(request: Request) -> Criteria:
 async def view_of(
     request: Request, group: str, criteria: Criteria, now_ms: int, budget_s: float
 ) -> View:
-    """Which dead letters meet the criteria, after about `budget_s` of reading; GroupNotFound."""
+    """Select the dead letters that meet the criteria, reading for about `budget_s` seconds.
+
+    Raises GroupNotFound.
+    """
     console = pages.console_of(request)
     index = await console.dead_index.known(group, budget_s)
     offsets, note = await _matching_offsets(request, group, criteria) if index.total else (None, "")
@@ -314,7 +317,7 @@ async def view_of(
 async def _matching_offsets(
     request: Request, group: str, criteria: Criteria
 ) -> tuple[set[int] | None, str]:
-    """The offsets that an id, a key or a tick names; None where none is asked for."""
+    """The offsets that match an id, a key or the ticked rows; None without such criteria."""
     topic = DEAD_LETTER_PREFIX + group
     offsets: set[int] | None = set(criteria.offsets) if criteria.offsets else None
     note = ""
@@ -353,7 +356,7 @@ async def _keyed(search: Search, topic: str, key: str) -> tuple[set[int], bool]:
 async def _lines(
     console: Console, who: Principal, group: str, offsets: list[int]
 ) -> list[DeadLine]:
-    """The rows of a page, those that can still be read."""
+    """The rows of a page, without those that can no longer be read."""
     lines: list[DeadLine] = []
     pause = Pause()
     for offset in offsets:
@@ -367,9 +370,9 @@ async def _lines(
 
 
 def line_of(letter: DeadLetter, message: StoredMessage) -> DeadLine:
-    """A dead letter as one line; `message` is its message as it may be seen."""
+    """A dead letter as one row; `message` is concealed if the user may not read it."""
     lines = [line.strip() for line in letter.error.strip().splitlines()] or [""]
-    # Of a Python traceback the last line says what it is about.
+    # The last line of a Python traceback names the error.
     first = lines[-1] if lines[0].startswith("Traceback (most") else lines[0]
     is_cut = len(lines) > 1 or len(first) > LINE_CHARS_MAX
     return convert(

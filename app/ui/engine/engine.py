@@ -1,4 +1,4 @@
-"""The engine: whether it is well, where disk and log stand, what holds old files, how it is set."""
+"""The engine's page: health, disk and log, retention, latency of sends, and settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True)
 class LatencyBar:
-    """Sends whose storing took so long, in the last whole minute."""
+    """The number of sends in one latency bucket, in the last whole minute."""
 
     label: str
     count: int
@@ -71,7 +71,7 @@ class LatencyBar:
 
 @dataclass(frozen=True)
 class SpreadRow:
-    """How long sends took, in microseconds."""
+    """A latency distribution of sends, in microseconds."""
 
     label: str
     spread: Spread
@@ -79,7 +79,7 @@ class SpreadRow:
 
 @dataclass(frozen=True)
 class SettingRow:
-    """A setting: its value now, its default, who set it (`set_by` in words), what it is for."""
+    """A setting: its value, its default, its origin (`set_by` in words), and its help text."""
 
     name: str
     value: str
@@ -92,7 +92,7 @@ class SettingRow:
 
 @dataclass(frozen=True)
 class CheckRow:
-    """A self-check as the table has it."""
+    """A self-check as a row of the table."""
 
     code: str
     name: str
@@ -164,7 +164,7 @@ async def show(request: Request) -> Response:
             SpreadRow(_("on the disk, last minutes"), latency.flushed.recent),
             SpreadRow(_("on the disk, since the start"), latency.flushed.ever),
         ],
-        # In steps of a tenth of a millisecond, so that an idle page stays the same.
+        # Rounded to a tenth of a millisecond, so that an idle page does not change.
         loop_delay_ms=round(heartbeat.worst_s * 1000, 1),
         loop_delay_ever_ms=round(heartbeat.worst_ever_s * 1000, 1),
         lag_keeping=broker.statistics.lag_keeping(),
@@ -183,7 +183,7 @@ async def show(request: Request) -> Response:
     )
 
 
-# What an operator looks for first; the others are shown when they are set, or on demand.
+# The settings that are always shown; the others appear if they are set, or on demand.
 KEY = frozenset(
     """data host port durability flush_interval_s segment_bytes retention_h retention_bytes
     disk_expire_percent disk_force_percent disk_refuse_percent disk_enough_bytes
