@@ -24,7 +24,7 @@ LEVEL_FIELDS = ("name", "level")
 
 @dataclass(frozen=True)
 class ControlPage:
-    """The context of `control.html`; the figures show the connections and jobs that a switch affects."""
+    """The context of `control.html`, with the connections and jobs that a switch affects."""
 
     state: ReadOnlyState
     form: Form

@@ -1,9 +1,8 @@
-"""Whole lists as a file: every row that matches, by the figures of the last walk over them.
+"""Exports of whole lists: every matching row, with the figures of the last snapshot.
 
-CSV, XLSX or NDJSON, at most `ROWS_MAX` rows; the answer's header and the file's last row say so
-where there are more. A figure that is not known is an empty cell with its reason in the last
-column but one; the last one says when the figures were read. Empty settings of a topic are the
-broker's defaults.
+CSV, XLSX or NDJSON, at most `ROWS_MAX` rows; a response header and the last row of the file say if
+there are more. An unknown figure is an empty cell with its reason in the last column but one; the
+last column is the time of the figures. Empty settings of a topic are the broker's defaults.
 """
 
 import io
@@ -47,7 +46,7 @@ Row = Sequence[Cell]
 
 @dataclass(frozen=True)
 class Listing:
-    """What a file is made of; `rows` are made where it is written, beside the loop."""
+    """The content of a file; `rows` is consumed on the thread that writes the file."""
 
     name: str
     columns: Sequence[str]
@@ -56,7 +55,7 @@ class Listing:
 
     @property
     def cut(self) -> str:
-        """What the last row says where there are more; "" where the file is whole."""
+        """The text of the last row if there are more rows; "" if the file is complete."""
         is_whole = self.total <= ROWS_MAX
         return "" if is_whole else f"cut: the first {ROWS_MAX} of {self.total} rows"
 
@@ -68,19 +67,19 @@ def file_kind(request: Request) -> str:
 
 
 def topics(chosen: Sequence[TopicConfig], snapshot: Snapshot) -> Listing:
-    """Topics as a file, of which `topic_files.py` reads the definitions again."""
+    """The file of topics; `topic_files.py` can import the definitions."""
     rows = (_topic(topic, snapshot) for topic in chosen)
     return Listing("topics", TOPIC_COLUMNS, rows, len(chosen))
 
 
 def groups(chosen: Sequence[GroupConfig], snapshot: Snapshot) -> Listing:
-    """Groups as a file."""
+    """The file of groups."""
     rows = (_group(group, snapshot) for group in chosen)
     return Listing("groups", GROUP_COLUMNS, rows, len(chosen))
 
 
 async def respond(console: Console, listing: Listing, kind: str) -> Response:
-    """The file; Busy while as many exports are under way as may be."""
+    """Respond with the file; raises Busy if too many exports are running."""
     with console.exports.taken():
         content = await console.render(lambda: WRITERS[kind](listing))
     headers = {

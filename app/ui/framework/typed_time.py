@@ -12,17 +12,17 @@ LENGTH_HELP = N_("Like 500ms, 10s, 5m, 2h or 1d.")
 
 
 class NoMoment(ValueError):
-    """What was typed is no moment; its text is a sentence that says why."""
+    """The text is no valid time; the error's text says why."""
 
 
 def find_length_ms(text: str) -> int | None:
-    """ "10s" as 10000; None for what is no length of time."""
+    """Parse "10s" as 10000 ms; None for an invalid length of time."""
     match = LENGTH.fullmatch(text.strip().lower())
     return int(match[1]) * UNITS_MS[match[2]] if match else None
 
 
 def length_text(value_ms: int) -> str:
-    """10000 as "10s": the largest unit that divides it, readable by `find_length_ms`."""
+    """Format 10000 ms as "10s", in the largest exact unit; `find_length_ms` parses it."""
     for unit in ("d", "h", "m", "s"):
         if value_ms and value_ms % UNITS_MS[unit] == 0:
             return f"{value_ms // UNITS_MS[unit]}{unit}"
@@ -30,10 +30,10 @@ def length_text(value_ms: int) -> str:
 
 
 def moment_ms(text: str, zone: Zone = UTC_ZONE) -> int:
-    """An ISO date with time as ms since 1970, by the clocks of `zone` unless it says otherwise.
+    """Parse an ISO date and time as ms since 1970, in `zone` unless it has an offset.
 
-    Where the clocks were set back it means the first of the two. Raises NoMoment, also for a time
-    that the clocks leapt over.
+    An ambiguous time, when clocks are set back, is the earlier one. Raises NoMoment, also for a
+    time that is skipped when clocks are set forward.
     """
     try:
         typed = datetime.fromisoformat(text.strip())
@@ -58,7 +58,7 @@ def moment_ms(text: str, zone: Zone = UTC_ZONE) -> int:
 
 
 def find_moment_ms(text: str) -> int | None:
-    """The same in UTC; None for what is no moment."""
+    """The same in UTC; None for an invalid time."""
     try:
         return moment_ms(text)
     except NoMoment:
@@ -66,7 +66,7 @@ def find_moment_ms(text: str) -> int | None:
 
 
 def moment_text(at_ms: int, zone: Zone = UTC_ZONE) -> str:
-    """The form that `<input type="datetime-local">` takes, to the second or millisecond."""
+    """A time as the value of `<input type="datetime-local">`, to the second or millisecond."""
     return _iso(datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone.rules))
 
 
