@@ -1,8 +1,8 @@
-"""One change for many groups: pause, resume, or go on from a time; looked at first, told by group.
+"""Bulk changes of groups: pause, resume, or reset to a time, with a preview.
 
-The preview freezes the selection: the form that applies it names each group, with the precondition
-that a reset saw. So what happens is what was shown, and a group that went on meanwhile is told
-apart and left alone. Both steps take a bounded time; groups they did not reach say so.
+The preview freezes the selection: the form that applies it names each group with the precondition
+of its reset. A group that moved meanwhile is reported and left alone. Both steps take a bounded
+time; groups that they did not reach are reported as such.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ FIELDS = ("action", "scope", "q", "at", "zone")
 
 @dataclass(frozen=True)
 class BulkRow:
-    """One group: what would become of it, or what did; `note` says why it is left as it is."""
+    """The planned or actual result for one group; `note` says why it is left out."""
 
     group: str
     outcome: str
@@ -58,7 +58,7 @@ class Bulk(bulk.Sheet):
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be done to each group, on whose behalf."""
+    """The change to make to each group, and the request that asks for it."""
 
     request: Request
     action: str
@@ -69,14 +69,14 @@ class Order:
         return pages.console_of(self.request)
 
     def reset_of(self, name: str, lag: GroupLag) -> ResetOrder:
-        """All topics of a group but its own retries, to the first message stored at the time."""
+        """A reset of all topics of a group, except its retry topic, to a time."""
         topics = {queue.topic: None for queue in lag.queues}
         topics.pop(RETRY_PREFIX + name, None)
         return ResetOrder(tuple(topics), ResetTarget(ResetTo.TIME, self.at_ms))
 
 
 async def show(request: Request) -> Response:
-    """GET /bulk/groups: the time of a reset is asked for, then what would become of each group."""
+    """GET /bulk/groups: ask for the time of a reset, then preview the result for each group."""
     query = request.query_params
     form = Form({name: query.get(name, "").strip() for name in FIELDS})
     action = _action(form)
@@ -95,7 +95,7 @@ async def show(request: Request) -> Response:
 
 
 async def apply(request: Request) -> Response:
-    """POST /bulk/groups: the groups that the preview named, and what became of each."""
+    """POST /bulk/groups: change the groups of the preview and show the result of each."""
     posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
     form = forms.fill(posted, FIELDS)
     action = _action(form)
@@ -164,7 +164,7 @@ async def _preview(order: Order, name: str) -> BulkRow:
 
 
 def _mark_unchanged(row: BulkRow, config: GroupConfig, action: str) -> BulkRow:
-    """The row, or that a pause or its end would change nothing of the group."""
+    """The row, marked as left out if a pause or resume would change nothing."""
     if config.consume_enabled == (action == "pause"):
         return row
     note = _("it is paused already") if action == "pause" else _("it is not paused")

@@ -1,4 +1,4 @@
-"""What was done to a group: its resets, each with its result and its undoing, and its audit."""
+"""The history of a group: its resets, with results and undo, and its audit trail."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ VALUE_CHARS_MAX = 120
 
 @dataclass(frozen=True)
 class ResetRow:
-    """A reset that is remembered; 0 for no other one that undid it, or that it undid."""
+    """A stored reset; `undoes` and `undone_by` are 0 if there is no such reset."""
 
     number: int
     at_ms: int
@@ -60,7 +60,7 @@ class GroupHistory:
 
     `older` is where the next entries begin, "" at the end.
 
-    `trouble` says why the audit trail cannot be shown.
+    `trouble` is the reason why the audit trail is unavailable.
     """
 
     head: GroupHead
@@ -85,7 +85,7 @@ class ResetPage:
 
 @dataclass(frozen=True)
 class UndoPage:
-    """The context of `group_undo.html`: what taking a reset back would do now."""
+    """The context of `group_undo.html`: the preview of undoing a reset."""
 
     head: GroupHead
     tab: str
@@ -245,7 +245,7 @@ def _entry_row(entry: AuditEntry) -> EntryRow:
 
 
 def _changes(entry: AuditEntry) -> list[str]:
-    """Which fields an entry says were changed, as sentences; the first eight, then how many."""
+    """The changed fields of an entry as sentences: the first eight, and how many more."""
     before, after = _object(entry.before_json), _object(entry.after_json)
     if not after:
         return []
@@ -258,7 +258,7 @@ def _changes(entry: AuditEntry) -> list[str]:
 
 
 def _is_change(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a field differs; a new one only where it says something."""
+    """Whether a field differs; a new field only counts if it is not empty."""
     return bool(after[name]) if name not in before else before[name] != after[name]
 
 

@@ -1,4 +1,4 @@
-"""Who consumes for a group, and whether they all subscribe to the same."""
+"""The members of a group, and whether their subscriptions agree."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ MISSING = ""  # not subscribed to a topic that others of the group subscribe to
 
 
 class ClientRow(MemberInfo, frozen=True):
-    """A consumer that is alive, and what it has in hand."""
+    """A live consumer and its messages in flight."""
 
     inflight: int
     locks: int
@@ -53,7 +53,7 @@ class ClientList:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one client wants of one topic; `is_odd` where it does not agree with the others."""
+    """A client's filter on one topic; `is_odd` if it differs from the others'."""
 
     expression: str
     is_odd: bool
@@ -61,7 +61,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """One client's cells, in the order of the topics; `is_silent`: it told no subscription."""
+    """One client's cells in the order of topics; `is_silent` without any subscription."""
 
     client: str
     cells: Sequence[Cell]
@@ -70,7 +70,7 @@ class MatrixRow:
 
 @dataclass(frozen=True)
 class MatrixColumn:
-    """A topic, and how many of the group's members want it in which way."""
+    """A topic, whether the members' filters differ, and the usual filter."""
 
     topic: str
     is_differing: bool
@@ -148,7 +148,7 @@ async def subscriptions(request: Request) -> Response:
 
 
 async def leave_page(request: Request) -> Response:
-    """GET /groups/{group}/leave?client=: what taking a member out means."""
+    """GET /groups/{group}/leave?client=: ask before removing a member."""
     console = pages.console_of(request)
     config = console.broker.group(request.path_params["group"])
     return await _ask_leave(request, config, request.query_params.get("client", ""))
@@ -236,13 +236,13 @@ async def _client(request: Request, group: str, member: Member, locks: int) -> C
 
 
 def _columns(members: Sequence[Member]) -> list[MatrixColumn]:
-    """Every topic that anybody subscribes to; who told no subscription has no say."""
+    """A column per subscribed topic; members without subscriptions are ignored."""
     telling = [member.topics for member in members if member.topics]
     columns = []
     for topic in sorted({name for topics in telling for name in topics}):
         expressions = Counter(topics.get(topic, MISSING) for topics in telling).most_common(2)
         is_differing = len(expressions) > 1
-        # Nobody is odd in a draw, so all of them are marked.
+        # In a tie no filter is the usual one, so all of them are marked.
         is_draw = is_differing and expressions[0][1] == expressions[1][1]
         columns.append(MatrixColumn(topic, is_differing, None if is_draw else expressions[0][0]))
     return columns

@@ -1,7 +1,7 @@
-"""Moving a group to another place in its topics, step by step: where to, where, look, do.
+"""Resetting a group's offsets in steps: target, scope, review, apply.
 
-Every step but the last is a GET: its address holds all that was chosen, and nothing has changed.
-The last one carries the precondition of what was looked at.
+Every step but the last is a GET: its query holds all choices, and it changes nothing. The last step
+carries the precondition of the review.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from app.ui.groups.reset_review import Review, place_in_words, review
 from engine.broker import GroupConfig, OffsetsMoved, ResetTarget, ResetTo
 from engine.errors import EngineError
 
-PLAN = "plan"  # as a place to go to: the offsets of a file
+PLAN = "plan"  # a target of a reset: the offsets of a file
 FIELDS = ("to", "at", "zone", "offset", "by", "from_group", "queues", "other", PLAN)
 STEPS = ("strategy", "scope", "review")
 NAMES = {"topics": "other", "topic": "other", "group": "from_group"}
@@ -36,7 +36,7 @@ QUEUES_MAX = 1024
 
 @dataclass(frozen=True)
 class Choice:
-    """A topic that may be moved in, and whether it was chosen."""
+    """A topic of the group, and whether it is chosen for the reset."""
 
     topic: str
     is_chosen: bool
@@ -64,17 +64,17 @@ class Wizard:
 
 @dataclass(frozen=True)
 class ResetDraft:
-    """What an address or a form says: which step, the fields, the topics that were ticked."""
+    """A reset in progress: the step, the fields of the form, and the ticked topics."""
 
     step: str
     form: Form
     topics: tuple[str, ...]
-    zone: Zone  # that times are shown in
+    zone: Zone  # the zone of displayed times
     group: str
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """All of it as it stands in an address."""
+        """The draft as parameters of a query."""
         fields = [(name, value) for name, value in self.form.values.items() if value]
         return fields + [("topic", topic) for topic in self.topics]
 
@@ -103,7 +103,7 @@ async def show(request: Request) -> Response:
 
 
 async def export(request: Request) -> Response:
-    """GET /groups/{group}/offsets/plan: the review at the same query as a file."""
+    """GET /groups/{group}/offsets/plan: the review of the same query as a file."""
     console = pages.console_of(request)
     config = console.broker.group(request.path_params["group"])
     draft = replace(_draft(request, config), step="review")
@@ -116,7 +116,7 @@ async def export(request: Request) -> Response:
 
 
 async def look(request: Request) -> Response:
-    """POST /groups/{group}/offsets/plan: what a plan would do now; changes nothing."""
+    """POST /groups/{group}/offsets/plan: review what a plan would do now; changes nothing."""
     config = pages.console_of(request).broker.group(request.path_params["group"])
     form = forms.fill(await forms.read(request), FIELDS)
     form.values["to"] = PLAN
@@ -164,7 +164,7 @@ async def apply(request: Request) -> Response:
 
 
 def _draft(request: Request, config: GroupConfig) -> ResetDraft:
-    """What an address says."""
+    """The draft in a query."""
     query = request.query_params
     step = query.get("step", "strategy")
     return ResetDraft(
@@ -177,7 +177,7 @@ def _draft(request: Request, config: GroupConfig) -> ResetDraft:
 
 
 def _order(draft: ResetDraft) -> ResetOrder | None:
-    """What is to go where; None where a field is wrong, which is then told at it."""
+    """The reset that the draft describes; None if a field is invalid, with its error."""
     form = draft.form
     if form.values["to"] == PLAN:
         plan = reset_plans.read(form, draft.group)
@@ -223,7 +223,7 @@ def _queues(form: Form) -> tuple[int, ...]:
 
 
 async def _refuse_or_show(request: Request, config: GroupConfig, draft: ResetDraft) -> Response:
-    """The step whose field is wrong; the scope where none is."""
+    """Show the step with the invalid field, or the scope if none is invalid."""
     form = draft.form
     is_target = {"to", "at", "offset", "by", "from_group", PLAN} & set(form.errors)
     step = "strategy" if is_target else "scope"
@@ -267,14 +267,14 @@ async def _page(
 
 
 def _address(path: str, step: str, draft: ResetDraft) -> str:
-    """A step's address; a plan, which is too long for one, begins anew."""
+    """The address of a step; a plan is too long for an address and starts again."""
     if draft.form.values["to"] == PLAN:
         return path.removesuffix(f"/{PLAN}")
     return f"{path}?{urlencode([('step', step), *draft.pairs])}"
 
 
 def _carried(draft: ResetDraft) -> list[tuple[str, str]]:
-    """What the step's own fields do not hold."""
+    """The hidden fields of a step: all values that its own fields do not hold."""
     own = {
         "strategy": {"to", "at", "zone", "offset", "by", "from_group", PLAN},
         "scope": {"topic", "queues", "other"},
@@ -284,7 +284,7 @@ def _carried(draft: ResetDraft) -> list[tuple[str, str]]:
 
 
 def _choices(request: Request, config: GroupConfig, draft: ResetDraft) -> list[Choice]:
-    """Topics of the group, and those that the address names; all but retries are ticked first."""
+    """The group's topics and those of the query; by default all but the retry topic are ticked."""
     console = pages.console_of(request)
     lag = console.broker.lag(config.name)
     topics = topics_of_group(console, config, lag)

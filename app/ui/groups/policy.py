@@ -1,4 +1,4 @@
-"""Retry policies as forms hold them and as pages tell them. Pure."""
+"""Retry policies in forms and in words. Pure."""
 
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _, translated
@@ -7,7 +7,7 @@ from engine.broker import Exponential, Ladder, RetryPolicy, Steps
 
 KINDS = ("ladder", "exponential", "steps")
 FIELDS = ("policy", "initial", "longest", "multiplier", "steps")
-# The engine's names for what is wrong, in the form's.
+# The form's field names by the engine's.
 ENGINE_NAMES = {
     "initial_ms": "initial",
     "max_ms": "longest",
@@ -43,7 +43,7 @@ def kind_of(policy: RetryPolicy) -> str:
 
 
 def read(form: Form) -> RetryPolicy:
-    """The policy that a form describes; what is wrong is told at its field."""
+    """The policy in a form; errors are reported at their fields."""
     kind = form.choice("policy", _("Retry policy"), KINDS)
     if kind == "exponential":
         return Exponential(
@@ -68,7 +68,7 @@ def read(form: Form) -> RetryPolicy:
 
 
 def waits(policy: RetryPolicy, retry_max: int) -> tuple[list[str], int]:
-    """The waits before each retry, the first twenty of them, and how many more there are."""
+    """The waits before the first twenty retries, and the number of further retries."""
     rows = [_wait(policy, number) for number in range(min(retry_max, SHOWN_MAX))]
     return rows, retry_max - len(rows)
 

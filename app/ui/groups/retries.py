@@ -1,4 +1,4 @@
-"""What a group does with messages it failed at: how they wait, and what it gave up."""
+"""The page of a group's retries: waits, unread retries and dead letters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from engine.broker import GroupMetrics
 class GroupRetries:
     """The context of `group_retries.html`.
 
-    `waits` are before each retry, `waits_more` how many are not listed. `retry_unread` are due
-    and wait for a consumer; `retry_kept`, `dead_kept` count what the topics hold, None for no
-    topic. `figures` count since `since_ms`.
+    `waits` precede each retry, `waits_more` counts those not listed. `retry_unread` messages are
+    due and wait for a consumer; `retry_kept` and `dead_kept` count the messages of the topics,
+    None without a topic. `figures` count since `since_ms`.
     """
 
     head: GroupHead
