@@ -24,7 +24,7 @@ class Firing:
 
 @dataclass(frozen=True)
 class Watch:
-    """The state that was read; `paused` are groups and the number of their paused topics."""
+    """The state that was read; `paused` counts topics, 0 for a whole group."""
 
     firing: list[Firing]
     alerts_failure: str

@@ -1,4 +1,4 @@
-"""Groups that are past a message because their members' filters leave it out."""
+"""Groups that skipped a message because of their members' filters."""
 
 from app.pause import Pause
 from app.ui.framework.console import Console
@@ -10,7 +10,7 @@ NO_TAGS = "SQL92:"
 
 
 async def filtered_out(console: Console, journey: Journey) -> frozenset[str]:
-    """Groups that are past the message and all of whose members' filters leave its tag out."""
+    """The groups that skipped the message and whose members' filters all exclude its tag."""
     groups = []
     pause = Pause()
     for stage in journey.stages:
@@ -29,7 +29,7 @@ async def filtered_out(console: Console, journey: Journey) -> frozenset[str]:
 
 
 def is_filtered(tag: str, expression: str) -> bool:
-    """Whether a filter by tags leaves this tag out; an SQL92 filter is not evaluated here."""
+    """Whether a tag filter excludes this tag; SQL92 filters are not evaluated here."""
     if expression.strip() in ("", ALL_TAGS) or expression.strip().upper().startswith(NO_TAGS):
         return False
     return tag not in {each.strip() for each in expression.split("||")}

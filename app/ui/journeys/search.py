@@ -1,4 +1,4 @@
-"""Where journeys begin: search by id or key, what happened lately, how the recording goes."""
+"""The search for journeys: by id or key, recent failures, and the state of tracing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from engine.message import StoredMessage
 
 TEXT_MAX = 255
 RECENT_MAX = 6
-LATELY_MAX = 200  # hand-outs that "slowest" and "failed" choose from
+LATELY_MAX = 200  # deliveries that "slowest" and "failed" choose from
 LATELY_SHOWN = 25
 WAYS = ("failed", "slowest")
 KEY_HITS_MAX = 64
@@ -29,7 +29,7 @@ KEY_HITS_MAX = 64
 
 @dataclass(frozen=True)
 class Hit:
-    """A message whose journey can be looked at; `why` says what is known of it here."""
+    """A message with a journey; `why` is its outcome in words."""
 
     message_id: str
     topic: str
@@ -44,9 +44,9 @@ class Hit:
 
 @dataclass(frozen=True)
 class Lately:
-    """The failed or the slowest of what was traced last: of `looked` hand-outs, since `since_ms`.
+    """The failed or slowest of the last `looked` traced deliveries, since `since_ms`.
 
-    How slow one was is the time from its storing to its acknowledgement.
+    Their duration is the time from storing to acknowledgement.
     """
 
     by: str
@@ -58,7 +58,7 @@ class Lately:
 
 @dataclass(frozen=True)
 class TracePage:
-    """The context of `trace.html`; `lately` is None unless it was asked for."""
+    """The context of `trace.html`; `lately` is None unless `by` is given."""
 
     form: Form
     hits: list[Hit]
@@ -137,7 +137,7 @@ async def _by_text(request: Request, form: Form) -> tuple[list[Hit], bool, str]:
         return [], False, ""
     is_id = any(text in (m.message_id, m.offset_id) for m in result.messages)
     hits = _distinct(visible_matches(principal_of(request.scope), text, result.messages))
-    # What nothing is found for may still have a journey (a refused send), and always has reasons.
+    # An id without a message may still have a journey (a refused send), or reasons for none.
     return hits, result.messages_cut, text if is_id or not (hits or result.messages_cut) else ""
 
 
@@ -163,7 +163,7 @@ async def _by_key(request: Request, form: Form) -> tuple[list[Hit], bool]:
 
 
 def _distinct(messages: Sequence[StoredMessage]) -> list[Hit]:
-    """Each message once: by its newest record."""
+    """The newest record of each message."""
     hits: dict[str, Hit] = {}
     for message in sorted(messages, key=lambda one: -one.position):
         hits.setdefault(message.message_id, _hit(message, message.stored_ms))
@@ -171,7 +171,7 @@ def _distinct(messages: Sequence[StoredMessage]) -> list[Hit]:
 
 
 async def _recent(console: Console, who: Principal) -> tuple[list[Hit], list[Hit]]:
-    """Messages that something was traced of lately: what failed, and what did not."""
+    """Recently traced messages: those that failed, and the others."""
     failed: dict[str, Hit] = {}
     others: dict[str, Hit] = {}
     pause = Pause()
@@ -192,7 +192,7 @@ async def _recent(console: Console, who: Principal) -> tuple[list[Hit], list[Hit
 
 
 async def _lately(console: Console, who: Principal, by: str, topic: str) -> Lately:
-    """What was traced last, the worst first; each message once."""
+    """The recently traced messages, worst first, each once."""
     hits_by_id: dict[str, Hit] = {}
     times: list[int] = []
     pause = Pause()

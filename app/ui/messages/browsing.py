@@ -1,7 +1,7 @@
-"""Reading a topic's messages for people: newest first over all queues, or along one queue.
+"""Browsing a topic's messages: newest first over all queues, or along one queue.
 
-Nothing here changes any group's place, nor asks whether consumers may read: an operator looks
-also into a topic that is closed to them. Every read is bounded, and says how far it looked.
+Browsing changes no group's offsets and ignores the topic's permission, so that an operator sees
+topics that are closed to consumers. Every read is bounded and reports how far it came.
 """
 
 import heapq
@@ -21,7 +21,7 @@ READ_BYTES_MAX = 8 * 1024 * 1024
 
 @dataclass(frozen=True)
 class BrowsePage:
-    """Messages for one page, and how far was looked; the cursors are "" at either end."""
+    """The messages of a page and the extent of the scan; the cursors are "" at either end."""
 
     messages: list[StoredMessage]
     scanned: int
@@ -33,7 +33,7 @@ class BrowsePage:
 
 
 class _Budget:
-    """How much one page may read, over all its queues."""
+    """The number of reads and the time that one page may use, over all its queues."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -46,7 +46,7 @@ class _Budget:
     async def read(
         self, messaging: Messaging, topic: str, queue: int, offset: int
     ) -> StoredMessage | None:
-        """One message; None where its record is damaged or gone."""
+        """Read a message; None if its record is damaged or deleted."""
         self.reads += 1
         try:
             message = await messaging.message(topic, queue, offset)
@@ -57,7 +57,7 @@ class _Budget:
 
 
 class _Tail:
-    """One queue read from its end backwards; the next to show is the last one below `upper`."""
+    """A queue that is read backwards; the next message is the last one below `upper`."""
 
     def __init__(self, queue: int, low: int, upper: int) -> None:
         self.queue = queue
@@ -65,7 +65,7 @@ class _Tail:
         self.upper = upper
 
     async def step(self, messaging: Messaging, topic: str, budget: _Budget) -> StoredMessage | None:
-        """Read the next older message that can be read; None at the beginning or out of budget."""
+        """Read the next older intact message; None at the beginning or without budget."""
         while self.upper > self.low and not budget.is_spent:
             message = await budget.read(messaging, topic, self.queue, self.upper - 1)
             if message is not None:
@@ -119,7 +119,7 @@ async def newest(
 
 
 def _upper(queue: QueueStats, below: Mapping[int, int]) -> int:
-    """Where reading a queue backwards begins."""
+    """The offset at which reading a queue backwards begins."""
     upper = below.get(queue.queue, queue.max_offset)
     return min(max(upper, queue.min_offset), queue.max_offset)
 
@@ -127,7 +127,7 @@ def _upper(queue: QueueStats, below: Mapping[int, int]) -> int:
 async def along(
     messaging: Messaging, topic: str, stats: QueueStats, *, offset: int, count_max: int
 ) -> BrowsePage:
-    """One queue's messages from `offset`, oldest first; offsets outside go to the nearer end."""
+    """One queue's messages from `offset`, oldest first; the offset is clamped to the queue."""
     begin = at = min(max(offset, stats.min_offset), stats.max_offset)
     budget = _Budget()
     messages: list[StoredMessage] = []

@@ -1,7 +1,7 @@
-"""Finding messages in any topic: looking through it, by id, by key, from a place on.
+"""The search for messages: by filter, id, key, or offset.
 
-A search works for a second and a half at most, then says how far it came; its address, with the
-cursor, goes on from there and may be kept.
+A search runs for at most 1.5 seconds and then reports how far it came; its address holds the cursor
+and continues from there.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ WHERE = ("queue", "offset", "key", "id")
 
 @dataclass(frozen=True)
 class ScanInfo:
-    """How far a search has come over all its pages; `next_href` goes on, "" at the end."""
+    """The progress of a search over its pages; `next_href` continues it, "" at the end."""
 
     scanned: int
     total: int
@@ -71,7 +71,7 @@ class MessageSearch:
     topics_total: int
     rows: list[MessageRow]
     shown: list[RowColumns]  # the bodies of the rows
-    paths: tuple[str, ...]  # that are columns of their own
+    paths: tuple[str, ...]  # the paths that are columns
     looked: ScanInfo | None
     note: str
     earlier_href: str
@@ -81,12 +81,12 @@ class MessageSearch:
     since: tuple[tuple[str, str], ...] = message_query.SINCE
     sizes: tuple[int, ...] = SIZES
     views: tuple[tuple[str, str], ...] = columns.VIEWS
-    unread: str = ""  # the right for want of which messages are not shown
+    unread: str = ""  # the missing right that conceals messages
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """What one of the ways found."""
+    """The result of one kind of search."""
 
     messages: list[StoredMessage]
     scan: ScanInfo | None = None
@@ -148,7 +148,7 @@ async def show(request: Request) -> Response:
 
 
 def _refuse_inside(form: Form, by: str, query: ScanQuery) -> None:
-    """Refuse what would tell by what it finds what the messages of the topic say."""
+    """Refuse a search whose result would reveal the content of messages."""
     reason = _("You may not read message bodies of this topic.")
     if by == "key":
         form.refuse("key", reason)

@@ -35,7 +35,7 @@ LINK_CHARS_MAX = 4000
 
 @dataclass(frozen=True)
 class SentMessage:
-    """One message that was just stored; `is_waiting` until its delay is over."""
+    """A message that was just stored; `is_waiting` until its delay is over."""
 
     message_id: str
     href: str
@@ -45,7 +45,7 @@ class SentMessage:
 
 @dataclass(frozen=True)
 class Source:
-    """The stored message that the form was filled from; `is_text` if its body could be."""
+    """The stored message that the form was filled from; `is_text` if its body is text."""
 
     topic: str
     queue: int
@@ -117,7 +117,7 @@ async def send(request: Request) -> Response:
         status = 503 if isinstance(error, Busy) else 422
         return await _page(request, config, form, [], status=status)
     if request.headers.get("hx-request") == "true":
-        # In place: the form keeps what was typed, ready to be sent once more.
+        # Without a redirect: the form keeps its values for another send.
         return await _page(request, config, form, _results(sent))
     return forms.go(
         request, f"/topics/{segment(config.name)}/produce?sent={_places(_results(sent))}"
@@ -149,7 +149,7 @@ def _messages(form: Form, config: TopicConfig, request: Request) -> list[Message
 
 
 def _properties(form: Form) -> dict[str, str]:
-    """One property a line, "name: value"; what is wrong is said with its line."""
+    """Parse properties, one "name: value" per line; errors name the line."""
     properties: dict[str, str] = {}
     for number, line in enumerate(form.values["properties"].splitlines(), 1):
         if not line.strip():
@@ -223,7 +223,7 @@ def _results(sent: BatchSlice) -> list[AppendResult]:
 
 
 def _places(stored: list[AppendResult]) -> str:
-    """Where the messages lie, for the page after the redirect: "topic:queue:offset,…"."""
+    """The places of the messages for the redirect: "topic:queue:offset,…"."""
     places = ",".join(f"{one.topic}:{one.queue}:{one.offset}" for one in stored)
     if len(places) > LINK_CHARS_MAX:
         places = places[:LINK_CHARS_MAX].rpartition(",")[0]

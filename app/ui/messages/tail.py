@@ -1,7 +1,7 @@
 """Live tail: messages of several topics as they are stored, by Server-Sent Events.
 
-The page shows the newest ones by itself; the stream goes on exactly where the page ends, and after
-a break where the last event ended, as an event's id says where every queue stands.
+The page shows the newest messages; the stream continues exactly where the page ends, and after a
+reconnect where the last event ended, since an event's id holds the offset of every queue.
 """
 
 import re
@@ -48,7 +48,7 @@ SEPARATORS = re.compile(r"[\s,]+")
 class TailPage:
     """The context of `tail.html`; without topics there is nothing to follow yet.
 
-    `begin` stands before the rows, `mark` behind them; `permalink` with `begin` shows them again.
+    `begin` is the mark before the rows, `mark` after them; `permalink` with `begin` repeats them.
     """
 
     form: Form
@@ -66,7 +66,7 @@ class TailPage:
 
 @dataclass(frozen=True)
 class TailQuery:
-    """What the address asks for."""
+    """The topics and the filter in a query."""
 
     topics: list[str]
     filter: str
@@ -135,14 +135,14 @@ async def stream(request: Request) -> Response:
 
 
 def _check_filter(who: Principal, query: TailQuery) -> None:
-    """Raise RightMissing where the filter would tell what messages hold that nobody may read."""
+    """Raise RightMissing if the filter would reveal content that the user may not read."""
     if looks_inside(query.filter):
         for topic in query.topics:
             require_messages(who, topic)
 
 
 def _stays(request: Request, query: TailQuery) -> Callable[[], Principal]:
-    """Who looks, as of now; raises Forbidden where whoever opened a stream may not go on."""
+    """A check that gives the stream's current user; raises Forbidden after a revocation."""
     authenticator = services_of(request.scope).authenticator
 
     def check() -> Principal:
@@ -159,9 +159,9 @@ def _stays(request: Request, query: TailQuery) -> Callable[[], Principal]:
 async def _events(
     console: Console, tail: Tail, zone: tzinfo, check: Callable[[], Principal]
 ) -> AsyncIterator[bytes]:
-    """Batches as they come, a sign of life otherwise; over when the server stops.
+    """Batches as events, with heartbeats in between, until the server stops.
 
-    `check` is asked before each of them.
+    `check` runs before each of them.
     """
     with console.tails.taken():
         yield b"retry: %d\n\n" % RETRY_MS
@@ -176,24 +176,24 @@ async def _events(
                 elif not await console.host.wait(tail.park, HEARTBEAT_S):
                     yield f": nothing new\nid: {tail.mark}\n\n".encode()
             except EngineError as error:
-                # Asking again would end the same way: the page says why instead.
+                # A retry would fail the same way, so the page shows the reason.
                 text = msgspec.json.encode({"detail": error.detail, "remedy": error.remedy})
                 yield b"event: over\ndata: " + text + b"\n\n"
                 return
 
 
 class _Nothing:
-    """What is waited for to let time pass; stopping ends that wait as well."""
+    """A source to wait on for a pause that also ends when the server stops."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         """`wake` is never called."""
 
     def cancel(self) -> None:
-        """There is nothing to give up."""
+        """Do nothing: there is nothing to cancel."""
 
 
 def _event(who: Principal, batch: Batch, zone: tzinfo) -> bytes:
-    """A batch as one event; pure, as another thread does it."""
+    """A batch as one event; pure, because it runs on another thread."""
     decompress_all(batch.messages)
     data: dict[str, Any] = {
         "rows": [_row(message, zone) for message in all_visible(who, batch.messages)],
@@ -228,7 +228,7 @@ def _row(message: StoredMessage, zone: tzinfo) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _First:
-    """The rows of the page, oldest first, with the marks before and behind them."""
+    """The messages of the page, oldest first, with the marks before and after them."""
 
     messages: list[StoredMessage]
     begin: str
@@ -236,7 +236,7 @@ class _First:
 
 
 async def _since(console: Console, query: TailQuery, begin: str, count_max: int) -> _First:
-    """What came since a mark, at most `count_max`; the stream brings the rest."""
+    """The messages since a mark, at most `count_max`; the stream delivers the rest."""
     tail = Tail(console.broker, query.topics, query.filter, mark=begin)
     messages: list[StoredMessage] = []
     pause = Pause()

@@ -1,6 +1,6 @@
-"""The report of a replay job as a file: what became of each message, and sums that add up.
+"""The report of a replay job as a file: the outcome of each message, and totals.
 
-It is streamed step by step, whatever the job has chosen; the last line says how the job stood.
+The file is streamed; its last line has the state of the job.
 """
 
 from collections.abc import AsyncIterator

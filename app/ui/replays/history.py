@@ -1,4 +1,4 @@
-"""Replay jobs from the database: also those that the engine has forgotten, outcomes and all."""
+"""Replay jobs in the database, including those that the engine has deleted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ COPIES_MAX = 10_000
 
 @dataclass(frozen=True)
 class PastJob:
-    """A job as its copy has it; `is_kept` where the engine still has it, with each outcome."""
+    """A job by its copy in the database; `is_kept` if the engine still has it."""
 
     id: str
     name: str
@@ -71,7 +71,7 @@ class PastPage:
 
 async def index(request: Request) -> Response:
     """GET /jobs/history"""
-    from app.db.replay_store import JobFilter  # with SQLAlchemy, which is not needed at the start
+    from app.db.replay_store import JobFilter  # imports SQLAlchemy, which the start does not need
 
     values = request.query_params
     source, by = (values.get(name, "").strip()[:TEXT_MAX] for name in ("source", "created_by"))
@@ -95,7 +95,7 @@ async def index(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    """GET /jobs/{id}: as the engine has it; where that has forgotten it, as its copy does."""
+    """GET /jobs/{id}: the engine's job, or its copy in the database."""
     try:
         return await jobs.show(request)
     except NotFound:
