@@ -1,8 +1,8 @@
 """The layout of a waterfall chart: times as percent of its width. Pure.
 
 The axis is linear if the bars are then visible. If the shortest delivery would be a hairline beside
-a long wait, each interval between two events is as wide as the logarithm of its length; the page then
-says that the chart is not to scale.
+a long wait, each interval between two events is as wide as the logarithm of its length; the page
+then says that the chart is not to scale.
 """
 
 import math

@@ -33,7 +33,7 @@ class BrowsePage:
 
 
 class _Budget:
-    """The number of reads and the time that one page may use, over all its queues."""
+    """The number of reads and bytes that one page may use, over all its queues."""
 
     def __init__(self) -> None:
         self.reads = 0

@@ -64,7 +64,7 @@ async def show(request: Request) -> Response:
     """GET /palette"""
     console = pages.console_of(request)
     text = request.query_params.get("q", "").strip()[:QUERY_CHARS_MAX]
-    # Only names are needed, and kinds to exclude the engine's own topics.
+    # Only names; a topic's kind tells the engine's own topics.
     topics = console.broker.topics(system=True) if text else []
     groups = [group.name for group in console.broker.groups()] if text else []
 

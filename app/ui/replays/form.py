@@ -76,7 +76,7 @@ async def create(request: Request) -> Response:
 
 
 def _read(request: Request, posted: Posted, form: Form) -> NewReplay:
-    """The selection in the form; errors are reported at their fields."""
+    """The job in the form; errors are reported at their fields."""
     values = form.values
     if not values["source"].strip():
         form.refuse("source", _("Name the topic."))

@@ -1,4 +1,4 @@
-"""What went wrong: failures by reason, outcomes, the slowest messages, transactions. Pure."""
+"""Reports on failures by reason, outcomes, the slowest messages, and transactions. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ from app.ui.reports.words import OUTCOMES
 
 FAILURES = ("dead", "failed", "expired", "refused")
 REASONS_IN_CHART = 7
-OTHERS = "\0"  # no reason is called so
+OTHERS = "\0"  # cannot be the name of a reason
 DECIDED = ("committed", "rolled_back", "check_given_up")
 SUMS = ("attempts", "retried", "acked", "failed", "expired", "returned", "dead", "unfinished")
 
@@ -62,7 +62,7 @@ MEANINGS = {
 
 
 def _reasons(rows: Rows) -> dict[str, int]:
-    """Messages by reason; OTHERS for those that an hour keeps no name of."""
+    """Messages by reason; OTHERS counts those without a stored reason."""
     sums: dict[str, int] = {}
     for row in rows:
         name = row["reason"] if row["rank"] else OTHERS
@@ -195,7 +195,7 @@ def _by_name(query: ReportQuery, rows: Rows, before: Rows) -> Table:
 
 
 def slowest(query: ReportQuery, rows: Rows, before: Rows) -> View:
-    """The slowest messages of the range, each with the way to its journey."""
+    """The report of the slowest messages of the range, with links to their journeys."""
     ordered = sorted(rows, key=lambda row: (-row["end_to_end_ms"], row["acked_ms"]))
     lines = [_slow_line(row) for row in ordered]
     columns = [
@@ -255,7 +255,7 @@ def _between(begin_ms: int | None, end_ms: int | None) -> int | None:
 
 
 def transactions(query: ReportQuery, rows: Rows, before: Rows) -> View:
-    """What became of transactions."""
+    """The report of transaction outcomes."""
     sums, others = _outcomes(rows), _outcomes(before)
     figures = [
         Figure(

@@ -1,4 +1,4 @@
-"""What went through, and where it crowds: throughput, hot keys and tags, uneven queues. Pure."""
+"""Reports on throughput, hot keys and tags, and queue skew. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import tzinfo
@@ -29,14 +29,14 @@ from app.ui.reports.parts import (
 )
 from app.ui.reports.words import KINDS, VALUES
 
-# What the chart of throughput shows; the table has all kinds.
+# The kinds in the chart of throughput; the table has all of them.
 FLOWING = ("message", "delivered", "acked")
 SKEWED = 1.5  # times the mean of the topic's queues
 KEYS_IN_CHART = 7
 
 
 def throughput(query: ReportQuery, rows: Rows, before: Rows) -> View:
-    """Messages by kind and topic."""
+    """The report of messages by kind and topic."""
     figures = [
         Figure(
             _("Messages %(kind)s", kind=translated(KINDS[kind])),
@@ -98,7 +98,7 @@ def by_time(rows: Iterable[Mapping[str, Any]], name: str) -> dict[int, float]:
 
 
 def over_time(id: str, span: Span, series: Sequence[Series], zone: tzinfo) -> Table:
-    """The figures of a chart as a table, newest first."""
+    """The table with the figures of a chart, newest first."""
     columns = [Column(_("From"), is_number=False), *(Column(one.label) for one in series)]
     why = _("no figures for this time")
     lines = [
@@ -158,7 +158,7 @@ def _by_kind(query: ReportQuery, rows: Rows, before: Rows) -> Table:
 
 
 def hot_keys(query: ReportQuery, rows: Rows, before: Rows) -> View:
-    """The most frequent values of `query.choice`: keys, tags or message groups."""
+    """The report of the most frequent keys, tags or message groups, by `query.choice`."""
     rows = [row for row in rows if row["kind"] == query.choice]
     before = [row for row in before if row["kind"] == query.choice]
     sums = _value_sums(rows)
@@ -241,7 +241,7 @@ def _key_times(query: ReportQuery, rows: Rows, sums: dict[tuple[str, str], int])
 
 
 def queue_skew(query: ReportQuery, rows: Rows, before: Rows) -> View:
-    """How evenly the queues of each topic were filled over the whole range."""
+    """The report of queue skew: how evenly the queues of each topic were filled."""
     sums = _queue_sums(rows, query.queues)
     others = _queue_sums(before, query.queues)
     lines = []
@@ -304,7 +304,7 @@ QueueSums = dict[str, dict[int, tuple[int, int]]]
 
 
 def _queue_sums(rows: Rows, queues: Mapping[str, int]) -> QueueSums:
-    """Messages and bytes by topic and queue; a queue of today that got none counts as well."""
+    """Messages and bytes by topic and queue, including current queues without messages."""
     topics = {row["topic"] for row in rows}
     sums: QueueSums = {
         topic: dict.fromkeys(range(queues.get(topic, 0)), (0, 0)) for topic in topics
@@ -316,7 +316,7 @@ def _queue_sums(rows: Rows, queues: Mapping[str, int]) -> QueueSums:
 
 
 def _skews(sums: QueueSums) -> list[tuple[str, int, int, int, float, float]]:
-    """Topic, queue, messages, bytes, times the mean, share; the most uneven first."""
+    """Topic, queue, messages, bytes, ratio to the mean, and share; largest ratio first."""
     skews = []
     for topic, queues in sums.items():
         whole = sum(messages for messages, __ in queues.values())

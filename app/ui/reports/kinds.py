@@ -1,4 +1,4 @@
-"""Every report that the console shows: of which tables it is made, by whom, and what leads on."""
+"""The catalogue of reports: their tables, jobs, choices, and alert rules."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ MONTH_HOURS = 28 * DAY_HOURS
 
 @dataclass(frozen=True)
 class Report:
-    """`choices` are by name the label of each; `chosen_by` is the column that each table has it in.
+    """A report; `choices` are names with labels, `chosen_by` is their column in each table.
 
     `alert` is the kind of rule that watches what the report shows.
     """
@@ -42,12 +42,12 @@ class Report:
 
 
 def _of(name: str, build: Callable[[ReportQuery, Rows, Rows], View]) -> Build:
-    """A report that is made of one table."""
+    """Adapt a view of one table to the signature of all reports."""
     return lambda query, rows, before: build(query, rows[name], before[name])
 
 
 def _by_weeks(hours: int) -> int:
-    """What is rare is counted by days, over longer times by weeks."""
+    """Steps of a day for rare events, of a week for long ranges."""
     if hours >= MONTH_HOURS:
         return WEEK_HOURS
     return DAY_HOURS if hours > 2 * DAY_HOURS else 1

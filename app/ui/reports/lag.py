@@ -1,7 +1,7 @@
-"""Lag over time with its states as bands, how it stands now, and what to do about it. Pure.
+"""The report of lag over time with states, the current lag, and advice. Pure.
 
-Made of the rows of `lag_hours`, `lag_bands` and `lag_now`. Where a stretch was evaluated and
-no band lies, the queue was in time; nothing is drawn of a time that was not evaluated.
+It uses the tables `lag_hours`, `lag_bands` and `lag_now`. An evaluated interval without a band
+means that the queue was in time; a time that was not evaluated is empty.
 """
 
 import json
@@ -41,11 +41,11 @@ from app.ui.reports.words import (
 
 BAND_ROWS_MAX = 30
 OK = "OK"
-Place = tuple[str, ...]  # group and topic, or with the queue
+Place = tuple[str, ...]  # group and topic, optionally with the queue
 
 
 def lag(query: ReportQuery, rows: Mapping[str, Rows], before: Mapping[str, Rows]) -> View:
-    """Of one group its queues, else the groups with their topics; `lag_now` is not of the range."""
+    """The report of a group's queues, or of all groups; `lag_now` ignores the range."""
     hours, now = rows["lag_hours"], rows["lag_now"]
     return View(
         figures=_figures(query, hours, before["lag_hours"], now),
@@ -85,7 +85,7 @@ def _figures(query: ReportQuery, hours: Rows, before: Rows, now: Rows) -> list[F
 
 
 def _state_ms(hours: Rows) -> dict[str, int]:
-    """How long all queues together were in each state."""
+    """The total time of all queues in each state, in ms."""
     durations: dict[str, int] = {}
     for row in hours:
         for code, spent_ms in json.loads(row["state_ms"] or "{}").items():
@@ -120,7 +120,7 @@ def _charts(query: ReportQuery, hours: Rows, before: Rows, bands: Rows) -> list[
 def _greatest(
     query: ReportQuery, hours: Rows, name: str, id: str, label: str, *, is_before: bool = False
 ) -> Series:
-    """Sums over what was evaluated in an hour for counts, the oldest for ages; greatest by step."""
+    """The greatest value by step; per hour, counts are summed and ages take the maximum."""
     by_hour: dict[int, int] = {}
     for row in hours:
         at_ms, value = hour_ms(row["hour"]), row[name] or 0
@@ -162,7 +162,7 @@ def _band_chart(query: ReportQuery, hours: Rows, bands: Rows) -> Chart:
 
 
 def _worst_first(keys: Sequence[Place], bands: Rows, by_queue: bool) -> list[Place]:
-    """Those with the worst states first, so that what is cut off is the least of it."""
+    """The keys by their worst state, so that the table cuts off the least important."""
     names = ("group", "topic", "queue") if by_queue else ("group", "topic")
     worst = {
         key: min(severity(row["state"]) for row in each)
@@ -178,7 +178,7 @@ def _label(key: Place, query: ReportQuery) -> str:
 
 
 def _measured_times(hours: Rows) -> dict[Place, Intervals]:
-    """When each group on a topic was evaluated, never beyond the hours that its rows are of."""
+    """The evaluated intervals by group and topic, clipped to the hours of the rows."""
     times: dict[Place, Intervals] = {}
     for row in hours:
         begin_ms = hour_ms(row["hour"])
@@ -189,7 +189,7 @@ def _measured_times(hours: Rows) -> dict[Place, Intervals]:
 
 
 def _evaluated(measured: Mapping[Place, Intervals], row_of_key: Mapping[Place, int]) -> list[Band]:
-    """The stretches that were evaluated, in time unless a band lies over them."""
+    """Bands in the state OK for the evaluated intervals; other bands cover them."""
     return [
         Band(index, begin_ms, end_ms, state_look(OK), state(OK))
         for key, index in row_of_key.items()
@@ -203,7 +203,7 @@ def _bands(
     by_queue: bool,
     measured: Mapping[Place, Intervals],
 ) -> list[Band]:
-    """The worst lie on top; only where something was evaluated."""
+    """The bands of other states within evaluated intervals, the worst on top."""
     bars: list[Band] = []
     for row in sorted(bands, key=lambda row: -severity(row["state"])):
         key: Place = (row["group"], row["topic"])

@@ -1,4 +1,4 @@
-"""Latency over time, its spread, and who is slow: made of the rows of the table `latency`. Pure."""
+"""Reports on latency and slow consumers, from the table `latency`. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 
 def latency(query: ReportQuery, rows: Rows, before: Rows) -> View:
-    """The measure `query.choice` of everything that the rows are of."""
+    """The report of the latency measure `query.choice`."""
     rows, before = _of(rows, query.choice), _of(before, query.choice)
     help_ = translated(METRIC_HELP[query.choice])
     return View(
@@ -47,7 +47,7 @@ def latency(query: ReportQuery, rows: Rows, before: Rows) -> View:
 
 
 def slow_consumers(query: ReportQuery, rows: Rows, before: Rows) -> View:
-    """Consume time by client, beside the middle of its group's clients."""
+    """The report of consume time by client, compared with the median of its group."""
     rows, before = _of(rows, "process"), _of(before, "process")
     clients = _table_of_clients(query, rows, before)
     return View(
@@ -104,7 +104,7 @@ def _skew_note(rows: Rows) -> list[str]:
 
 
 def by_step(span: Span, rows: Rows) -> list[Cell | None]:
-    """The rows of each step as one cell; None where there are none."""
+    """The merged rows of each step; None for a step without rows."""
     rows_by_step: list[list[Row]] = [[] for __ in range(span.steps)]
     for row in rows:
         index = span.index(hour_ms(row["hour"]))

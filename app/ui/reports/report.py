@@ -1,4 +1,4 @@
-"""One report: a range of figures as charts and tables, beside another range, and as a file."""
+"""The page of one report: charts and tables, a comparison, and the export."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ CSV, PARQUET = "text/csv; charset=utf-8", "application/vnd.apache.parquet"
 
 @dataclass(frozen=True)
 class Tab:
-    """Another report, for the same range."""
+    """A link to another report for the same range."""
 
     name: str
     label: str
@@ -35,7 +35,7 @@ class Tab:
 
 @dataclass(frozen=True)
 class Before:
-    """Figures of before a time are by periods of so many hours."""
+    """Figures before a time are kept by periods of `hours`."""
 
     hours: int
     before_ms: int
@@ -43,7 +43,7 @@ class Before:
 
 @dataclass(frozen=True)
 class ReportHead:
-    """What the page says of its report."""
+    """The description of a report on its page."""
 
     name: str
     label: str
@@ -140,7 +140,7 @@ def _report(name: str) -> Report:
 
 
 def _values(report: Report, query: Mapping[str, str]) -> dict[str, str]:
-    """What the address asks for; a choice that the report has not is its first."""
+    """The values in a query; an unknown choice becomes the report's first."""
     names = [name for name, __ in report.choices]
     choice = query.get("choice", "")
     return {
@@ -206,7 +206,7 @@ async def _page(
 async def _file(
     request: Request, report: Report, span: RangeChoice, values: Mapping[str, str], kind: str
 ) -> Response:
-    """The rows of one of the report's tables as they are kept: all that the page is made of."""
+    """Respond with the stored rows of one of the report's tables, as CSV or Parquet."""
     table = request.query_params.get("table", "")
     table = table if table in report.tables else report.tables[0]
     results, match = (
@@ -226,20 +226,20 @@ async def _file(
 
 
 def _coarse(span: RangeChoice, coarse: Sequence[Coarse]) -> list[Before]:
-    """How the figures of the ranges are kept; the shortest periods first."""
+    """The periods by which the figures of the ranges are kept, shortest first."""
     begins = [each.from_ms for each in (span.span, span.before) if each is not None]
     periods = [Before(each.hours, hour_ms(each.before)) for each in reversed(coarse)]
     return [each for each in periods if min(begins) < each.before_ms]
 
 
 def _query_of(query: Mapping[str, str]) -> str:
-    """What another report is asked for as well: the range, the topic, the group."""
+    """The query parameters that all reports share: range, topic, and group."""
     names = ("range", "from", "to", "zone", "against", "other", "topic", "group")
     return urlencode({name: query[name] for name in names if query.get(name)})
 
 
 def _alert(report: Report, values: Mapping[str, str]) -> str:
-    """A new rule over the same topic and group; "" where no kind of rule watches this."""
+    """The link to a new alert rule on the topic and group; "" if the report has no kind of rule."""
     if report.alert is None:
         return ""
     query = {"kind": report.alert.value, "topic": values["topic"], "group": values["group"]}

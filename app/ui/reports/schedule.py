@@ -1,4 +1,4 @@
-"""The forms of the reports: when a job runs by itself, and which past hours are computed anew."""
+"""The forms for a job's schedule and for recomputing past hours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ class SchedulePage:
 
 @dataclass(frozen=True)
 class BackfillPage:
-    """The context of `report_backfill.html`: which hours would be computed anew.
+    """The context of `report_backfill.html`: the hours to recompute.
 
-    `hours` is None until a range was named; `known` of them have figures, which are replaced.
+    `hours` is None without a range; `known` of them have figures, which are replaced.
     """
 
     jobs: Sequence[tuple[str, str]]
@@ -50,7 +50,7 @@ class BackfillPage:
 
 
 async def backfill(request: Request) -> Response:
-    """GET /reports/backfill: which hours would be computed anew, before anything is."""
+    """GET /reports/backfill: preview the hours to recompute."""
     query, zone = request.query_params, preferences.read(request).zone
     reports = services_of(request.scope).reports
     job = query.get("job", JOBS[0])

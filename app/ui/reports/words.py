@@ -1,4 +1,4 @@
-"""The reports' codes in words: states, measures, kinds, outcomes, and sentences of advice."""
+"""The words for the reports' codes: states, measures, kinds, outcomes, and advice."""
 
 import json
 import re
@@ -132,20 +132,20 @@ def tone(code: str) -> str:
 
 
 def state_look(code: str) -> str:
-    """The class of its colour in a chart of bands."""
+    """The CSS class of a state in a chart of bands."""
     return f"state-{code.lower().replace('_', '-')}"
 
 
 def severity(code: str) -> int:
-    """0 for the worst state; what is not known of comes last."""
+    """The rank of a state: 0 is the worst, unknown states come last."""
     return ORDER.get(code, len(ORDER))
 
 
 def advice(code: str, stored: str) -> str:
-    """The sentence for an advice of the lag report; "" where there is nothing to advise.
+    """The sentence for an advice of the lag report; "" for none.
 
-    `stored` is a JSON object with the parameters. One that this version has no sentence for is
-    shown as the code it is.
+    `stored` is a JSON object with the parameters. An advice unknown to this version is shown as its
+    code.
     """
     if not code:
         return ""
@@ -166,7 +166,7 @@ def _params(stored: str) -> dict[str, Any]:
 
 
 def _param_text(name: str, value: Any) -> str:
-    """A parameter in words, by the unit that its name ends with."""
+    """A parameter in words, by the unit at the end of its name."""
     if not isinstance(value, int | float):
         return _("an unknown number of") if name in NUMBERS else _("unknown")
     if name == "completeness":

@@ -1,8 +1,8 @@
-"""One change for many topics: delete them, or set what may be done with them.
+"""Bulk changes of topics: delete them, or set their permission.
 
-The preview freezes the selection: the form that applies it names each topic, with what was seen
-of it. A topic that got messages, a reader or other settings since then is told apart and left
-alone; the engine's own topics are never touched. Deleting wants the number typed.
+The preview freezes the selection: the form that applies it names each topic with the state of the
+preview. A topic that got messages, a reader or other settings since then is reported and left
+alone; the engine's own topics are never changed. A deletion must be confirmed by the number.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,12 +28,12 @@ from kitemq.model.topics import TopicSettings
 ACTIONS = ("delete", "permission")
 FIELDS = ("action", "scope", "q", "type", "permission", "confirm")
 GROUPS_SHOWN_MAX = 3
-NOT_SEEN = "-"  # by no preview: a form of somebody else's making changes nothing
+NOT_SEEN = "-"  # matches no preview, so that a forged form changes nothing
 
 
 @dataclass(frozen=True)
 class TopicBulkRow:
-    """One topic: what would become of it, or what did; `note` says why it is left as it is.
+    """The planned or actual result for one topic; `note` says why it is left out.
 
     `groups` are the first that would lose their place, of `groups_total`.
     """
@@ -54,7 +54,7 @@ class TopicBulkRow:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicBulk(bulk.Sheet):
-    """The context of `topic_bulk.html`; `confirm` has to be typed before many are deleted."""
+    """The context of `topic_bulk.html`; `confirm` is the text that confirms a deletion."""
 
     messages: int
     groups: int
@@ -64,7 +64,7 @@ class TopicBulk(bulk.Sheet):
 
 @dataclass(frozen=True)
 class TopicAction:
-    """What is to be done to each topic, on whose behalf."""
+    """The change to make to each topic, and the request that asks for it."""
 
     request: Request
     action: str
@@ -75,7 +75,7 @@ class TopicAction:
         return pages.console_of(self.request)
 
     def reason_to_skip(self, config: TopicConfig) -> str:
-        """Why a topic is left as it is; "" where it would be changed."""
+        """The reason why a topic is left out; "" if it would be changed."""
         if kind_of(config) in SYSTEM_KINDS:
             return _("the engine's own topic: it is left alone")
         if self.action == "permission" and config.permission == self.permission:
@@ -84,7 +84,7 @@ class TopicAction:
 
 
 async def show(request: Request) -> Response:
-    """GET /bulk/topics: the permission is asked for, then what would become of each topic."""
+    """GET /bulk/topics: ask for the permission, then preview the result for each topic."""
     query = request.query_params
     form = Form({name: query.get(name, "").strip() for name in FIELDS})
     action = form.choice("action", _("What to do"), ACTIONS)
@@ -105,7 +105,7 @@ async def show(request: Request) -> Response:
 
 
 async def apply(request: Request) -> Response:
-    """POST /bulk/topics: the topics that the preview named, and what became of each."""
+    """POST /bulk/topics: change the topics of the preview and show the result of each."""
     posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
     form = forms.fill(posted, FIELDS)
     form.choice("action", _("What to do"), ACTIONS)
@@ -128,12 +128,12 @@ async def apply(request: Request) -> Response:
 
 
 def confirmation(count: int) -> str:
-    """What has to be typed before `count` topics are deleted; in every language the same."""
+    """The text that confirms the deletion of `count` topics, the same in every language."""
     return f"delete {count}"
 
 
 def _action(request: Request, form: Form) -> TopicAction:
-    """The order; what is wrong with it is said in the form."""
+    """The action in the form; errors are reported at their fields."""
     permission = 0
     if form.values["action"] == "permission":
         choices = tuple(value for value, __ in PERMISSIONS)
@@ -158,7 +158,7 @@ async def _names(request: Request, form: Form, ticked: Sequence[str]) -> list[st
 async def _again(
     request: Request, form: Form, order: TopicAction, chosen: Mapping[str, str]
 ) -> Response:
-    """The preview once more, as it was: what was seen then still is what has to be there."""
+    """The preview again, with the expected state of the first preview."""
 
     async def preview(name: str) -> TopicBulkRow:
         return replace(_preview(order, name), seen=chosen[name])
@@ -188,7 +188,7 @@ def _preview(order: TopicAction, name: str) -> TopicBulkRow:
 
 
 def permission_change(before: int, after: int) -> str:
-    """What a permission becomes, in words."""
+    """The change of a permission in words."""
     words = dict(PERMISSIONS)
     names = (translated(words[str(value)]) for value in (before, after))
     return " → ".join(names)

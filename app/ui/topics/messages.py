@@ -53,7 +53,7 @@ class MessageRow:
 
 @dataclass(frozen=True)
 class Search:
-    """What was asked for, as the form shows it again."""
+    """The values of the search form."""
 
     by: str
     queue: str
@@ -77,7 +77,7 @@ class TopicMessages:
     next_cursor: str
     previous_cursor: str
     note: str
-    unread: str  # the right that the one who looks has not; "" where messages are shown
+    unread: str  # the missing right that conceals messages, or ""
 
 
 def row_of(message: StoredMessage) -> MessageRow:
@@ -115,7 +115,7 @@ async def show(request: Request) -> Response:
     who = principal_of(request.scope)
     unread = lacks_messages(who, config.name)
     page = BrowsePage([], 0, 0, 0)
-    if not (unread and search.by == "key"):  # which would tell what the keys are
+    if not (unread and search.by == "key"):  # a match would reveal the keys
         page = await _find(console, config.name, stats, search, request)
     context = TopicMessages(
         head=await head_of(request, config),

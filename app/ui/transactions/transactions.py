@@ -1,4 +1,4 @@
-"""Undecided transactions: who began them, what was asked, and deciding one by hand."""
+"""The pages of undecided transactions: producers, checks, and deciding one by hand."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -50,10 +50,10 @@ DONE = {
 
 @dataclass(frozen=True)
 class TransactionRow:
-    """One transaction; `half_id` names it in addresses, `half_href` is the half message's record.
+    """A transaction; `half_id` identifies it in paths, `half_href` is the half message.
 
-    `begun_ms` is when its half message was sent, `given_up_ms` when its checks were given up (None
-    where they were not). `href` is where the committed message is, "" where there is none.
+    `begun_ms` is the time of its half message, `given_up_ms` the time when its checks were given
+    up, or None. `href` is the committed message, "" if there is none.
     """
 
     transaction_id: str
@@ -74,7 +74,7 @@ class TransactionRow:
 
 @dataclass(frozen=True)
 class GroupTally:
-    """A producer group's undecided transactions among those that were looked at."""
+    """The undecided transactions of a producer group, among those that were examined."""
 
     group: str
     pending: int
@@ -85,7 +85,7 @@ class GroupTally:
 
 @dataclass(frozen=True)
 class Tally:
-    """By producer group; `examined` of `total` were looked at, the oldest first."""
+    """Tallies by producer group over the `examined` oldest of `total` transactions."""
 
     groups: list[GroupTally]
     groups_total: int
@@ -170,11 +170,11 @@ async def show(request: Request) -> Response:
 
 
 def row_of(who: Principal, transaction: Transaction) -> TransactionRow:
-    """A transaction as a line of a table."""
+    """A transaction as a row of a table."""
     message = visible(who, transaction.message)
     offset = transaction.offset
     state = transaction.state
-    # A record that names its source was written when checks were given up or resumed.
+    # A record with a source was written when checks were given up or resumed.
     is_first_record = state is TransactionState.PENDING and SOURCE not in message.properties
     return convert(
         transaction,
@@ -192,26 +192,26 @@ def row_of(who: Principal, transaction: Transaction) -> TransactionRow:
 
 
 async def detail(request: Request) -> Response:
-    """GET /transactions/{id}: how one stands, and the form that decides it."""
+    """GET /transactions/{id}: the state of one, and the form that decides it."""
     form = Form({"decision": "", "confirm": ""})
     return await _detail(request, form, 200)
 
 
 async def half(request: Request) -> Response:
-    """GET /transactions/{id}/half: on to the record of the half message."""
+    """GET /transactions/{id}/half: redirect to the record of the half message."""
     messaging = pages.console_of(request).messaging
     record = await messaging.message_by_offset_id(request.path_params["id"])
     return forms.go(request, address(record.topic, record.queue, record.offset))
 
 
 async def decide(request: Request) -> Response:
-    """POST /transactions/{id}: commit, roll back, or let it be checked again."""
+    """POST /transactions/{id}: commit, roll back, or resume the checks."""
     name = request.path_params["id"]
     posted = await forms.read(request)
     service = services_of(request.scope).transactions
     actor = actor_at(client_of(request))
     form = forms.fill(posted, ("decision", "confirm"))
-    # Named in the trail by the message's id, as the producer knows it.
+    # The audit trail names it by the message id, which the producer knows.
     transaction = _get(request, name)
     rights.require_decision(request, transaction.topic)
     try:
@@ -238,7 +238,7 @@ async def decide(request: Request) -> Response:
 
 
 def _get(request: Request, name: str) -> Transaction:
-    """The transaction of this id, or of the half message with this offset id."""
+    """Get the transaction by its id, or by the offset id of its half message."""
     return pages.console_of(request).broker.transactions.get(name)
 
 
@@ -251,7 +251,7 @@ def _page(
 
 
 async def _tally(request: Request, total: int) -> Tally:
-    """By group, over the oldest of both kinds, read a few at a time."""
+    """Tally the oldest transactions of both states by producer group, in small reads."""
     console, pause = pages.console_of(request), Pause()
     counts: dict[str, Counter[str]] = {"pending": Counter(), "given_up": Counter()}
     examined = 0
