@@ -201,7 +201,7 @@ router = APIRouter(
         _post("/login", login.log_in),
         _get("/login/provider", provider_login.begin),
         _get("/login/callback", provider_login.back),
-        _get("/login/left", provider_login.left),
+        _get("/login/left", provider_login.logged_out),
         _get("/login/leave-provider", provider_login.leave_far),
         _post("/logout", login.log_out),
         _get("/alerts", alerts.show),

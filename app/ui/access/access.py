@@ -1,4 +1,4 @@
-"""Users, tokens, logins, and who may do what; one's own part of it for everybody."""
+"""Users, tokens, sessions and rights; every user sees their own part of the page."""
 
 from dataclasses import dataclass
 
@@ -61,7 +61,7 @@ class UserLine:
     tokens: int
     sessions: int
     is_me: bool
-    provider: str  # which vouches for the user; "" for who has a password here
+    provider: str  # the identity provider of the user; "" for a local password
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Access:
     is_open: bool
     may_begin: bool
     me: str
-    provider: str  # which vouches for the one who looks; "" for who has a password
+    provider: str  # the current user's identity provider; "" for a local password
     token: str
     users: list[UserLine]
     users_total: int
@@ -181,8 +181,8 @@ async def add_token(request: Request) -> Response:
 async def revoke_token(request: Request) -> Response:
     """POST /access/tokens/{id}/revoke"""
     directory, token_id = services_of(request.scope).user_directory, _id(request)
-    found = next((row for row in directory.tokens() if row.id == token_id), None)
-    _require_owned(request, directory.name_of(found.user_id) if found else "")
+    token = next((row for row in directory.tokens() if row.id == token_id), None)
+    _require_owned(request, directory.name_of(token.user_id) if token else "")
     await services_of(request.scope).accounts.revoke_token(by_of(request), token_id)
     return forms.go(request, "/access?done=revoked")
 
@@ -190,15 +190,15 @@ async def revoke_token(request: Request) -> Response:
 async def end_session(request: Request) -> Response:
     """POST /access/sessions/{id}/end"""
     directory, session_id = services_of(request.scope).user_directory, _id(request)
-    found = next((row for row in directory.sessions() if row.id == session_id), None)
-    _require_owned(request, directory.name_of(found.user_id) if found else "")
+    session = next((row for row in directory.sessions() if row.id == session_id), None)
+    _require_owned(request, directory.name_of(session.user_id) if session else "")
     await services_of(request.scope).accounts.end_session(by_of(request), session_id)
     is_this = session_id == principal_of(request.scope).session_id
     return forms.go(request, LOGIN if is_this else "/access?done=ended")
 
 
 async def change_password(request: Request) -> Response:
-    """POST /access/password: one's own; every other login of one's ends."""
+    """POST /access/password: change the user's own password and end their other sessions."""
     posted = forms.fill(await forms.read(request), PASSWORD_FIELDS)
     old, new = posted.values["old"], posted.values["new"]
     if new != posted.values["again"]:
@@ -298,7 +298,7 @@ def _session_line(session: SessionRow, directory: UserDirectory, who: Principal)
 
 
 def _require_owned(request: Request, owner: str) -> None:
-    """Raise RightMissing for what is somebody else's, unless one may change everybody's."""
+    """Raise RightMissing if the object belongs to another user and the caller is no admin."""
     if owner != principal_of(request.scope).name:
         rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
 
@@ -308,7 +308,7 @@ def _may_begin(request: Request) -> bool:
 
 
 def patterns_of(text: str) -> list[str]:
-    """One pattern a line."""
+    """The patterns in a text with one pattern per line."""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

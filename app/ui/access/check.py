@@ -1,4 +1,4 @@
-"""What somebody could do: a user, a token or a role, over everything or one topic or group."""
+"""The access check: what a user, a token or a role may do, in general or to one name."""
 
 from dataclasses import dataclass
 
@@ -39,7 +39,7 @@ REFUSALS = {
 
 @dataclass(frozen=True)
 class DoorsLine:
-    """The doors of one table that a right opens: the first ones, and how many more."""
+    """The endpoints of one table that a right opens: the first ones, and how many more."""
 
     title: str
     doors: tuple[str, ...]
@@ -48,7 +48,7 @@ class DoorsLine:
 
 @dataclass(frozen=True)
 class VerdictLine:
-    """A right, whether it is there, and the sentence that says why."""
+    """A right, whether it is granted, and the sentence that says why."""
 
     right: str
     is_allowed: bool
@@ -81,13 +81,13 @@ async def show(request: Request) -> Response:
     form.values["name"] = form.values["name"][:NAME_CHARS_MAX]
     if "patterns" not in values:
         form.values["patterns"] = "*:*:*"
-    found: list[CheckedRight] = []
+    checks: list[CheckedRight] = []
     subject: RightsSubject | None = None
     status = 200
     if form.values["who"]:
         try:
             subject = _subject(request, form)
-            found = _judged(subject, form)
+            checks = _judged(subject, form)
         except (Invalid, NotFound) as error:
             form.blame(error, {"user": "who", "token": "who"})
             status = status_of(error)
@@ -96,8 +96,8 @@ async def show(request: Request) -> Response:
         form=form,
         asked=subject is not None and not form.is_wrong,
         who="" if subject is None else subject.principal.audit_name(""),
-        rows=[_line(each) for each in found],
-        allowed=sum(each.allowed for each in found),
+        rows=[_line(each) for each in checks],
+        allowed=sum(each.allowed for each in checks),
         people=people,
         people_total=total,
         roles=ROLES,
@@ -137,7 +137,7 @@ def _judged(subject: RightsSubject, form: Form) -> list[CheckedRight]:
 
 
 def _people(request: Request) -> tuple[list[tuple[str, str]], int]:
-    """Whom one may choose, users before tokens, and how many there are."""
+    """The users and tokens to choose from, users first, and their total number."""
     people = services_of(request.scope).user_directory
     users = [(f"user:{user.name}", user.name) for user in people.users()]
     tokens = [

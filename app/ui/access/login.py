@@ -1,4 +1,4 @@
-"""Logging in and out: the one page that is open to everybody."""
+"""The login page, the only page that needs no session, and logging out."""
 
 from dataclasses import dataclass
 
@@ -17,13 +17,13 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from engine.errors import Busy
 
-LEFT_COOKIE = "kitemq_left"  # by which one logs out of the provider as well
+LEFT_COOKIE = "kitemq_left"  # leads to the provider's own logout
 FIELDS = ("name", "password", "next")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a provider's user was not let in, and what to do."""
+    """The reason why a provider's user was refused, and the next step."""
 
     headline: str
     detail: str
@@ -37,19 +37,19 @@ class Login:
 
     form: Form
     is_open: bool
-    has_password: bool  # whether anybody logs in by one
+    has_password: bool  # whether any user has a password
     provider: str  # what the button calls the OpenID Connect provider; "" where there is none
     begin: str  # where that button leads
     failure: Failure | None = None
 
 
 def by_of(request: Request) -> ChangeAuthor:
-    """Who changes people, for the trail."""
+    """The actor of a change to users, for the audit trail."""
     return ChangeAuthor(client_of(request), request.headers.get("x-request-id", ""))
 
 
 def browser_of(request: Request) -> Browser:
-    """Where a login comes from."""
+    """The browser and address that a login comes from."""
     cookies = request.headers.get("cookie", "").encode("latin-1")
     return Browser(address_of(request), request.headers.get("user-agent", ""), cookie_of(cookies))
 
@@ -61,7 +61,7 @@ async def show(request: Request) -> Response:
 
 
 async def log_in(request: Request) -> Response:
-    """POST /login: where one wanted to go, or the form with what is wrong."""
+    """POST /login: redirect to the requested page, or show the form with its errors."""
     form = forms.fill(await forms.read(request, bytes_max=forms.LOGIN_BYTES_MAX), FIELDS)
     form.values["next"] = forms.local_path(form.values["next"])
     password, form.values["password"] = form.values["password"], ""
@@ -93,8 +93,10 @@ async def log_out(request: Request) -> Response:
         await services_of(request.scope).accounts.log_out(by_of(request), who.session_id)
     if user is not None and user.issuer is not None:
         response = forms.go(request, LOGOUT_LEFT)
-        left = services_of(request.scope).provider_login.logout_cookie(browser_of(request).session)
-        set_way_cookie(request, response, LEFT_COOKIE, left)
+        cookie = services_of(request.scope).provider_login.logout_cookie(
+            browser_of(request).session
+        )
+        set_way_cookie(request, response, LEFT_COOKIE, cookie)
     else:
         response = forms.go(request, LOGIN)
     _set_cookie(request, response, "", 0)
@@ -114,8 +116,8 @@ def is_secure(request: Request) -> bool:
     Behind a proxy that ends TLS, only the page's own origin or the setting says so.
     """
     settings = services_of(request.scope).settings
-    said = (request.url.scheme, request.headers.get("origin", ""), settings.public_url)
-    return any(text.startswith("https") for text in said)
+    addresses = (request.url.scheme, request.headers.get("origin", ""), settings.public_url)
+    return any(text.startswith("https") for text in addresses)
 
 
 def _set_cookie(request: Request, response: Response, secret: str, seconds: int) -> None:
@@ -131,7 +133,7 @@ def _set_cookie(request: Request, response: Response, secret: str, seconds: int)
 
 
 def set_way_cookie(request: Request, response: Response, name: str, value: str) -> None:
-    """A cookie of a few minutes on the way to a provider and back; no value takes it away."""
+    """Set a cookie for the minutes of a provider login; an empty value deletes it."""
     # Lax, since the provider leads back from another site.
     response.set_cookie(
         name,
@@ -157,7 +159,7 @@ async def page(
     failure: Failure | None = None,
     status: int = 200,
 ) -> Response:
-    """The login page, with what went wrong; `then` is where one wants to go."""
+    """The login page with its error; `then` is the page to open after the login."""
     form = form or Form({"name": "", "password": "", "next": then})
     settings = services_of(request.scope).settings
     context = Login(

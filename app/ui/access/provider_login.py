@@ -1,4 +1,4 @@
-"""Logging in by way of an OpenID Connect provider: to it, back from it, and out of it.
+"""Login by an OpenID Connect provider: the redirect to it, the callback, and logout.
 
 The way there is a link and no form: the pages' policy lets forms lead to this server only.
 """
@@ -36,11 +36,11 @@ class Left:
     """The context of `login_left.html`."""
 
     provider: str
-    far: str  # where one logs out of the provider as well; "" where it offers nothing
+    far: str  # the address that logs out of the provider; "" if it has none
 
 
 async def begin(request: Request) -> Response:
-    """GET /login/provider?next=…: to the provider, with a cookie to come back with."""
+    """GET /login/provider?next=…: redirect to the provider, with a cookie for the callback."""
     then = forms.local_path(request.query_params.get("next", "/"))
     try:
         address, cookie = await services_of(request.scope).provider_login.begin(
@@ -54,7 +54,7 @@ async def begin(request: Request) -> Response:
 
 
 async def back(request: Request) -> Response:
-    """GET /login/callback: logged in and where one wanted to go, or why not."""
+    """GET /login/callback: log in and open the requested page, or say why that failed."""
     query = {
         name: request.query_params[name][:VALUE_CHARS_MAX]
         for name in ANSWERS
@@ -79,8 +79,8 @@ async def back(request: Request) -> Response:
     return response
 
 
-async def left(request: Request) -> Response:
-    """GET /login/left: logged out here; of the provider only who asks for it."""
+async def logged_out(request: Request) -> Response:
+    """GET /login/left: the page after logout, with a link to log out of the provider too."""
     provider = services_of(request.scope).provider_login
     far = LOGOUT_FAR if request.cookies.get(LEFT_COOKIE) and provider.has_logout else ""
     context = Left(provider=services_of(request.scope).settings.oidc_name, far=far)
@@ -88,7 +88,7 @@ async def left(request: Request) -> Response:
 
 
 async def leave_far(request: Request) -> Response:
-    """GET /login/leave-provider: to where the provider logs one out."""
+    """GET /login/leave-provider: redirect to the provider's logout page."""
     cookie = request.cookies.get(LEFT_COOKIE, "")
     try:
         address = await services_of(request.scope).provider_login.logout_url(

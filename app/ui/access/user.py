@@ -1,4 +1,4 @@
-"""One user: what he may do, role and rights, another password, and the end."""
+"""The page of one user: rights, role, password, and deletion."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ from kitemq.model.access import UserPatch
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether one user may do one thing to what was asked about."""
+    """Whether a user has one right on the object in question."""
 
     right: str
     may: bool
@@ -78,7 +78,7 @@ async def set_password(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """POST /access/users/{name}/delete: the name has to be typed."""
+    """POST /access/users/{name}/delete: delete the user if the form repeats the name."""
     form = forms.fill(await forms.read(request), ("confirm",))
     name = request.path_params["name"]
     if form.values["confirm"].strip() != name:
@@ -125,14 +125,14 @@ async def _page(
 
 
 def _answers(user: UserRow, on: str) -> list[Answer]:
-    """What a user may do: to the topic and the group `on`, and to what has no name."""
+    """The rights of a user on the topic and the group `on`, and on kinds without names."""
     who = Principal(user.name, () if user.disabled else (Grant(Role(user.role), user.patterns),))
-    found = []
+    answers = []
     for __, action, kind in TABLE:
         missing = lacks(who, action, kind, on)
         has_name = kind in (Kind.TOPIC, Kind.GROUP)
         name = f":{on}" if has_name and on else ""
         answer = Answer(f"{action}:{kind}{name}", not missing)
-        if answer not in found:
-            found.append(answer)
-    return found
+        if answer not in answers:
+            answers.append(answer)
+    return answers

@@ -1,4 +1,4 @@
-"""Alerts: what fires now, the rules behind it, silences, and what webhooks were told."""
+"""The alerts page: firing alerts, rules, silences and webhook deliveries."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ ID_DIGITS_MAX = 18
 
 @dataclass(frozen=True)
 class Subject:
-    """Something that a rule does not find in order."""
+    """A topic, group or other object for which a rule fires or is pending."""
 
     rule_id: int
     rule: str
@@ -110,7 +110,7 @@ async def show(request: Request) -> Response:
     subjects = [subject for standing in standings for subject in _subjects(alerts, standing)]
     subjects.sort(key=_urgency)
     before = request.query_params.get("before", "")
-    found = await alerts.deliveries(DELIVERIES_SHOWN, _id(before) or None)
+    deliveries = await alerts.deliveries(DELIVERIES_SHOWN, _id(before) or None)
     context = AlertsPage(
         subjects=subjects[:SUBJECTS_SHOWN_MAX],
         subjects_total=len(subjects),
@@ -120,8 +120,8 @@ async def show(request: Request) -> Response:
         silences=[
             (one, names.get(one.rule_id, _("every rule"))) for one in await alerts.silences()
         ],
-        deliveries=[_delivery(row) for row in found],
-        older=found[-1].id if len(found) == DELIVERIES_SHOWN else None,
+        deliveries=[_delivery(row) for row in deliveries],
+        older=deliveries[-1].id if len(deliveries) == DELIVERIES_SHOWN else None,
         changes=await alerts.transitions(CHANGES_SHOWN),
         webhooks=[host_of(url) for url in alerts.webhooks],
         failure=alerts.failure,
@@ -132,7 +132,7 @@ async def show(request: Request) -> Response:
 
 
 def _urgency(one: Subject) -> tuple[bool, bool, bool, int]:
-    """What fires, nobody silenced and nobody has seen stands first."""
+    """The sort key of a subject: firing, unsilenced and unacknowledged ones come first."""
     return one.state != RuleState.FIRING, one.is_silent, bool(one.acked_by), -one.since_ms
 
 
@@ -207,22 +207,22 @@ def _delivery(row: DeliveryRow) -> AlertDeliveryRow:
 
 
 async def acknowledge(request: Request) -> Response:
-    """POST /alerts/acknowledge: somebody has seen what fires."""
+    """POST /alerts/acknowledge: mark a firing alert as seen."""
     posted = await forms.read(request)
-    rule_id = wanted_id(posted.one("rule_id"))
+    rule_id = parse_id(posted.one("rule_id"))
     actor = actor_at(client_of(request))
     await services_of(request.scope).alerts.acknowledge(actor, rule_id, posted.one("subject"))
     return forms.go(request, "/alerts?done=acknowledged")
 
 
 async def silence(request: Request) -> Response:
-    """POST /alerts/silences: tell nothing of a rule and a subject for some hours."""
+    """POST /alerts/silences: silence a rule for a subject for some hours."""
     posted = await forms.read(request)
     hours = posted.one("hours")
     if hours not in {value for value, __ in SILENCE_CHOICES}:
         hours = SILENCE_CHOICES[0][0]
     until_ms = pages.console_of(request).now_ms() + int(hours) * HOUR_MS
-    rule_id = wanted_id(posted.one("rule_id"))
+    rule_id = parse_id(posted.one("rule_id"))
     actor = actor_at(client_of(request))
     note = posted.one("note").strip()
     await services_of(request.scope).alerts.silence(
@@ -233,26 +233,26 @@ async def silence(request: Request) -> Response:
 
 async def end_silence(request: Request) -> Response:
     """POST /alerts/silences/{id}/end"""
-    silence_id = wanted_id(request.path_params["id"])
+    silence_id = parse_id(request.path_params["id"])
     await services_of(request.scope).alerts.end_silence(actor_at(client_of(request)), silence_id)
     return forms.go(request, "/alerts?done=unsilenced")
 
 
 async def test(request: Request) -> Response:
-    """POST /alerts/test: one event to every webhook."""
+    """POST /alerts/test: send a test event to every webhook."""
     await services_of(request.scope).alerts.test(actor_at(client_of(request)))
     return forms.go(request, "/alerts?done=tested#deliveries")
 
 
-def wanted_id(text: str) -> int:
-    """The id of a rule or a silence in an address; NotFound says what was looked for."""
-    found = _id(text)
-    if not found:
+def parse_id(text: str) -> int:
+    """Parse the id of a rule or a silence; raises NotFound if it is no id."""
+    number = _id(text)
+    if not number:
         raise NotFound(
             _("nothing has the id %(text)s", text=f"{text[:40]!r}"),
             remedy=_("choose from the list of alerts"),
         )
-    return found
+    return number
 
 
 def _id(text: str) -> int:

@@ -1,4 +1,4 @@
-"""The form of an alert rule: made, tried, changed, and taken away."""
+"""The form of an alert rule: create, try, change and delete it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from app.services.alerts.rules import (
 )
 from app.services.alerts.standing import RuleStatus
 from app.services.audit import actor_at
-from app.ui.alerts.alerts import wanted_id
+from app.ui.alerts.alerts import parse_id
 from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form, Posted
@@ -45,7 +45,7 @@ KINDS = tuple((kind.value, about.label) for kind, about in ABOUT.items())
 
 @dataclass(frozen=True)
 class Trial:
-    """What the rule would find now."""
+    """The readings of a rule if it were evaluated now."""
 
     checked: int
     over: int
@@ -67,7 +67,7 @@ class RuleForm:
 
 @dataclass(frozen=True)
 class RuleDeletion:
-    """The context of `alert_delete.html`: what would end."""
+    """The context of `alert_delete.html`: the alerts that end with the rule."""
 
     rule_id: int
     name: str
@@ -78,12 +78,12 @@ class RuleDeletion:
 
 
 async def new(request: Request) -> Response:
-    """GET /alerts/new: the form, with what the address says filled in."""
+    """GET /alerts/new: the form, filled in from the query."""
     return await _page(request, 0, _prefilled(request.query_params))
 
 
 async def create(request: Request) -> Response:
-    """POST /alerts/new: a new rule, or with `try` what it would find."""
+    """POST /alerts/new: create a rule, or with `try` evaluate it once."""
     return await _take(request, 0)
 
 
@@ -105,7 +105,7 @@ async def delete_page(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """POST /alerts/rules/{id}/delete: gone, if its name was typed."""
+    """POST /alerts/rules/{id}/delete: delete the rule if the form repeats its name."""
     standing = await _standing(request)
     form = forms.fill(await forms.read(request), ("confirm",))
     if form.values["confirm"].strip() != standing.rule.name:
@@ -145,12 +145,12 @@ def _trial(readings: list[Reading]) -> Trial:
     return Trial(len(readings), len(over), len(unknown), [*over, *unknown, *rest][:TRIED_SHOWN_MAX])
 
 
-def _prefilled(given: Mapping[str, str]) -> Form:
-    """A new rule's form; `?kind=lag&group=billing` is how other pages lead here."""
-    kind = given.get("kind", "")
+def _prefilled(query: Mapping[str, str]) -> Form:
+    """The form of a new rule; other pages link to it with `?kind=lag&group=billing`."""
+    kind = query.get("kind", "")
     kind = kind if kind in set(RuleKind) else RuleKind.LAG.value
     about = ABOUT[RuleKind(kind)]
-    group, topic = given.get("group", "") or "*", given.get("topic", "") or "*"
+    group, topic = query.get("group", "") or "*", query.get("topic", "") or "*"
     subject = next((name for name in (group, topic) if name != "*"), "")
     return Form(
         {
@@ -160,7 +160,7 @@ def _prefilled(given: Mapping[str, str]) -> Form:
             "kind": kind,
             "group_pattern": group,
             "topic_pattern": topic,
-            "threshold": given.get("threshold", "") or str(about.default),
+            "threshold": query.get("threshold", "") or str(about.default),
             "window_s": "300",
             "for_s": "60",
             "severity": Severity.WARNING.value,
@@ -186,7 +186,7 @@ def _form_of(rule: RuleRow) -> Form:
 
 
 def _read(form: Form, rule_id: int) -> RuleRow:
-    """The rule in a form; what is wrong is said at its field."""
+    """The rule in a form; errors are reported at their fields."""
     kind = form.choice("kind", _("What"), tuple(kind.value for kind in RuleKind))
     about = ABOUT[RuleKind(kind)]
     if not form.values["name"].strip():
@@ -210,7 +210,7 @@ def _read(form: Form, rule_id: int) -> RuleRow:
 
 
 async def _standing(request: Request) -> RuleStatus:
-    return await services_of(request.scope).alerts.standing(wanted_id(request.path_params["id"]))
+    return await services_of(request.scope).alerts.standing(parse_id(request.path_params["id"]))
 
 
 async def _page(

@@ -1,4 +1,4 @@
-"""Who changed what: the trail of all changes, filtered, page by page, and as a CSV file."""
+"""The audit trail: all changes with their actors, filtered, by page and as a CSV file."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ COLUMNS = (
     "address",
 )
 
-# Where the page of an object is: its name follows. Of others it is one page.
+# The page of an object by kind: a path that its name follows, or one page for all.
 PLACES = {
     "topic": "/topics/",
     "group": "/groups/",
@@ -63,7 +63,7 @@ EXPORTS = Turns(EXPORTS_MAX, N_("exports of the audit trail"))
 
 @dataclass(frozen=True)
 class Difference:
-    """A part of the object that the change touched; "" where it was not there."""
+    """A field before and after a change; "" where it did not exist."""
 
     name: str
     before: str
@@ -74,7 +74,7 @@ class Difference:
 class AuditRow:
     """One change; `tone` is ok, warn or bad; `href` leads to the object where it has a page.
 
-    `undo` leads to where it can be taken back; "" where that is not offered.
+    `undo` is the address that reverts it; "" if it cannot be reverted.
     """
 
     id: str
@@ -123,18 +123,18 @@ class AuditPage:
 async def show(request: Request) -> Response:
     """GET /audit"""
     values = request.query_params
-    form, wanted = read(values, preferences.read(request).zone)
+    form, match = read(values, preferences.read(request).zone)
     size = tables.parse_query(values, ("at",), "at").size
     before_id = _id(values.get("cursor", ""))
     audit = services_of(request.scope).audit
     tally = await audit.tally()
-    found: list[AuditEntry] = []
+    entries: list[AuditEntry] = []
     if not form.is_wrong:
-        found = await audit.find(wanted, limit=size, before_id=before_id)
-    last = str(found[-1].id) if len(found) == size else ""
-    more = await audit.find(wanted, limit=1, before_id=int(last)) if last else []
+        entries = await audit.find(match, limit=size, before_id=before_id)
+    last = str(entries[-1].id) if len(entries) == size else ""
+    more = await audit.find(match, limit=1, before_id=int(last)) if last else []
     context = AuditPage(
-        rows=[row_of(entry) for entry in found],
+        rows=[row_of(entry) for entry in entries],
         form=form,
         is_filtered=any(form.values.values()),
         kinds=_choices(tally.kinds, form.values["kind"]),
@@ -159,15 +159,15 @@ async def show(request: Request) -> Response:
 
 
 async def export(request: Request) -> Response:
-    """GET /audit/export and a filter as /audit has it: every entry that it finds, as CSV."""
-    form, wanted = read(request.query_params, preferences.read(request).zone)
+    """GET /audit/export with the filter of /audit: all matching entries as CSV."""
+    form, match = read(request.query_params, preferences.read(request).zone)
     if form.is_wrong:
         raise Invalid(next(iter(form.errors.values())).rstrip("."), remedy=_("mend the filter"))
     EXPORTS.check()
     audit = services_of(request.scope).audit
-    first = await audit.find(wanted, limit=EXPORT_PAGE)
+    first = await audit.find(match, limit=EXPORT_PAGE)
     return StreamingResponse(
-        _lines(audit, wanted, first),
+        _lines(audit, match, first),
         media_type="text/csv; charset=utf-8",
         headers={
             "Content-Disposition": 'attachment; filename="audit.csv"',
@@ -177,9 +177,9 @@ async def export(request: Request) -> Response:
 
 
 async def _lines(
-    audit: Audit, wanted: AuditFilter, entries: Sequence[AuditEntry]
+    audit: Audit, match: AuditFilter, entries: Sequence[AuditEntry]
 ) -> AsyncIterator[bytes]:
-    """The whole file; where the database fails on the way, its last line says so."""
+    """The lines of the file; if the database fails meanwhile, the last line says so."""
     with EXPORTS.taken():
         yield cells.lines([COLUMNS])
         count = 0
@@ -187,16 +187,16 @@ async def _lines(
             yield cells.lines(map(_cells, entries))
             count += len(entries)
             try:
-                entries = await audit.find(wanted, limit=EXPORT_PAGE, before_id=entries[-1].id)
+                entries = await audit.find(match, limit=EXPORT_PAGE, before_id=entries[-1].id)
             except EngineError as error:
                 yield cells.lines([[f"not whole: after {count} entries: {error.detail}"]])
                 return
 
 
-def read(values: Mapping[str, str], shown: Zone) -> tuple[Form, AuditFilter]:
-    """The filter in an address, as the form shows it and as the trail takes it.
+def read(values: Mapping[str, str], display_zone: Zone) -> tuple[Form, AuditFilter]:
+    """The filter in a query, as a form and as a filter of the audit trail.
 
-    Its times are by the clocks of the `zone` it names, and then shown by those of `shown`.
+    Its times are in the `zone` that the query names; the form shows them in `display_zone`.
     """
     zone_name = values.get("zone", "")
     form = Form({name: values.get(name, "").strip()[:TEXT_MAX] for name in FIELDS})
@@ -209,20 +209,20 @@ def read(values: Mapping[str, str], shown: Zone) -> tuple[Form, AuditFilter]:
         result=typed["result"],
         request_id=typed["request_id"],
         address=typed["address"],
-        from_ms=form.moment("from", zone_name, shown) if typed["from"] else None,
-        to_ms=form.moment("to", zone_name, shown) if typed["to"] else None,
+        from_ms=form.moment("from", zone_name, display_zone) if typed["from"] else None,
+        to_ms=form.moment("to", zone_name, display_zone) if typed["to"] else None,
     )
 
 
-def _export_query(form: Form, shown: Zone) -> str:
-    given = {name: value for name, value in form.values.items() if value}
-    if given.keys() & {"from", "to"}:
-        given["zone"] = shown.name
-    return "&".join(f"{name}={forms.quoted(value)}" for name, value in given.items())
+def _export_query(form: Form, display_zone: Zone) -> str:
+    query = {name: value for name, value in form.values.items() if value}
+    if query.keys() & {"from", "to"}:
+        query["zone"] = display_zone.name
+    return "&".join(f"{name}={forms.quoted(value)}" for name, value in query.items())
 
 
 def row_of(entry: AuditEntry) -> AuditRow:
-    """An entry as the table has it."""
+    """An entry as a row of the table."""
     return convert(
         entry,
         AuditRow,
@@ -235,7 +235,7 @@ def row_of(entry: AuditEntry) -> AuditRow:
 
 
 def differences(before_json: str, after_json: str) -> list[Difference]:
-    """The fields that differ, all where one side is empty; what has no fields stands as a whole."""
+    """The fields that differ, or all if one side is empty; other values as a whole."""
     before, after = _fields(before_json), _fields(after_json)
     if before is None or after is None:
         is_same = before_json == after_json
@@ -250,14 +250,14 @@ def differences(before_json: str, after_json: str) -> list[Difference]:
 
 def _fields(text: str) -> dict[str, str] | None:
     try:
-        found = msgspec.json.decode(text) if text else {}
+        fields = msgspec.json.decode(text) if text else {}
     except msgspec.DecodeError:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         return None
     return {
         name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        for name, value in found.items()
+        for name, value in fields.items()
     }
 
 
@@ -269,7 +269,7 @@ def _href(entry: AuditEntry) -> str:
 
 
 def _undo(entry: AuditEntry) -> str:
-    """The page that takes a reset back; it says itself where that is too late."""
+    """The page that undoes a reset; that page says if it is too late."""
     if entry.action not in ("group.reset", "group.undo_reset") or entry.result != DONE:
         return ""
     number = (_fields(entry.after_json) or {}).get("reset", "")
@@ -277,7 +277,7 @@ def _undo(entry: AuditEntry) -> str:
 
 
 def _choices(counts: Mapping[str, int], chosen: str) -> list[Choice]:
-    """By name; what was chosen is there though nothing has it."""
+    """The choices by name; the current one is included even if no entry has it."""
     names = sorted({*counts, chosen} - {""})
     return [Choice(name, counts.get(name, 0)) for name in names]
 

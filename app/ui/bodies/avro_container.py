@@ -73,7 +73,7 @@ def _container(body: bytes) -> tuple[dict[str, Any], bool]:
     is_cut = False
     try:
         records.extend(_reader(decoder, _types(schema)))
-    except _LimitReached:  # what was read until then stays
+    except _LimitReached:  # keep the records read so far
         is_cut = True
     title = schema.get("name", "") if isinstance(schema, dict) else ""
     return {"schema": title or schema, "codec": codec, "records": records}, is_cut
@@ -144,8 +144,8 @@ class _Decoder(BinaryDecoder, AvroJSONDecoder):
     def done(self) -> bool:  # type: ignore[override]
         """Whether the last record has been read; opens the next block where there is one."""
         while self._records_left <= 0:
-            if left := len(self._data) - self._position:
-                raise NotAvro(_("%(at)s bytes of a block are left over", at=left))
+            if rest := len(self._data) - self._position:
+                raise NotAvro(_("%(at)s bytes of a block are left over", at=rest))
             self._data, self._position = self._body, self._block_position
             if self._position == len(self._body):
                 return True

@@ -98,8 +98,8 @@ def decode(plain: PlainBody | bytes, *, view: str = "", is_all: bool = False) ->
     decoded, tried = _try_all(body, packed)
     views = tuple(name for name in VIEWS if name in decoded or name == "hex")
     chosen = view if view in views else views[0]
-    shown_body = decoded.get(chosen)
-    tree = Tree() if shown_body is not None and chosen != "text" else None
+    decoded_body = decoded.get(chosen)
+    tree = Tree() if decoded_body is not None and chosen != "text" else None
     limit = _limit(chosen, is_all)
     return Body(
         view=chosen,
@@ -110,8 +110,8 @@ def decode(plain: PlainBody | bytes, *, view: str = "", is_all: bool = False) ->
         packing=packed.kind if packed.is_unpacked else "",
         why_packed="" if packed.is_unpacked or not _is_marked(plain) else packed.detail,
         text=body[:limit].decode("utf-8", "ignore") if chosen == "text" else "",
-        tree=tree.build("", shown_body.document) if tree and shown_body else None,
-        tree_cut=bool(tree and shown_body and (tree.is_cut or shown_body.is_cut)),
+        tree=tree.build("", decoded_body.document) if tree and decoded_body else None,
+        tree_cut=bool(tree and decoded_body and (tree.is_cut or decoded_body.is_cut)),
         rows=list(_hex_rows(body[:limit])) if chosen == "hex" else [],
         tried=tried,
     )

@@ -89,13 +89,13 @@ def show(messages: Iterable[StoredMessage], columns: Columns) -> list[RowColumns
     late = BodyCell(why=_("the time to decode this page was up"))
     for message in messages:
         if time.perf_counter() < until_s:
-            rows.append(_shown(message, columns))
+            rows.append(_row(message, columns))
         else:
             rows.append(RowColumns(late, [late] * len(columns.paths)))
     return rows
 
 
-def _shown(message: StoredMessage, columns: Columns) -> RowColumns:
+def _row(message: StoredMessage, columns: Columns) -> RowColumns:
     preview = BodyCell(preview_of(message))
     if not columns.view and not columns.paths:
         return RowColumns(preview, ())

@@ -102,7 +102,7 @@ def _field(
 
 
 def _delimited(data: bytes, depth: int, budget: _FieldBudget) -> tuple[str, Any]:
-    """Length-delimited bytes as text, message or bytes, whichever fits first."""
+    """Length-delimited bytes as text, message or bytes: the first that fits."""
     if not data:
         return "empty", ""
     text = _readable(data)

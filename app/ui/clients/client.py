@@ -1,4 +1,4 @@
-"""One client: what it says of itself, what it does, what it can be asked; and sending it away."""
+"""The page of one client: its own data, its activity, thread stacks, and disconnecting."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,9 +37,9 @@ class GroupRow:
 
 @dataclass(frozen=True)
 class ClientPage:
-    """The context of `client.html`; `stack` is what it answered just now, `trouble` why not.
+    """The context of `client.html`; `stack` is its latest answer, `trouble` the error instead.
 
-    Where several doors know it, `language`, `version` and `kind` are the first that is told.
+    If several endpoints know it, `language`, `version` and `kind` are the first known ones.
     """
 
     name: str
@@ -64,7 +64,7 @@ class ClientPage:
 
 @dataclass(frozen=True)
 class DisconnectPage:
-    """The context of `client_disconnect.html`: the impact before, or what was `done`."""
+    """The context of `client_disconnect.html`: the impact, or what was `done`."""
 
     name: str
     path: str
@@ -83,7 +83,7 @@ async def show(request: Request) -> Response:
 
 
 async def stack(request: Request) -> Response:
-    """POST /client/stack: ask it what its threads do, and show what it says."""
+    """POST /client/stack: request and show the client's thread stacks."""
     name = (await forms.read(request)).one("client")
     clients = services_of(request.scope).clients
     client = clients.find(name)
@@ -100,7 +100,7 @@ async def stack(request: Request) -> Response:
 
 
 async def disconnect_page(request: Request) -> Response:
-    """GET /client/disconnect?client=: what it means."""
+    """GET /client/disconnect?client=: ask for confirmation and show the impact."""
     client = services_of(request.scope).clients.find(request.query_params.get("client", ""))
     return await _disconnect(request, client.name, _impact(client))
 
@@ -159,16 +159,16 @@ async def _page(
     now_ms = pages.console_of(request).now_ms()
     figures = services_of(request.scope).client_figures
     members = [each.member for each in client.memberships]
-    told: list[ClientFacts | Member] = [*client.doors, *members]
-    seen = [each.seen_ms for each in told if each.seen_ms is not None]
+    sources: list[ClientFacts | Member] = [*client.doors, *members]
+    seen_times = [each.seen_ms for each in sources if each.seen_ms is not None]
     activity = figures.of(client.name, now_ms)
-    addresses = {each.address for each in told if each.address}
+    addresses = {each.address for each in sources if each.address}
     refusals = [figures.refused(address) for address in sorted(addresses)]
     context = ClientPage(
         name=client.name,
         path=path_of(client.name),
-        language=next((each.language for each in told if each.language), ""),
-        version=next((each.version for each in told if each.version), ""),
+        language=next((each.language for each in sources if each.language), ""),
+        version=next((each.version for each in sources if each.version), ""),
         kind=next((each.kind for each in client.doors if each.kind), ""),
         user=next((each.user for each in client.doors if each.user), ""),
         doors=client.doors,
@@ -177,7 +177,7 @@ async def _page(
         activity=activity,
         refusals=max(refusals, key=lambda each: each.at_ms or 0, default=Refusals()),
         is_heard=bool(activity.handed or activity.sent or activity.failed),
-        seen_ms=max(seen, default=None),
+        seen_ms=max(seen_times, default=None),
         why_no_stack=client.why_no_stack,
         why_no_verify=client.why_no_verify,
         ask_s=ASK_S,
@@ -195,14 +195,14 @@ async def _page(
 
 
 def _group_row(client: Client, index: int) -> GroupRow:
-    found = client.memberships[index]
-    topics = sorted(found.member.topics.items())
+    membership = client.memberships[index]
+    topics = sorted(membership.member.topics.items())
     return GroupRow(
-        group=found.group,
+        group=membership.group,
         topics=topics[:TOPICS_SHOWN],
         topics_total=len(topics),
-        in_flight=found.in_flight,
-        is_pulling=found.member.is_pulling,
-        joined_ms=found.member.joined_ms,
-        seen_ms=found.member.seen_ms,
+        in_flight=membership.in_flight,
+        is_pulling=membership.member.is_pulling,
+        joined_ms=membership.member.joined_ms,
+        seen_ms=membership.member.seen_ms,
     )

@@ -1,4 +1,4 @@
-"""Who is connected: members of all consumer groups, producers, connections; what they do."""
+"""The list of clients: members of all consumer groups, producers and other connections."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ VERSIONS_SHOWN_MAX = 12
 
 @dataclass(frozen=True)
 class Entry:
-    """A client as a member of one group; or as one that is connected only, with no `member`."""
+    """A client as a member of one group; `member` is None for one that only is connected."""
 
     client: str
     group: str
@@ -48,9 +48,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class ClientRow:
-    """An entry as it is shown; the group, and `inflight` with it, may be gone by now (None).
+    """A row of the list; `inflight` is None if the group was deleted meanwhile.
 
-    `kind` is consumer, producer or connected. `sent_rate` is None where nobody knows who sends.
+    `kind` is consumer, producer or connected. `sent_rate` is None if it is unknown.
     """
 
     client: str
@@ -74,7 +74,7 @@ class ClientRow:
 
 @dataclass(frozen=True)
 class VersionTally:
-    """How many clients state a language and version; both empty: they state none."""
+    """The number of clients of a language and version; both are "" if unknown."""
 
     language: str
     version: str
@@ -93,7 +93,7 @@ class ProducerRow:
 class ClientList:
     """The context of `clients.html`; `clients` counts names, a client may be in several groups.
 
-    `producing` are those that send and consume for no group, as far as their door knows.
+    `producing` counts clients that send and are in no group, as far as their endpoint knows.
     """
 
     cut: Cut[ClientRow]
@@ -115,7 +115,7 @@ class ClientList:
 
 @dataclass(frozen=True)
 class Selection:
-    """What is shown of all members, and the counts over all of them."""
+    """The page of entries to show, and the counts over all of them."""
 
     cut: Cut[Entry]
     clients: int
@@ -135,14 +135,14 @@ async def show(request: Request) -> Response:
     connected = connections.all()
     entries = await _everyone(console, figures, connected)
     values = await _values(figures, entries, query.sort, console.now_ms())
-    kind_of_file = list_exports.wanted(request)
+    kind_of_file = list_exports.file_kind(request)
     if kind_of_file:
         whole = tables.whole(query, len(entries))
         chosen = await console.render(lambda: _select(entries, whole, values).cut.rows)
         listing = _listing(await _rows(console, figures, chosen))
         return await list_exports.respond(console, listing, kind_of_file)
-    found = await console.render(lambda: _select(entries, query, values))
-    context = await _context(request, console, query, found, connected)
+    selection = await console.render(lambda: _select(entries, query, values))
+    context = await _context(request, console, query, selection, connected)
     return await pages.respond(
         request, "clients.html", context, title=_("Clients"), section="clients", is_live=True
     )
@@ -152,24 +152,24 @@ async def _context(
     request: Request,
     console: Console,
     query: Query,
-    found: Selection,
+    selection: Selection,
     connected: list[Connected],
 ) -> ClientList:
     transactions = services_of(request.scope).transactions
     producers = sorted(transactions.producers.groups().items())
-    rows = await _rows(console, services_of(request.scope).client_figures, found.cut.rows)
+    rows = await _rows(console, services_of(request.scope).client_figures, selection.cut.rows)
     return ClientList(
-        cut=found.cut.with_rows(rows),
+        cut=selection.cut.with_rows(rows),
         query=query,
-        clients=found.clients,
-        producing=found.producing,
-        members=found.members,
-        groups=found.groups,
+        clients=selection.clients,
+        producing=selection.producing,
+        members=selection.members,
+        groups=selection.groups,
         members_max=console.host.config.members_max,
         timeout_s=console.broker.members.timeout_s,
-        named=found.named,
-        versions=found.versions[:VERSIONS_SHOWN_MAX],
-        versions_total=len(found.versions),
+        named=selection.named,
+        versions=selection.versions[:VERSIONS_SHOWN_MAX],
+        versions_total=len(selection.versions),
         producers=[ProducerRow(*each) for each in producers[:CONNECTIONS_SHOWN_MAX]],
         producers_total=len(producers),
         connections=connected[:CONNECTIONS_SHOWN_MAX],
@@ -180,12 +180,12 @@ async def _context(
 async def _everyone(
     console: Console, figures: ClientFigures, connected: Sequence[Connected]
 ) -> list[Entry]:
-    """Members of groups, then who is connected and a member of none."""
+    """All members of groups, then connected clients that are in no group."""
     entries: list[Entry] = []
     pause = Pause()
     for group, member in console.broker.members.everyone():
-        told = (member.language, member.version, member.address, member.joined_ms)
-        entries.append(Entry(member.client, group, CONSUMER, *told, member))
+        facts = (member.language, member.version, member.address, member.joined_ms)
+        entries.append(Entry(member.client, group, CONSUMER, *facts, member))
         await pause.when_due()
     consuming = {each.client for each in entries}
     now_ms = console.now_ms()
@@ -193,8 +193,8 @@ async def _everyone(
         if each.client not in consuming:
             sends = figures.rates(each.client, now_ms)[1] > 0
             kind = PRODUCER if each.is_producer or sends else CONNECTED
-            told = (each.language, each.version, each.address, each.since_ms)
-            entries.append(Entry(each.client, "", kind, *told, None))
+            facts = (each.language, each.version, each.address, each.since_ms)
+            entries.append(Entry(each.client, "", kind, *facts, None))
         await pause.when_due()
     return entries
 
@@ -202,19 +202,19 @@ async def _everyone(
 async def _values(
     figures: ClientFigures, entries: Sequence[Entry], sort: str, now_ms: int
 ) -> dict[str, float]:
-    """What the list is sorted by, by client, where clients' figures decide."""
+    """The rate to sort by for each client; empty if `sort` is no rate."""
     if sort not in RATES:
         return {}
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     pause = Pause()
     for each in entries:
-        found[each.client] = figures.rates(each.client, now_ms)[RATES[sort]]
+        values[each.client] = figures.rates(each.client, now_ms)[RATES[sort]]
         await pause.when_due()
-    return found
+    return values
 
 
 def _select(entries: list[Entry], query: Query, values: Mapping[str, float]) -> Selection:
-    """Filter, count, sort and cut; pure, as another thread does it."""
+    """Filter, count, sort and cut the entries; pure, because it runs on another thread."""
     versions = Counter({each.client: (each.language, each.version) for each in entries}.values())
     words = query.text.lower().split()
     chosen = [each for each in entries if _matches(each, words)]
@@ -246,7 +246,7 @@ RATES = {"handed": 0, "sent": 1, "failed": 2}  # where `ClientFigures.rates` has
 KEYS: dict[str, Callable[[Entry], Any]] = {
     "client": _name,
     "group": lambda each: each.group or None,
-    # Who states no version is unknown, and goes last.
+    # Clients without a version go last.
     "version": lambda each: (each.language, each.version) if each.version else None,
     "seen": lambda each: None if each.member is None else each.member.seen_ms,
     "joined": lambda each: each.since_ms,
@@ -265,7 +265,7 @@ async def _rows(
 
 
 def _listing(rows: Sequence[ClientRow]) -> Listing:
-    """Clients as a file."""
+    """The file of clients."""
     lines = (
         (
             row.client,
@@ -292,7 +292,7 @@ def _listing(rows: Sequence[ClientRow]) -> Listing:
 
 
 def _unknown(row: ClientRow) -> str:
-    """Why cells of a line are empty."""
+    """The reasons why cells of a row are empty."""
     reasons = ["the group is gone"] if row.inflight is None and row.group else []
     reasons += ["requests do not say who sends"] if row.sent_rate is None else []
     reasons += ["no acknowledgement was seen"] if row.p99_ms is None else []
@@ -302,7 +302,7 @@ def _unknown(row: ClientRow) -> str:
 async def _row(console: Console, figures: ClientFigures, entry: Entry) -> ClientRow:
     member = entry.member
     activity = figures.of(entry.client, console.now_ms())
-    is_known = member is None or member.is_connected or bool(activity.sent)
+    has_rate = member is None or member.is_connected or bool(activity.sent)
     return ClientRow(
         client=entry.client,
         path=path_of(entry.client),
@@ -317,7 +317,7 @@ async def _row(console: Console, figures: ClientFigures, entry: Entry) -> Client
         seen_ms=None if member is None else member.seen_ms,
         inflight=await _in_flight(console, entry),
         handed_rate=activity.handed_rate,
-        sent_rate=activity.sent_rate if is_known else None,
+        sent_rate=activity.sent_rate if has_rate else None,
         failed=activity.failed,
         error=activity.error,
         p99_ms=activity.processing_p99_ms,

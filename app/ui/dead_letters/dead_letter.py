@@ -1,4 +1,4 @@
-"""One dead letter: why, every attempt that is known, its body, and what was done about it."""
+"""The page of one dead letter: reason, traced attempts, body, and replay jobs."""
 
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -24,7 +24,7 @@ from engine.errors import EngineError, NotFound
 from engine.message import RESERVED, StoredMessage
 from kitemq.model.conversion import convert
 
-# Stages of a journey that tell how it came to this, with the words for them.
+# The stages of a journey that the page lists, with their labels.
 STAGES = {
     "delivery": N_("delivered"),
     "retry_wait": N_("waited to be retried"),
@@ -35,7 +35,7 @@ STAGES = {
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happened to the message in this group."""
+    """One stage of the message in this group."""
 
     word: str
     attempt: int
@@ -44,12 +44,12 @@ class Step:
     outcome: str
     client: str
     detail: str
-    is_dead: bool  # that it became a dead letter
+    is_dead: bool  # the stage that made it a dead letter
 
 
 @dataclass(frozen=True)
 class LetterPage:
-    """The context of `dlq_letter.html`; `why_no_steps` says why none is known."""
+    """The context of `dlq_letter.html`; `why_no_steps` is the reason for empty steps."""
 
     group: str
     is_gone: bool
@@ -70,7 +70,7 @@ class LetterPage:
     message_group: str
     properties: list[Property]
     body: Body
-    unread: str  # the right for want of which body, keys and properties are not shown
+    unread: str  # the missing right that conceals body, keys and properties
     jobs: list[Job]
     forgotten: list[str]
     redriven_from: str
@@ -154,25 +154,25 @@ def _context(
 
 
 def _properties(message: StoredMessage) -> list[Property]:
-    """The producer's own first."""
+    """The properties of a message, the producer's own first."""
     pairs = sorted(message.properties.items(), key=lambda item: (item[0] in RESERVED, item[0]))
     return [Property(name, value, name in RESERVED) for name, value in pairs]
 
 
 def _jobs(console: Console, ids: list[str]) -> tuple[list[Job], list[str]]:
-    """The jobs that sent it again, and the ids of those that are no longer kept."""
-    found: list[Job] = []
+    """The jobs that resent the dead letter, and the ids of jobs that are deleted."""
+    jobs: list[Job] = []
     forgotten: list[str] = []
     for job_id in ids:
         try:
-            found.append(job_of(console.broker.replays.get(job_id)))
+            jobs.append(job_of(console.broker.replays.get(job_id)))
         except NotFound:
             forgotten.append(job_id)
-    return found, forgotten
+    return jobs, forgotten
 
 
 def _steps(console: Console, group: str, letter: DeadLetter) -> tuple[list[Step], str]:
-    """What traces tell of the message in this group, oldest first; or why they tell nothing."""
+    """The traced stages of the message in this group, oldest first, or the reason for none."""
     try:
         journey = console.broker.traces.journey(letter.message.message_id)
     except EngineError as error:
@@ -192,6 +192,6 @@ def _steps(console: Console, group: str, letter: DeadLetter) -> tuple[list[Step]
         if stage.name in STAGES and stage.group in (group, "")
     ]
     applying = [reason.detail for reason in journey.reasons_checked if reason.applies]
-    is_told = any(step.word == translated(STAGES["delivery"]) for step in steps)
-    why = "" if is_told else "; ".join(applying) or _("nothing was traced of its deliveries")
+    has_delivery = any(step.word == translated(STAGES["delivery"]) for step in steps)
+    why = "" if has_delivery else "; ".join(applying) or _("nothing was traced of its deliveries")
     return steps, why

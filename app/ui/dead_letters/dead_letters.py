@@ -1,6 +1,6 @@
-"""Dead letters: which groups have some, and those of one group by reason, topic, tag, client, age.
+"""The lists of dead letters: the groups that have some, and one group's, with facets.
 
-Lists count over everything that `dead_index` keeps in mind, and say so where that is not all.
+Counts cover what `dead_index` holds in memory; the page says so if that is incomplete.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class DeadGroup:
-    """A group's line; what it says of reasons is counted over the newest `examined`.
+    """A row of the list of groups; reasons are counted over the newest `examined`.
 
     Of `count` dead letters `open` wait for a decision, the others are dismissed. Of the open ones
     `fresh` died within 24 hours; `history` has all that died, hour by hour.
@@ -67,7 +67,7 @@ class DeadGroup:
 
 
 class _Count(NamedTuple):
-    """How many dead letters a group has, and when the last came."""
+    """The number of a group's dead letters, and the time of the newest."""
 
     group: str
     open: int
@@ -88,7 +88,7 @@ class DeadGroups:
 
 @dataclass(frozen=True)
 class DeadLine:
-    """A dead letter in the list; `error` is the telling line of what its consumer said."""
+    """A dead letter in the list; `error` is the main line of its consumer's error."""
 
     offset: int
     died_ms: int
@@ -135,14 +135,14 @@ class DeadPage:
     jobs: list[ReplayJob]
     dismissals: list[DismissalSummary]
     dismissals_total: int
-    unread: str  # the right for want of which keys are not shown
+    unread: str  # the missing right that conceals keys
 
 
 @dataclass(frozen=True)
 class View:
-    """What is known of a group's dead letters, and which of them meet the criteria."""
+    """The index of a group's dead letters, and the selection that meets the criteria."""
 
-    known: Known
+    index: Known
     selection: Selection
     note: str
 
@@ -151,8 +151,8 @@ async def show(request: Request) -> Response:
     """GET /dlq"""
     console = pages.console_of(request)
     query = tables.parse_query(request.query_params, SORTS, "-newest")
-    found = await _counts(console)
-    context = await _groups(console, query, found)
+    counts = await _counts(console)
+    context = await _groups(console, query, counts)
     return await pages.respond(
         request, "dlq.html", context, title=_("Dead letters"), section="dlq", is_live=True
     )
@@ -160,14 +160,14 @@ async def show(request: Request) -> Response:
 
 async def _counts(console: Console) -> list[_Count]:
     """Every group that has dead letters."""
-    found: list[_Count] = []
+    counts: list[_Count] = []
     pause = Pause()
     for topic in console.broker.topics(system=True):
         if topic.name.startswith(DEAD_LETTER_PREFIX):
             with contextlib.suppress(NotFound):  # deleted while the others were read
-                found.append(_count(console, topic.name))
+                counts.append(_count(console, topic.name))
             await pause.when_due()
-    return [each for each in found if each.open or each.dismissed]
+    return [each for each in counts if each.open or each.dismissed]
 
 
 def _count(console: Console, topic: str) -> _Count:
@@ -178,9 +178,9 @@ def _count(console: Console, topic: str) -> _Count:
     return _Count(group, stats.messages - dismissed, dismissed, newest or None)
 
 
-async def _groups(console: Console, query: Query, found: list[_Count]) -> DeadGroups:
+async def _groups(console: Console, query: Query, counts: list[_Count]) -> DeadGroups:
     words = query.text.lower().split()
-    chosen = [one for one in found if all(word in one.group.lower() for word in words)]
+    chosen = [one for one in counts if all(word in one.group.lower() for word in words)]
     place = {"group": 0, "dead": 1, "newest": 3}[query.sort]
     tables.order(chosen, lambda one: one[place], lambda one: one[0], down=query.is_downward)
     page = tables.cut(chosen, query)
@@ -193,9 +193,9 @@ async def _groups(console: Console, query: Query, found: list[_Count]) -> DeadGr
     return DeadGroups(
         cut=page.with_rows(rows),
         query=query,
-        total=sum(one.open for one in found),
-        dismissed=sum(one.dismissed for one in found),
-        groups=len(found),
+        total=sum(one.open for one in counts),
+        dismissed=sum(one.dismissed for one in counts),
+        groups=len(counts),
     )
 
 
@@ -225,7 +225,7 @@ def _group(console: Console, of: _Count) -> DeadGroup:
 
 
 def has_group(console: Console, group: str) -> bool:
-    """Whether the group still is: its dead letters outlive it."""
+    """Whether the group still exists: its dead letters outlive it."""
     try:
         console.broker.group(group)
     except NotFound:
@@ -261,9 +261,9 @@ async def detail(request: Request) -> Response:
     context = DeadPage(
         group=group,
         is_gone=not has_group(console, group),
-        total=view.known.total,
-        examined=view.known.examined,
-        unreadable=view.known.unreadable,
+        total=view.index.total,
+        examined=view.index.examined,
+        unreadable=view.index.unreadable,
         resting=resting.count,
         open=view.selection.open,
         dismissed=view.selection.dismissed,
@@ -289,7 +289,7 @@ async def detail(request: Request) -> Response:
 
 
 def criteria_of(request: Request) -> Criteria:
-    """The criteria in an address; ticked ones come as `offset` each, or together."""
+    """The criteria in a query; ticked dead letters come as one or several `offset`."""
     values = dict(request.query_params)
     ticked = request.query_params.getlist("offset")
     if ticked:
@@ -300,26 +300,31 @@ def criteria_of(request: Request) -> Criteria:
 async def view_of(
     request: Request, group: str, criteria: Criteria, now_ms: int, budget_s: float
 ) -> View:
-    """Which dead letters meet the criteria, after about `budget_s` of reading; GroupNotFound."""
+    """Select the dead letters that meet the criteria, reading for about `budget_s` seconds.
+
+    Raises GroupNotFound.
+    """
     console = pages.console_of(request)
-    known = await console.dead_index.known(group, budget_s)
-    found, note = await _found(request, group, criteria) if known.total else (None, "")
+    index = await console.dead_index.known(group, budget_s)
+    offsets, note = await _matching_offsets(request, group, criteria) if index.total else (None, "")
     resting = console.broker.dead_letters.snapshot(group)
     selection = await console.render(
-        lambda: dead_filter.select(known.rows, criteria, now_ms, found, resting.has)
+        lambda: dead_filter.select(index.rows, criteria, now_ms, offsets, resting.has)
     )
-    return View(known, selection, note)
+    return View(index, selection, note)
 
 
-async def _found(request: Request, group: str, criteria: Criteria) -> tuple[set[int] | None, str]:
-    """The offsets that an id, a key or a tick names; None where none is asked for."""
+async def _matching_offsets(
+    request: Request, group: str, criteria: Criteria
+) -> tuple[set[int] | None, str]:
+    """The offsets that match an id, a key or the ticked rows; None without such criteria."""
     topic = DEAD_LETTER_PREFIX + group
-    found: set[int] | None = set(criteria.offsets) if criteria.offsets else None
+    offsets: set[int] | None = set(criteria.offsets) if criteria.offsets else None
     note = ""
     if criteria.id:
         records = await services_of(request.scope).search.by_id(criteria.id)
         here = {record.offset for record in records if record.topic == topic}
-        found = here if found is None else found & here
+        offsets = here if offsets is None else offsets & here
     if criteria.key and lacks_messages(principal_of(request.scope), topic):
         return set(), _("You may not read message bodies of group %(name)s.", name=group)
     if criteria.key:
@@ -329,8 +334,8 @@ async def _found(request: Request, group: str, criteria: Criteria) -> tuple[set[
                 "Only the newest %(found_max)s with this key were looked at.",
                 found_max=f"{FOUND_MAX:,}",
             )
-        found = here if found is None else found & here
-    return found, note
+        offsets = here if offsets is None else offsets & here
+    return offsets, note
 
 
 async def _keyed(search: Search, topic: str, key: str) -> tuple[set[int], bool]:
@@ -351,7 +356,7 @@ async def _keyed(search: Search, topic: str, key: str) -> tuple[set[int], bool]:
 async def _lines(
     console: Console, who: Principal, group: str, offsets: list[int]
 ) -> list[DeadLine]:
-    """The rows of a page, those that can still be read."""
+    """The rows of a page, without those that can no longer be read."""
     lines: list[DeadLine] = []
     pause = Pause()
     for offset in offsets:
@@ -365,9 +370,9 @@ async def _lines(
 
 
 def line_of(letter: DeadLetter, message: StoredMessage) -> DeadLine:
-    """A dead letter as one line; `message` is its message as it may be seen."""
+    """A dead letter as one row; `message` is concealed if the user may not read it."""
     lines = [line.strip() for line in letter.error.strip().splitlines()] or [""]
-    # Of a Python traceback the last line says what it is about.
+    # The last line of a Python traceback names the error.
     first = lines[-1] if lines[0].startswith("Traceback (most") else lines[0]
     is_cut = len(lines) > 1 or len(first) > LINE_CHARS_MAX
     return convert(

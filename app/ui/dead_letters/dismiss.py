@@ -1,7 +1,7 @@
-"""Letting dead letters rest, and taking them up again: a page that counts first, then the change.
+"""Dismissing and restoring dead letters: a preview with the count, then the change.
 
-What the page counted is what is changed: where it is no longer so many, nothing is, and the page
-says so with the new number.
+The change applies only if the count still is what the preview showed; otherwise the page shows the
+new count and nothing changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,10 +31,10 @@ ID_MAX = 60
 
 @dataclass(frozen=True)
 class Rest:
-    """The context of `dlq_dismiss.html`: `count` would change, `others` are so already.
+    """The context of `dlq_dismiss.html`: `count` would change, `others` are unchanged.
 
-    `is_exact` unless dead letters are left to be counted; `before` is the offset after the newest
-    that is meant. `note` is that of the dismissal that is taken back.
+    `is_exact` is false if some dead letters are not counted yet; `before` is the offset after the
+    newest chosen one. `note` is that of the dismissal to restore.
     """
 
     group: str
@@ -53,7 +53,7 @@ class Rest:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which dead letters a page or a form means."""
+    """The dead letters that a page or a form chooses."""
 
     runs: list[range]
     is_exact: bool
@@ -62,7 +62,7 @@ class Choice:
 
 
 async def show(request: Request) -> Response:
-    """GET /dlq/{group}/dismiss and /restore: what it would do."""
+    """GET /dlq/{group}/dismiss and /restore: the preview."""
     criteria = _criteria(request)
     return await _page(request, Form({"note": ""}), criteria, _dismissal(request), BUDGET_S)
 
@@ -76,7 +76,7 @@ def _dismissal(request: Request) -> str:
 
 
 def _criteria(request: Request) -> Criteria:
-    """Those of the address."""
+    """The criteria of the query."""
     if request.query_params.get("scope") == "ticked" and "offset" not in request.query_params:
         raise Invalid(
             _("no dead letter is ticked"), field="offset", remedy=_("go back and tick some")
@@ -86,7 +86,7 @@ def _criteria(request: Request) -> Criteria:
 
 
 def _meant(criteria: Criteria, verb: str) -> Criteria:
-    """What is open is dismissed, what is dismissed is restored, whatever the list has shown."""
+    """The criteria with the state that `verb` needs: open to dismiss, dismissed to restore."""
     return replace(criteria, state="" if verb == DISMISS else "dismissed")
 
 
@@ -128,7 +128,7 @@ async def _page(
 async def _chosen(
     request: Request, criteria: Criteria, dismissal: str, before: int, budget_s: float
 ) -> Choice:
-    """The dead letters that are meant, of those before an offset, 0 for what there is now."""
+    """Choose dead letters below the offset `before`, 0 for the current end."""
     console, group = pages.console_of(request), request.path_params["group"]
     low, end = console.broker.dead_letters.bounds(group)
     before = min(before or end, end)
@@ -136,17 +136,17 @@ async def _chosen(
         note, runs = await services_of(request.scope).dismissals.of_dismissal(group, dismissal)
         return Choice(runs, True, before, note)
     if criteria.offsets:
-        kept = [offset for offset in criteria.offsets if low <= offset < before]
-        return Choice([range(offset, offset + 1) for offset in kept], True, before)
+        offsets = [offset for offset in criteria.offsets if low <= offset < before]
+        return Choice([range(offset, offset + 1) for offset in offsets], True, before)
     if criteria.is_any:
         return Choice([range(low, before)] if low < before else [], True, before)
     view = await view_of(request, group, criteria, console.now_ms(), budget_s)
-    runs = await console.render(lambda: _stretches(view.selection.offsets, before))
-    return Choice(runs, view.known.is_whole, before)
+    runs = await console.render(lambda: _runs_below(view.selection.offsets, before))
+    return Choice(runs, view.index.is_whole, before)
 
 
-def _stretches(offsets: Sequence[int], before: int) -> list[range]:
-    """Those before an offset, newest first as they come."""
+def _runs_below(offsets: Sequence[int], before: int) -> list[range]:
+    """The offsets below `before` as ranges; `offsets` are in descending order."""
     runs: list[range] = []
     for offset in offsets:
         if offset < before:
@@ -155,15 +155,15 @@ def _stretches(offsets: Sequence[int], before: int) -> list[range]:
 
 
 async def change(request: Request) -> Response:
-    """POST /dlq/{group}/dismiss and /restore: as many as the page had counted, or none."""
+    """POST /dlq/{group}/dismiss and /restore: change exactly as many as the preview counted."""
     group, verb = request.path_params["group"], _verb(request)
     posted = await forms.read(request)
     form = forms.fill(posted, ("note", "seen", "before"))
     criteria = _meant(dead_filter.parse({name: posted.one(name) for name in CRITERIA}), verb)
     dismissal = posted.one("dismissal")[:ID_MAX]
-    seen = form.number("seen", _("The number"), 0, 10**15)
+    revision = form.number("seen", _("The number"), 0, 10**15)
     before = form.number("before", _("The offset"), 0, 10**15)
-    if form.is_wrong:  # at fields that nobody sees
+    if form.is_wrong:  # in hidden fields
         form.error = "; ".join(form.errors.values())
         return await _page(request, form, criteria, dismissal, WHOLE_S, 422)
     choice = await _chosen(request, criteria, dismissal, before, WHOLE_S)
@@ -172,10 +172,10 @@ async def change(request: Request) -> Response:
     try:
         if verb == DISMISS:
             note = form.values["note"]
-            await service.dismiss(actor, group, choice.runs, note, seen)
+            await service.dismiss(actor, group, choice.runs, note, revision)
             place = "state=dismissed&done=dismissed"
         else:
-            await service.restore(actor, group, choice.runs, seen)
+            await service.restore(actor, group, choice.runs, revision)
             place = "done=restored"
     except Conflict as error:
         form.error = f"{error.detail[:1].upper()}{error.detail[1:]}."

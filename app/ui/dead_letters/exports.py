@@ -1,7 +1,7 @@
-"""Dead letters as a file: CSV and NDJSON as they are read, XLSX by way of a temporary file.
+"""Exports of dead letters: CSV and NDJSON are streamed, XLSX uses a temporary file.
 
-Memory is bounded whatever is exported: one step of dead letters at a time, and the next only when
-the reader has taken the last. Formatting runs on the pages' thread.
+Memory is bounded: a chunk of dead letters is read when the client has received the one before.
+Formatting runs on the pages' thread.
 """
 
 import csv
@@ -40,7 +40,7 @@ CUT_NOTE = (
     f"Cut here: the workbook holds {XLSX_ROWS_MAX:,} dead letters, there are more."
     " Choose fewer, or export as CSV or NDJSON, which are whole."
 )
-# Cells that a spreadsheet would run.
+# First characters of cells that a spreadsheet would take for a formula.
 RISKY = ("=", "+", "-", "@", "\t", "\r")
 COLUMNS = (
     "group", "offset", "died_at", "message_id", "keys", "tag", "origin_topic", "origin_id",
@@ -57,7 +57,7 @@ Letters = AsyncIterator[list[DeadLetter]]
 
 
 async def export(request: Request) -> Response:
-    """GET /dlq/{group}/export?format=csv|ndjson|xlsx, of what the criteria choose."""
+    """GET /dlq/{group}/export?format=csv|ndjson|xlsx: the dead letters that meet the criteria."""
     console = pages.console_of(request)
     group = request.path_params["group"]
     kind = request.query_params.get("format", "csv")
@@ -91,7 +91,7 @@ def _file_name(group: str, kind: str) -> str:
 
 
 async def _chosen(request: Request, console: Console, group: str, criteria: Criteria) -> Letters:
-    """The dead letters that are meant, newest first; those that came later are not in it."""
+    """Choose the dead letters to export, newest first, without those that arrive later."""
     if criteria.offsets or criteria.id or criteria.key:
         view = await view_of(request, group, criteria, console.now_ms(), WHOLE_S)
         return _letters(console, group, view.selection.offsets, Criteria(state="all"))
@@ -103,8 +103,8 @@ async def _chosen(request: Request, console: Console, group: str, criteria: Crit
 async def _letters(
     console: Console, group: str, offsets: Sequence[int], criteria: Criteria
 ) -> Letters:
-    """Those of the offsets that can be read and that meet the criteria, a few at a time."""
-    found: list[DeadLetter] = []
+    """Read the dead letters at the offsets that meet the criteria, in chunks."""
+    chunk: list[DeadLetter] = []
     size_bytes = 0
     now_ms = console.now_ms()
     pause = Pause()
@@ -112,18 +112,18 @@ async def _letters(
         await pause.when_due()
         try:
             letter = console.broker.dead_letters.get(group, offset)
-        except (MessageNotFound, GroupNotFound):  # retention, or the topic's end, took it
+        except (MessageNotFound, GroupNotFound):  # deleted by retention or with its topic
             continue
         row = dead_index.row_of(letter.message)
         is_dismissed = letter.dismissed is not None
         if not dead_filter.meets(row, criteria, now_ms, is_dismissed=is_dismissed):
             continue
-        found.append(letter)
+        chunk.append(letter)
         size_bytes += len(letter.message.body)
-        if len(found) == STEP or size_bytes >= STEP_BYTES:
-            yield found
-            found, size_bytes = [], 0
-    yield found
+        if len(chunk) == STEP or size_bytes >= STEP_BYTES:
+            yield chunk
+            chunk, size_bytes = [], 0
+    yield chunk
 
 
 async def _csv(console: Console, group: str, letters: Letters) -> AsyncIterator[bytes]:
@@ -140,10 +140,10 @@ async def _ndjson(console: Console, group: str, letters: Letters) -> AsyncIterat
 async def _formatted(
     console: Console, letters: Letters, text_of: Callable[[list[DeadLetter]], bytes]
 ) -> AsyncIterator[bytes]:
-    """The text of each step, gathered to pieces worth sending."""
+    """The text of the chunks, in pieces of at least CHUNK_BYTES."""
     waiting = bytearray()
-    async for found in letters:
-        waiting += await console.render(partial(text_of, found))
+    async for chunk in letters:
+        waiting += await console.render(partial(text_of, chunk))
         if len(waiting) >= CHUNK_BYTES:
             yield bytes(waiting)
             waiting.clear()
@@ -205,14 +205,14 @@ def _base64(body: bytes) -> str:
 
 
 def guarded(value: str | int) -> str | int:
-    """A cell that no spreadsheet takes for a formula."""
+    """The text, escaped so that no spreadsheet takes it for a formula."""
     return "'" + value if isinstance(value, str) and value.startswith(RISKY) else value
 
 
 async def _workbook(
     console: Console, group: str, letters: Letters, headers: dict[str, str]
 ) -> Response:
-    """The workbook is whole before its first byte is sent, so a header can say what it lacks."""
+    """Respond with a workbook, completed first so that a header can say if it is cut."""
     file: IO[bytes] = tempfile.SpooledTemporaryFile(SPOOL_BYTES_MAX)  # noqa: SIM115
     try:
         book = await console.render(lambda: Workbook(file))
@@ -227,14 +227,14 @@ async def _workbook(
 
 
 async def _fill(console: Console, book: Workbook, group: str, letters: Letters) -> tuple[int, bool]:
-    """Write the rows; how many, and whether there were more than a workbook here may have."""
+    """Write the rows; returns their number and whether rows beyond XLSX_ROWS_MAX are missing."""
     await console.render(lambda: book.add([[*COLUMNS, "cut"]]))
     rows = 0
-    async for found in letters:
-        taken = found[: XLSX_ROWS_MAX - rows]
+    async for chunk in letters:
+        taken = chunk[: XLSX_ROWS_MAX - rows]
         rows += len(taken)
         await console.render(partial(_add, book, group, taken))
-        if len(taken) < len(found):
+        if len(taken) < len(chunk):
             await console.render(lambda: book.add([[CUT_NOTE]]))
             return rows, True
     return rows, False
@@ -245,7 +245,7 @@ def _add(book: Workbook, group: str, letters: list[DeadLetter]) -> None:
 
 
 def _cells(group: str, letters: list[DeadLetter]) -> list[list[str | int]]:
-    """Rows with a last column that names the cells which were cut."""
+    """The rows, with a last column that names truncated cells."""
     rows: list[list[str | int]] = []
     for letter in letters:
         cells = [guarded(value) for value in _row(group, letter)]

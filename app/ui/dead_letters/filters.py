@@ -1,4 +1,4 @@
-"""Which dead letters are wanted, and what those have in common. Pure."""
+"""The filter of dead letters and its facets. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ OFFSETS_MAX = 10_000
 FACET_VALUES_MAX = 8
 NONE = "(none)"
 HOUR_MS = 3_600_000
-# Name, what people read, from this age on, below this age: every dead letter is in one of them.
+# Name, label, minimum age, age limit: each dead letter belongs to one row.
 AGES: tuple[tuple[str, str, int, int | None], ...] = (
     ("hour", N_("up to 1 hour"), 0, HOUR_MS),
     ("day", N_("1 to 24 hours"), HOUR_MS, 24 * HOUR_MS),
@@ -26,7 +26,7 @@ AGES: tuple[tuple[str, str, int, int | None], ...] = (
     ("older", N_("over 7 days"), 168 * HOUR_MS, None),
 )
 FACETS = ("reason", "topic", "tag", "client", "attempts", "age")
-# Whether it waits for a decision, rests by one, or either; the first where nothing is said.
+# Open, dismissed, or both; the first is the default.
 STATES = ("open", "dismissed", "all")
 LABELS = {
     "reason": N_("Reason"),
@@ -47,9 +47,9 @@ NOTHING = {
 
 @dataclass(frozen=True)
 class Criteria:
-    """Conditions on dead letters, "" for any; times in ms, 0 for any, from one on, before one.
+    """Conditions on dead letters: "" and 0 match all; `from_ms` <= time of death < `until_ms`.
 
-    `offsets` are those that were ticked, and then nothing else counts.
+    `offsets` are the ticked dead letters; with them, other conditions do not apply.
     """
 
     reason: str = ""
@@ -67,16 +67,16 @@ class Criteria:
 
     @property
     def is_any(self) -> bool:
-        """Whether nothing but the state is asked for."""
+        """Whether there is no condition but the state."""
         return replace(self, state="") == Criteria()
 
     @property
     def wants(self) -> str:
-        """Which state counts; what was ticked counts in any."""
+        """The state to match; ticked dead letters match in any state."""
         return "all" if self.offsets else self.state or STATES[0]
 
     def settled(self, now_ms: int) -> "Criteria":
-        """The same with the age as times, so that it means the same a minute later."""
+        """The same criteria with the age as fixed times, which do not move with the clock."""
         begin, end = self.from_ms, self.until_ms
         for name, __, low, high in AGES:
             if name == self.age:
@@ -85,7 +85,7 @@ class Criteria:
         return replace(self, age="", from_ms=begin, until_ms=end)
 
     def query(self) -> dict[str, str]:
-        """The criteria as an address says them; nothing for what is left open."""
+        """The criteria as parameters of a query, without empty ones."""
         values = {
             "reason": self.reason,
             "topic": self.topic,
@@ -103,10 +103,10 @@ class Criteria:
         return {name: value for name, value in values.items() if value}
 
     def words(self) -> list[str]:
-        """The criteria as a person reads them; empty where all are meant."""
+        """The criteria in words; empty if all dead letters match."""
         if self.offsets:
             return []
-        said = [
+        phrases = [
             f"{label} {value if value != NONE else _('none')}"
             for label, value in (
                 (_("reason"), self.reason),
@@ -119,9 +119,9 @@ class Criteria:
             )
             if value
         ]
-        said += [translated(text) for name, text, *__ in AGES if name == self.age]
-        said += [_("from %(at)s", at=_moment(self.from_ms))] if self.from_ms else []
-        return said + ([_("before %(at)s", at=_moment(self.until_ms))] if self.until_ms else [])
+        phrases += [translated(text) for name, text, *__ in AGES if name == self.age]
+        phrases += [_("from %(at)s", at=_moment(self.from_ms))] if self.from_ms else []
+        return phrases + ([_("before %(at)s", at=_moment(self.until_ms))] if self.until_ms else [])
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class FacetValue:
 
 @dataclass(frozen=True)
 class Facet:
-    """One way to divide dead letters: the commonest values, and how many have `others`."""
+    """A facet of the dead letters: its most frequent values, and the number of `others`."""
 
     name: str
     label: str
@@ -147,7 +147,7 @@ class Facet:
 class Selection:
     """The offsets that meet the criteria, newest first, and the facets beside them.
 
-    `open` and `dismissed` count what meets all but the state.
+    `open` and `dismissed` count what meets all criteria except the state.
     """
 
     offsets: list[int]
@@ -160,7 +160,7 @@ class Selection:
 def parse(values: Mapping[str, str]) -> Criteria:
     """Read criteria from an address or a form.
 
-    Raises Invalid for what cannot be meant: a condition left out would choose too much.
+    Raises Invalid for a malformed condition, since ignoring it would choose too much.
     """
     text = {name: values.get(name, "").strip()[:TEXT_MAX] for name in (*FACETS, "id", "key")}
     if text["age"] and text["age"] not in [name for name, *__ in AGES]:
@@ -189,15 +189,15 @@ def select(
     rows: Sequence[DeadRow],
     criteria: Criteria,
     now_ms: int,
-    found: Iterable[int] | None,
+    matches: Iterable[int] | None,
     is_dismissed: Callable[[int], bool] = lambda offset: False,
 ) -> Selection:
-    """The rows that meet all criteria; `found` are the offsets that an id or a key has, if asked.
+    """Select the rows that meet all criteria; `matches` limits them to offsets of an id or a key.
 
-    A facet counts what meets all the other criteria, so that it says what choosing it would show.
+    A facet counts the rows that meet all other criteria: the rows that choosing a value would show.
     """
-    wanted = [getattr(criteria, name) for name in FACETS]
-    among = None if found is None else frozenset(found)
+    choices = [getattr(criteria, name) for name in FACETS]
+    among = None if matches is None else frozenset(matches)
     counts = {name: Counter[str]() for name in FACETS}
     offsets: list[int] = []
     resting = returned = met = 0
@@ -207,7 +207,7 @@ def select(
         if criteria.from_ms > row.died_ms or 0 < criteria.until_ms <= row.died_ms:
             continue
         values = _values(row, now_ms)
-        missed = [n for n, want in enumerate(wanted) if want and want != values[n]]
+        missed = [n for n, want in enumerate(choices) if want and want != values[n]]
         is_resting = is_dismissed(row.offset)
         met += not missed
         resting += is_resting and not missed
@@ -220,12 +220,12 @@ def select(
                 counts[name][value] += 1
         elif len(missed) == 1:
             counts[FACETS[missed[0]]][values[missed[0]]] += 1
-    facets = [_facet(name, counts[name], want) for name, want in zip(FACETS, wanted, strict=True)]
+    facets = [_facet(name, counts[name], want) for name, want in zip(FACETS, choices, strict=True)]
     return Selection(offsets, returned, facets, met - resting, resting)
 
 
 def meets(row: DeadRow, criteria: Criteria, now_ms: int, *, is_dismissed: bool) -> bool:
-    """Whether one dead letter meets the criteria, ids and keys apart."""
+    """Whether a dead letter meets the criteria, except those on ids and keys."""
     if criteria.wants == (STATES[0] if is_dismissed else STATES[1]):
         return False
     if criteria.from_ms > row.died_ms or 0 < criteria.until_ms <= row.died_ms:
@@ -252,7 +252,7 @@ def _facet(name: str, counts: Counter[str], chosen: str) -> Facet:
         pairs = sorted(counts.items(), key=lambda pair: (pair[0] != chosen, -pair[1], pair[0]))
         if chosen and chosen not in counts:
             pairs.insert(0, (chosen, 0))
-    shown, rest = pairs[:FACET_VALUES_MAX], pairs[FACET_VALUES_MAX:]
+    top, rest = pairs[:FACET_VALUES_MAX], pairs[FACET_VALUES_MAX:]
     words = {age: translated(text) for age, text, *__ in AGES} if name == "age" else {}
     return Facet(
         name=name,
@@ -264,7 +264,7 @@ def _facet(name: str, counts: Counter[str], chosen: str) -> Facet:
                 count,
                 value == chosen,
             )
-            for value, count in shown
+            for value, count in top
         ],
         others=len(rest),
         others_count=sum(count for __, count in rest),
@@ -272,7 +272,7 @@ def _facet(name: str, counts: Counter[str], chosen: str) -> Facet:
 
 
 def _time(values: Mapping[str, str], field: str) -> int:
-    """Milliseconds from a number or from what a date field sends, by the clocks of "zone"."""
+    """A time in ms from a number or a date field, in the zone of the field "zone"."""
     text = values.get(field, "").strip()
     if not text:
         return 0
@@ -295,7 +295,7 @@ def _time(values: Mapping[str, str], field: str) -> int:
 
 
 def field_text(at_ms: int, zone: Zone) -> str:
-    """A time as a date field wants it, "" for none."""
+    """A time as the value of a date field, "" for none."""
     return typed_time.moment_text(at_ms, zone) if at_ms else ""
 
 

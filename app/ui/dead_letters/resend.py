@@ -1,4 +1,4 @@
-"""Sending dead letters again: the form that says what it will do, and the dry run it makes."""
+"""Resending dead letters: the form with its preview, and the dry run that it creates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from engine.broker import DEAD_LETTER_PREFIX, GROUP_QUEUE, NewReplay, ReplayTo
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, TopicNotFound
 
 BUDGET_S = 0.4
-WHOLE_S = 20.0  # before a job is made of it, all of a group is looked at
+WHOLE_S = 20.0  # time to index the whole group before a job is created
 FIELDS = ("to", "to_group", "to_topic", "rate", "fresh_only", "name")
 AS_MARKED = ("reason", "topic", "tag", "client", "attempts")
 AS_TYPED = ("from", "until", "id", "key", "offsets", "state")
@@ -39,7 +39,7 @@ SQL_PREFIX = "sql92:"
 
 @dataclass(frozen=True)
 class Resend:
-    """The context of `dlq_resend.html`; of `total` dead letters `chosen` are meant."""
+    """The context of `dlq_resend.html`: `chosen` of `total` dead letters would be resent."""
 
     group: str
     is_gone: bool
@@ -84,8 +84,8 @@ async def _page(request: Request, form: Form, criteria: Criteria, status: int = 
         words=criteria.words(),
         ticked=len(criteria.offsets),
         chosen=len(criteria.offsets) or len(view.selection.offsets),
-        total=view.known.total,
-        examined=view.known.examined,
+        total=view.index.total,
+        examined=view.index.examined,
         returned=view.selection.returned,
         sent_before=_sent_before(console, group, criteria),
     )
@@ -96,7 +96,7 @@ async def _page(request: Request, form: Form, criteria: Criteria, status: int = 
 
 
 def _sent_before(console: Console, group: str, criteria: Criteria) -> int | None:
-    """How many of a few ticked ones were sent again before; None where nobody counted."""
+    """How many of the ticked dead letters were resent before; None unless 1 to 50 are ticked."""
     if not 0 < len(criteria.offsets) <= 50:
         return None
     count = 0
@@ -109,7 +109,7 @@ def _sent_before(console: Console, group: str, criteria: Criteria) -> int | None
 
 
 async def create(request: Request) -> Response:
-    """POST /dlq/{group}/resend: a dry run of what the form says; its page has the next step."""
+    """POST /dlq/{group}/resend: create a dry run; its page has the next step."""
     group = request.path_params["group"]
     posted = await forms.read(request)
     form = forms.fill(posted, FIELDS)
@@ -135,7 +135,7 @@ def _blame(form: Form, error: EngineError, group: str, to_name: str) -> None:
 
 
 def no_dead_letters(group: str) -> NotFound:
-    """What is said of a group that has none."""
+    """The error for a group without dead letters."""
     return NotFound(
         _("the group %(group)s has no dead letters", group=f"{group!r}"),
         field="group",
@@ -145,7 +145,7 @@ def no_dead_letters(group: str) -> NotFound:
 
 
 async def _choosing(request: Request, group: str, criteria: Criteria, new: NewReplay) -> NewReplay:
-    """The job with its choice: by its own conditions where it has them, else one by one."""
+    """The job with its selection: as its own conditions if possible, else as single messages."""
     if criteria.offsets:
         return replace(new, places=[(GROUP_QUEUE, offset) for offset in criteria.offsets])
     if _is_expressible(criteria):
@@ -165,7 +165,7 @@ async def _choosing(request: Request, group: str, criteria: Criteria, new: NewRe
 
 
 def _is_expressible(criteria: Criteria) -> bool:
-    """Whether a job's own conditions can say it."""
+    """Whether a job's own conditions can express the criteria."""
     by_name = criteria.client or criteria.attempts or criteria.id or criteria.key
     by_absence = NONE in (criteria.reason, criteria.topic, criteria.tag)
     if by_name or by_absence or criteria.wants == "dismissed":
@@ -174,7 +174,7 @@ def _is_expressible(criteria: Criteria) -> bool:
 
 
 def _check_named(view: View) -> None:
-    """Invalid where naming the messages one by one would leave some out, or choose none."""
+    """Raise Invalid if a list of single messages would be incomplete or empty."""
     count = len(view.selection.offsets)
     if not count:
         raise Invalid(_("no dead letter meets these conditions"), remedy=_("choose others"))
@@ -187,13 +187,13 @@ def _check_named(view: View) -> None:
             ),
             remedy=_("narrow it by reason, topic, tag or time"),
         )
-    if not view.known.is_whole:
+    if not view.index.is_whole:
         raise Invalid(
             _(
                 "only the newest %(examined)s of %(total)s were looked at (at most "
                 "%(counted_max)s are)",
-                examined=f"{view.known.examined:,}",
-                total=f"{view.known.total:,}",
+                examined=f"{view.index.examined:,}",
+                total=f"{view.index.total:,}",
                 counted_max=f"{COUNTED_MAX:,}",
             ),
             remedy=_("choose by reason, topic, tag or time instead"),
@@ -201,7 +201,7 @@ def _check_named(view: View) -> None:
 
 
 async def one(request: Request) -> Response:
-    """POST /dlq/{group}/{offset}/resend: this one at once; the job's page has the result."""
+    """POST /dlq/{group}/{offset}/resend: resend one at once; the job's page has the result."""
     group = request.path_params["group"]
     form = forms.fill(await forms.read(request), ("to",))
     to = ReplayTo(form.choice("to", _("Where to"), ("group", "origin")))
@@ -222,7 +222,7 @@ async def one(request: Request) -> Response:
 
 
 def offset_of(request: Request) -> int:
-    """The offset in the address; NotFound for what is none."""
+    """The offset in the path; raises NotFound if it is no number."""
     text = request.path_params["offset"]
     if not is_whole(text):
         raise NotFound(

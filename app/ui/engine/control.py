@@ -1,4 +1,4 @@
-"""The running server's switches: read-only, and how much each part writes to the log."""
+"""The switches of the running server: read-only mode and log levels."""
 
 from dataclasses import dataclass
 
@@ -18,13 +18,13 @@ from engine.errors import Conflict, Invalid, NotFound
 from kitemq.model.server import LoggerLevel
 
 SWITCH_FIELDS = ("read_only", "reason")
-JOBS_MAX = 200  # more are told as so many at least
+JOBS_MAX = 200  # the page says "at least" beyond it
 LEVEL_FIELDS = ("name", "level")
 
 
 @dataclass(frozen=True)
 class ControlPage:
-    """The context of `control.html`; the figures say whom a switch would meet now."""
+    """The context of `control.html`, with the connections and jobs that a switch affects."""
 
     state: ReadOnlyState
     form: Form

@@ -1,4 +1,4 @@
-"""The engine: whether it is well, where disk and log stand, what holds old files, how it is set."""
+"""The engine's page: health, disk and log, retention, latency of sends, and settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True)
 class LatencyBar:
-    """Sends whose storing took so long, in the last whole minute."""
+    """The number of sends in one latency bucket, in the last whole minute."""
 
     label: str
     count: int
@@ -71,7 +71,7 @@ class LatencyBar:
 
 @dataclass(frozen=True)
 class SpreadRow:
-    """How long sends took, in microseconds."""
+    """A latency distribution of sends, in microseconds."""
 
     label: str
     spread: Spread
@@ -79,7 +79,7 @@ class SpreadRow:
 
 @dataclass(frozen=True)
 class SettingRow:
-    """A setting: its value now, its default, who set it (`set_by` in words), what it is for."""
+    """A setting: its value, its default, its origin (`set_by` in words), and its help text."""
 
     name: str
     value: str
@@ -92,7 +92,7 @@ class SettingRow:
 
 @dataclass(frozen=True)
 class CheckRow:
-    """A self-check as the table has it."""
+    """A self-check as a row of the table."""
 
     code: str
     name: str
@@ -140,10 +140,10 @@ async def show(request: Request) -> Response:
     retention, figures = broker.retention.status(), broker.statistics.broker()
     latency = figures.put_latency
     checks = services.self_checks
-    wanted = request.query_params.get("settings", "")
-    is_every, only_different = wanted == "all", wanted == "different"
+    choice = request.query_params.get("settings", "")
+    is_every, only_different = choice == "all", choice == "different"
     rows = _settings(services.settings, services.origins)
-    shown = [
+    visible_rows = [
         row for row in rows if is_every or row.is_set or (row.name in KEY and not only_different)
     ]
     held = min((holder.position for holder in retention.held_by), default=None)
@@ -164,12 +164,12 @@ async def show(request: Request) -> Response:
             SpreadRow(_("on the disk, last minutes"), latency.flushed.recent),
             SpreadRow(_("on the disk, since the start"), latency.flushed.ever),
         ],
-        # In steps of a tenth of a millisecond, so that an idle page stays the same.
+        # Rounded to a tenth of a millisecond, so that an idle page does not change.
         loop_delay_ms=round(heartbeat.worst_s * 1000, 1),
         loop_delay_ever_ms=round(heartbeat.worst_ever_s * 1000, 1),
         lag_keeping=broker.statistics.lag_keeping(),
         traces=broker.traces.status(),
-        settings=shown,
+        settings=visible_rows,
         settings_total=len(rows),
         settings_set=sum(row.is_set for row in rows),
         is_every_setting=is_every,
@@ -183,7 +183,7 @@ async def show(request: Request) -> Response:
     )
 
 
-# What an operator looks for first; the others are shown when they are set, or on demand.
+# The settings that are always shown; the others appear if they are set, or on demand.
 KEY = frozenset(
     """data host port durability flush_interval_s segment_bytes retention_h retention_bytes
     disk_expire_percent disk_force_percent disk_refuse_percent disk_enough_bytes
@@ -222,6 +222,6 @@ def _bars(distribution: Mapping[str, int]) -> list[LatencyBar]:
     bars = []
     for number, (label, count) in enumerate(distribution.items()):
         height = max(2.0, (BARS_HEIGHT - 4) * count / top) if count else 0.0
-        left, above = number * width + 2, round(BARS_HEIGHT - height, 1)
-        bars.append(LatencyBar(label, count, left, above, width - 4, round(height, 1)))
+        x, above = number * width + 2, round(BARS_HEIGHT - height, 1)
+        bars.append(LatencyBar(label, count, x, above, width - 4, round(height, 1)))
     return bars

@@ -1,3 +1,3 @@
-"""What all pages share: routing, forms, tables, formats, language, layout, style, script.
+"""The shared parts of all pages: routing, forms, tables, formats, language, layout, scripts.
 No page of a feature: nothing here belongs to one of the folders beside it.
 """

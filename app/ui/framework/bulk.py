@@ -1,7 +1,7 @@
-"""One change for many things of a list: bounded in number and time, told by each.
+"""Bulk changes of a list: bounded in number and time, with one result per object.
 
-What a list's tick boxes and its filter choose is looked at first; the form that applies it names
-each thing, with what was expected of it. This is what topics and groups have in common.
+The objects that are ticked or match the filter are previewed first; the form that applies the
+change names each object with its expected state. Topics and groups share this module.
 """
 
 import time
@@ -23,7 +23,7 @@ ITEMS_MAX = 5_000
 SHOWN_MAX = 200
 BUDGET_S = 20.0
 LINE_CHARS_MAX = 255
-# In the order in which they are listed: what needs a person comes first.
+# In the order of the list: failures come first.
 OUTCOMES = {
     "failed": N_("failed"),
     "unreached": N_("not reached"),
@@ -41,7 +41,7 @@ class Outcome(Protocol):
 
     @property
     def choice(self) -> tuple[str, str]:
-        """What is expected of the thing, and its name."""
+        """The expected state of the object, and its name."""
 
 
 Row = TypeVar("Row", bound=Outcome)
@@ -49,10 +49,10 @@ Row = TypeVar("Row", bound=Outcome)
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """What the pages of all have in common; `rows` are the first SHOWN_MAX, `counts` are of all.
+    """The shared part of bulk pages; `rows` are the first SHOWN_MAX, `counts` cover all rows.
 
-    `matching` things were asked for, of which the first ITEMS_MAX are looked at. `is_asking` for
-    what the change still lacks; `selection` is what the form hands on.
+    `matching` objects match, of which the first ITEMS_MAX are previewed. `is_asking` is true while
+    a parameter is missing; `selection` is the form's list of objects with their expected state.
     """
 
     action: str
@@ -73,27 +73,27 @@ async def each(
     kind: Kind,
     names: Sequence[str],
     work: Callable[[str], Awaitable[Row]],
-    told: Callable[[str, str, str], Row],
+    row_of: Callable[[str, str, str], Row],
 ) -> list[Row]:
-    """The work for each name that the one who asks may change, until the time is over.
+    """Run `work` for each name that the user may change, until the time budget is spent.
 
-    `told(name, outcome, note)` makes the row of one that was not reached, or that the engine or
-    a missing right refused.
+    `row_of(name, outcome, note)` makes the row of an object that was not reached or was refused by
+    the engine or for a missing right.
     """
     end_s = time.monotonic() + BUDGET_S
     rows: list[Row] = []
     pause = Pause()
     for name in names:
         if time.monotonic() >= end_s:
-            rows.append(told(name, "unreached", _("the time was over; do it again")))
+            rows.append(row_of(name, "unreached", _("the time was over; do it again")))
             continue
         try:
             rights.require(request, Action.ADMINISTER, kind, name)
             rows.append(await work(name))
         except (NotFound, Forbidden) as error:
-            rows.append(told(name, "left", error.detail))
+            rows.append(row_of(name, "left", error.detail))
         except EngineError as error:
-            rows.append(told(name, "failed", error.detail))
+            rows.append(row_of(name, "failed", error.detail))
         await pause.when_due()
     return rows
 
@@ -107,12 +107,12 @@ def sheet(
     asking: Iterable[str] | None = None,
     is_done: bool = False,
 ) -> Sheet:
-    """The page of `rows`, what needs a person first.
+    """The page of `rows`, failures first.
 
-    `asking` is what was ticked, where something has still to be asked for.
+    `asking` holds the ticked names while a parameter is missing.
     """
     order = list(OUTCOMES)
-    found = Counter(row.outcome for row in rows)
+    tally = Counter(row.outcome for row in rows)
     carried = [(name, value) for name, value in form.values.items() if value and name != "confirm"]
     chosen = (row.choice for row in rows if row.outcome == "would")
     return Sheet(
@@ -122,7 +122,7 @@ def sheet(
         is_asking=asking is not None,
         is_done=is_done,
         rows=sorted(rows, key=lambda row: order.index(row.outcome))[:SHOWN_MAX],
-        counts={name: found[name] for name in OUTCOMES if found[name]},
+        counts={name: tally[name] for name in OUTCOMES if tally[name]},
         total=len(rows),
         matching=matching,
         selection="\n".join(f"{expected} {name}" for expected, name in chosen),
@@ -130,10 +130,10 @@ def sheet(
 
 
 def parsed(text: str) -> dict[str, str]:
-    """Name to what is expected of it, as `Sheet.selection` has them; all else is left out."""
-    found: dict[str, str] = {}
+    """Parse `Sheet.selection` into the expected state by name; malformed lines are skipped."""
+    expected_by_name: dict[str, str] = {}
     for line in text[: ITEMS_MAX * 2 * LINE_CHARS_MAX].split("\n", ITEMS_MAX)[:ITEMS_MAX]:
         expected, __, name = line[: 2 * LINE_CHARS_MAX].rstrip("\r").partition(" ")
         if name:
-            found[name] = expected
-    return found
+            expected_by_name[name] = expected
+    return expected_by_name

@@ -1,4 +1,4 @@
-"""What the pages of one server share: its templates, its figures, its host."""
+"""The state that all pages of a server share: templates, figures, host name."""
 
 import asyncio
 import contextlib
@@ -61,12 +61,12 @@ class Console:
         self.exports = Turns(EXPORTS_MAX, N_("exports of messages"))
         self.tails = Turns(TAILS_MAX, N_("live tails"))
 
-        # One thread: pages queue up behind each other, never before the broker's own work.
+        # One thread: pages wait for each other and never delay the broker's own work.
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix="kitemq-pages")
 
     async def render(self, work: Callable[[], T]) -> T:
-        """Run `work` on the pages' thread: a long table takes longer than the loop may wait."""
-        here = contextvars.copy_context()  # the page's language goes along
+        """Run `work` on the pages' thread, since a long table would block the event loop."""
+        here = contextvars.copy_context()  # the thread needs the page's language
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._renderer, lambda: here.run(work))
 
@@ -90,7 +90,7 @@ class Console:
 
 
 def client_of(request: Request) -> str:
-    """Who sent a request, for the audit trail: the user, or the address while there are none."""
+    """The actor of a request for the audit trail: the user, or the address without users."""
     return principal_of(request.scope).audit_name(address_of(request))
 
 

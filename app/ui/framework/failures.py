@@ -1,4 +1,4 @@
-"""What went wrong, as a page: a sentence, the next step, and an id that the log knows too."""
+"""Error pages: a sentence, the next step, and an id that also is in the log."""
 
 import functools
 import logging
@@ -49,7 +49,7 @@ class Failure:
 
 
 def page(handler: Handler) -> Handler:
-    """A handler whose failures are pages; the console's only place that catches everything."""
+    """Wrap a handler so that its errors become pages; the only catch-all of the console."""
 
     @functools.wraps(handler)
     async def guarded(request: Request) -> Response:
@@ -61,9 +61,9 @@ def page(handler: Handler) -> Handler:
             return await refused(request, error)
         except DoorError as error:
             request.scope[REFUSED] = error
-            return await _refused_at_the_door(request, error)
+            return await _refused_early(request, error)
         except ClientDisconnect:
-            return Response(status_code=400)  # which nobody reads
+            return Response(status_code=400)  # the client is gone
         except Exception:
             error_id = secrets.token_hex(4)
             log.exception("error %s: %s %r", error_id, request.method, request.url.path)
@@ -75,7 +75,7 @@ def page(handler: Handler) -> Handler:
 
 
 async def refused(request: Request, error: EngineError) -> Response:
-    """The page for an error that the engine foresaw."""
+    """The page for an expected error of the engine."""
     status = status_of(error)
     error_id = ""
     if status >= 500:
@@ -89,8 +89,8 @@ async def refused(request: Request, error: EngineError) -> Response:
     return response
 
 
-async def _refused_at_the_door(request: Request, error: DoorError) -> Response:
-    """The page for what was turned down before any part of the server was asked."""
+async def _refused_early(request: Request, error: DoorError) -> Response:
+    """The page for a request that was refused before it reached a handler."""
     detail = _sentence(str(error.detail))
     response = await _show(request, error.status_code, detail, error.remedy, error.code, "")
     if error.retry_after_s:
@@ -99,7 +99,7 @@ async def _refused_at_the_door(request: Request, error: DoorError) -> Response:
 
 
 async def unknown_page(request: Request) -> Response:
-    """404 for an address that is no page."""
+    """The 404 page for an unknown address."""
     preferences.speak(request)
     return await refused(
         request, NotFound(_("there is no page at %(path)s", path=request.scope["path"]))

@@ -1,7 +1,7 @@
-"""HTML forms: reading what was posted, errors at their fields, and where to go afterwards.
+"""HTML forms: parsing posted fields, errors at fields, and the redirect afterwards.
 
-A form has a limit of bytes and of fields. What is more than a few pages of text is parsed on a
-thread: taking apart megabytes of escapes takes longer than the event loop may wait.
+A form has limits on its bytes and fields. More than a few pages of text is parsed on a thread,
+since unescaping megabytes would block the event loop.
 """
 
 import asyncio
@@ -23,10 +23,11 @@ from engine.errors import EngineError, Invalid
 
 FIELDS_MAX = 200
 FORM_BYTES_MAX = 256 * 1024
-LOGIN_BYTES_MAX = 16 * 1024  # of the one form that anybody may send
+LOGIN_BYTES_MAX = 16 * 1024  # of the login form, which needs no session
 LARGE_BYTES_MAX = 16 * 1024 * 1024  # a message, a file, many names: `request_bytes_max` binds them
-INLINE_BYTES_MAX = 16 * 1024  # parsed right here
-ESCAPES = re.compile(rb"(?:%[0-9A-Fa-f]{2}){1,4096}")  # so many at once: others get their turn
+INLINE_BYTES_MAX = 16 * 1024  # parsed on the event loop
+# A bounded run of escapes, so that other threads get their turn between two matches.
+ESCAPES = re.compile(rb"(?:%[0-9A-Fa-f]{2}){1,4096}")
 SAFE_IN_HEADER = ":/%#?=@[]!$&'()*+,;"
 
 
@@ -42,15 +43,15 @@ class Posted:
 
 @dataclass
 class Form:
-    """A form on a page: what its fields hold and what is wrong with them, by field name."""
+    """A form on a page: the values and errors of its fields, by field name."""
 
     values: dict[str, str]
     errors: dict[str, str] = field(default_factory=dict)
-    # What belongs to no field of this form.
+    # An error that belongs to no field.
     error: str = ""
 
     def refuse(self, name: str, detail: str) -> None:
-        """Say what is wrong with a field; the first thing said stands."""
+        """Set the error of a field; the first error is kept."""
         self.errors.setdefault(name, detail)
 
     @property
@@ -58,7 +59,7 @@ class Form:
         return bool(self.errors or self.error)
 
     def blame(self, error: EngineError, names: Mapping[str, str] | None = None) -> None:
-        """Put the engine's refusal at the field it names; `names` maps its names to ours."""
+        """Report an engine error at its field; `names` maps the engine's fields to the form's."""
         text = f"{error.detail}; {error.remedy}" if error.remedy else error.detail
         text = text[:1].upper() + text[1:].rstrip(".") + "."
         name = error.field.rpartition(".")[2].partition("[")[0]
@@ -84,11 +85,11 @@ class Form:
         )
         return low
 
-    def moment(self, name: str, zone_name: str, shown: Zone) -> int | None:
+    def moment(self, name: str, zone_name: str, display_zone: Zone) -> int | None:
         """The time in a field as ms since 1970; an error at the field, and None, if there is none.
 
-        It was typed by the clocks of the zone called `zone_name` (of UTC without one); afterwards
-        the field holds it by those of `shown`, which is what the page says beside it.
+        The field is read in the zone `zone_name`, "" for UTC, and rewritten in `display_zone`,
+        which the page names beside it.
         """
         zone = zones.parse(zone_name) if zone_name else UTC_ZONE
         if zone is None:
@@ -99,7 +100,7 @@ class Form:
         except NoMoment as error:
             self.refuse(name, str(error))
             return None
-        self.values[name] = typed_time.moment_text(at_ms, shown)
+        self.values[name] = typed_time.moment_text(at_ms, display_zone)
         return at_ms
 
     def choice(self, name: str, label: str, choices: tuple[str, ...]) -> str:
@@ -118,10 +119,9 @@ class Form:
 
 
 async def read(request: Request, *, bytes_max: int = FORM_BYTES_MAX) -> Posted:
-    """The form in the request's body; raises Invalid for what no browser sends.
+    """Read the form in the request's body; raises Invalid for what no browser sends.
 
-    A DoorError (413) where it has more than `bytes_max`, found before it is read where its length
-    is told.
+    Raises DoorError (413) for more than `bytes_max`, before reading if the length is declared.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/x-www-form-urlencoded":
@@ -162,7 +162,7 @@ def _too_large(bytes_max: int) -> DoorError:
 
 
 def _parsed(body: bytes) -> dict[str, list[str]]:
-    """The fields in their order; ValueError where they are too many, or no UTF-8."""
+    """The fields in their order; raises ValueError for too many fields or invalid UTF-8."""
     if body.count(b"&") >= FIELDS_MAX:
         raise ValueError("too many fields")
     values: dict[str, list[str]] = {}
@@ -174,7 +174,7 @@ def _parsed(body: bytes) -> dict[str, list[str]]:
 
 
 def _unescaped(data: bytes) -> str:
-    """The text of a name or a value; a percent sign that begins no escape stays as it is."""
+    """Unescape a name or a value; a percent sign that begins no escape is kept."""
     if not data.isascii():
         raise ValueError("a byte that must be escaped")
     return ESCAPES.sub(_octets, data.replace(b"+", b" ")).decode()
@@ -185,12 +185,12 @@ def _octets(escapes: re.Match[bytes]) -> bytes:
 
 
 def fill(posted: Posted, names: tuple[str, ...]) -> Form:
-    """A form with the named fields as they were posted."""
+    """A form with the posted values of the named fields."""
     return Form({name: posted.one(name) for name in names})
 
 
 def go(request: Request, path: str) -> Response:
-    """After a change: show `path` by GET, also when htmx asked (which would swap a redirect in)."""
+    """Redirect to `path` after a change; for htmx by a header, as it would swap a redirect in."""
     if request.headers.get("hx-request") == "true":
         escaped = quote(path, safe=SAFE_IN_HEADER)  # as RedirectResponse does it
         return Response(status_code=204, headers={"HX-Redirect": escaped})
@@ -198,7 +198,7 @@ def go(request: Request, path: str) -> Response:
 
 
 def local_path(text: str) -> str:
-    """`text` if it is a path on this very server, else "/"; never an address elsewhere."""
+    """`text` if it is a path on this server, else "/"."""
     is_path = text.startswith("/") and not text.startswith(("//", "/\\"))
     return text if is_path and text.isprintable() and "\\" not in text else "/"
 

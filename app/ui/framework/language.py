@@ -1,8 +1,7 @@
-"""The language that a page is written in: English texts are the keys, catalogues hold the rest.
+"""The language of a page: English texts are the keys of the catalogues.
 
-`speak` says once per request which language its texts have; a context variable carries the
-choice, also to the thread that renders. Whatever nobody chose a language for is English: the API,
-exports, the audit trail. How a new text is written: docs/contributing.md.
+`speak` sets the language of a request; a context variable carries it to the thread that renders.
+The API, exports and the audit trail are English. docs/contributing.md says how to add a text.
 """
 
 from collections.abc import Mapping
@@ -14,18 +13,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent / "locale"
 DOMAIN = "console"
-RANGES_MAX = 20  # of an Accept-Language header; what follows is not read
+RANGES_MAX = 20  # of an Accept-Language header; later ones are ignored
 
 
 class Language(StrEnum):
-    """As `<html lang>` names it."""
+    """A language of the console; the value is that of `<html lang>`."""
 
     ENGLISH = "en"
     CHINESE = "zh-CN"
 
     @property
     def own_name(self) -> str:
-        """What those who speak it call it."""
+        """The name of the language in the language itself."""
         return OWN_NAMES[self]
 
 
@@ -35,7 +34,7 @@ CATALOGUES = {Language.CHINESE: ROOT / "zh_CN" / "LC_MESSAGES" / f"{DOMAIN}.po"}
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Texts by their English one, and for sentences with a count by its singular."""
+    """Translations by English text; plural forms by the English singular."""
 
     texts: Mapping[str, str]
     plurals: Mapping[str, str]
@@ -46,29 +45,29 @@ _spoken: ContextVar[Language] = ContextVar("language", default=Language.ENGLISH)
 
 
 def speak(language: Language) -> None:
-    """From here on texts of this request are in `language`."""
+    """Set the language of this request's texts."""
     _spoken.set(language)
 
 
 def spoken() -> Language:
-    """The language that texts have now."""
+    """The language of this request's texts."""
     return _spoken.get()
 
 
 def N_(text: str) -> str:
-    """Mark a constant for the catalogue; `translated` puts it into words later."""
+    """Mark a constant for the catalogue; `translated` translates it later."""
     return text
 
 
 def translated(text: str) -> str:
-    """`text` in the language of this request; as it is where the catalogue does not have it."""
+    """`text` in the language of this request, or itself if the catalogue lacks it."""
     return _catalogue(_spoken.get()).texts.get(text, text)
 
 
 def _(text: str, /, **values: object) -> str:
     """`text` in the language of this request, its `%(name)s` filled in."""
-    found = translated(text)
-    return found % values if values else found
+    translation = translated(text)
+    return translation % values if values else translation
 
 
 def ngettext(singular: str, plural: str, n: int, /, **values: object) -> str:
@@ -78,35 +77,35 @@ def ngettext(singular: str, plural: str, n: int, /, **values: object) -> str:
 
 
 def plural_form(singular: str, plural: str, n: int) -> str:
-    """The form that fits `n`, its placeholders still in it."""
-    found = _catalogue(_spoken.get()).plurals.get(singular)
-    if found is not None:
-        return found
+    """The plural form for `n`, with its placeholders."""
+    form = _catalogue(_spoken.get()).plurals.get(singular)
+    if form is not None:
+        return form
     return singular if n == 1 else plural
 
 
 def parse(text: str) -> Language | None:
-    """The language of a cookie or a form; None for what is none."""
+    """The language in a cookie or a form; None if it is unknown."""
     return Language(text) if text in set(Language) else None
 
 
 def preferred(accept: str) -> Language:
-    """The language that an Accept-Language header asks for first; English if it names none.
+    """The preferred language of an Accept-Language header, or English.
 
-    Any Chinese is answered in the simplified Chinese there is.
+    Every variant of Chinese gives simplified Chinese, the only one available.
     """
-    best, found = 0.0, Language.ENGLISH
+    best, chosen = 0.0, Language.ENGLISH
     for part in accept.split(",")[:RANGES_MAX]:
         name, __, rest = part.strip().lower().partition(";")
         weight = _weight(rest)
         language = {"en": Language.ENGLISH, "zh": Language.CHINESE}.get(name.split("-")[0].strip())
         if language is not None and weight > best:
-            best, found = weight, language
-    return found
+            best, chosen = weight, language
+    return chosen
 
 
 def load() -> None:
-    """Read the catalogues now, so that the first page in another language need not wait."""
+    """Read the catalogues now, so that the first page in another language is fast."""
     for language in Language:
         _catalogue(language)
 
@@ -128,8 +127,8 @@ def _catalogue(language: Language) -> Catalogue:
 
 
 def read(path: Path) -> Catalogue:
-    """A catalogue file as look-ups; what is untranslated or fuzzy is left out."""
-    # Babel is only needed here, and a server starts without waiting for it.
+    """Read a catalogue file, without untranslated and fuzzy entries."""
+    # Babel is only needed here; importing it late keeps the start fast.
     from babel.messages.pofile import read_po
 
     texts: dict[str, str] = {}
@@ -142,6 +141,6 @@ def read(path: Path) -> Catalogue:
                 texts[message.id] = str(message.string)
             else:
                 plurals[message.id[0]] = message.string[0]
-                # Gettext holds a word that also stands alone only with its plural.
+                # Gettext stores a text that also has a plural only as a plural entry.
                 texts.setdefault(message.id[0], message.string[0])
     return Catalogue(texts, plurals)

@@ -1,9 +1,8 @@
-"""Whole lists as a file: every row that matches, by the figures of the last walk over them.
+"""Exports of whole lists: every matching row, with the figures of the last snapshot.
 
-CSV, XLSX or NDJSON, at most `ROWS_MAX` rows; the answer's header and the file's last row say so
-where there are more. A figure that is not known is an empty cell with its reason in the last
-column but one; the last one says when the figures were read. Empty settings of a topic are the
-broker's defaults.
+CSV, XLSX or NDJSON, at most `ROWS_MAX` rows; a response header and the last row of the file say if
+there are more. An unknown figure is an empty cell with its reason in the last column but one; the
+last column is the time of the figures. Empty settings of a topic are the broker's defaults.
 """
 
 import io
@@ -47,7 +46,7 @@ Row = Sequence[Cell]
 
 @dataclass(frozen=True)
 class Listing:
-    """What a file is made of; `rows` are made where it is written, beside the loop."""
+    """The content of a file; `rows` is consumed on the thread that writes the file."""
 
     name: str
     columns: Sequence[str]
@@ -56,31 +55,31 @@ class Listing:
 
     @property
     def cut(self) -> str:
-        """What the last row says where there are more; "" where the file is whole."""
+        """The text of the last row if there are more rows; "" if the file is complete."""
         is_whole = self.total <= ROWS_MAX
         return "" if is_whole else f"cut: the first {ROWS_MAX} of {self.total} rows"
 
 
-def wanted(request: Request) -> str:
+def file_kind(request: Request) -> str:
     """The format of a file in `?format=`; "" for a page."""
     kind = request.query_params.get("format", "")
     return kind if kind in MEDIA_TYPES else ""
 
 
 def topics(chosen: Sequence[TopicConfig], snapshot: Snapshot) -> Listing:
-    """Topics as a file, of which `topic_files.py` reads the definitions again."""
+    """The file of topics; `topic_files.py` can import the definitions."""
     rows = (_topic(topic, snapshot) for topic in chosen)
     return Listing("topics", TOPIC_COLUMNS, rows, len(chosen))
 
 
 def groups(chosen: Sequence[GroupConfig], snapshot: Snapshot) -> Listing:
-    """Groups as a file."""
+    """The file of groups."""
     rows = (_group(group, snapshot) for group in chosen)
     return Listing("groups", GROUP_COLUMNS, rows, len(chosen))
 
 
 async def respond(console: Console, listing: Listing, kind: str) -> Response:
-    """The file; Busy while as many exports are under way as may be."""
+    """Respond with the file; raises Busy if too many exports are running."""
     with console.exports.taken():
         content = await console.render(lambda: WRITERS[kind](listing))
     headers = {
@@ -134,13 +133,13 @@ def _sheet_cell(cell: Cell) -> str | int:
 def _topic(topic: TopicConfig, snapshot: Snapshot) -> Row:
     figures = snapshot.topics.get(topic.name)
     settings = (_setting(getattr(topic, name)) for name in SETTINGS)
-    known = (topic.name, kind_of(topic), *settings)
+    cells = (topic.name, kind_of(topic), *settings)
     read_at = _time(snapshot.taken_ms)
     if figures is None:
-        return (*known, None, None, None, None, None, NOT_READ, read_at)
+        return (*cells, None, None, None, None, None, NOT_READ, read_at)
     lag = snapshot.worst_lag(topic.name)
     return (
-        *known,
+        *cells,
         figures.messages,
         f"{figures.rate:.2f}",
         len(snapshot.readers(topic.name)),
@@ -158,13 +157,13 @@ def _setting(value: object) -> Cell:
 def _group(group: GroupConfig, snapshot: Snapshot) -> Row:
     figures = snapshot.groups.get(group.name)
     flags = ("no" if group.consume_enabled else "yes", "yes" if group.ordered else "no")
-    known = (group.name, *flags)
+    cells = (group.name, *flags)
     read_at = _time(snapshot.taken_ms)
     if figures is None:
-        return (*known, None, None, None, None, None, None, NOT_READ, read_at)
+        return (*cells, None, None, None, None, None, None, NOT_READ, read_at)
     has_place = bool(figures.lag_by_topic)
     return (
-        *known,
+        *cells,
         figures.lag if has_place else None,
         _time(figures.oldest_ms),
         figures.inflight,

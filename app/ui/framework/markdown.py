@@ -1,8 +1,7 @@
-"""Markdown that people wrote, as HTML that nobody can use against those who read it. Pure.
+"""Untrusted Markdown as safe HTML. Pure.
 
-Raw HTML is shown as the text it is. Links lead to http, https, mailto and other pages of this
-server, and tell the other side nothing; a picture becomes a link, as pages load nothing from
-elsewhere.
+Raw HTML is shown as text. Links lead to http, https, mailto and pages of this server, without a
+referrer; an image becomes a link, because pages load nothing from other servers.
 """
 
 import functools
@@ -19,12 +18,12 @@ SCHEMES = frozenset({"", "http", "https", "mailto"})
 
 
 def html(text: str) -> Markup:
-    """The text as HTML; safe, as every part of it is made here or escaped."""
+    """Render the text as safe HTML: every part is generated here or escaped."""
     return Markup(_reader().render(text))  # noqa: S704 - raw HTML is off
 
 
 def is_safe_link(address: str) -> bool:
-    """Whether a link may lead there."""
+    """Whether a link to the address is allowed."""
     address = address.strip()
     # Browsers pass over control characters inside a scheme and take "\\" for "/".
     if not address.isprintable() or "\\" in address or address.startswith("//"):
@@ -37,7 +36,7 @@ def is_safe_link(address: str) -> bool:
 
 @functools.cache
 def _reader() -> "MarkdownIt":
-    from markdown_it import MarkdownIt  # only where notes are read: it takes a while to load
+    from markdown_it import MarkdownIt  # imported late, because it loads slowly
 
     reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     reader.validateLink = is_safe_link  # type: ignore[assignment]
@@ -54,13 +53,13 @@ def _link(self: Any, tokens: Sequence[Any], at: int, options: Any, env: Any) -> 
 
 
 def _cell(self: Any, tokens: Sequence[Any], at: int, options: Any, env: Any) -> str:
-    """A cell without the style of its column, which the pages' policy would refuse."""
+    """A cell without the style attribute, which the content security policy forbids."""
     tokens[at].attrs.pop("style", None)
     return str(self.renderToken(tokens, at, options, env))
 
 
 def _image(self: Any, tokens: Sequence[Any], at: int, options: Any, env: Any) -> str:
-    """The picture's words; inside a link they are its text already."""
+    """The alternative text of an image as a link, or as plain text inside a link."""
     token = tokens[at]
     words = token.content or str(token.attrs["src"])
     link = '<a href="{}" rel="noopener noreferrer nofollow">{}</a>'

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from app.ui.framework.console import Console
 
 VARY = "HX-Request, HX-Request-Type, HX-Target, Cookie, Accept-Language"
-# What a page may say after a redirect: the address carries the word, never the sentence.
+# Messages after a redirect; the query holds the key, never the sentence.
 NOTICES = {
     "created": N_("Created."),
     "changed": N_("Saved."),
@@ -71,7 +71,7 @@ NOTICES = {
 
 @dataclass(frozen=True)
 class Frame:
-    """What surrounds every page."""
+    """The layout around every page."""
 
     title: str
     section: str
@@ -93,55 +93,55 @@ class Frame:
     ptag: str
     dead: int
     who: Principal
-    read_only: ReadOnlyState  # and by whom, since when, why
+    read_only: ReadOnlyState  # with author, time and reason
     is_local: bool  # the server listens on this machine only
-    block: str = ""  # the one that is rendered; "" for the whole page
+    block: str = ""  # the block to render; "" for the whole page
     saved: SavedBar | None = None  # above a list, on whole pages
     locks: Iterator[int] = field(default_factory=itertools.count, repr=False, compare=False)
 
     def lacks(self, action: str, kind: str, name: str = "") -> str:
-        """The right that the one who looks has not, as text; "" where he has it."""
+        """The missing right of the user as text; "" if the user has the right."""
         return lacks(self.who, Action(action), Kind(kind), name)
 
     def lock(self, action: str, kind: str, name: str = "") -> Lock | None:
-        """Why the one who looks may not do this now; None where he may.
+        """The reason why the user may not do this now; None if allowed.
 
-        A page shows the control then disabled, once with the reason: `m.can`, or `m.locked` or
+        The page then shows a disabled control with the reason: `m.can`, or `m.locked` or
         `m.by` together with `m.why`.
         """
         return rights.lock_of(self.who, self._lock_id(), (Action(action), Kind(kind), name))
 
     def unread(self, right: str) -> Lock | None:
-        """Why messages are not shown, by the right that is missing; None where they are."""
+        """The lock for reading messages if that right is missing, else None."""
         return rights.Lock(self._lock_id(), reason_of(right), right) if right else None
 
     def lock_replay(self, source: str, to: str, to_name: str) -> Lock | None:
-        """The same for sending messages of `source` again, to where a replay job sends them."""
+        """The same for resending messages of `source` by a replay job."""
         return rights.lock_of(self.who, self._lock_id(), *replay_rights(source, to, to_name))
 
     def _lock_id(self) -> str:
-        # Of its own in every block, which stands beside others of the same page.
+        # Unique in every block, since a page has several.
         return "-".join(filter(None, ("lock", self.block, str(next(self.locks)))))
 
     @property
     def zone_label(self) -> str:
-        """The zone of every time on the page, as heads of columns name it."""
+        """The zone of all times on the page, for column heads."""
         return self.zone.name.replace("_", " ")
 
     @property
     def here(self) -> str:
-        """This very page, without what was only said once."""
+        """The address of this page, without its one-time message."""
         return self.link()
 
     def link(self, **changes: object) -> str:
-        """This page's address with some of its query changed; None takes a part away."""
+        """The address of this page with changes to its query; None removes a parameter."""
         merged = {**self.query, **changes}
-        kept = {k: v for k, v in merged.items() if v not in (None, "") and k != "done"}
-        return f"{self.path}?{urlencode(kept)}" if kept else self.path
+        query = {k: v for k, v in merged.items() if v not in (None, "") and k != "done"}
+        return f"{self.path}?{urlencode(query)}" if query else self.path
 
 
 def console_of(request: Request) -> "Console":
-    """What this server's pages share."""
+    """The console of the server that a request belongs to."""
     console: Console = request.app.console
     return console
 
@@ -156,12 +156,12 @@ async def respond(
     status: int = 200,
     is_live: bool = False,
 ) -> Response:
-    """Render `context` as what was asked for, beside the loop; `is_live` pages refresh themselves.
+    """Render `context` as a page or the requested block; `is_live` pages refresh themselves.
 
-    The context must hold values only: another thread reads it.
+    The context must hold plain values, because another thread renders it.
     """
     console = console_of(request)
-    block = _wanted_block(request)
+    block = _target_block(request)
     if not (block and console.templates.has_block(template, block)):
         block = ""
     saved = None if block or status != 200 else await saved_bar.read(request)
@@ -183,7 +183,7 @@ async def respond(
 def respond_block(
     request: Request, template: str, block: str, context: Any, *, status: int
 ) -> Response:
-    """One block of a template, whichever element asked; what htmx shows of an error."""
+    """Render one block of a template for any htmx target, also for errors."""
     frame = _frame(request, context, title="", section="", is_live=False, block=block)
     values = {"frame": frame, **_fields(context)}
     html = console_of(request).templates.render(template, block, values)
@@ -194,8 +194,8 @@ def _fields(context: Any) -> dict[str, Any]:
     return {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
 
 
-def _wanted_block(request: Request) -> str:
-    """The block that htmx wants to put into its target; "" for a whole page."""
+def _target_block(request: Request) -> str:
+    """The block for the target of an htmx request; "" for a whole page."""
     headers = request.headers
     if headers.get("hx-request") != "true" or headers.get("hx-request-type") != "partial":
         return ""

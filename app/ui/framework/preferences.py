@@ -1,6 +1,6 @@
-"""What a browser prefers, in cookies: colours, refreshing, zone, language, density, keys.
+"""A browser's preferences in cookies: colours, refresh, zone, language, density, shortcuts.
 
-The server reads them before it renders, so that a page never shows in the wrong colours first.
+The server reads them before it renders, so that no page flashes in the wrong colours.
 """
 
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ class Theme(StrEnum):
 
 
 class Density(StrEnum):
-    """How close the rows of lists stand."""
+    """The row height of lists."""
 
     COMFORTABLE = "comfortable"
     COMPACT = "compact"
 
 
 class Keys(StrEnum):
-    """Whether keys of one letter do something; a voice or a tremor types them unmeant."""
+    """Whether single-letter shortcuts are on; speech input may trigger them by accident."""
 
     ON = "on"
     OFF = "off"
@@ -57,7 +57,7 @@ class Preferences:
 
 
 def read(request: Request) -> Preferences:
-    """The preferences in the request's cookies; what is not understood is the default."""
+    """The preferences in the request's cookies; invalid values give the default."""
     theme = request.cookies.get(THEME_COOKIE, "")
     refresh = request.cookies.get(REFRESH_COOKIE, "")
     density = request.cookies.get(DENSITY_COOKIE, "")
@@ -73,13 +73,13 @@ def read(request: Request) -> Preferences:
 
 
 def speak(request: Request) -> None:
-    """Let the texts of this request be in its browser's language; for programs in English."""
+    """Set the language of this request to the browser's; English for programs."""
     is_page = request.query_params.get("format", "html") == "html"
     language.speak(read(request).language if is_page else Language.ENGLISH)
 
 
 def chosen_language(request: Request) -> Language | None:
-    """The language that was chosen here; None while the browser's own settings decide."""
+    """The language that the user chose here; None if the browser's settings decide."""
     return language.parse(request.cookies.get(LANGUAGE_COOKIE, ""))
 
 
@@ -88,7 +88,7 @@ def _accepted(request: Request) -> str:
 
 
 async def change(request: Request) -> Response:
-    """POST /preferences: keep what was chosen and go back to where it was chosen."""
+    """POST /preferences: store the choice and redirect to the page it was made on."""
     values = await forms.read(request)
     next_path = forms.local_path(values.one("next"))
     if values.one("zone") == OTHER_ZONE:
@@ -99,7 +99,7 @@ async def change(request: Request) -> Response:
 
 
 def keep(response: Response, values: forms.Posted) -> None:
-    """Put what a form says into cookies; what is not understood stays as it was."""
+    """Store the values of a form in cookies; invalid values change nothing."""
     theme, refresh = values.one("theme"), values.one("refresh")
     if theme in set(Theme):
         _keep(response, THEME_COOKIE, theme)
@@ -119,7 +119,7 @@ def keep(response: Response, values: forms.Posted) -> None:
 
 
 def zone_text(values: forms.Posted) -> str:
-    """The zone that was chosen; the browser's own stands in a field that a script fills."""
+    """The chosen zone; for the browser's own zone, the field that a script fills."""
     zone = values.one("zone")
     return f"{zones.LOCAL}:{values.one('local_zone')}" if zone == zones.LOCAL else zone
 

@@ -1,9 +1,9 @@
-"""Which right each address of the console asks for: one table, by method and path.
+"""The right that each address of the console needs: one table by method and path.
 
-Looking needs the right to read what the path names. What changes something stands here; what is
-missing here is the admins' alone, and a test fails. Where a form names the topic or the group, or
-a path only an id, the handler asks once more with `require`. `lock_of` says beforehand what would
-be refused, so that the page shows the control disabled, with the reason.
+A GET needs the right to read the object in the path. The table lists every change; a change that is
+missing here is for admins only and fails a test. If a form names the topic or the group, or the
+path has only an id, the handler checks again with `require`. `lock_of` checks in advance, so that
+the page can show the control disabled, with the reason.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ READ_AUDIT = Needs(Action.READ, Kind.AUDIT)
 READ_OWN = Needs(Action.READ, Kind.OWN)
 TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC, "topic")
 GROUP = Needs(Action.ADMINISTER, Kind.GROUP, "group")
-ANY_TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC)  # the handler asks for the one it is
+ANY_TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC)  # the handler checks the actual object
 ANY_GROUP = Needs(Action.ADMINISTER, Kind.GROUP)
 EVERY_TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING)
 PRODUCE = Needs(Action.PRODUCE, Kind.TOPIC, "topic")
@@ -69,7 +69,7 @@ CHANGES = {
     "/login": PUBLIC,
     "/logout": OWN,
     "/preferences": READ_OWN,
-    "/settings": READ_OWN,  # of one's own browser
+    "/settings": READ_OWN,  # of the user's own browser
     "/topics": ANY_TOPIC,
     "/topics/{topic}/produce": PRODUCE,
     "/topics/{topic}/config": TOPIC,
@@ -80,7 +80,7 @@ CHANGES = {
     "/bulk/topics": ANY_TOPIC,
     "/import/topics": ANY_TOPIC,
     "/bulk/groups": ANY_GROUP,
-    "/messages/{topic}/{queue}/{offset}/verify": ANY_GROUP,  # the form says which
+    "/messages/{topic}/{queue}/{offset}/verify": ANY_GROUP,  # the form names the object
     "/client/stack": ADMINISTER_SERVER,
     "/client/disconnect": ADMINISTER_SERVER,
     "/dlq/{group}/resend": GROUP,
@@ -88,7 +88,7 @@ CHANGES = {
     "/dlq/{group}/dismiss": GROUP,
     "/dlq/{group}/restore": GROUP,
     "/dlq/{group}/{offset}/resend": GROUP,
-    "/jobs": ANY_TOPIC,  # asked for once more, by source and target
+    "/jobs": ANY_TOPIC,  # checked again by source and target
     "/jobs/{id}/rate": ANY_GROUP,
     "/views": OWN,
     "/views/{id}/delete": OWN,
@@ -104,7 +104,7 @@ CHANGES = {
 
 
 READ_ONLY_TEXT = N_("Read-only mode: nothing can be changed")
-# How the least role that could is told, by kind and by whether a name is known.
+# The sentence that names the lowest sufficient role, by kind and by whether a name is known.
 ONE, EACH, SOME = "one", "each", "some"
 NEEDS_TEXTS = {
     (Kind.TOPIC, ONE): N_("Needs operator on topic %(name)s"),
@@ -118,9 +118,9 @@ NEEDS_TEXTS = {
 
 @dataclass(frozen=True)
 class Lock:
-    """Why a control is disabled; `id` is that of the element which says so.
+    """The reason for a disabled control; `id` is the element that shows it.
 
-    `right` is what a pattern would have to cover, "" where no right would help.
+    `right` is the missing right, "" if no right would help.
     """
 
     id: str
@@ -129,7 +129,7 @@ class Lock:
 
 
 def lock_of(who: Principal, id: str, *rights: Right) -> Lock | None:
-    """What keeps `who` from something that asks for all of `rights`; None where nothing does."""
+    """The lock of a change that read-only mode or a missing right forbids; None otherwise."""
     for action, kind, name in rights:
         if is_frozen(who, action, kind):
             return Lock(id, translated(READ_ONLY_TEXT))
@@ -140,13 +140,13 @@ def lock_of(who: Principal, id: str, *rights: Right) -> Lock | None:
 
 
 def needs_text(action: Action, kind: Kind, name: str) -> str:
-    """Who may, in words: "Needs operator on group payments", "Needs admin"."""
+    """The required role in words: "Needs operator on group payments", "Needs admin"."""
     kind, name = owned(kind, name)
     if action is Action.READ_MESSAGES:
         return reason_of(right_text(action, kind, name))
     if kind is Kind.REPORT:
         return _("Needs the right to run reports")
-    # A token may not change what is its owner's own.
+    # A token may not change its owner's account.
     role = least_role(action, Kind.PEOPLE if kind is Kind.OWN else kind)
     if role is Role.ADMIN:
         return _("Needs admin")
@@ -157,12 +157,12 @@ def needs_text(action: Action, kind: Kind, name: str) -> str:
 
 
 def is_labelled(method: str, path: str) -> bool:
-    """Whether somebody has said what changing something here asks for."""
+    """Whether the table has a row for this change."""
     return method == "GET" or _of_change(path) is not None
 
 
 def needs_of(method: str, path: str) -> Needs:
-    """The right that `method` on a route's `path` asks for."""
+    """The right that `method` on a route's `path` needs."""
     if method != "GET":
         return _of_change(path) or ADMINISTER_SERVER
     if path in LOOKS:
@@ -175,17 +175,17 @@ def needs_of(method: str, path: str) -> Needs:
 
 
 def require(request: Request, action: Action, kind: Kind, name: str) -> None:
-    """Raise RightMissing unless the one who asks may do this to what a form names."""
+    """Raise RightMissing unless the user may do this to the object that a form names."""
     require_right(principal_of(request.scope), action, kind, name)
 
 
 def require_resend(request: Request, source: str, to: str, to_name: str) -> None:
-    """Raise RightMissing unless the one who asks may send messages of `source` there."""
+    """Raise RightMissing unless the user may send messages of `source` to the target."""
     require_replay(principal_of(request.scope), source, to, to_name)
 
 
 def require_decision(request: Request, topic: str) -> None:
-    """Raise RightMissing unless the one who asks may decide by hand what is bound for `topic`."""
+    """Raise RightMissing unless the user may decide transactions of `topic`."""
     require_decision_right(principal_of(request.scope), topic, by_hand=True)
 
 
@@ -198,7 +198,7 @@ def _of_change(path: str) -> Needs | None:
     return None
 
 
-# All that is below; the longer ones of two that fit stand first.
+# Prefixes that cover all paths below; the longest match comes first.
 FOLDERS = {
     "/groups/{group}/": GROUP,
     "/jobs/{id}/": ANY_GROUP,

@@ -1,4 +1,4 @@
-"""Which pages a server has: some lead to others that may not be there."""
+"""Checks whether a server has a page, so that other pages link to it only then."""
 
 import re
 
@@ -8,6 +8,6 @@ PARAMETER = re.compile(r"\{[^}]*\}")
 
 
 def has_page(request: Request, shape: str) -> bool:
-    """Whether there is a page of this address; a `shape` has {} for each parameter."""
+    """Whether the server has a page of this `shape`, a path with {} for each parameter."""
     paths = (getattr(route, "path", "") for route in request.app.router.routes)
     return any(PARAMETER.sub("{}", path) == shape for path in paths)

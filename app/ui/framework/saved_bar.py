@@ -1,4 +1,4 @@
-"""The row of saved views above a list: those of this list, and the way to save it as it is now."""
+"""The row of saved views above a list, with the link to save the current one."""
 
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
@@ -17,7 +17,7 @@ SHOWN_MAX = 6
 
 @dataclass(frozen=True)
 class SavedLink:
-    """One saved view; `is_here` where the page shows just that."""
+    """A saved view; `is_here` if it is the current page."""
 
     name: str
     href: str
@@ -26,9 +26,9 @@ class SavedLink:
 
 @dataclass(frozen=True)
 class SavedBar:
-    """What a list's page shows; `left_out` more are behind `all_href`.
+    """The saved views on a list's page; `left_out` more are at `all_href`.
 
-    `failure` says why nobody knows the views.
+    `failure` is the reason why the views are unknown.
     """
 
     links: list[SavedLink]
@@ -38,13 +38,13 @@ class SavedBar:
 
 
 async def glance(request: Request) -> Glance:
-    """The saved views of the one who looks."""
+    """The saved views of the user."""
     version = services_of(request.scope).user_directory.version
     return await services_of(request.scope).views.glance(principal_of(request.scope).name, version)
 
 
 async def read(request: Request) -> SavedBar | None:
-    """The row for the page that was asked for; None where that is no list."""
+    """The row for the requested page; None if it is no list."""
     path = quote(request.scope["path"], safe="/")
     if not views.is_list(path):
         return None
@@ -52,10 +52,10 @@ async def read(request: Request) -> SavedBar | None:
         here = views.kept_query(request.url.query)
     except Invalid:
         here = ""
-    known = await glance(request)
-    failure = _("the database does not answer") if known.failure else ""
-    found = [SavedLink(v.name, v.href, v.query == here) for v in known.at(path)]
-    # What is shown now stays in sight, however many there are.
-    found.sort(key=lambda link: not link.is_here)
+    views_glance = await glance(request)
+    failure = _("the database does not answer") if views_glance.failure else ""
+    links = [SavedLink(v.name, v.href, v.query == here) for v in views_glance.at(path)]
+    # The current view comes first, so that it is never cut off.
+    links.sort(key=lambda link: not link.is_here)
     all_href = f"/views?{urlencode({'path': path, 'query': here})}"
-    return SavedBar(found[:SHOWN_MAX], max(0, len(found) - SHOWN_MAX), all_href, failure)
+    return SavedBar(links[:SHOWN_MAX], max(0, len(links) - SHOWN_MAX), all_href, failure)

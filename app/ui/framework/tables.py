@@ -16,7 +16,7 @@ FILTER_CHARS_MAX = 255
 
 @dataclass(frozen=True)
 class Query:
-    """What the address says about a list: text filter, sort key ("-" first: downwards), page."""
+    """The query of a list: text filter, sort key ("-" first: descending), page."""
 
     text: str
     sort: str
@@ -38,7 +38,7 @@ class Cut(Generic[Row]):
     size: int
 
     def with_rows(self, rows: Sequence[Other]) -> "Cut[Other]":
-        """The same page with what was made of its rows; one that has gone since may be missing."""
+        """The same page with other rows; rows of deleted objects may be missing."""
         return Cut(
             rows=rows,
             total=self.total,
@@ -51,7 +51,7 @@ class Cut(Generic[Row]):
 
 
 def parse_query(values: Mapping[str, str], sorts: Sequence[str], default: str) -> Query:
-    """Read a list's query; what makes no sense falls back to the default, as links get typed."""
+    """Parse a list's query; invalid values give the default, since people edit links."""
     sort = values.get("sort", default)
     if sort.lstrip("-") not in sorts:
         sort = default
@@ -66,16 +66,16 @@ def parse_query(values: Mapping[str, str], sorts: Sequence[str], default: str) -
 
 
 def cut(rows: Sequence[Row], query: Query) -> Cut[Row]:
-    """The page that was asked for; one past the end shows the last."""
+    """The requested page of the rows; a page past the end gives the last."""
     pages = max(1, -(-len(rows) // query.size))
     page = min(query.page, pages)
     begin = (page - 1) * query.size
-    shown = rows[begin : begin + query.size]
+    visible_rows = rows[begin : begin + query.size]
     return Cut(
-        rows=shown,
+        rows=visible_rows,
         total=len(rows),
-        first=begin + 1 if shown else 0,
-        last=begin + len(shown),
+        first=begin + 1 if visible_rows else 0,
+        last=begin + len(visible_rows),
         page=page,
         pages=pages,
         size=query.size,
@@ -83,19 +83,19 @@ def cut(rows: Sequence[Row], query: Query) -> Cut[Row]:
 
 
 def whole(query: Query, count: int) -> Query:
-    """The same list on one page that holds all `count` rows: for files."""
+    """The same query with one page of all `count` rows, for exports."""
     return replace(query, page=1, size=max(1, count))
 
 
 def order(
     rows: list[Row], key: Callable[[Row], Any], name: Callable[[Row], str], *, down: bool
 ) -> None:
-    """Sort in place by `key`, equal ones by name; None is unknown and goes last either way."""
+    """Sort in place by `key`, then by name; None is unknown and comes last in both directions."""
     rows.sort(key=name)
-    known = [row for row in rows if key(row) is not None]
-    known.sort(key=key, reverse=down)
+    sortable = [row for row in rows if key(row) is not None]
+    sortable.sort(key=key, reverse=down)
     unknown = [row for row in rows if key(row) is None]
-    rows[:] = known + unknown
+    rows[:] = sortable + unknown
 
 
 def _number(text: str, default: int) -> int:

@@ -1,4 +1,4 @@
-"""Jinja as the console uses it: strict about names, escaping everything, one block at a time."""
+"""The console's Jinja environment: strict names, autoescape, rendering of single blocks."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class Templates:
             cache_size=100,
             extensions=["jinja2.ext.i18n"],
         )
-        # A text may be broken over lines in the template; its key has single spaces.
+        # A text may span lines in the template; its key has single spaces.
         self._environment.policies["ext.i18n.trimmed"] = True
         self._environment.install_gettext_callables(  # type: ignore[attr-defined]
             language.translated, language.plural_form, newstyle=True
@@ -59,12 +59,12 @@ class Templates:
         return block in self._environment.get_template(template).blocks
 
     def render(self, template: str, block: str, values: Mapping[str, Any]) -> str:
-        """The whole page, or one named block exactly as it stands in the page."""
-        found = self._environment.get_template(template)
+        """Render the whole page, or one named block as it appears in the page."""
+        source = self._environment.get_template(template)
         if not block:
-            return found.render(values)
-        context = found.new_context(dict(values))
-        return "".join(found.blocks[block](context))
+            return source.render(values)
+        context = source.new_context(dict(values))
+        return "".join(source.blocks[block](context))
 
 
 @jinja2.pass_context
@@ -78,7 +78,7 @@ def _clock(context: jinja2.runtime.Context, at_ms: int, now_ms: int) -> str:
 
 
 def _zone(context: jinja2.runtime.Context) -> tzinfo:
-    """The zone of who reads the page; UTC for what is not made for one reader."""
+    """The zone of the page's user; UTC for a page without a user."""
     frame = context.get("frame")
     return UTC if frame is None else frame.zone.rules
 

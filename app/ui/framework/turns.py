@@ -1,4 +1,4 @@
-"""How many long answers may be under way at once: exports, and people who watch."""
+"""Limits on concurrent long responses: exports and live streams."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ RETRY_AFTER_S = 5.0
 
 
 class Turns:
-    """At most `count_max` at once; `noun` is what they are called."""
+    """A limit of `count_max` at once; `noun` names them in errors."""
 
     def __init__(self, count_max: int, noun: str) -> None:
         self._count_max = count_max
@@ -18,7 +18,7 @@ class Turns:
         self.count = 0
 
     def check(self) -> None:
-        """Raise Busy where no more may begin: while there is still time to answer so."""
+        """Raise Busy if the limit is reached; call it before the response starts."""
         if self.count >= self._count_max:
             raise Busy(
                 _(
@@ -32,7 +32,7 @@ class Turns:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Be one of them for as long as the context is held; raises Busy."""
+        """Hold one place for the duration of the context; raises Busy."""
         self.check()
         self.count += 1
         try:

@@ -12,17 +12,17 @@ LENGTH_HELP = N_("Like 500ms, 10s, 5m, 2h or 1d.")
 
 
 class NoMoment(ValueError):
-    """What was typed is no moment; its text is a sentence that says why."""
+    """The text is no valid time; the error's text says why."""
 
 
 def find_length_ms(text: str) -> int | None:
-    """ "10s" as 10000; None for what is no length of time."""
-    found = LENGTH.fullmatch(text.strip().lower())
-    return int(found[1]) * UNITS_MS[found[2]] if found else None
+    """Parse "10s" as 10000 ms; None for an invalid length of time."""
+    match = LENGTH.fullmatch(text.strip().lower())
+    return int(match[1]) * UNITS_MS[match[2]] if match else None
 
 
 def length_text(value_ms: int) -> str:
-    """10000 as "10s": the largest unit that divides it, readable by `find_length_ms`."""
+    """Format 10000 ms as "10s", in the largest exact unit; `find_length_ms` parses it."""
     for unit in ("d", "h", "m", "s"):
         if value_ms and value_ms % UNITS_MS[unit] == 0:
             return f"{value_ms // UNITS_MS[unit]}{unit}"
@@ -30,26 +30,26 @@ def length_text(value_ms: int) -> str:
 
 
 def moment_ms(text: str, zone: Zone = UTC_ZONE) -> int:
-    """An ISO date with time as ms since 1970, by the clocks of `zone` unless it says otherwise.
+    """Parse an ISO date and time as ms since 1970, in `zone` unless it has an offset.
 
-    Where the clocks were set back it means the first of the two. Raises NoMoment, also for a time
-    that the clocks leapt over.
+    An ambiguous time, when clocks are set back, is the earlier one. Raises NoMoment, also for a
+    time that is skipped when clocks are set forward.
     """
     try:
         typed = datetime.fromisoformat(text.strip())
         moment = typed.replace(tzinfo=zone.rules) if typed.tzinfo is None else typed
-        shown = moment.astimezone(UTC).astimezone(moment.tzinfo)
+        shifted = moment.astimezone(UTC).astimezone(moment.tzinfo)
         at_ms = round(moment.timestamp() * 1000)
     except (ValueError, OverflowError):
         sentence = _("That is no time. Write it like 2026-11-20T14:30, by the clocks of %(zone)s.")
         raise NoMoment(sentence % {"zone": zone.name}) from None
-    if shown.replace(tzinfo=None) != moment.replace(tzinfo=None):
+    if shifted.replace(tzinfo=None) != moment.replace(tzinfo=None):
         raise NoMoment(
             _(
                 "No clock in %(zone)s shows %(typed)s: they are set forward then. Write %(next)s.",
                 zone=zone.name,
                 typed=_iso(typed),
-                next=_iso(shown),
+                next=_iso(shifted),
             )
         )
     if at_ms <= 0:
@@ -58,7 +58,7 @@ def moment_ms(text: str, zone: Zone = UTC_ZONE) -> int:
 
 
 def find_moment_ms(text: str) -> int | None:
-    """The same in UTC; None for what is no moment."""
+    """The same in UTC; None for an invalid time."""
     try:
         return moment_ms(text)
     except NoMoment:
@@ -66,7 +66,7 @@ def find_moment_ms(text: str) -> int | None:
 
 
 def moment_text(at_ms: int, zone: Zone = UTC_ZONE) -> str:
-    """The form that `<input type="datetime-local">` takes, to the second or millisecond."""
+    """A time as the value of `<input type="datetime-local">`, to the second or millisecond."""
     return _iso(datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone.rules))
 
 

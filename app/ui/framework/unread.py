@@ -1,10 +1,10 @@
-"""Why messages are not shown to somebody who may look at a page, but not read them."""
+"""The notice on pages whose user may not read messages."""
 
 from app.ui.framework.language import _
 
 
 def reason_of(right: str) -> str:
-    """Why messages are not shown, by the right that is missing; "" for none."""
+    """The sentence for a missing right to read messages; "" if none is missing."""
     if not right:
         return ""
     __, kind, name = right.split(":", 2)

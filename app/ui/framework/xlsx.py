@@ -1,7 +1,7 @@
-"""A workbook of one sheet, written row by row: rows are never all in memory. Standard library.
+"""A writer of workbooks with one sheet; it streams rows and needs the standard library only.
 
-The format is ECMA-376's smallest valid package. Texts are inline strings, which no program takes
-for formulas.
+The format is the smallest valid package of ECMA-376. Texts are inline strings, which no program
+evaluates as formulas.
 """
 
 import re
@@ -42,13 +42,13 @@ FILES = {
 }
 HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 SHEET = "xl/worksheets/sheet1.xml"
-# XML cannot hold them; and what a workbook would take for one of its own escapes.
+# Characters that XML forbids, and texts that look like an escape of the format.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 ESCAPE = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
 
 
 class Workbook:
-    """Writes to `file`; a context manager, whose end completes the workbook of one `sheet`."""
+    """A context manager that writes a workbook to `file` and completes it on exit."""
 
     def __init__(self, file: IO[bytes], sheet: str = "Dead letters") -> None:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=3)

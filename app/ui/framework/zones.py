@@ -1,5 +1,7 @@
-"""The time zone that a browser was told to show: UTC, its own, or one by its name. Pure but for
-the zone files, which Python reads once each."""
+"""The time zone of a browser's pages: UTC, the browser's own, or one by its name.
+
+Pure, except that Python reads each zone file once.
+"""
 
 import re
 import zoneinfo
@@ -15,19 +17,19 @@ NAME_CHARS_MAX = 64
 
 @dataclass(frozen=True)
 class Zone:
-    """`name` is IANA's; `is_local` that it was the browser which said so."""
+    """A time zone by its IANA name; `is_local` if the browser reported it."""
 
     name: str = UTC_NAME
     is_local: bool = False
 
     @property
     def rules(self) -> tzinfo:
-        """What Python reckons with."""
+        """The zone as `tzinfo`."""
         return _rules(self.name) or UTC
 
     @property
     def choice(self) -> str:
-        """How the cookie keeps it."""
+        """The value of the cookie."""
         return f"{LOCAL}:{self.name}" if self.is_local else self.name
 
 
@@ -35,7 +37,7 @@ UTC_ZONE = Zone()
 
 
 def parse(text: str) -> Zone | None:
-    """The zone in a cookie or a form; None for what no zone file is found for."""
+    """The zone in a cookie or a form; None for a zone without a zone file."""
     prefix, separator, rest = text.partition(":")
     is_local = bool(separator) and prefix == LOCAL
     name = rest if is_local else text
@@ -44,9 +46,9 @@ def parse(text: str) -> Zone | None:
 
 @lru_cache(maxsize=1)
 def names() -> tuple[str, ...]:
-    """Every zone that this machine knows, UTC first."""
-    known = {name for name in zoneinfo.available_timezones() if "/" in name}
-    places = sorted(name for name in known if not name.startswith(("Etc/", "SystemV/")))
+    """All zones that this machine knows, UTC first."""
+    zone_names = {name for name in zoneinfo.available_timezones() if "/" in name}
+    places = sorted(name for name in zone_names if not name.startswith(("Etc/", "SystemV/")))
     return (UTC_NAME, *places)
 
 

@@ -1,8 +1,8 @@
-"""One change for many groups: pause, resume, or go on from a time; looked at first, told by group.
+"""Bulk changes of groups: pause, resume, or reset to a time, with a preview.
 
-The preview freezes the selection: the form that applies it names each group, with the precondition
-that a reset saw. So what happens is what was shown, and a group that went on meanwhile is told
-apart and left alone. Both steps take a bounded time; groups they did not reach say so.
+The preview freezes the selection: the form that applies it names each group with the precondition
+of its reset. A group that moved meanwhile is reported and left alone. Both steps take a bounded
+time; groups that they did not reach are reported as such.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ FIELDS = ("action", "scope", "q", "at", "zone")
 
 @dataclass(frozen=True)
 class BulkRow:
-    """One group: what would become of it, or what did; `note` says why it is left as it is."""
+    """The planned or actual result for one group; `note` says why it is left out."""
 
     group: str
     outcome: str
@@ -58,7 +58,7 @@ class Bulk(bulk.Sheet):
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be done to each group, on whose behalf."""
+    """The change to make to each group, and the request that asks for it."""
 
     request: Request
     action: str
@@ -69,14 +69,14 @@ class Order:
         return pages.console_of(self.request)
 
     def reset_of(self, name: str, lag: GroupLag) -> ResetOrder:
-        """All topics of a group but its own retries, to the first message stored at the time."""
+        """A reset of all topics of a group, except its retry topic, to a time."""
         topics = {queue.topic: None for queue in lag.queues}
         topics.pop(RETRY_PREFIX + name, None)
         return ResetOrder(tuple(topics), ResetTarget(ResetTo.TIME, self.at_ms))
 
 
 async def show(request: Request) -> Response:
-    """GET /bulk/groups: the time of a reset is asked for, then what would become of each group."""
+    """GET /bulk/groups: ask for the time of a reset, then preview the result for each group."""
     query = request.query_params
     form = Form({name: query.get(name, "").strip() for name in FIELDS})
     action = _action(form)
@@ -95,7 +95,7 @@ async def show(request: Request) -> Response:
 
 
 async def apply(request: Request) -> Response:
-    """POST /bulk/groups: the groups that the preview named, and what became of each."""
+    """POST /bulk/groups: change the groups of the preview and show the result of each."""
     posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
     form = forms.fill(posted, FIELDS)
     action = _action(form)
@@ -132,11 +132,11 @@ def _names(request: Request, form: Form, ticked: Sequence[str]) -> list[str]:
     return [group.name for group in groups.matching(everything, form.values["q"])]
 
 
-def _moment(form: Form, shown: Zone) -> int | None:
+def _moment(form: Form, display_zone: Zone) -> int | None:
     if not form.values["at"]:
         return None
-    at_ms = form.moment("at", form.values["zone"], shown)
-    form.values["zone"] = shown.name
+    at_ms = form.moment("at", form.values["zone"], display_zone)
+    form.values["zone"] = display_zone.name
     return at_ms
 
 
@@ -145,11 +145,11 @@ async def _preview(order: Order, name: str) -> BulkRow:
     lag = order.console.broker.lag(name)
     row = BulkRow(name, "would", unread=lag.count, inflight=lag.inflight)
     if order.action != "reset":
-        return _or_left(row, config, order.action)
-    wanted = order.reset_of(name, lag)
-    if not wanted.topics:
+        return _mark_unchanged(row, config, order.action)
+    reset_order = order.reset_of(name, lag)
+    if not reset_order.topics:
         return replace(row, outcome="left", note=_("it has no place in any topic yet"))
-    preview = await services_of(order.request.scope).resets.preview(name, wanted)
+    preview = await services_of(order.request.scope).resets.preview(name, reset_order)
     moving = sum(each.moves and each.target != each.current for each in preview.queues)
     return replace(
         row,
@@ -163,8 +163,8 @@ async def _preview(order: Order, name: str) -> BulkRow:
     )
 
 
-def _or_left(row: BulkRow, config: GroupConfig, action: str) -> BulkRow:
-    """The row, or that a pause or its end would change nothing of the group."""
+def _mark_unchanged(row: BulkRow, config: GroupConfig, action: str) -> BulkRow:
+    """The row, marked as left out if a pause or resume would change nothing."""
     if config.consume_enabled == (action == "pause"):
         return row
     note = _("it is paused already") if action == "pause" else _("it is not paused")
@@ -175,12 +175,12 @@ async def _change(order: Order, actor: Actor, name: str, precondition: str) -> B
     config = order.console.broker.group(name)
     if order.action == "reset":
         lag = order.console.broker.lag(name)
-        wanted = order.reset_of(name, lag)
+        reset_order = order.reset_of(name, lag)
         reset = await services_of(order.request.scope).resets.apply(
-            actor, name, wanted, precondition=precondition, force=False
+            actor, name, reset_order, precondition=precondition, force=False
         )
         return BulkRow(name, "done", _("reset %(id)s", id=reset.number), moving=len(reset.queues))
-    row = _or_left(BulkRow(name, "done"), config, order.action)
+    row = _mark_unchanged(BulkRow(name, "done"), config, order.action)
     if row.outcome == "done":
         change = services_of(order.request.scope).groups
         await (change.pause if order.action == "pause" else change.resume)(actor, name)

@@ -1,4 +1,4 @@
-"""The step before a change of a group: what it will mean, and one button."""
+"""The confirmation of a change to a group: its consequences and one button."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from engine.broker import GroupConfig
 
 @dataclass(frozen=True)
 class Confirmation:
-    """`action` is the last part of the address that the form goes to, with hidden `fields`."""
+    """A confirmation; the form posts hidden `fields` to the group's address plus `action`."""
 
     action: str
     question: str

@@ -1,4 +1,4 @@
-"""One group's lag: now, over time, and in every queue."""
+"""The page of one group's lag: now, over time, and by queue."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from engine.broker import RETRY_PREFIX, GroupConfig, LagBasis, LagHistoryRetenti
 
 @dataclass(frozen=True)
 class QueueRow:
-    """A group's place in one queue."""
+    """A group's progress in one queue."""
 
     topic: str
     queue: int
@@ -38,7 +38,7 @@ class QueueRow:
 
 @dataclass(frozen=True)
 class TopicRow:
-    """A group's place in all queues of one topic."""
+    """A group's progress in all queues of one topic."""
 
     topic: str
     queues: int
@@ -50,7 +50,7 @@ class TopicRow:
 
 @dataclass(frozen=True)
 class LagView:
-    """Which history is shown: whose, how much of it, what of it."""
+    """The lag history to show: of which queues, over which span, in which measure."""
 
     whose: LagOf
     span: Span
@@ -63,7 +63,7 @@ class LagView:
 class GroupPage:
     """The context of `group.html`; `choices` are the topics that a history can be asked of.
 
-    Where the group has not begun, what is unread for it is unknown.
+    The lag is unknown if the group has no offset yet.
     """
 
     head: GroupHead
@@ -100,7 +100,7 @@ def _page(
     console: Console, config: GroupConfig, view: LagView, chart: LagChart, request: Request
 ) -> GroupPage:
     lag = console.broker.lag(config.name)
-    # The group's own retry topic is a place like any other, once it has held something.
+    # The group's retry topic is listed once it has held a message.
     queues = [q for q in lag.queues if q.max_offset or q.topic != RETRY_PREFIX + config.name]
     query = tables.parse_query(request.query_params, ("lag", "topic", "oldest"), "-lag")
     rate = console.meter.group_rate(config.name)
@@ -125,14 +125,14 @@ def _page(
 
 
 def _view(request: Request, group: str) -> LagView:
-    """What the address asks for; what makes no sense falls back, as links get typed."""
-    asked = request.query_params
-    topic, queue = asked.get("topic", ""), asked.get("queue", "").strip()
+    """Parse the view in a query; invalid values give the default, since people edit links."""
+    query = request.query_params
+    topic, queue = query.get("topic", ""), query.get("queue", "").strip()
     is_number = is_whole(queue, 5)
     return LagView(
         LagOf(group, topic, int(queue) if topic and is_number else None),
-        next((span for span in SPANS if span.name == asked.get("range")), SPANS[1]),
-        next((shape for shape in SHAPES if shape.name == asked.get("show")), SHAPES[0]),
+        next((span for span in SPANS if span.name == query.get("range")), SPANS[1]),
+        next((shape for shape in SHAPES if shape.name == query.get("show")), SHAPES[0]),
     )
 
 
@@ -150,7 +150,7 @@ def _queues(queues: Sequence[QueueLag], query: Query) -> list[QueueRow]:
 
 
 def _queue_row(queue: QueueLag) -> QueueRow:
-    kept = queue.max_offset - queue.min_offset
+    messages = queue.max_offset - queue.min_offset
     return QueueRow(
         topic=queue.topic,
         queue=queue.queue,
@@ -161,7 +161,7 @@ def _queue_row(queue: QueueLag) -> QueueRow:
         counts=queue.counts,
         inflight=queue.inflight,
         oldest_ms=queue.oldest_ms,
-        done_share=min(1.0, max(0.0, 1 - queue.count / kept)) if kept else 1.0,
+        done_share=min(1.0, max(0.0, 1 - queue.count / messages)) if messages else 1.0,
     )
 
 

@@ -1,4 +1,4 @@
-"""The list of consumer groups: how far behind in messages and in time, and who is well."""
+"""The list of consumer groups with their lag in messages and time, and their state."""
 
 import contextlib
 from collections.abc import Callable, Iterable
@@ -28,9 +28,9 @@ AGE_MAX_MS = 5_000
 
 @dataclass(frozen=True)
 class GroupRow:
-    """A line of the list, read when the page was; `forecast` and `history` are the walk's.
+    """A row of the list, read with the page; `forecast` and `history` are the snapshot's.
 
-    The lag of a group that has no place in any queue yet is unknown: it has not begun.
+    The lag of a group without an offset in any queue is unknown.
     """
 
     name: str
@@ -57,7 +57,7 @@ class GroupRow:
 class GroupList:
     """The context of `groups.html`; lists are sorted by figures read at `as_of_ms`.
 
-    `unread` is by these figures too, over all groups that match; of `unknown` ones it is not known.
+    `unread` is the lag of all matching groups by these figures, without `unknown` groups.
     """
 
     cut: Cut[GroupRow]
@@ -74,7 +74,7 @@ async def show(request: Request) -> Response:
     query = tables.parse_query(request.query_params, SORTS, "-lag")
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     everything = list(console.broker.groups())
-    kind_of_file = list_exports.wanted(request)
+    kind_of_file = list_exports.file_kind(request)
     if kind_of_file:
         whole = tables.whole(query, len(everything))
         chosen = await console.render(lambda: _select(everything, snapshot, whole).rows)
@@ -109,21 +109,21 @@ def matching(everything: Iterable[GroupConfig], text: str) -> list[GroupConfig]:
 
 
 def _select(everything: list[GroupConfig], snapshot: Snapshot, query: Query) -> Cut[GroupConfig]:
-    """Filter, sort and cut; pure, as another thread does it."""
+    """Filter, sort and cut the groups; pure, because it runs on another thread."""
     chosen = matching(everything, query.text)
     tables.order(chosen, _key(snapshot, query.sort), lambda g: g.name, down=query.is_downward)
     return tables.cut(chosen, query)
 
 
 def _unread(everything: list[GroupConfig], snapshot: Snapshot, query: Query) -> tuple[int, int]:
-    """The lag of all groups that match, and of how many it is not known."""
+    """The total lag of the groups, and the number of groups whose lag is unknown."""
     lags = [_lag(snapshot.groups.get(g.name)) for g in matching(everything, query.text)]
-    known = [lag for lag in lags if lag is not None]
-    return sum(known), len(lags) - len(known)
+    counts = [lag for lag in lags if lag is not None]
+    return sum(counts), len(lags) - len(counts)
 
 
 def _key(snapshot: Snapshot, sort: str) -> Callable[[GroupConfig], Any]:
-    """What a list is sorted by; None, which goes last, where that is not known."""
+    """The sort key of a group; None, which comes last, if it is unknown."""
     if sort == "name":
         return lambda group: group.name
     if sort == "clears":

@@ -1,4 +1,4 @@
-"""What stands above every page of a consumer group."""
+"""The head of every page of a consumer group."""
 
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -10,7 +10,7 @@ from engine.errors import NotFound
 
 @dataclass(frozen=True)
 class GroupHead:
-    """Its name, and what has to be known of it whatever one looks at; `path` is its address."""
+    """A group's name, state and address `path`, for the head of its pages."""
 
     name: str
     path: str
@@ -49,15 +49,15 @@ def head_of(console: Console, config: GroupConfig, lag: GroupLag) -> GroupHead:
 
 
 def is_differing(console: Console, group: str) -> bool:
-    """Whether the members of a group subscribe to different things."""
+    """Whether the members of a group have different subscriptions."""
     members = console.broker.members
     return members.count(group) > 1 and members.warning(group) is not None
 
 
 def topics_of_group(console: Console, config: GroupConfig, lag: GroupLag) -> list[str]:
-    """Where a group has a place, what its members subscribe to, what is paused; by name.
+    """The topics that a group has offsets in, subscribes to or has paused, by name.
 
-    Its own retry topic only once it has held something.
+    Its retry topic is included once it has held a message.
     """
     own_retry = RETRY_PREFIX + config.name
     names = {queue.topic for queue in lag.queues if queue.topic != own_retry or queue.max_offset}

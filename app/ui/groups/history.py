@@ -1,4 +1,4 @@
-"""What was done to a group: its resets, each with its result and its undoing, and its audit."""
+"""The history of a group: its resets, with results and undo, and its audit trail."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ VALUE_CHARS_MAX = 120
 
 @dataclass(frozen=True)
 class ResetRow:
-    """A reset that is remembered; 0 for no other one that undid it, or that it undid."""
+    """A stored reset; `undoes` and `undone_by` are 0 if there is no such reset."""
 
     number: int
     at_ms: int
@@ -60,7 +60,7 @@ class GroupHistory:
 
     `older` is where the next entries begin, "" at the end.
 
-    `trouble` says why the audit trail cannot be shown.
+    `trouble` is the reason why the audit trail is unavailable.
     """
 
     head: GroupHead
@@ -85,7 +85,7 @@ class ResetPage:
 
 @dataclass(frozen=True)
 class UndoPage:
-    """The context of `group_undo.html`: what taking a reset back would do now."""
+    """The context of `group_undo.html`: the preview of undoing a reset."""
 
     head: GroupHead
     tab: str
@@ -110,7 +110,7 @@ async def show(request: Request) -> Response:
         )
     except EngineError as error:
         trouble = error.detail
-    shown = entries[:ENTRIES_SHOWN]
+    visible_entries = entries[:ENTRIES_SHOWN]
     context = GroupHistory(
         head=head_of(console, config, console.broker.lag(config.name)),
         tab="history",
@@ -119,8 +119,8 @@ async def show(request: Request) -> Response:
         ],
         passages=services_of(request.scope).client_figures.passages(config.name),
         passages_max=PASSAGES_MAX,
-        entries=[_entry_row(entry) for entry in shown],
-        older=str(shown[-1].id) if len(entries) > len(shown) else "",
+        entries=[_entry_row(entry) for entry in visible_entries],
+        older=str(visible_entries[-1].id) if len(entries) > len(visible_entries) else "",
         trouble=trouble,
     )
     return await pages.respond(
@@ -132,19 +132,19 @@ async def reset(request: Request) -> Response:
     """GET /groups/{group}/resets/{id}"""
     console = pages.console_of(request)
     config = console.broker.group(request.path_params["group"])
-    found = console.broker.resets.get(config.name, _number(request))
+    record = console.broker.resets.get(config.name, _number(request))
     query = tables.parse_query(request.query_params, ("queue",), "queue")
     context = ResetPage(
         head=head_of(console, config, console.broker.lag(config.name)),
         tab="history",
-        reset=_reset_row(found),
-        cut=tables.cut(done_rows(found), query),
+        reset=_reset_row(record),
+        cut=tables.cut(done_rows(record), query),
     )
     return await pages.respond(
         request,
         "group_reset.html",
         context,
-        title=_("Reset %(number)s of %(name)s", number=found.number, name=config.name),
+        title=_("Reset %(number)s of %(name)s", number=record.number, name=config.name),
         section="groups",
     )
 
@@ -152,15 +152,15 @@ async def reset(request: Request) -> Response:
 async def undo_page(request: Request) -> Response:
     """GET /groups/{group}/resets/{id}/undo"""
     form = Form({})
-    found = None
+    undo_review = None
     try:
         preview = await services_of(request.scope).resets.preview_undo(
             request.path_params["group"], _number(request)
         )
-        found = review(preview)
+        undo_review = review(preview)
     except (Conflict, Refused) as error:
         form.blame(error)
-    return await _undo_page(request, form, found)
+    return await _undo_page(request, form, undo_review)
 
 
 async def undo(request: Request) -> Response:
@@ -177,8 +177,8 @@ async def undo(request: Request) -> Response:
             force=posted.one("force") == "yes",
         )
     except OffsetsMoved as error:
-        found = review(error.preview, seen=posted.one("seen"))
-        return await _undo_page(request, Form({}), found, is_conflict=True)
+        conflict_review = review(error.preview, seen=posted.one("seen"))
+        return await _undo_page(request, Form({}), conflict_review, is_conflict=True)
     except (Conflict, Refused) as error:
         form = Form({})
         form.blame(error)
@@ -188,7 +188,7 @@ async def undo(request: Request) -> Response:
 
 
 async def _undo_page(
-    request: Request, form: Form, found: Review | None, *, is_conflict: bool = False
+    request: Request, form: Form, undo_review: Review | None, *, is_conflict: bool = False
 ) -> Response:
     console = pages.console_of(request)
     config = console.broker.group(request.path_params["group"])
@@ -198,7 +198,7 @@ async def _undo_page(
         tab="history",
         form=form,
         reset=_reset_row(former),
-        review=found,
+        review=undo_review,
         is_conflict=is_conflict,
     )
     return await pages.respond(
@@ -221,14 +221,14 @@ def _number(request: Request) -> int:
     )
 
 
-def _reset_row(found: Reset) -> ResetRow:
+def _reset_row(record: Reset) -> ResetRow:
     return ResetRow(
-        found.number,
-        found.at_ms,
-        place_in_words(found.to),
-        len(found.queues),
-        found.undoes,
-        found.undone_by,
+        record.number,
+        record.at_ms,
+        place_in_words(record.to),
+        len(record.queues),
+        record.undoes,
+        record.undone_by,
     )
 
 
@@ -245,11 +245,11 @@ def _entry_row(entry: AuditEntry) -> EntryRow:
 
 
 def _changes(entry: AuditEntry) -> list[str]:
-    """Which fields an entry says were changed, as sentences; the first eight, then how many."""
+    """The changed fields of an entry as sentences: the first eight, and how many more."""
     before, after = _object(entry.before_json), _object(entry.after_json)
     if not after:
         return []
-    names = [name for name in after if name != "queues" and _is_told(name, before, after)]
+    names = [name for name in after if name != "queues" and _is_change(name, before, after)]
     lines = [_line(name, before, after) for name in names]
     if isinstance(after.get("queues"), list):
         lines.append(_("%(n)s queues moved", n=f"{len(after['queues']):,}"))
@@ -257,8 +257,8 @@ def _changes(entry: AuditEntry) -> list[str]:
     return [*lines[:CHANGES_SHOWN_MAX], _("and %(more)s more", more=more)] if more > 0 else lines
 
 
-def _is_told(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a field differs; a new one only where it says something."""
+def _is_change(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a field differs; a new field only counts if it is not empty."""
     return bool(after[name]) if name not in before else before[name] != after[name]
 
 
@@ -275,7 +275,7 @@ def _text(value: Any) -> str:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text) if text else {}
+        value = json.loads(text) if text else {}
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

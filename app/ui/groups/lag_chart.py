@@ -1,7 +1,6 @@
-"""A group's lag over time as a chart and as its table; what was not sampled is a gap in both. Pure.
+"""A group's lag over time as a chart and a table; missing samples are gaps in both. Pure.
 
-The engine hands out points; the time to clear is judged here, from the last minute (or the one
-step) before each of them.
+The time to clear is estimated here, from the last minute, or the one step, before each point.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ MARGIN = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """What a chart shows of each point: its name in addresses, in words, and its unit."""
+    """A measure of the chart: its name in queries, its label, and its unit."""
 
     name: str
     label: str
@@ -33,7 +32,7 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class ChartPoint:
-    """One stretch of time from `at_ms` to `until_ms`; without a sample all figures are None."""
+    """The time from `at_ms` to `until_ms`; without a sample all figures are None."""
 
     at_ms: int
     until_ms: int
@@ -50,9 +49,9 @@ class ChartPoint:
 
 @dataclass(frozen=True)
 class LagChart:
-    """Everything that the chart and its table show; `rows` is newest first, gaps as one row each.
+    """The content of the chart and its table; `rows` are newest first, each gap is one row.
 
-    `values` goes with `times_s`; `lines` are the same as SVG points for who has no script.
+    `values` belong to `times_s`; `lines` are the same as SVG points for browsers without scripts.
     """
 
     shape: Shape
@@ -69,17 +68,17 @@ class LagChart:
 
 
 def chart(page: LagHistoryPage, shape: Shape) -> LagChart:
-    """The chart of what the engine found."""
+    """The chart of a page of lag history."""
     points = list(_judged(page))
     values = [VALUES[shape.name](point) for point in points]
-    known = sum(point.is_known for point in points)
+    measured = sum(point.is_known for point in points)
     return LagChart(
         shape=shape,
         from_ms=page.from_ms,
         to_ms=page.to_ms,
         step_ms=page.step_ms,
-        known=known,
-        missing=len(points) - known,
+        known=measured,
+        missing=len(points) - measured,
         damaged=page.damaged,
         times_s=[point.at_ms / 1000 for point in points],
         values=values,
@@ -89,7 +88,7 @@ def chart(page: LagHistoryPage, shape: Shape) -> LagChart:
 
 
 def segments(values: Sequence[int | None]) -> Iterator[str]:
-    """Unbroken runs of known values as points of `<polyline>`; a lone one stands twice, a dot."""
+    """Runs of known values as points of `<polyline>`; a single value is repeated, as a dot."""
     top = max((value for value in values if value is not None), default=0) or 1
     step = STILL_WIDTH / max(1, len(values) - 1)
     room = STILL_HEIGHT - 2 * MARGIN
@@ -103,7 +102,7 @@ def segments(values: Sequence[int | None]) -> Iterator[str]:
 
 
 def _judged(page: LagHistoryPage) -> Iterator[ChartPoint]:
-    """Each point with the outlook at its time."""
+    """Each point with the forecast at its time."""
     recent: list[tuple[int, int]] = []
     reach_ms = max(WINDOW_MS, page.step_ms)
     for point in page.points:
@@ -113,11 +112,11 @@ def _judged(page: LagHistoryPage) -> Iterator[ChartPoint]:
             continue
         recent = [each for each in recent if point.at_ms - each[0] <= reach_ms]
         recent.append((point.at_ms, point.count_max))
-        yield _known(point, until_ms, forecast(recent, reach_ms))
+        yield _chart_point(point, until_ms, forecast(recent, reach_ms))
 
 
-def _known(point: LagPoint, until_ms: int, found: Forecast) -> ChartPoint:
-    clears_at_ms = point.at_ms if found.outlook is Outlook.CLEAR else found.clears_at_ms
+def _chart_point(point: LagPoint, until_ms: int, forecast: Forecast) -> ChartPoint:
+    clears_at_ms = point.at_ms if forecast.outlook is Outlook.CLEAR else forecast.clears_at_ms
     return ChartPoint(
         at_ms=point.at_ms,
         until_ms=until_ms,
@@ -125,12 +124,12 @@ def _known(point: LagPoint, until_ms: int, found: Forecast) -> ChartPoint:
         age_ms=point.oldest_age_max_ms if point.count_max else 0,
         inflight=point.inflight_max,
         clear_ms=None if clears_at_ms is None else clears_at_ms - point.at_ms,
-        outlook=found.outlook,
+        outlook=forecast.outlook,
     )
 
 
 def _rows(points: Sequence[ChartPoint]) -> Iterator[ChartPoint]:
-    """Newest first, neighbouring stretches without samples taken together."""
+    """The rows of the table, newest first, with adjacent gaps merged."""
     gap: ChartPoint | None = None
     for point in reversed(points):
         if point.is_known:

@@ -1,4 +1,4 @@
-"""Who consumes for a group, and whether they all subscribe to the same."""
+"""The members of a group, and whether their subscriptions agree."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ MISSING = ""  # not subscribed to a topic that others of the group subscribe to
 
 
 class ClientRow(MemberInfo, frozen=True):
-    """A consumer that is alive, and what it has in hand."""
+    """A live consumer and its messages in flight."""
 
     inflight: int
     locks: int
@@ -53,7 +53,7 @@ class ClientList:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one client wants of one topic; `is_odd` where it does not agree with the others."""
+    """A client's filter on one topic; `is_odd` if it differs from the others'."""
 
     expression: str
     is_odd: bool
@@ -61,7 +61,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """One client's cells, in the order of the topics; `is_silent`: it told no subscription."""
+    """One client's cells in the order of topics; `is_silent` without any subscription."""
 
     client: str
     cells: Sequence[Cell]
@@ -70,7 +70,7 @@ class MatrixRow:
 
 @dataclass(frozen=True)
 class MatrixColumn:
-    """A topic, and how many of the group's members want it in which way."""
+    """A topic, whether the members' filters differ, and the usual filter."""
 
     topic: str
     is_differing: bool
@@ -122,18 +122,18 @@ async def subscriptions(request: Request) -> Response:
     config = console.broker.group(request.path_params["group"])
     query = tables.parse_query(request.query_params, ("client",), "client")
     members = console.broker.members.of(config.name)
-    found = console.broker.members.warning(config.name)
+    warning = console.broker.members.warning(config.name)
     columns = await console.render(lambda: _columns(members))
-    shown = tables.cut(members, query)
+    page = tables.cut(members, query)
     context = SubscriptionPage(
         head=head_of(console, config, console.broker.lag(config.name)),
         tab="subscriptions",
         columns=columns,
-        cut=shown.with_rows([_matrix_row(member, columns) for member in shown.rows]),
+        cut=page.with_rows([_matrix_row(member, columns) for member in page.rows]),
         query=query,
         variants=[
             msgspec.structs.replace(each, clients=each.clients[:5])
-            for each in (found.variants if found else ())
+            for each in (warning.variants if warning else ())
         ],
         last_heartbeat=console.broker.members.subscription(config.name),
     )
@@ -148,7 +148,7 @@ async def subscriptions(request: Request) -> Response:
 
 
 async def leave_page(request: Request) -> Response:
-    """GET /groups/{group}/leave?client=: what taking a member out means."""
+    """GET /groups/{group}/leave?client=: ask before removing a member."""
     console = pages.console_of(request)
     config = console.broker.group(request.path_params["group"])
     return await _ask_leave(request, config, request.query_params.get("client", ""))
@@ -172,8 +172,8 @@ async def leave(request: Request) -> Response:
 
 async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Response:
     console = pages.console_of(request)
-    found = [each for each in console.broker.members.of(config.name) if each.client == client]
-    if not found:
+    matches = [each for each in console.broker.members.of(config.name) if each.client == client]
+    if not matches:
         raise NotFound(
             _(
                 "%(client)s is no member of the group %(name)s",
@@ -182,7 +182,7 @@ async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Resp
             ),
             remedy=_("look at its clients as they are now"),
         )
-    row = await _client(request, config.name, found[0], 0)
+    row = await _client(request, config.name, matches[0], 0)
     locks = sum(lock.client == client for lock in console.broker.locks.of(config.name))
     others = console.broker.members.count(config.name) - 1
     impact = [
@@ -236,15 +236,15 @@ async def _client(request: Request, group: str, member: Member, locks: int) -> C
 
 
 def _columns(members: Sequence[Member]) -> list[MatrixColumn]:
-    """Every topic that anybody subscribes to; who told no subscription has no say."""
+    """A column per subscribed topic; members without subscriptions are ignored."""
     telling = [member.topics for member in members if member.topics]
     columns = []
     for topic in sorted({name for topics in telling for name in topics}):
-        wanted = Counter(topics.get(topic, MISSING) for topics in telling).most_common(2)
-        is_differing = len(wanted) > 1
-        # Nobody is odd in a draw, so all of them are marked.
-        is_draw = is_differing and wanted[0][1] == wanted[1][1]
-        columns.append(MatrixColumn(topic, is_differing, None if is_draw else wanted[0][0]))
+        expressions = Counter(topics.get(topic, MISSING) for topics in telling).most_common(2)
+        is_differing = len(expressions) > 1
+        # In a tie no filter is the usual one, so all of them are marked.
+        is_draw = is_differing and expressions[0][1] == expressions[1][1]
+        columns.append(MatrixColumn(topic, is_differing, None if is_draw else expressions[0][0]))
     return columns
 
 
@@ -252,7 +252,7 @@ def _matrix_row(member: Member, columns: Sequence[MatrixColumn]) -> MatrixRow:
     is_silent = not member.topics
     cells = []
     for column in columns:
-        wanted = member.topics.get(column.topic, MISSING)
-        is_odd = column.is_differing and not is_silent and wanted != column.usual
-        cells.append(Cell(wanted, is_odd))
+        expression = member.topics.get(column.topic, MISSING)
+        is_odd = column.is_differing and not is_silent and expression != column.usual
+        cells.append(Cell(expression, is_odd))
     return MatrixRow(member.client, cells, is_silent)

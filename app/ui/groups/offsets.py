@@ -1,7 +1,7 @@
-"""Moving a group to another place in its topics, step by step: where to, where, look, do.
+"""Resetting a group's offsets in steps: target, scope, review, apply.
 
-Every step but the last is a GET: its address holds all that was chosen, and nothing has changed.
-The last one carries the precondition of what was looked at.
+Every step but the last is a GET: its query holds all choices, and it changes nothing. The last step
+carries the precondition of the review.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from app.ui.groups.reset_review import Review, place_in_words, review
 from engine.broker import GroupConfig, OffsetsMoved, ResetTarget, ResetTo
 from engine.errors import EngineError
 
-PLAN = "plan"  # as a place to go to: the offsets of a file
+PLAN = "plan"  # a target of a reset: the offsets of a file
 FIELDS = ("to", "at", "zone", "offset", "by", "from_group", "queues", "other", PLAN)
 STEPS = ("strategy", "scope", "review")
 NAMES = {"topics": "other", "topic": "other", "group": "from_group"}
@@ -36,7 +36,7 @@ QUEUES_MAX = 1024
 
 @dataclass(frozen=True)
 class Choice:
-    """A topic that may be moved in, and whether it was chosen."""
+    """A topic of the group, and whether it is chosen for the reset."""
 
     topic: str
     is_chosen: bool
@@ -63,18 +63,18 @@ class Wizard:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What an address or a form says: which step, the fields, the topics that were ticked."""
+class ResetDraft:
+    """A reset in progress: the step, the fields of the form, and the ticked topics."""
 
     step: str
     form: Form
     topics: tuple[str, ...]
-    zone: Zone  # that times are shown in
+    zone: Zone  # the zone of displayed times
     group: str
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """All of it as it stands in an address."""
+        """The draft as parameters of a query."""
         fields = [(name, value) for name, value in self.form.values.items() if value]
         return fields + [("topic", topic) for topic in self.topics]
 
@@ -83,55 +83,55 @@ async def show(request: Request) -> Response:
     """GET /groups/{group}/offsets"""
     config = pages.console_of(request).broker.group(request.path_params["group"])
     query = request.query_params
-    asked = _asked(request, config)
-    if asked.step == "strategy":
-        asked.form.values["to"] = asked.form.values["to"] or ResetTo.EARLIEST.value
-        if asked.form.values["at"]:
-            asked.form.moment("at", asked.form.values["zone"], asked.zone)
-        return await _page(request, config, asked)
-    order = _order(asked)
-    if asked.step == "scope" or order is None:
-        return await _refuse_or_show(request, config, asked)
+    draft = _draft(request, config)
+    if draft.step == "strategy":
+        draft.form.values["to"] = draft.form.values["to"] or ResetTo.EARLIEST.value
+        if draft.form.values["at"]:
+            draft.form.moment("at", draft.form.values["zone"], draft.zone)
+        return await _page(request, config, draft)
+    order = _order(draft)
+    if draft.step == "scope" or order is None:
+        return await _refuse_or_show(request, config, draft)
     try:
         preview = await services_of(request.scope).resets.preview(config.name, order)
     except EngineError as error:
-        asked.form.blame(error, NAMES)
-        return await _refuse_or_show(request, config, asked)
+        draft.form.blame(error, NAMES)
+        return await _refuse_or_show(request, config, draft)
     page = query.get("page", "1")
     number = int(page) if is_whole(page, 5) else 1
-    return await _page(request, config, asked, review(preview, page=number))
+    return await _page(request, config, draft, review(preview, page=number))
 
 
 async def export(request: Request) -> Response:
-    """GET /groups/{group}/offsets/plan: the review at the same query as a file."""
+    """GET /groups/{group}/offsets/plan: the review of the same query as a file."""
     console = pages.console_of(request)
     config = console.broker.group(request.path_params["group"])
-    asked = replace(_asked(request, config), step="review")
-    order = _order(asked)
+    draft = replace(_draft(request, config), step="review")
+    order = _order(draft)
     if order is None:
-        return await _refuse_or_show(request, config, asked)
+        return await _refuse_or_show(request, config, draft)
     preview = await services_of(request.scope).resets.preview(config.name, order)
     content = reset_plans.file_of(preview, place_in_words(preview.to), console.now_ms())
     return reset_plans.download(content, config.name)
 
 
 async def look(request: Request) -> Response:
-    """POST /groups/{group}/offsets/plan: what a plan would do now; changes nothing."""
+    """POST /groups/{group}/offsets/plan: review what a plan would do now; changes nothing."""
     config = pages.console_of(request).broker.group(request.path_params["group"])
     form = forms.fill(await forms.read(request), FIELDS)
     form.values["to"] = PLAN
-    asked = Asked("review", form, (), preferences.read(request).zone, config.name)
+    draft = ResetDraft("review", form, (), preferences.read(request).zone, config.name)
     plan = reset_plans.read(form, config.name)
     if plan is None:
-        return await _refuse_or_show(request, config, asked)
+        return await _refuse_or_show(request, config, draft)
     try:
         preview = await services_of(request.scope).resets.preview(config.name, plan.order)
     except EngineError as error:
         form.blame(error, {"topic": PLAN, "topics": PLAN, "queues": PLAN})
-        return await _refuse_or_show(request, config, asked)
-    found = review(preview, seen=plan.seen)
+        return await _refuse_or_show(request, config, draft)
+    result = review(preview, seen=plan.seen)
     is_conflict = preview.precondition != plan.precondition
-    return await _page(request, config, asked, found, is_conflict=is_conflict)
+    return await _page(request, config, draft, result, is_conflict=is_conflict)
 
 
 async def apply(request: Request) -> Response:
@@ -141,10 +141,10 @@ async def apply(request: Request) -> Response:
     posted = await forms.read(request)
     topics = tuple(dict.fromkeys(posted.values.get("topic", ())))
     zone = preferences.read(request).zone
-    asked = Asked("review", forms.fill(posted, FIELDS), topics, zone, config.name)
-    order = _order(asked)
+    draft = ResetDraft("review", forms.fill(posted, FIELDS), topics, zone, config.name)
+    order = _order(draft)
     if order is None:
-        return await _refuse_or_show(request, config, asked)
+        return await _refuse_or_show(request, config, draft)
     try:
         reset = await services_of(request.scope).resets.apply(
             actor_at(client_of(request)),
@@ -154,20 +154,20 @@ async def apply(request: Request) -> Response:
             force=posted.one("force") == "yes",
         )
     except OffsetsMoved as error:
-        found = review(error.preview, seen=posted.one("seen"))
-        return await _page(request, config, asked, found, is_conflict=True)
+        result = review(error.preview, seen=posted.one("seen"))
+        return await _page(request, config, draft, result, is_conflict=True)
     except EngineError as error:
-        asked.form.blame(error, NAMES)
-        return await _refuse_or_show(request, config, asked)
+        draft.form.blame(error, NAMES)
+        return await _refuse_or_show(request, config, draft)
     head = head_of(console, config, console.broker.lag(config.name))
     return forms.go(request, f"{head.path}/resets/{reset.number}?done=changed")
 
 
-def _asked(request: Request, config: GroupConfig) -> Asked:
-    """What an address says."""
+def _draft(request: Request, config: GroupConfig) -> ResetDraft:
+    """The draft in a query."""
     query = request.query_params
     step = query.get("step", "strategy")
-    return Asked(
+    return ResetDraft(
         step if step in STEPS else "strategy",
         Form({name: query.get(name, "").strip() for name in FIELDS}),
         tuple(dict.fromkeys(query.getlist("topic"))),
@@ -176,25 +176,25 @@ def _asked(request: Request, config: GroupConfig) -> Asked:
     )
 
 
-def _order(asked: Asked) -> ResetOrder | None:
-    """What is to go where; None where a field is wrong, which is then told at it."""
-    form = asked.form
+def _order(draft: ResetDraft) -> ResetOrder | None:
+    """The reset that the draft describes; None if a field is invalid, with its error."""
+    form = draft.form
     if form.values["to"] == PLAN:
-        plan = reset_plans.read(form, asked.group)
+        plan = reset_plans.read(form, draft.group)
         return None if plan is None else plan.order
-    target = _target(form, asked.zone)
-    topics = (*asked.topics, *([form.values["other"]] if form.values["other"] else ()))
-    if not topics and asked.step != "scope":
+    target = _target(form, draft.zone)
+    topics = (*draft.topics, *([form.values["other"]] if form.values["other"] else ()))
+    if not topics and draft.step != "scope":
         form.refuse("other", _("Choose at least one topic."))
     queues = _queues(form)
     return None if form.is_wrong else ResetOrder(tuple(dict.fromkeys(topics)), target, queues)
 
 
-def _target(form: Form, shown: Zone) -> ResetTarget:
+def _target(form: Form, display_zone: Zone) -> ResetTarget:
     to = ResetTo(form.choice("to", _("Where to"), tuple(ResetTo)))
     if to is ResetTo.TIME:
-        at_ms = form.moment("at", form.values["zone"], shown)
-        form.values["zone"] = shown.name
+        at_ms = form.moment("at", form.values["zone"], display_zone)
+        form.values["zone"] = display_zone.name
         return ResetTarget(to, at_ms or 0)
     if to is ResetTo.OFFSET:
         return ResetTarget(to, form.number("offset", _("The offset"), 0, OFFSET_MAX))
@@ -222,19 +222,19 @@ def _queues(form: Form) -> tuple[int, ...]:
     return ()
 
 
-async def _refuse_or_show(request: Request, config: GroupConfig, asked: Asked) -> Response:
-    """The step whose field is wrong; the scope where none is."""
-    form = asked.form
+async def _refuse_or_show(request: Request, config: GroupConfig, draft: ResetDraft) -> Response:
+    """Show the step with the invalid field, or the scope if none is invalid."""
+    form = draft.form
     is_target = {"to", "at", "offset", "by", "from_group", PLAN} & set(form.errors)
     step = "strategy" if is_target else "scope"
-    return await _page(request, config, replace(asked, step=step))
+    return await _page(request, config, replace(draft, step=step))
 
 
 async def _page(
     request: Request,
     config: GroupConfig,
-    asked: Asked,
-    found: Review | None = None,
+    draft: ResetDraft,
+    result: Review | None = None,
     *,
     is_conflict: bool = False,
 ) -> Response:
@@ -242,19 +242,19 @@ async def _page(
     lag = console.broker.lag(config.name)
     head = head_of(console, config, lag)
     base = f"{head.path}/offsets"
-    before = STEPS[max(0, STEPS.index(asked.step) - 1)]
+    before = STEPS[max(0, STEPS.index(draft.step) - 1)]
     context = Wizard(
         head=head,
         tab="offsets",
-        step=asked.step,
-        form=asked.form,
-        choices=_choices(request, config, asked),
-        carried=_carried(asked),
-        review=found,
+        step=draft.step,
+        form=draft.form,
+        choices=_choices(request, config, draft),
+        carried=_carried(draft),
+        review=result,
         is_conflict=is_conflict,
-        here=_address(base, asked.step, asked),
-        back=_address(base, before, asked),
-        plan_href=_address(f"{base}/plan", asked.step, asked),
+        here=_address(base, draft.step, draft),
+        back=_address(base, before, draft),
+        plan_href=_address(f"{base}/plan", draft.step, draft),
     )
     return await pages.respond(
         request,
@@ -262,39 +262,39 @@ async def _page(
         context,
         title=_("Reset offsets of %(name)s", name=config.name),
         section="groups",
-        status=409 if is_conflict else 422 if asked.form.is_wrong else 200,
+        status=409 if is_conflict else 422 if draft.form.is_wrong else 200,
     )
 
 
-def _address(path: str, step: str, asked: Asked) -> str:
-    """A step's address; a plan, which is too long for one, begins anew."""
-    if asked.form.values["to"] == PLAN:
+def _address(path: str, step: str, draft: ResetDraft) -> str:
+    """The address of a step; a plan is too long for an address and starts again."""
+    if draft.form.values["to"] == PLAN:
         return path.removesuffix(f"/{PLAN}")
-    return f"{path}?{urlencode([('step', step), *asked.pairs])}"
+    return f"{path}?{urlencode([('step', step), *draft.pairs])}"
 
 
-def _carried(asked: Asked) -> list[tuple[str, str]]:
-    """What the step's own fields do not hold."""
+def _carried(draft: ResetDraft) -> list[tuple[str, str]]:
+    """The hidden fields of a step: all values that its own fields do not hold."""
     own = {
         "strategy": {"to", "at", "zone", "offset", "by", "from_group", PLAN},
         "scope": {"topic", "queues", "other"},
         "review": set[str](),
-    }[asked.step]
-    return [(name, value) for name, value in asked.pairs if name not in own]
+    }[draft.step]
+    return [(name, value) for name, value in draft.pairs if name not in own]
 
 
-def _choices(request: Request, config: GroupConfig, asked: Asked) -> list[Choice]:
-    """Topics of the group, and those that the address names; all but retries are ticked first."""
+def _choices(request: Request, config: GroupConfig, draft: ResetDraft) -> list[Choice]:
+    """The group's topics and those of the query; by default all but the retry topic are ticked."""
     console = pages.console_of(request)
     lag = console.broker.lag(config.name)
-    known = topics_of_group(console, config, lag)
+    topics = topics_of_group(console, config, lag)
     own_retry = head_of(console, config, lag).retry_topic
-    is_first = not asked.topics and not asked.form.values["other"]
+    is_first = not draft.topics and not draft.form.values["other"]
     choices = []
-    for topic in sorted({*known, *asked.topics}):
+    for topic in sorted({*topics, *draft.topics}):
         queues = [queue for queue in lag.queues if queue.topic == topic]
         is_retry = topic == own_retry
-        is_chosen = topic in asked.topics or (is_first and not is_retry)
+        is_chosen = topic in draft.topics or (is_first and not is_retry)
         unread = sum(queue.count for queue in queues)
         choices.append(Choice(topic, is_chosen, is_retry, len(queues), unread))
     return choices

@@ -1,4 +1,4 @@
-"""Retry policies as forms hold them and as pages tell them. Pure."""
+"""Retry policies in forms and in words. Pure."""
 
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _, translated
@@ -7,7 +7,7 @@ from engine.broker import Exponential, Ladder, RetryPolicy, Steps
 
 KINDS = ("ladder", "exponential", "steps")
 FIELDS = ("policy", "initial", "longest", "multiplier", "steps")
-# The engine's names for what is wrong, in the form's.
+# The form's field names by the engine's.
 ENGINE_NAMES = {
     "initial_ms": "initial",
     "max_ms": "longest",
@@ -43,7 +43,7 @@ def kind_of(policy: RetryPolicy) -> str:
 
 
 def read(form: Form) -> RetryPolicy:
-    """The policy that a form describes; what is wrong is told at its field."""
+    """The policy in a form; errors are reported at their fields."""
     kind = form.choice("policy", _("Retry policy"), KINDS)
     if kind == "exponential":
         return Exponential(
@@ -54,8 +54,8 @@ def read(form: Form) -> RetryPolicy:
     if kind == "steps":
         parts = [part for part in form.values["steps"].replace(",", " ").split() if part]
         waits = [find_length_ms(part) for part in parts]
-        known = [wait for wait in waits if wait is not None]
-        if not known or len(known) < len(waits):
+        lengths = [wait for wait in waits if wait is not None]
+        if not lengths or len(lengths) < len(waits):
             form.refuse(
                 "steps",
                 _(
@@ -63,14 +63,14 @@ def read(form: Form) -> RetryPolicy:
                     length_help=translated(LENGTH_HELP),
                 ),
             )
-        return Steps(tuple(known) or (1_000,))
+        return Steps(tuple(lengths) or (1_000,))
     return Ladder()
 
 
 def waits(policy: RetryPolicy, retry_max: int) -> tuple[list[str], int]:
-    """The waits before each retry, the first twenty of them, and how many more there are."""
-    shown = [_wait(policy, number) for number in range(min(retry_max, SHOWN_MAX))]
-    return shown, retry_max - len(shown)
+    """The waits before the first twenty retries, and the number of further retries."""
+    rows = [_wait(policy, number) for number in range(min(retry_max, SHOWN_MAX))]
+    return rows, retry_max - len(rows)
 
 
 def _wait(policy: RetryPolicy, number: int) -> str:
@@ -83,8 +83,8 @@ def _wait(policy: RetryPolicy, number: int) -> str:
 
 
 def _length(form: Form, name: str, label: str) -> int:
-    found = find_length_ms(form.values[name])
-    if found is None:
+    length_ms = find_length_ms(form.values[name])
+    if length_ms is None:
         form.refuse(
             name,
             _(
@@ -93,7 +93,7 @@ def _length(form: Form, name: str, label: str) -> int:
                 length_help=translated(LENGTH_HELP),
             ),
         )
-    return found or 1
+    return length_ms or 1
 
 
 def _factor(form: Form) -> float:

@@ -1,7 +1,7 @@
-"""A reset as a file: what a review showed, kept, handed on, looked at again and then applied.
+"""Reset plans: a reviewed reset as a file, which can be reviewed again and applied.
 
-The file names each queue with the offset it was at and the one it is to go to. Reading it in shows
-how it looks now; where the group went on since the file was made, the queues that did are marked.
+The file has the current and the new offset of each queue. Loading it shows a review with the
+current offsets; queues that moved since the file was made are marked.
 """
 
 from typing import Annotated
@@ -28,7 +28,7 @@ Number = Annotated[int, Meta(ge=0, le=65_535)]
 
 
 class PlannedQueue(msgspec.Struct, forbid_unknown_fields=True):
-    """One queue; `new_offset` null leaves it where it is, `current_offset` null: no place yet."""
+    """One queue; `new_offset` null keeps its offset, `current_offset` null means no offset yet."""
 
     topic: Annotated[str, Meta(min_length=1, max_length=255)]
     queue: Number
@@ -37,7 +37,7 @@ class PlannedQueue(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
-    """The file; `precondition` stands for all current offsets, `to` says where to in words."""
+    """The file; `precondition` covers all current offsets, `to` is the target in words."""
 
     kind: str
     version: int
@@ -49,7 +49,7 @@ class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def seen(self) -> str:
-        """What was looked at when it was made, as `reset_review.review` takes it."""
+        """The current offsets of the plan, in the form that `reset_review.review` takes."""
         return "\n".join(
             f"{each.queue} {NONE if each.current_offset is None else each.current_offset}"
             f" {each.topic}"
@@ -58,7 +58,7 @@ class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def order(self) -> ResetOrder:
-        """The reset that it asks for."""
+        """The reset of this plan."""
         topics = tuple(dict.fromkeys(each.topic for each in self.queues))
         goals = tuple(
             (each.topic, each.queue, None if each.new_offset is None else int(each.new_offset))
@@ -68,7 +68,7 @@ class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def file_of(preview: ResetPreview, to: str, now_ms: int) -> bytes:
-    """A preview as a file."""
+    """The plan of a preview."""
     plan = PlanFile(
         kind=KIND,
         version=VERSION,
@@ -87,7 +87,7 @@ def file_of(preview: ResetPreview, to: str, now_ms: int) -> bytes:
 
 
 def download(content: bytes, group: str) -> Response:
-    """The file as a browser keeps it."""
+    """The plan as a download."""
     name = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in group)
     headers = {
         "Content-Disposition": f'attachment; filename="reset-plan-{name}.json"',
@@ -97,7 +97,7 @@ def download(content: bytes, group: str) -> Response:
 
 
 def read(form: Form, group: str) -> PlanFile | None:
-    """The plan in a form's field `plan`; what is wrong is said there, and None given."""
+    """The plan in a form's field `plan`; None if it is invalid, with the error at the field."""
     text = form.values["plan"]
     try:
         if len(text) > PLAN_CHARS_MAX:

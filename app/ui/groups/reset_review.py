@@ -1,7 +1,7 @@
-"""What a reset would do, or did, as rows of a table. Pure.
+"""The rows of a planned or finished reset. Pure.
 
-A review carries what it showed (`seen`) through the form, so that a refused one can say which
-queues have moved since.
+A review carries its offsets (`seen`) through the form, so that a conflict can mark the queues that
+have moved since.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,9 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class MoveRow:
-    """One queue: `delta` messages forward, or back if negative, None where there is no number.
+    """One queue: it moves `delta` messages forward, or back if negative; None if unknown.
 
-    `has_moved`: the group is elsewhere than the review before said, `seen_offset`.
+    `has_moved` if the group is no longer at the offset of the previous review, `seen_offset`.
     """
 
     topic: str
@@ -51,7 +51,7 @@ class MoveRow:
 
 @dataclass(frozen=True)
 class Review:
-    """All queues of a reset taken together, and at most 200 of them one by one."""
+    """The totals over all queues of a reset, and a page of at most 200 queues."""
 
     to: str
     rows: Sequence[MoveRow]
@@ -71,20 +71,20 @@ class Review:
 
 
 def review(preview: ResetPreview, *, seen: str = "", page: int = 1) -> Review:
-    """A preview as people look at it; queues that moved since `seen` come first."""
+    """The review of a preview; queues that moved since `seen` come first."""
     before = _parsed(seen)
     rows = [_row(move, before) for move in preview.queues]
     rows.sort(key=lambda row: not row.has_moved)
     pages = max(1, -(-len(rows) // SHOWN))
     page = min(max(1, page), pages)
-    shown = rows[(page - 1) * SHOWN : page * SHOWN]
+    visible_rows = rows[(page - 1) * SHOWN : page * SHOWN]
     return convert(
         preview,
         Review,
         to=place_in_words(preview.to),
-        rows=shown,
+        rows=visible_rows,
         total=len(rows),
-        first=(page - 1) * SHOWN + 1 if shown else 0,
+        first=(page - 1) * SHOWN + 1 if visible_rows else 0,
         page=page,
         pages=pages,
         moving=sum(row.is_moved and row.delta != 0 for row in rows),
@@ -95,7 +95,7 @@ def review(preview: ResetPreview, *, seen: str = "", page: int = 1) -> Review:
 
 
 def place_in_words(to: str) -> str:
-    """Where a reset goes, as the engine writes it down, for people."""
+    """The target of a reset in words; the engine stores it as text."""
     kind, __, value = to.partition(" ")
     if kind == "time":
         return _("the first message stored at %(at)s or later", at=absolute(int(value)))
@@ -120,7 +120,7 @@ def place_in_words(to: str) -> str:
 
 @dataclass(frozen=True)
 class DoneRow:
-    """Where a reset found a queue, and where it put it."""
+    """A queue's offsets before and after a reset."""
 
     topic: str
     queue: int
@@ -130,7 +130,7 @@ class DoneRow:
 
 
 def done_rows(reset: Reset) -> list[DoneRow]:
-    """A reset that was carried out, queue by queue."""
+    """The rows of a finished reset."""
     return [
         DoneRow(each.topic, each.queue, each.before, each.after, _delta(each.before, each.after))
         for each in reset.queues
@@ -166,15 +166,15 @@ def _line(move: QueueMove) -> str:
     return f"{move.queue} {NONE if move.current is None else move.current} {move.topic}"
 
 
-def _parsed(seen: str) -> dict[Place, int | None]:
-    """What `_line` wrote; whatever else came back with the form is left out."""
-    found: dict[Place, int | None] = {}
-    for line in seen.splitlines():
+def _parsed(text: str) -> dict[Place, int | None]:
+    """Parse the lines of `_line`; other lines of the form are ignored."""
+    places: dict[Place, int | None] = {}
+    for line in text.splitlines():
         queue, __, rest = line.partition(" ")
         current, __, topic = rest.partition(" ")
         if _is_number(queue) and topic and (current == NONE or _is_number(current)):
-            found[topic, int(queue)] = None if current == NONE else int(current)
-    return found
+            places[topic, int(queue)] = None if current == NONE else int(current)
+    return places
 
 
 def _is_number(text: str) -> bool:

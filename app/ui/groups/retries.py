@@ -1,4 +1,4 @@
-"""What a group does with messages it failed at: how they wait, and what it gave up."""
+"""The page of a group's retries: waits, unread retries and dead letters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from engine.broker import GroupMetrics
 class GroupRetries:
     """The context of `group_retries.html`.
 
-    `waits` are before each retry, `waits_more` how many are not listed. `retry_unread` are due
-    and wait for a consumer; `retry_kept`, `dead_kept` count what the topics hold, None for no
-    topic. `figures` count since `since_ms`.
+    `waits` precede each retry, `waits_more` counts those not listed. `retry_unread` messages are
+    due and wait for a consumer; `retry_kept` and `dead_kept` count the messages of the topics,
+    None without a topic. `figures` count since `since_ms`.
     """
 
     head: GroupHead
@@ -57,8 +57,8 @@ async def show(request: Request) -> Response:
         retry_waiting=lag.retry_waiting,
         retry_unread=sum(queue.count for queue in retries),
         retry_inflight=sum(queue.inflight for queue in retries),
-        retry_kept=_kept(console, head.retry_topic) if head.has_retry_topic else None,
-        dead_kept=_kept(console, head.dead_topic) if head.has_dead_topic else None,
+        retry_kept=_message_count(console, head.retry_topic) if head.has_retry_topic else None,
+        dead_kept=_message_count(console, head.dead_topic) if head.has_dead_topic else None,
         figures=console.broker.statistics.group(config.name),
         since_ms=console.broker.statistics.since_ms,
     )
@@ -67,5 +67,5 @@ async def show(request: Request) -> Response:
     )
 
 
-def _kept(console: Console, topic: str) -> int:
+def _message_count(console: Console, topic: str) -> int:
     return console.broker.topic_stats(topic).messages

@@ -1,4 +1,4 @@
-"""How a consumer group is set up, its pauses, and its end."""
+"""The settings of a consumer group, pausing it, and deleting it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ RETRY_MAX_LIMIT = 10_000
 
 @dataclass(frozen=True)
 class PauseRow:
-    """A topic of the group, and whether it is handed out."""
+    """A topic of the group, and whether it is delivered."""
 
     topic: str
     is_paused: bool
@@ -52,7 +52,7 @@ class GroupConfigPage:
 
 @dataclass(frozen=True)
 class GroupDeletion:
-    """The context of `group_delete.html`: what would be lost, and what stays."""
+    """The context of `group_delete.html`: what a deletion removes and keeps."""
 
     head: GroupHead
     form: Form
@@ -105,11 +105,11 @@ async def change(request: Request) -> Response:
     return forms.go(request, f"{head.path}/config?done=changed")
 
 
-def _changes(form: Form, zone_name: str, shown: Zone) -> GroupSettings:
+def _changes(form: Form, zone_name: str, display_zone: Zone) -> GroupSettings:
     start = StartAt(form.choice("start", _("Begins at"), tuple(StartAt)))
     start_at_ms = 0
     if start is StartAt.TIME:
-        start_at_ms = form.moment("start_at", zone_name, shown) or 1
+        start_at_ms = form.moment("start_at", zone_name, display_zone) or 1
     rooms = tuple(room.strip() for room in form.values["rooms"].split(",") if room.strip())
     return GroupSettings(
         retry_max=form.number("retry_max", _("Retries"), 0, RETRY_MAX_LIMIT),
@@ -148,7 +148,7 @@ async def _config_page(
 
 
 async def pause_page(request: Request) -> Response:
-    """GET /groups/{group}/pause, with ?topic= for one topic: what a pause means."""
+    """GET /groups/{group}/pause, with ?topic= for one topic: ask before pausing."""
     console = pages.console_of(request)
     config = console.broker.group(request.path_params["group"])
     topic = request.query_params.get("topic", "")
@@ -189,7 +189,7 @@ async def pause(request: Request) -> Response:
 
 
 async def resume_page(request: Request) -> Response:
-    """GET /groups/{group}/resume, with ?topic= for one topic: what ending a pause means."""
+    """GET /groups/{group}/resume, with ?topic= for one topic: ask before resuming."""
     console = pages.console_of(request)
     config = console.broker.group(request.path_params["group"])
     topic = request.query_params.get("topic", "")
@@ -216,13 +216,13 @@ async def resume(request: Request) -> Response:
 
 
 async def delete_page(request: Request) -> Response:
-    """GET /groups/{group}/delete: what would be lost."""
+    """GET /groups/{group}/delete: ask before deleting, and show what is lost."""
     config = pages.console_of(request).broker.group(request.path_params["group"])
     return await _delete_page(request, config, Form({"confirm": ""}))
 
 
 async def delete(request: Request) -> Response:
-    """POST /groups/{group}/delete: only with the name typed."""
+    """POST /groups/{group}/delete: delete the group if the form repeats its name."""
     config = pages.console_of(request).broker.group(request.path_params["group"])
     form = forms.fill(await forms.read(request), ("confirm",))
     if form.values["confirm"].strip() != config.name:

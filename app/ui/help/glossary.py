@@ -1,4 +1,4 @@
-"""The words of RocketMQ and of this console: what each means, and where one sees it.
+"""The glossary of RocketMQ and this console.
 
 A text is one or two sentences. `href` leads to the page where the thing is; the slug is the
 anchor on /help, and never changes.
@@ -11,7 +11,7 @@ from app.ui.framework.language import N_
 
 @dataclass(frozen=True)
 class Term:
-    """A word; `name` and `text` are marked for translation."""
+    """A term; `name` and `text` are marked for translation."""
 
     slug: str
     name: str
@@ -21,7 +21,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Chapter:
-    """Words that belong together."""
+    """A chapter of related terms."""
 
     slug: str
     title: str

@@ -1,4 +1,4 @@
-"""Help: the words, the keys, and where more is written."""
+"""The help page: glossary, keyboard shortcuts, and links to the documentation."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from app.ui.framework.language import N_, _, translated
 from app.ui.help.glossary import CHAPTERS, Term
 
 QUERY_CHARS_MAX = 100
-# The keys of app.js, which a test compares with it.
+# The shortcuts of app.js; a test compares both.
 KEYS = (
     ("Ctrl K", N_("go to anything")),
     ("/", N_("search")),
@@ -52,7 +52,7 @@ class ChapterLines:
 
 @dataclass(frozen=True)
 class HelpPage:
-    """The context of `help.html`; `q` is what the words are searched for."""
+    """The context of `help.html`; `q` filters the terms."""
 
     q: str
     chapters: list[ChapterLines]
@@ -78,8 +78,8 @@ async def show(request: Request) -> Response:
 
 
 def _chapters(text: str) -> list[ChapterLines]:
-    """The words that have `text` in them, in either language."""
-    found = []
+    """The terms that contain `text`, in either language, by chapter."""
+    chapters = []
     for chapter in CHAPTERS:
         terms = [
             TermLine(term.slug, translated(term.name), translated(term.text), term.href)
@@ -87,8 +87,8 @@ def _chapters(text: str) -> list[ChapterLines]:
             if _is_meant(text, term)
         ]
         if terms:
-            found.append(ChapterLines(chapter.slug, translated(chapter.title), terms))
-    return found
+            chapters.append(ChapterLines(chapter.slug, translated(chapter.title), terms))
+    return chapters
 
 
 def _is_meant(text: str, term: Term) -> bool:

@@ -1,4 +1,4 @@
-"""What an operator should look at first, found in the figures that were already read. Pure."""
+"""The concerns on the first page, derived from figures that were already read. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ SEVERITIES = {"critical": -2, "warning": -1}
 
 @dataclass(frozen=True)
 class Concern:
-    """One thing that needs a person; `tone` is warn or bad, `icon` names its picture."""
+    """A concern for the operator; `tone` is warn or bad, `icon` names its icon."""
 
     tone: str
     icon: str
@@ -28,15 +28,15 @@ class Concern:
 
 
 def alerts(watch: Watch) -> Iterator[Concern]:
-    """Rules that fire, the critical ones first; and that states are not kept up."""
+    """Firing alerts, critical ones first, and a failure to update alert states."""
     if watch.alerts_failure:
         title = _("Alerts are not up to date")
         yield Concern("bad", "alert", title, watch.alerts_failure, "/alerts", _("See alerts"))
-    found = sorted(
+    firing = sorted(
         watch.firing,
         key=lambda one: (bool(one.acked_by), SEVERITIES.get(one.severity, 0), one.rule),
     )
-    for one in found[:EACH_MAX]:
+    for one in firing[:EACH_MAX]:
         tone = "bad" if one.severity == "critical" else "warn"
         title = one.rule
         if one.subject:
@@ -45,11 +45,11 @@ def alerts(watch: Watch) -> Iterator[Concern]:
         if one.acked_by:
             detail += " " + _("Seen by %(who)s.", who=one.acked_by)
         yield Concern(tone, "alert", title, detail, one.href or "/alerts", _("See where"))
-    yield from _rest(len(found), _("alerts that fire"), "/alerts")
+    yield from _rest(len(firing), _("alerts that fire"), "/alerts")
 
 
 def paused(watch: Watch) -> Iterator[Concern]:
-    """Groups that somebody stopped, perhaps long ago."""
+    """Paused groups, which may be forgotten."""
     for name, topics in watch.paused[:EACH_MAX]:
         where = _("in %(topics)s of its topics", topics=topics) if topics else _("altogether")
         yield Concern(
@@ -64,7 +64,7 @@ def paused(watch: Watch) -> Iterator[Concern]:
 
 
 def conflicts(watch: Watch) -> Iterator[Concern]:
-    """Groups whose members want different messages, and so take them from each other."""
+    """Groups whose members have conflicting subscriptions and take messages from each other."""
     for name in watch.conflicts[:EACH_MAX]:
         yield Concern(
             "bad",
@@ -78,7 +78,7 @@ def conflicts(watch: Watch) -> Iterator[Concern]:
 
 
 def traces(watch: Watch) -> Iterator[Concern]:
-    """What happened to messages and was not recorded."""
+    """Traces that are not recorded, and dropped trace events."""
     if watch.traces_refusal:
         title = _("Traces are not recorded")
         yield Concern(
@@ -97,7 +97,7 @@ def traces(watch: Watch) -> Iterator[Concern]:
 
 
 def given_up(watch: Watch) -> Iterator[Concern]:
-    """Transactions that nobody decided and nobody is asked about any more."""
+    """Undecided transactions whose checks were given up."""
     if watch.given_up:
         yield Concern(
             "bad",
@@ -113,17 +113,17 @@ def given_up(watch: Watch) -> Iterator[Concern]:
         )
 
 
-def warnings(found: Mapping[str, str]) -> Iterator[Concern]:
-    """What the engine's health warns of while everything still works."""
-    for name, text in found.items():
+def warnings(texts: Mapping[str, str]) -> Iterator[Concern]:
+    """The warnings in the engine's health."""
+    for name, text in texts.items():
         title = _("%(name)s warns", name=name.capitalize())
         yield Concern("warn", "info", title, f"{text}.", "/engine", _("See the engine"))
 
 
 def dead_letters(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
-    """Groups that gave up on messages, those with the most since yesterday first."""
-    found = sorted((f.dead_new, f.dead, name) for name, f in groups.items() if f.dead)[::-1]
-    for new, dead, name in found[:EACH_MAX]:
+    """Groups with dead letters, those with the most since yesterday first."""
+    rows = sorted((f.dead_new, f.dead, name) for name, f in groups.items() if f.dead)[::-1]
+    for new, dead, name in rows[:EACH_MAX]:
         since = _("none of them new since yesterday")
         if new:
             since = _("%(count)s new since yesterday", count=formats.count(new))
@@ -140,13 +140,13 @@ def dead_letters(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
             f"/dlq/{segment(name)}",
             _("Look at them"),
         )
-    yield from _rest(len(found), _("groups with dead letters"), "/dlq?sort=-dead")
+    yield from _rest(len(rows), _("groups with dead letters"), "/dlq?sort=-dead")
 
 
 def growing(groups: Mapping[str, GroupFigures], growth: Mapping[str, int]) -> Iterator[Concern]:
-    """Groups that fall behind while someone watches."""
-    found = sorted((grown, name) for name, grown in growth.items() if grown)[::-1]
-    for grown, name in found[:EACH_MAX]:
+    """Groups whose lag grows."""
+    rows = sorted((grown, name) for name, grown in growth.items() if grown)[::-1]
+    for grown, name in rows[:EACH_MAX]:
         yield Concern(
             "warn",
             "trend",
@@ -159,21 +159,21 @@ def growing(groups: Mapping[str, GroupFigures], growth: Mapping[str, int]) -> It
             f"/groups/{segment(name)}",
             _("See where"),
         )
-    yield from _rest(len(found), _("groups with growing lag"), "/groups?sort=-lag")
+    yield from _rest(len(rows), _("groups with growing lag"), "/groups?sort=-lag")
 
 
 def unknown(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
-    """Groups of which nobody can say how far behind they are."""
-    found = sorted(name for name, figures in groups.items() if not figures.lag_by_topic)
-    if found:
-        names = ", ".join(found[:EACH_MAX]) + (" …" if len(found) > EACH_MAX else "")
+    """Groups whose lag is unknown."""
+    unread = sorted(name for name, figures in groups.items() if not figures.lag_by_topic)
+    if unread:
+        names = ", ".join(unread[:EACH_MAX]) + (" …" if len(unread) > EACH_MAX else "")
         yield Concern(
             "warn",
             "info",
             ngettext(
                 "The lag of %(num)s group is unknown",
                 "The lag of %(num)s groups is unknown",
-                len(found),
+                len(unread),
             ),
             _("%(names)s: no place in any queue yet, nothing was read.", names=names),
             "/groups?sort=lag&page=9999",
@@ -184,15 +184,15 @@ def unknown(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
 def old_unread(
     groups: Mapping[str, GroupFigures], growth: Mapping[str, int], now_ms: int
 ) -> Iterator[Concern]:
-    """Groups that left messages lying, though they may not fall further behind."""
-    found = sorted(
+    """Groups with old unread messages whose lag does not grow."""
+    rows = sorted(
         (figures.oldest_ms, name)
         for name, figures in groups.items()
         if figures.oldest_ms is not None
         and now_ms - figures.oldest_ms >= OLD_UNREAD_MS
         and not growth.get(name)
     )
-    for oldest_ms, name in found[:EACH_MAX]:
+    for oldest_ms, name in rows[:EACH_MAX]:
         yield Concern(
             "warn",
             "clock",
@@ -205,11 +205,11 @@ def old_unread(
             f"/groups/{segment(name)}",
             _("See where"),
         )
-    yield from _rest(len(found), _("groups with old unread messages"), "/groups?sort=oldest")
+    yield from _rest(len(rows), _("groups with old unread messages"), "/groups?sort=oldest")
 
 
 def disk(free_bytes: int | None, min_bytes: int) -> Iterator[Concern]:
-    """Room on the disk: refusing writes already, or soon; nothing while it is unknown."""
+    """A disk that is full or nearly full; nothing if its free space is unknown."""
     if free_bytes is None:
         return
     if free_bytes < min_bytes:
@@ -241,7 +241,7 @@ def disk(free_bytes: int | None, min_bytes: int) -> Iterator[Concern]:
 
 
 def damage(count: int) -> Iterator[Concern]:
-    """Records that recovery found broken and stepped over."""
+    """Damaged records that recovery skipped."""
     if count:
         yield Concern(
             "bad",
@@ -265,7 +265,7 @@ def services(failures: Mapping[str, str]) -> Iterator[Concern]:
         )
 
 
-def _rest(found: int, noun: str, href: str) -> Iterator[Concern]:
-    if found > EACH_MAX:
-        title = _("%(n)s more %(noun)s", n=formats.count(found - EACH_MAX), noun=noun)
+def _rest(count: int, noun: str, href: str) -> Iterator[Concern]:
+    if count > EACH_MAX:
+        title = _("%(n)s more %(noun)s", n=formats.count(count - EACH_MAX), noun=noun)
         yield Concern("warn", "info", title, "", href, _("List them"))

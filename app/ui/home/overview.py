@@ -1,4 +1,4 @@
-"""The first page: what needs attention, then how much goes in and out, then the rest."""
+"""The first page: concerns, traffic, and the busiest topics and groups."""
 
 import heapq
 from dataclasses import dataclass
@@ -45,13 +45,13 @@ class TopGroup:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over what the snapshot holds."""
+    """Sums over the snapshot."""
 
     topics: int
     groups: int
     messages: int
     lag: int
-    lag_unknown: int  # groups that have no place in any queue yet
+    lag_unknown: int  # groups that have no offset in any queue yet
     inflight: int
     retry_waiting: int
     dead: int
@@ -61,7 +61,7 @@ class Totals:
 class Overview:
     """The context of `overview.html`; `as_of_ms` is 0 until the first figures were read.
 
-    `p99_ms` is from a message's making to its acknowledgement; None where none was acknowledged.
+    `p99_ms` is the time from a message's birth to its acknowledgement; None if unknown.
     """
 
     as_of_ms: int
@@ -81,7 +81,7 @@ class Overview:
 
 @dataclass(frozen=True)
 class Digest:
-    """What a snapshot says at a glance."""
+    """The figures and concerns of a snapshot."""
 
     totals: Totals
     concerns: list[Concern]
@@ -124,17 +124,17 @@ def _p99_ms(console: Console) -> int | None:
 
 
 def _digest(snapshot: Snapshot, health: Health, watch: Watch, now_ms: int) -> Digest:
-    """Sums, concerns and the tops of both lists; pure, as another thread does it."""
+    """Sums, concerns and the tops of both lists; pure, because it runs on another thread."""
     topics, groups = snapshot.topics, snapshot.groups
     own = [name for name in topics if topics[name].kind in USER_KINDS]
     return Digest(
         totals=_totals(snapshot, len(own)),
         concerns=_concerns(snapshot, health, watch, now_ms),
-        # The busiest of the last minute, then the fullest.
+        # By the rate of the last minute, then by size.
         topics=heapq.nlargest(
             TOP, own, key=lambda name: (topics[name].rate, topics[name].messages)
         ),
-        # Those with most unread, or most dead letters where none is unread.
+        # By lag, then by dead letters.
         groups=heapq.nlargest(
             TOP, groups, key=lambda name: (groups[name].lag, groups[name].dead, name)
         ),

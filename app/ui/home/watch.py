@@ -1,4 +1,4 @@
-"""What else an operator is told of first: read in small steps, when the overview is asked for."""
+"""State for the overview's concerns that is read on demand, in small steps."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from kitemq.model.alerts import RuleKind, RuleState
 
 @dataclass(frozen=True)
 class Firing:
-    """An alert that fires for one subject, and that nobody silenced."""
+    """An unsilenced alert that fires for one subject."""
 
     rule: str
     severity: str
@@ -24,7 +24,7 @@ class Firing:
 
 @dataclass(frozen=True)
 class Watch:
-    """`paused` are groups, with how many of their topics where it is not the whole group."""
+    """The state that was read; `paused` counts topics, 0 for a whole group."""
 
     firing: list[Firing]
     alerts_failure: str
@@ -36,7 +36,7 @@ class Watch:
 
 
 async def look(console: Console, alerts: Alerts) -> Watch:
-    """Ask once; what takes long is asked group by group, with pauses."""
+    """Read the state once, with pauses between groups."""
     broker = console.broker
     paused: list[tuple[str, int]] = []
     conflicts: list[str] = []

@@ -1,4 +1,4 @@
-"""What became of a message in each group, in a few words: for pages that show its record."""
+"""The outcome of a message in each group, in a few words, for pages that show its record."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ WAITING = frozenset({GroupState.WAITING, GroupState.RETRY_WAITING})
 
 @dataclass(frozen=True)
 class Link:
-    """A page that tells more; `kind` is dead or job."""
+    """A link to a related page; `kind` is dead or job."""
 
     kind: str
     href: str
@@ -29,9 +29,9 @@ class Link:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One group's, since `since_ms`; `error` is that of its last failure, by `client`.
+    """The outcome in one group since `since_ms`; `error` is its last failure, on `client`.
 
-    `is_offline`: the group waits for it, and none of its consumers is there.
+    `is_offline` if the message waits for a group without consumers.
     """
 
     group: str
@@ -46,7 +46,7 @@ class Verdict:
 
 
 async def verdicts(request: Request, records: Sequence[StoredMessage]) -> list[Verdict] | None:
-    """Of the message whose records these are, by group; None where they could not be found."""
+    """The verdicts on the message of these records, by group; None if they are unavailable."""
     if not records:
         return None
     console = pages.console_of(request)

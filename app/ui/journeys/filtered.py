@@ -1,4 +1,4 @@
-"""Groups that are past a message because their members' filters leave it out."""
+"""Groups that skipped a message because of their members' filters."""
 
 from app.pause import Pause
 from app.ui.framework.console import Console
@@ -10,8 +10,8 @@ NO_TAGS = "SQL92:"
 
 
 async def filtered_out(console: Console, journey: Journey) -> frozenset[str]:
-    """Groups that are past the message and all of whose members' filters leave its tag out."""
-    found = []
+    """The groups that skipped the message and whose members' filters all exclude its tag."""
+    groups = []
     pause = Pause()
     for stage in journey.stages:
         if stage.outcome is not StageOutcome.PASSED or stage.offset is None:
@@ -21,15 +21,15 @@ async def filtered_out(console: Console, journey: Journey) -> frozenset[str]:
             members = console.broker.members.of(stage.group)
         except EngineError:
             continue
-        wanted = [each.topics[stage.topic] for each in members if stage.topic in each.topics]
-        if wanted and all(is_filtered(record.tag, each) for each in wanted):
-            found.append(stage.group)
+        expressions = [each.topics[stage.topic] for each in members if stage.topic in each.topics]
+        if expressions and all(is_filtered(record.tag, each) for each in expressions):
+            groups.append(stage.group)
         await pause.when_due()
-    return frozenset(found)
+    return frozenset(groups)
 
 
-def is_filtered(tag: str, wanted: str) -> bool:
-    """Whether a filter by tags leaves this tag out; an SQL92 filter is not evaluated here."""
-    if wanted.strip() in ("", ALL_TAGS) or wanted.strip().upper().startswith(NO_TAGS):
+def is_filtered(tag: str, expression: str) -> bool:
+    """Whether a tag filter excludes this tag; SQL92 filters are not evaluated here."""
+    if expression.strip() in ("", ALL_TAGS) or expression.strip().upper().startswith(NO_TAGS):
         return False
-    return tag not in {each.strip() for each in wanted.split("||")}
+    return tag not in {each.strip() for each in expression.split("||")}

@@ -1,4 +1,4 @@
-"""One message's journey: waterfall, table, each group's verdict, and why it may be empty."""
+"""The page of a message's journey: waterfall, table, verdicts, and reasons for an empty one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ from engine.broker import (
 from kitemq.model import journeys
 from kitemq.model.conversion import convert
 
-STAGES_MAX = 200  # in the picture and the table; the JSON has them all
-STORY_MAX = 12  # of a block's last sentences
+STAGES_MAX = 200  # in the chart and the table; the JSON has all of them
+STORY_MAX = 12  # the last sentences of a group's block
 
 
 class StageRow(journeys.Stage, frozen=True):
-    """A line of the picture and of the table; `note` is the text beside the bar.
+    """A row of the chart and the table; `note` is the text beside the bar.
 
-    `outcome` is in words. `took` is empty for a moment, `href` where the record has no page.
+    `outcome` is in words. `took` is "" for a moment, `href` is "" for a record without a page.
     """
 
     number: int
@@ -52,7 +52,7 @@ class StageRow(journeys.Stage, frozen=True):
 
 @dataclass(frozen=True)
 class Axis:
-    """The picture's time axis; `can_compress` says that there is a choice."""
+    """The time axis of the chart; `can_compress` if the scale can be switched."""
 
     begin_ms: int
     end_ms: int
@@ -64,7 +64,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Line:
-    """A sentence, and the page that it speaks of."""
+    """A sentence with a link to its subject."""
 
     text: str
     tone: str
@@ -74,7 +74,7 @@ class Line:
 
 @dataclass(frozen=True)
 class GroupBlock:
-    """One group's part; `left_out` sentences come before those in `story`."""
+    """The block of one group; `left_out` sentences precede those in `story`."""
 
     group: str
     state: str
@@ -95,7 +95,7 @@ class ReasonRow(journeys.JourneyReason, frozen=True):
 
 @dataclass(frozen=True)
 class JourneyPage:
-    """The context of `journey.html`; without `stages` nothing is known, and `reasons` say why."""
+    """The context of `journey.html`; if `stages` is empty, `reasons` say why."""
 
     message_id: str
     asked: str
@@ -116,7 +116,7 @@ class JourneyPage:
 
 @dataclass(frozen=True)
 class Places:
-    """Which other pages there are to lead to."""
+    """The other pages that this page can link to."""
 
     has_dead_letters: bool
     job_path: str
@@ -125,8 +125,8 @@ class Places:
 async def show(request: Request) -> Response:
     """GET /trace/{id}"""
     console = pages.console_of(request)
-    asked = request.path_params["id"]
-    journey = await services_of(request.scope).journeys.find(asked)
+    message_id = request.path_params["id"]
+    journey = await services_of(request.scope).journeys.find(message_id)
     if request.query_params.get("format") == "otel":
         content = await console.render(lambda: journey_otel.encode(journey, console.now_ms()))
         return Response(content, media_type="application/json", headers=_as_file(journey))
@@ -135,13 +135,13 @@ async def show(request: Request) -> Response:
     query = dict(request.query_params)
     now_ms = console.now_ms()
     context = await console.render(
-        lambda: _page(journey, asked, filtered, places, now_ms=now_ms, query=query)
+        lambda: _page(journey, message_id, filtered, places, now_ms=now_ms, query=query)
     )
     return await pages.respond(
         request,
         "journey.html",
         context,
-        title=_("Journey of %(asked)s", asked=asked[:64]),
+        title=_("Journey of %(asked)s", asked=message_id[:64]),
         section="trace",
         is_live=not context.is_over,
     )
@@ -165,14 +165,14 @@ def _places(request: Request) -> Places:
 
 def _page(
     journey: Journey,
-    asked: str,
+    message_id: str,
     filtered: frozenset[str],
     places: Places,
     *,
     now_ms: int,
     query: dict[str, str],
 ) -> JourneyPage:
-    """Everything that the page shows; pure, as another thread does it."""
+    """Build the page's context; pure, because it runs on another thread."""
     only = query.get("group", "")
     chosen = [each for each in journey.stages if not only or each.group in ("", only)]
     axis, rows = _rows(chosen[:STAGES_MAX], now_ms, to_scale=query.get("axis") == "scale")
@@ -183,7 +183,7 @@ def _page(
     story = [_line(each, places, journey.message_id, now_ms) for each in common]
     return JourneyPage(
         message_id=journey.message_id,
-        asked=asked,
+        asked=message_id,
         topic=journey.topic,
         summary=_summary(journey, now_ms),
         axis=axis,
@@ -201,7 +201,7 @@ def _page(
 
 
 def _is_common(stage: Stage) -> bool:
-    """Whether it belongs to the message rather than to a consumer group's part."""
+    """Whether a stage belongs to the message rather than to a consumer group."""
     return stage.name in (StageName.TRANSACTION, StageName.CHECK)
 
 
@@ -228,7 +228,7 @@ def _rows(
 
 
 def _span(stage: Stage, now_ms: int) -> Span:
-    """Its time in the picture: until now where it goes on, a moment where nobody knows."""
+    """The time of a stage in the chart: until now if it goes on, a moment if its end is unknown."""
     end_ms = now_ms if journey_words.goes_on(stage) else stage.until_ms
     end_ms = stage.at_ms if end_ms is None else max(stage.at_ms, end_ms)
     return Span(stage.at_ms, end_ms, is_handout=stage.name is StageName.DELIVERY)
@@ -262,7 +262,7 @@ def _block(
     verdict, tone = journey_words.verdict(branch.state)
     if branch.state is GroupState.PASSED and branch.group in filtered:
         verdict = translated(journey_words.FILTERED_OUT)
-    told = own[-STORY_MAX:]
+    story = own[-STORY_MAX:]
     dead = [each for each in own if each.name is StageName.DEAD_LETTER]
     return GroupBlock(
         group=branch.group,
@@ -273,14 +273,14 @@ def _block(
         deliveries=branch.deliveries,
         since_ms=branch.at_ms,
         balance=journey_words.balance(own, now_ms),
-        story=[_line(each, places, journey.message_id, now_ms) for each in told],
-        left_out=len(own) - len(told),
+        story=[_line(each, places, journey.message_id, now_ms) for each in story],
+        left_out=len(own) - len(story),
         dead_href=_dead_href(dead[-1], places) if dead else "",
     )
 
 
 def _line(stage: Stage, places: Places, message_id: str, now_ms: int) -> Line:
-    """The sentence of a stage, and where it leads to."""
+    """The sentence of a stage with its link."""
     href, link = "", ""
     if stage.name is StageName.DEAD_LETTER:
         href, link = _dead_href(stage, places), _("the dead letter")
@@ -313,7 +313,7 @@ def _dead_href(stage: Stage, places: Places) -> str:
 
 
 def _message_href(stages: Sequence[Stage]) -> str:
-    """The page of the record as it came into its topic, or else of the first that has one."""
+    """The page of the message's original record, or of the first stage with a page."""
     stored = [_record_href(each) for each in stages if each.name is StageName.STORE]
     others = [_record_href(each) for each in stages]
     return next(filter(None, [*stored, *others]), "")
@@ -325,7 +325,7 @@ def _reason(reason: CheckedReason) -> ReasonRow:
 
 
 def _summary(journey: Journey, now_ms: int) -> str:
-    """The picture in one sentence."""
+    """The chart in one sentence."""
     if not journey.stages:
         return ""
     handed = [each for each in journey.stages if each.name is StageName.DELIVERY]

@@ -1,8 +1,8 @@
-"""Where the bars of a waterfall stand: time to percent of the picture's width. Pure.
+"""The layout of a waterfall chart: times as percent of its width. Pure.
 
-The axis is to scale where that shows something. Where the shortest hand-out would be a hair beside
-a long wait, each stretch between two events is drawn by the logarithm of its length instead: order
-and figures stay true, proportions do not, and the page says so.
+The axis is linear if the bars are then visible. If the shortest delivery would be a hairline beside
+a long wait, each interval between two events is as wide as the logarithm of its length; the page
+then says that the chart is not to scale.
 """
 
 import math
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-EDGE = 1.0  # percent kept free on both sides, so that marks at the ends are whole
-TICK_GAP = 15.0  # percent between two ticks at least
+EDGE = 1.0  # percent of margin on both sides, so that marks at the ends are not cut
+TICK_GAP = 15.0  # percent, the minimum between two ticks
 TICKS_MAX = 6
-SHARE_MIN = 0.02  # of the whole: a shorter hand-out cannot be seen to scale
+SHARE_MIN = 0.02  # share of the axis; a shorter delivery is invisible on a linear scale
 TEXT_SHARE = 34.0  # percent that a bar's text may need on a narrow screen
-# Lengths that ticks may stand apart, in ms: 1, 2 and 5 of what people count in.
+# Distances of ticks in ms: 1, 2 and 5 of each decimal or clock unit.
 TICK_STEPS_MS = tuple(
     unit * number
     for unit, numbers in (
@@ -32,7 +32,7 @@ TICK_STEPS_MS = tuple(
 
 
 class Side(StrEnum):
-    """Where the text of a bar stands."""
+    """The side of a bar that its text is on."""
 
     AFTER = "after"
     BEFORE = "before"
@@ -41,7 +41,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True)
 class Span:
-    """A stage's time, ms since 1970 UTC; a moment ends where it begins."""
+    """A stage's time in ms since 1970 UTC; a moment has equal ends."""
 
     begin_ms: int
     end_ms: int
@@ -50,7 +50,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Bar:
-    """In percent of the width; `width` is 0 for a moment."""
+    """A bar in percent of the chart's width; `width` is 0 for a moment."""
 
     x: float
     width: float
@@ -59,7 +59,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Tick:
-    """`after_ms` is counted from the beginning; every second one may be left out."""
+    """A tick, `after_ms` after the beginning; every second one is optional."""
 
     x: float
     after_ms: int
@@ -78,7 +78,7 @@ class Chart:
 
 
 def lay_out(spans: Sequence[Span], *, to_scale: bool = False) -> Chart:
-    """Place the bars; `to_scale` keeps proportions whatever they are. At least one span."""
+    """Lay out the bars of at least one span; `to_scale` forces a linear axis."""
     begin_ms = min(span.begin_ms for span in spans)
     end_ms = max(span.end_ms for span in spans)
     is_compressed = not to_scale and needs_compression(spans)
@@ -95,7 +95,7 @@ def lay_out(spans: Sequence[Span], *, to_scale: bool = False) -> Chart:
 
 
 def needs_compression(spans: Sequence[Span]) -> bool:
-    """Whether the shortest hand-out could not be seen to scale."""
+    """Whether the shortest delivery would be invisible on a linear axis."""
     total_ms = max(span.end_ms for span in spans) - min(span.begin_ms for span in spans)
     lengths = [span.end_ms - span.begin_ms for span in spans if span.is_handout]
     return bool(lengths) and min(lengths) < total_ms * SHARE_MIN
@@ -107,7 +107,7 @@ def _linear(begin_ms: int, end_ms: int) -> Callable[[int], float]:
 
 
 def _compressed(spans: Sequence[Span]) -> Callable[[int], float]:
-    """Between two events each stretch is as wide as the logarithm of its length."""
+    """Positions where each interval between events is as wide as the logarithm of its length."""
     events = sorted({ms for span in spans for ms in (span.begin_ms, span.end_ms)})
     lengths = [span.end_ms - span.begin_ms for span in spans if span.is_handout]
     unit_ms = max(1, min((length for length in lengths if length > 0), default=1))
@@ -134,7 +134,7 @@ def _bar(span: Span, place: Callable[[int], float]) -> Bar:
 
 
 def _ticks(marks: Sequence[int], begin_ms: int, place: Callable[[int], float]) -> list[Tick]:
-    """Those of the marks that stand far enough apart, from the left."""
+    """The marks that are far enough apart, from the left."""
     ticks: list[Tick] = []
     for mark in marks:
         x = place(mark)

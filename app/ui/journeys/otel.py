@@ -1,7 +1,7 @@
-"""A journey in the shape of OpenTelemetry's OTLP/JSON, for tools that show traces. Pure.
+"""A journey as OpenTelemetry's OTLP/JSON, for tracing tools. Pure.
 
-One trace per message, a root span for all of it, and a span for each stage. What goes on ends at
-the time of the export and carries `kitemq.goes_on`.
+There is one trace per message, with a root span and a span for each stage. A stage that goes on
+ends at the time of the export and has the attribute `kitemq.goes_on`.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ TRACE_BYTES, SPAN_BYTES = 16, 8
 
 
 def encode(journey: Journey, now_ms: int) -> bytes:
-    """The whole document; without stages it has no span."""
+    """Encode the document; without stages it has no span."""
     spans = [_span(journey, number, stage, now_ms) for number, stage in enumerate(journey.stages)]
     if spans:
         spans.insert(0, _root(journey, now_ms))
@@ -93,7 +93,7 @@ def _digest(text: str, size: int) -> str:
 
 
 def _attributes(values: Values) -> list[dict[str, Any]]:
-    """OTLP's own form; what is empty is left out."""
+    """Attributes in OTLP's form, without empty ones."""
     return [{"key": key, "value": _value(value)} for key, value in values.items() if value != ""]
 
 

@@ -1,4 +1,4 @@
-"""Where journeys begin: search by id or key, what happened lately, how the recording goes."""
+"""The search for journeys: by id or key, recent failures, and the state of tracing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from engine.message import StoredMessage
 
 TEXT_MAX = 255
 RECENT_MAX = 6
-LATELY_MAX = 200  # hand-outs that "slowest" and "failed" choose from
+LATELY_MAX = 200  # deliveries that "slowest" and "failed" choose from
 LATELY_SHOWN = 25
 WAYS = ("failed", "slowest")
 KEY_HITS_MAX = 64
@@ -29,7 +29,7 @@ KEY_HITS_MAX = 64
 
 @dataclass(frozen=True)
 class Hit:
-    """A message whose journey can be looked at; `why` says what is known of it here."""
+    """A message with a journey; `why` is its outcome in words."""
 
     message_id: str
     topic: str
@@ -44,9 +44,9 @@ class Hit:
 
 @dataclass(frozen=True)
 class Lately:
-    """The failed or the slowest of what was traced last: of `looked` hand-outs, since `since_ms`.
+    """The failed or slowest of the last `looked` traced deliveries, since `since_ms`.
 
-    How slow one was is the time from its storing to its acknowledgement.
+    Their duration is the time from storing to acknowledgement.
     """
 
     by: str
@@ -58,7 +58,7 @@ class Lately:
 
 @dataclass(frozen=True)
 class TracePage:
-    """The context of `trace.html`; `lately` is None unless it was asked for."""
+    """The context of `trace.html`; `lately` is None unless `by` is given."""
 
     form: Form
     hits: list[Hit]
@@ -131,14 +131,14 @@ async def _by_text(request: Request, form: Form) -> tuple[list[Hit], bool, str]:
         )
         return [], False, ""
     try:
-        found = await services_of(request.scope).search.anything(text)
+        result = await services_of(request.scope).search.anything(text)
     except EngineError as error:
         form.blame(error)
         return [], False, ""
-    is_id = any(text in (m.message_id, m.offset_id) for m in found.messages)
-    hits = _distinct(visible_matches(principal_of(request.scope), text, found.messages))
-    # What nothing is found for may still have a journey (a refused send), and always has reasons.
-    return hits, found.messages_cut, text if is_id or not (hits or found.messages_cut) else ""
+    is_id = any(text in (m.message_id, m.offset_id) for m in result.messages)
+    hits = _distinct(visible_matches(principal_of(request.scope), text, result.messages))
+    # An id without a message may still have a journey (a refused send), or reasons for none.
+    return hits, result.messages_cut, text if is_id or not (hits or result.messages_cut) else ""
 
 
 async def _by_key(request: Request, form: Form) -> tuple[list[Hit], bool]:
@@ -163,7 +163,7 @@ async def _by_key(request: Request, form: Form) -> tuple[list[Hit], bool]:
 
 
 def _distinct(messages: Sequence[StoredMessage]) -> list[Hit]:
-    """Each message once: by its newest record."""
+    """The newest record of each message."""
     hits: dict[str, Hit] = {}
     for message in sorted(messages, key=lambda one: -one.position):
         hits.setdefault(message.message_id, _hit(message, message.stored_ms))
@@ -171,7 +171,7 @@ def _distinct(messages: Sequence[StoredMessage]) -> list[Hit]:
 
 
 async def _recent(console: Console, who: Principal) -> tuple[list[Hit], list[Hit]]:
-    """Messages that something was traced of lately: what failed, and what did not."""
+    """Recently traced messages: those that failed, and the others."""
     failed: dict[str, Hit] = {}
     others: dict[str, Hit] = {}
     pause = Pause()
@@ -183,17 +183,17 @@ async def _recent(console: Console, who: Principal) -> tuple[list[Hit], list[Hit
             continue  # retention took it since
         message = visible(who, stored)
         why, tone = WHY[each.outcome.value]
-        kept = failed if each.is_failure else others
+        hits = failed if each.is_failure else others
         if message.message_id not in failed and message.message_id not in others:
-            said = translated(why)
-            hit = _hit(message, each.at_ms, group=each.group, why=said, tone=tone)
-            kept[message.message_id] = hit
+            reason = translated(why)
+            hit = _hit(message, each.at_ms, group=each.group, why=reason, tone=tone)
+            hits[message.message_id] = hit
     return list(failed.values()), list(others.values())
 
 
 async def _lately(console: Console, who: Principal, by: str, topic: str) -> Lately:
-    """What was traced last, the worst first; each message once."""
-    found: dict[str, Hit] = {}
+    """The recently traced messages, worst first, each once."""
+    hits_by_id: dict[str, Hit] = {}
     times: list[int] = []
     pause = Pause()
     for each in console.broker.traces.recent(LATELY_MAX):
@@ -206,17 +206,17 @@ async def _lately(console: Console, who: Principal, by: str, topic: str) -> Late
         if topic and message.origin_topic != topic:
             continue
         times.append(each.at_ms)
-        is_wanted = each.is_failure if by == "failed" else each.outcome is StageOutcome.ACKED
-        if is_wanted:
+        is_match = each.is_failure if by == "failed" else each.outcome is StageOutcome.ACKED
+        if is_match:
             why, tone = WHY[each.outcome.value]
             hit = _hit(message, each.at_ms, group=each.group, why=translated(why), tone=tone)
             took_ms = max(0, each.at_ms - message.stored_ms)
-            known = found.get(hit.message_id)
-            if known is None or (known.took_ms or 0) < took_ms:
-                found[hit.message_id] = replace(hit, took_ms=took_ms)
-    hits = sorted(found.values(), key=lambda hit: -(hit.took_ms or 0))
+            previous = hits_by_id.get(hit.message_id)
+            if previous is None or (previous.took_ms or 0) < took_ms:
+                hits_by_id[hit.message_id] = replace(hit, took_ms=took_ms)
+    hits = sorted(hits_by_id.values(), key=lambda hit: -(hit.took_ms or 0))
     if by == "failed":
-        hits = sorted(found.values(), key=lambda hit: -hit.at_ms)
+        hits = sorted(hits_by_id.values(), key=lambda hit: -hit.at_ms)
     return Lately(by, hits[:LATELY_SHOWN], len(hits), len(times), min(times, default=None))
 
 

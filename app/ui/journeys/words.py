@@ -1,4 +1,4 @@
-"""What the stages of a journey are called, and what they say as sentences. Pure."""
+"""The words of a journey: names of stages, outcomes, and sentences. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,7 +25,7 @@ LABELS: Mapping[StageName, str] = {
     StageName.CLIENT_RECALL: N_("Client: recall"),
 }
 NUMBERED = frozenset({StageName.CHECK, StageName.DELIVERY, StageName.CLIENT_CONSUME})
-# An outcome as it stands beside its bar, its mark, and its tone.
+# The text beside a bar, its mark and its tone, by outcome.
 OUTCOMES: Mapping[StageOutcome, tuple[str, str, str]] = {
     StageOutcome.STORED: (N_("stored"), "", "plain"),
     StageOutcome.REFUSED: (N_("refused"), "✕", "bad"),
@@ -80,7 +80,7 @@ QUESTIONS: Mapping[ReasonCode, str] = {
 
 
 def span(length_ms: int) -> str:
-    """A length of time to two places: 850 ms, 3.2 s, 2 min 5 s, 1 h 20 min, 3 d 4 h."""
+    """A length of time in two units: 850 ms, 3.2 s, 2 min 5 s, 1 h 20 min, 3 d 4 h."""
     if length_ms < 1000:
         return _("%(n)s ms", n=max(0, length_ms))
     if length_ms < 60_000:
@@ -101,26 +101,26 @@ def verdict(state: GroupState) -> tuple[str, str]:
 
 
 def label(stage: Stage) -> str:
-    """The name of a stage, with its number where it has one."""
+    """The name of a stage, with its attempt number if it has one."""
     name = translated(LABELS[stage.name])
     return f"{name} {stage.attempt}" if stage.name in NUMBERED and stage.attempt else name
 
 
 def goes_on(stage: Stage) -> bool:
-    """Whether it has begun and not ended."""
+    """Whether a stage has begun and not ended."""
     is_open = stage.outcome in (StageOutcome.WAITING, StageOutcome.INFLIGHT)
     return is_open and stage.until_ms is None
 
 
 def tone(stage: Stage) -> str:
-    """The colour that a stage is drawn in."""
+    """The colour of a stage."""
     if stage.name is StageName.DEAD_LETTER:
         return "bad"
     return OUTCOMES[stage.outcome][2]
 
 
 def outcome(stage: Stage) -> str:
-    """How it ended, in the table's words."""
+    """The outcome of a stage in words."""
     if stage.name is StageName.DEAD_LETTER:
         return _("dead letter")
     if stage.outcome is StageOutcome.WAITING and stage.name is StageName.WAIT:
@@ -129,7 +129,7 @@ def outcome(stage: Stage) -> str:
 
 
 def took(stage: Stage, now_ms: int) -> str:
-    """Its length; empty for a moment."""
+    """The length of a stage in words; "" for a moment."""
     if goes_on(stage):
         return _("%(span)s so far", span=span(now_ms - stage.at_ms))
     if stage.until_ms is None or stage.until_ms == stage.at_ms:
@@ -138,7 +138,7 @@ def took(stage: Stage, now_ms: int) -> str:
 
 
 def note(stage: Stage, now_ms: int) -> str:
-    """What stands beside its bar: mark, outcome, length."""
+    """The text beside a bar: mark, outcome, length."""
     mark = "✕" if stage.name is StageName.DEAD_LETTER else OUTCOMES[stage.outcome][1]
     length = took(stage, now_ms)
     word = outcome(stage)
@@ -152,10 +152,10 @@ def note(stage: Stage, now_ms: int) -> str:
 
 
 def sentence(stage: Stage, now_ms: int) -> str:
-    """What happened, as a person would tell it, without a full stop."""
+    """A stage as a sentence without a full stop."""
     length = took(stage, now_ms) or span(0)
-    told = TELLING.get(stage.name)
-    text = told(stage, length) if told else f"{label(stage).lower()}: {outcome(stage)}"
+    phrase = TELLING.get(stage.name)
+    text = phrase(stage, length) if phrase else f"{label(stage).lower()}: {outcome(stage)}"
     return text[:1].upper() + text[1:]
 
 
@@ -347,7 +347,7 @@ TELLING = {
 
 
 def balance(stages: Sequence[Stage], now_ms: int) -> str:
-    """Where a group's time went: in the queue, with clients, between attempts."""
+    """A sentence on the time in the queue, with clients, and between attempts."""
     sums: dict[str, int] = {}
     names = {
         StageName.WAIT: _("in the queue"),
@@ -363,7 +363,7 @@ def balance(stages: Sequence[Stage], now_ms: int) -> str:
 
 
 def hops(stages: Sequence[Stage]) -> str:
-    """What became of it after its hand-outs, as the end of a sentence; "" for nothing."""
+    """The end of a sentence on what followed the deliveries; "" for nothing."""
     dead = sum(each.name is StageName.DEAD_LETTER for each in stages)
     replayed = sum(each.outcome is StageOutcome.REPLAYED for each in stages)
     parts = []

@@ -1,7 +1,7 @@
-"""Reading a topic's messages for people: newest first over all queues, or along one queue.
+"""Browsing a topic's messages: newest first over all queues, or along one queue.
 
-Nothing here changes any group's place, nor asks whether consumers may read: an operator looks
-also into a topic that is closed to them. Every read is bounded, and says how far it looked.
+Browsing changes no group's offsets and ignores the topic's permission, so that an operator sees
+topics that are closed to consumers. Every read is bounded and reports how far it came.
 """
 
 import heapq
@@ -20,12 +20,12 @@ READ_BYTES_MAX = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Found:
-    """Messages for one page, and how far was looked; the cursors are "" at either end."""
+class BrowsePage:
+    """The messages of a page and the extent of the scan; the cursors are "" at either end."""
 
     messages: list[StoredMessage]
     scanned: int
-    kept: int
+    stored: int
     queues: int
     next_cursor: str = ""
     previous_cursor: str = ""
@@ -33,7 +33,7 @@ class Found:
 
 
 class _Budget:
-    """How much one page may read, over all its queues."""
+    """The number of reads and bytes that one page may use, over all its queues."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -46,7 +46,7 @@ class _Budget:
     async def read(
         self, messaging: Messaging, topic: str, queue: int, offset: int
     ) -> StoredMessage | None:
-        """One message; None where its record is damaged or gone."""
+        """Read a message; None if its record is damaged or deleted."""
         self.reads += 1
         try:
             message = await messaging.message(topic, queue, offset)
@@ -57,7 +57,7 @@ class _Budget:
 
 
 class _Tail:
-    """One queue read from its end backwards; the next to show is the last one below `upper`."""
+    """A queue that is read backwards; the next message is the last one below `upper`."""
 
     def __init__(self, queue: int, low: int, upper: int) -> None:
         self.queue = queue
@@ -65,7 +65,7 @@ class _Tail:
         self.upper = upper
 
     async def step(self, messaging: Messaging, topic: str, budget: _Budget) -> StoredMessage | None:
-        """Read the next older message that can be read; None at the beginning or out of budget."""
+        """Read the next older intact message; None at the beginning or without budget."""
         while self.upper > self.low and not budget.is_spent:
             message = await budget.read(messaging, topic, self.queue, self.upper - 1)
             if message is not None:
@@ -76,7 +76,7 @@ class _Tail:
 
 async def newest(
     messaging: Messaging, topic: str, queues: Sequence[QueueStats], *, cursor: str, count_max: int
-) -> Found:
+) -> BrowsePage:
     """The newest messages over `queues` by the time they were stored, below `cursor`."""
     note = ""
     if len(queues) > QUEUES_MAX:
@@ -108,10 +108,10 @@ async def newest(
             break
         await push(index)
     more = any(tail.upper > tail.low for tail in tails)
-    return Found(
+    return BrowsePage(
         messages=messages,
         scanned=budget.reads,
-        kept=sum(queue.max_offset - queue.min_offset for queue in queues),
+        stored=sum(queue.max_offset - queue.min_offset for queue in queues),
         queues=len(queues),
         next_cursor=_cursor({tail.queue: tail.upper for tail in tails}) if more else "",
         note=note,
@@ -119,15 +119,15 @@ async def newest(
 
 
 def _upper(queue: QueueStats, below: Mapping[int, int]) -> int:
-    """Where reading a queue backwards begins."""
+    """The offset at which reading a queue backwards begins."""
     upper = below.get(queue.queue, queue.max_offset)
     return min(max(upper, queue.min_offset), queue.max_offset)
 
 
 async def along(
     messaging: Messaging, topic: str, stats: QueueStats, *, offset: int, count_max: int
-) -> Found:
-    """One queue's messages from `offset`, oldest first; offsets outside go to the nearer end."""
+) -> BrowsePage:
+    """One queue's messages from `offset`, oldest first; the offset is clamped to the queue."""
     begin = at = min(max(offset, stats.min_offset), stats.max_offset)
     budget = _Budget()
     messages: list[StoredMessage] = []
@@ -136,22 +136,22 @@ async def along(
         if message is not None:
             messages.append(message)
         at += 1
-    kept = stats.max_offset - stats.min_offset
+    stored = stats.max_offset - stats.min_offset
     note = ""
     if offset < stats.min_offset:
         note = _(
             "The queue begins at offset %(min_offset)s; older ones are gone.",
             min_offset=f"{stats.min_offset:,}",
         )
-    elif offset >= stats.max_offset and kept:
+    elif offset >= stats.max_offset and stored:
         note = _(
             "The queue ends at offset %(max_offset)s; that message is yet to come.",
             max_offset=f"{stats.max_offset:,}",
         )
-    return Found(
+    return BrowsePage(
         messages=messages,
         scanned=budget.reads,
-        kept=kept,
+        stored=stored,
         queues=1,
         next_cursor=str(at) if at < stats.max_offset else "",
         previous_cursor=(

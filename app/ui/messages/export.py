@@ -1,7 +1,7 @@
-"""All messages that a search finds, as a file: streamed page by page, however many there are.
+"""Exports of a search: all matching messages as a file, streamed by page.
 
-The file ends by saying how far the search looked and whether it is whole, as the answer's status
-was sent long before that was known.
+The last line says how far the search came and whether the file is complete, because the status of
+the response is sent before that is known.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Summary:
-    """The last line: how far was looked, and why the file is not whole where it is not."""
+    """The last line: the extent of the search, and why the file is incomplete."""
 
     topic: str
     filter: str
@@ -55,7 +55,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Format:
-    """How a file is written: what it begins with, its rows, and its last line."""
+    """The format of a file: its head, rows and last line."""
 
     media_type: str
     head: bytes
@@ -64,7 +64,7 @@ class Format:
 
 
 async def show(request: Request) -> Response:
-    """GET /messages/export?format=ndjson|csv and a search as /messages has it"""
+    """GET /messages/export?format=ndjson|csv with the search of /messages"""
     console = pages.console_of(request)
     values = request.query_params
     name = values.get("format", "ndjson")
@@ -125,7 +125,7 @@ async def _parts(
 
 
 async def _next(request: Request, console: Console, query: ScanQuery, cursor: str) -> ScanPage:
-    """The next page; where too many search at once it waits for its turn a few times."""
+    """The next page; retries a few times while too many searches are running."""
     search = services_of(request.scope).search
     for __ in range(BUSY_TRIES):
         if not console.host.is_ready:
@@ -156,9 +156,9 @@ def _ended(summary: Summary, page: ScanPage) -> Summary:
 
 
 def row_of(message: StoredMessage) -> dict[str, Any]:
-    """A message by the names in COLUMNS; a body that is no text as base64.
+    """A message by the names in COLUMNS; a binary body is base64.
 
-    A body that could not be decompressed has its codec behind the encoding, as "base64;zlib".
+    For a body that could not be decompressed the encoding has its codec: "base64;zlib".
     """
     plain = message.plain
     try:
@@ -206,9 +206,9 @@ def _cell(name: str, row: Mapping[str, Any]) -> str:
 
 
 def _csv_last(summary: Summary) -> bytes:
-    told = f"scanned {summary.scanned} of {summary.total}, {summary.matched} found, "
-    told += "whole" if summary.is_whole else f"NOT WHOLE: {summary.why}"
-    return cells.lines([["# export", told]])
+    summary_text = f"scanned {summary.scanned} of {summary.total}, {summary.matched} found, "
+    summary_text += "whole" if summary.is_whole else f"NOT WHOLE: {summary.why}"
+    return cells.lines([["# export", summary_text]])
 
 
 FORMATS = {

@@ -1,4 +1,4 @@
-"""One message: everything its record says, its body readable, and where else it went."""
+"""The page of one message: its record, its decoded body, and its copies."""
 
 import contextlib
 import shlex
@@ -54,7 +54,7 @@ class Property:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why the message is where it is, when a delivery failed."""
+    """The failed delivery that led to this record."""
 
     reason: str
     error: str
@@ -94,14 +94,14 @@ class MessagePage:
     max_offset: int
     curl: str
     cli: str
-    unread: str  # the right for want of which its body, keys and properties are not shown
+    unread: str  # the missing right that conceals body, keys and properties
 
 
 @dataclass(frozen=True)
 class Gone:
     """The context of `message_gone.html`; the queue begins at `min_offset` now.
 
-    Without a topic it is a message by its id, and `begins_ms` is when the log begins.
+    Without a topic the message was looked up by id, and `begins_ms` is the beginning of the log.
     """
 
     topic: str
@@ -121,7 +121,7 @@ async def show(request: Request) -> Response:
         return await _show_gone(request)
     who = principal_of(request.scope)
     message = visible(who, message)
-    # Decoding takes milliseconds of a large body: not on the loop.
+    # Decoding a large body takes milliseconds, too long for the event loop.
     body = await console.render(lambda: _body(request, message))
     records = all_visible(who, await _records(request, message))
     await decompress(records[: COPIES_MAX + 1])
@@ -132,10 +132,10 @@ async def show(request: Request) -> Response:
 
 
 async def by_id(request: Request) -> Response:
-    """GET /m/{id}: on to the message with this message id or offset id."""
+    """GET /m/{id}: redirect to the message with this message id or offset id."""
     text = request.path_params["id"]
-    found = await services_of(request.scope).search.by_id(text)
-    if not found:
+    result = await services_of(request.scope).search.by_id(text)
+    if not result:
         gone = await _show_gone_id(request, text)
         if gone is not None:
             return gone
@@ -144,7 +144,7 @@ async def by_id(request: Request) -> Response:
             field="id",
             remedy=_("ids are compared exactly; the message may be older than what is kept"),
         )
-    first = min(found, key=lambda m: (bool(group_of(m.topic)), _waits(m), m.position))
+    first = min(result, key=lambda m: (bool(group_of(m.topic)), _waits(m), m.position))
     return _go(first)
 
 
@@ -183,7 +183,7 @@ def _body(request: Request, message: StoredMessage) -> Body:
 
 
 def place_of(request: Request) -> tuple[str, int, int]:
-    """Topic, queue and offset of an address; NotFound where they are no numbers."""
+    """Topic, queue and offset in the path; raises NotFound if they are no numbers."""
     numbers = (request.path_params["queue"], request.path_params["offset"])
     if not all(is_whole(text) for text in numbers):
         raise NotFound(_("a message is addressed as topic, queue number and offset"))
@@ -192,7 +192,7 @@ def place_of(request: Request) -> tuple[str, int, int]:
 
 
 async def _find(console: Console, request: Request) -> StoredMessage | None:
-    """The message of a permalink, None where it was there and is gone; MessageNotFound."""
+    """The message of a permalink, None if it was deleted; raises MessageNotFound."""
     topic, queue, offset = place_of(request)
     try:
         return await console.messaging.message(topic, queue, offset)
@@ -204,12 +204,12 @@ async def _find(console: Console, request: Request) -> StoredMessage | None:
 
 
 def _queue_of(console: Console, topic: str, queue: int) -> QueueStats | None:
-    found = (one for one in console.broker.topic_stats(topic).queues if one.queue == queue)
-    return next(found, None)
+    matches = (one for one in console.broker.topic_stats(topic).queues if one.queue == queue)
+    return next(matches, None)
 
 
 async def _show_gone(request: Request) -> Response:
-    """410: the queue begins later now; since which message, and when that was stored."""
+    """The 410 page for an offset below the queue's beginning, with its first message."""
     console = pages.console_of(request)
     topic, queue, offset = place_of(request)
     stats = _queue_of(console, topic, queue)
@@ -224,7 +224,7 @@ async def _show_gone(request: Request) -> Response:
 
 
 async def _show_gone_id(request: Request, text: str) -> Response | None:
-    """410 for an id made by this broker whose record retention or a purge took; else None."""
+    """The 410 page for a deleted message with an id of this broker; else None."""
     console = pages.console_of(request)
     purged = console.broker.search.purged(text)
     if purged is not None:
@@ -284,7 +284,7 @@ def _context(
 
 
 def _send_again(message: StoredMessage) -> str:
-    """The command that sends the same once more; "" where the body is no short text."""
+    """The command that sends the same message; "" if the body is no short text."""
     plain = message.plain
     if plain.why_raw or not 0 < len(plain.body) <= CLI_BODY_MAX:
         return ""
@@ -316,7 +316,7 @@ def _failure(message: StoredMessage) -> Failure | None:
 
 
 async def _records(request: Request, message: StoredMessage) -> list[StoredMessage]:
-    """Every record of the message, oldest first; none where too many search."""
+    """All records of the message, oldest first; none if too many searches are running."""
     try:
         return await services_of(request.scope).search.by_id(message.message_id)
     except EngineError:
@@ -324,6 +324,6 @@ async def _records(request: Request, message: StoredMessage) -> list[StoredMessa
 
 
 def _copies(records: Sequence[StoredMessage], message: StoredMessage) -> list[MessageRow]:
-    """The other records of the same message: what was retried, what was given up on."""
+    """The other records of the same message: retries and dead letters."""
     others = [other for other in records if other.position != message.position]
     return [row_of(other) for other in others[:COPIES_MAX]]

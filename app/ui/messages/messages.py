@@ -1,7 +1,7 @@
-"""Finding messages in any topic: looking through it, by id, by key, from a place on.
+"""The search for messages: by filter, id, key, or offset.
 
-A search works for a second and a half at most, then says how far it came; its address, with the
-cursor, goes on from there and may be kept.
+A search runs for at most 1.5 seconds and then reports how far it came; its address holds the cursor
+and continues from there.
 """
 
 from collections.abc import Sequence
@@ -43,8 +43,8 @@ WHERE = ("queue", "offset", "key", "id")
 
 
 @dataclass(frozen=True)
-class Looked:
-    """How far a search has come over all its pages; `next_href` goes on, "" at the end."""
+class ScanInfo:
+    """The progress of a search over its pages; `next_href` continues it, "" at the end."""
 
     scanned: int
     total: int
@@ -71,8 +71,8 @@ class MessageSearch:
     topics_total: int
     rows: list[MessageRow]
     shown: list[RowColumns]  # the bodies of the rows
-    paths: tuple[str, ...]  # that are columns of their own
-    looked: Looked | None
+    paths: tuple[str, ...]  # the paths that are columns
+    looked: ScanInfo | None
     note: str
     earlier_href: str
     later_href: str
@@ -81,15 +81,15 @@ class MessageSearch:
     since: tuple[tuple[str, str], ...] = message_query.SINCE
     sizes: tuple[int, ...] = SIZES
     views: tuple[tuple[str, str], ...] = columns.VIEWS
-    unread: str = ""  # the right for want of which messages are not shown
+    unread: str = ""  # the missing right that conceals messages
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """What one of the ways found."""
+    """The result of one kind of search."""
 
     messages: list[StoredMessage]
-    looked: Looked | None = None
+    scan: ScanInfo | None = None
     note: str = ""
     earlier: str = ""
     later: str = ""
@@ -105,16 +105,16 @@ async def show(request: Request) -> Response:
     form, query = message_query.read(values, console.now_ms(), preferences.read(request).zone)
     form.values.update({name: values.get(name, "").strip()[:512] for name in WHERE})
     chosen = columns.read(values, form)
-    is_asked = bool(form.values["id"] if by == "id" else form.values["topic"])
+    has_query = bool(form.values["id"] if by == "id" else form.values["topic"])
     if by == "key":
-        is_asked = bool(form.values["key"])
+        has_query = bool(form.values["key"])
     answer = _Answer([])
     status = 200
     who = principal_of(request.scope)
     unread = lacks_messages(who, form.values["topic"]) if form.values["topic"] else ""
     if unread and by != "id":
         _refuse_inside(form, by, query)
-    if is_asked and not form.is_wrong:
+    if has_query and not form.is_wrong:
         try:
             answer = await _answer(request, by, form, query, chosen)
         except EngineError as error:
@@ -123,7 +123,7 @@ async def show(request: Request) -> Response:
                 raise
     if form.is_wrong:
         status = 422
-    found = await console.render(lambda: _seen(who, form, by, answer.messages))
+    messages = await console.render(lambda: _visible(who, form, by, answer.messages))
     names = [topic.name for topic in console.broker.topics()]
     context = MessageSearch(
         by=by,
@@ -131,16 +131,16 @@ async def show(request: Request) -> Response:
         size=_size(request),
         topics=names[:SUGGESTED_MAX],
         topics_total=len(names),
-        rows=await console.render(lambda: [row_of(message) for message in found]),
-        shown=await console.render(lambda: columns.show(found, chosen)),
+        rows=await console.render(lambda: [row_of(message) for message in messages]),
+        shown=await console.render(lambda: columns.show(messages, chosen)),
         paths=chosen.paths,
-        looked=answer.looked,
+        looked=answer.scan,
         note=answer.note,
         earlier_href=answer.earlier,
         later_href=answer.later,
         older_cursor=answer.older,
-        is_asked=is_asked,
-        unread=unread or next(filter(None, map(missing_right, found)), ""),
+        is_asked=has_query,
+        unread=unread or next(filter(None, map(missing_right, messages)), ""),
     )
     return await pages.respond(
         request, "messages.html", context, title=_("Messages"), section="messages", status=status
@@ -148,7 +148,7 @@ async def show(request: Request) -> Response:
 
 
 def _refuse_inside(form: Form, by: str, query: ScanQuery) -> None:
-    """Refuse what would tell by what it finds what the messages of the topic say."""
+    """Refuse a search whose result would reveal the content of messages."""
     reason = _("You may not read message bodies of this topic.")
     if by == "key":
         form.refuse("key", reason)
@@ -158,15 +158,15 @@ def _refuse_inside(form: Form, by: str, query: ScanQuery) -> None:
         form.refuse("filter", reason)
 
 
-def _seen(
+def _visible(
     who: Principal, form: Form, by: str, messages: Sequence[StoredMessage]
 ) -> list[StoredMessage]:
     by_key = by == "key"
-    seen = (
+    readable = (
         visible_matches(who, form.values["key"], messages) if by_key else all_visible(who, messages)
     )
-    decompress_all(seen)
-    return seen
+    decompress_all(readable)
+    return readable
 
 
 def _blame(form: Form, error: EngineError) -> None:
@@ -198,24 +198,26 @@ async def _answer(
     page = await services_of(request.scope).search.scan(
         query, count_max=size, cursor=cursor, budget_s=BUDGET_S
     )
-    return _Answer(page.items, _looked(query, page, cursor, size, chosen))
+    return _Answer(page.items, _scan_info(query, page, cursor, size, chosen))
 
 
-def _looked(query: ScanQuery, page: ScanPage, cursor: str, size: int, chosen: Columns) -> Looked:
-    kept: dict[str, object] = {**chosen.query}
+def _scan_info(
+    query: ScanQuery, page: ScanPage, cursor: str, size: int, chosen: Columns
+) -> ScanInfo:
+    params: dict[str, object] = {**chosen.query}
     if size != SIZE_DEFAULT:
-        kept["size"] = size
+        params["size"] = size
     following = page.next_cursor or ""
     address = message_query.address
     return convert(
         page,
-        Looked,
+        ScanInfo,
         begin_ms=query.begin_ms,
         is_first=not cursor,
         next_cursor=following,
-        next_href=address(query, "/messages", **kept, cursor=following) if following else "",
-        first_href=address(query, "/messages", **kept),
-        here_href=address(query, "/messages", **kept, cursor=cursor),
+        next_href=address(query, "/messages", **params, cursor=following) if following else "",
+        first_href=address(query, "/messages", **params),
+        here_href=address(query, "/messages", **params, cursor=cursor),
         export_href=address(query, "/messages/export"),
     )
 
@@ -246,7 +248,7 @@ async def _along(request: Request, form: Form) -> _Answer:
     offset = form.number("offset", _("Offset"), 0, OFFSET_MAX)
     if form.is_wrong:
         return _Answer([])
-    found = await browsing.along(
+    page = await browsing.along(
         console.messaging,
         form.values["topic"],
         stats[queue],
@@ -256,9 +258,7 @@ async def _along(request: Request, form: Form) -> _Answer:
     note = _(
         "Queue %(queue)s keeps %(kept)s messages. %(note)s",
         queue=queue,
-        kept=f"{found.kept:,}",
-        note=found.note,
+        kept=f"{page.stored:,}",
+        note=page.note,
     ).strip()
-    return _Answer(
-        found.messages, note=note, earlier=found.previous_cursor, later=found.next_cursor
-    )
+    return _Answer(page.messages, note=note, earlier=page.previous_cursor, later=page.next_cursor)

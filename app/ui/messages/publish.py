@@ -35,7 +35,7 @@ LINK_CHARS_MAX = 4000
 
 @dataclass(frozen=True)
 class SentMessage:
-    """One message that was just stored; `is_waiting` until its delay is over."""
+    """A message that was just stored; `is_waiting` until its delay is over."""
 
     message_id: str
     href: str
@@ -45,7 +45,7 @@ class SentMessage:
 
 @dataclass(frozen=True)
 class Source:
-    """The stored message that the form was filled from; `is_text` if its body could be."""
+    """The stored message that the form was filled from; `is_text` if its body is text."""
 
     topic: str
     queue: int
@@ -117,7 +117,7 @@ async def send(request: Request) -> Response:
         status = 503 if isinstance(error, Busy) else 422
         return await _page(request, config, form, [], status=status)
     if request.headers.get("hx-request") == "true":
-        # In place: the form keeps what was typed, ready to be sent once more.
+        # Without a redirect: the form keeps its values for another send.
         return await _page(request, config, form, _results(sent))
     return forms.go(
         request, f"/topics/{segment(config.name)}/produce?sent={_places(_results(sent))}"
@@ -149,7 +149,7 @@ def _messages(form: Form, config: TopicConfig, request: Request) -> list[Message
 
 
 def _properties(form: Form) -> dict[str, str]:
-    """One property a line, "name: value"; what is wrong is said with its line."""
+    """Parse properties, one "name: value" per line; errors name the line."""
     properties: dict[str, str] = {}
     for number, line in enumerate(form.values["properties"].splitlines(), 1):
         if not line.strip():
@@ -206,11 +206,11 @@ async def _page(
 
 def _delays() -> tuple[tuple[str, str], ...]:
     levels = enumerate(DELAYS, 1)
-    said = [
+    choices = [
         (str(level), _("level %(level)s: after %(wait)s", level=level, wait=w))
         for level, w in levels
     ]
-    return (AT_ONCE, *said)
+    return (AT_ONCE, *choices)
 
 
 def _results(sent: BatchSlice) -> list[AppendResult]:
@@ -223,7 +223,7 @@ def _results(sent: BatchSlice) -> list[AppendResult]:
 
 
 def _places(stored: list[AppendResult]) -> str:
-    """Where the messages lie, for the page after the redirect: "topic:queue:offset,…"."""
+    """The places of the messages for the redirect: "topic:queue:offset,…"."""
     places = ",".join(f"{one.topic}:{one.queue}:{one.offset}" for one in stored)
     if len(places) > LINK_CHARS_MAX:
         places = places[:LINK_CHARS_MAX].rpartition(",")[0]
@@ -237,10 +237,12 @@ async def _sent_before(request: Request) -> list[AppendResult]:
     for place in request.query_params.get("sent", "")[:LINK_CHARS_MAX].split(",")[:COUNT_MAX]:
         try:
             topic, queue, offset = place.split(":")
-            found = await messaging.message(topic, int(queue), int(offset))
+            message = await messaging.message(topic, int(queue), int(offset))
         except (ValueError, EngineError):
             continue
         stored.append(
-            AppendResult(found.message_id, found.topic, found.queue, found.offset, found.position)
+            AppendResult(
+                message.message_id, message.topic, message.queue, message.offset, message.position
+            )
         )
     return stored

@@ -1,8 +1,7 @@
-"""What a search through a topic asks for, as its address says it; page and export read it alike.
+"""The query of a search through a topic, shared by the page and the export.
 
-Times in an address are UTC unless it names a zone. One with a length of time ("the last hour")
-moves with the clock; `address` writes one that stands still, so that it may be kept, handed on
-and continued.
+Times are UTC unless the query names a zone. A relative range ("the last hour") moves with the
+clock; `address` writes fixed times, so that the link can be kept, shared and continued.
 """
 
 from collections.abc import Mapping
@@ -33,13 +32,15 @@ SINCE = (
 )
 SINCE_DEFAULT = "24h"
 TEXT_MAX = 512
-FILTER_MAX = 16_500  # a little over what a filter may have
+FILTER_MAX = 16_500  # slightly over the limit of a filter
 
 
-def read(values: Mapping[str, str], now_ms: int, shown: Zone = UTC_ZONE) -> tuple[Form, ScanQuery]:
-    """The form as it was filled in, with errors at its fields, and what it means.
+def read(
+    values: Mapping[str, str], now_ms: int, display_zone: Zone = UTC_ZONE
+) -> tuple[Form, ScanQuery]:
+    """Read the form, with errors at its fields, and the query that it describes.
 
-    Its times are by the clocks of the `zone` it names, and then shown by those of `shown`.
+    Its times are in the `zone` that it names; the form shows them in `display_zone`.
     """
     form = Form({name: values.get(name, "").strip()[:FILTER_MAX] for name in FIELDS})
     form.values["contains"] = values.get("contains", "")
@@ -51,7 +52,7 @@ def read(values: Mapping[str, str], now_ms: int, shown: Zone = UTC_ZONE) -> tupl
     if not is_fixed and not form.values["since"]:
         form.values["since"] = SINCE_DEFAULT
     zone_name = values.get("zone", "")
-    begin_ms, end_ms = _times(form, zone_name, shown) if is_fixed else _since(form, now_ms)
+    begin_ms, end_ms = _times(form, zone_name, display_zone) if is_fixed else _since(form, now_ms)
     return form, ScanQuery(
         form.values["topic"],
         begin_ms,
@@ -62,7 +63,7 @@ def read(values: Mapping[str, str], now_ms: int, shown: Zone = UTC_ZONE) -> tupl
 
 
 def address(query: ScanQuery, path: str, **others: object) -> str:
-    """The address of this very search, its times fixed, with `others` in its query."""
+    """The address of this search with fixed times, and `others` in its query."""
     values: dict[str, object] = {"topic": query.topic}
     if query.begin_ms:
         values["from"] = _typed(query.begin_ms)
@@ -74,8 +75,8 @@ def address(query: ScanQuery, path: str, **others: object) -> str:
         values["filter"] = query.filter
     if query.contains:
         values["contains"] = query.contains
-    kept = {name: value for name, value in others.items() if value not in ("", None)}
-    return f"{path}?{urlencode({**values, **kept})}"
+    params = {name: value for name, value in others.items() if value not in ("", None)}
+    return f"{path}?{urlencode({**values, **params})}"
 
 
 def _since(form: Form, now_ms: int) -> tuple[int, int]:
@@ -83,11 +84,11 @@ def _since(form: Form, now_ms: int) -> tuple[int, int]:
     return (max(0, now_ms - length_ms) if length_ms else 0), FOREVER_MS
 
 
-def _times(form: Form, zone_name: str, shown: Zone) -> tuple[int, int]:
+def _times(form: Form, zone_name: str, display_zone: Zone) -> tuple[int, int]:
     form.values["since"] = ""
     begin_ms, end_ms = 0, FOREVER_MS
     for name in ("from", "to"):
-        at_ms = form.moment(name, zone_name, shown) if form.values[name] else None
+        at_ms = form.moment(name, zone_name, display_zone) if form.values[name] else None
         if at_ms is not None and name == "from":
             begin_ms = at_ms
         elif at_ms is not None:
@@ -98,5 +99,5 @@ def _times(form: Form, zone_name: str, shown: Zone) -> tuple[int, int]:
 
 
 def _typed(at_ms: int) -> str:
-    """As a browser's date and time field has it."""
+    """A time as the value of a date and time field."""
     return formats.iso(at_ms).removesuffix("Z")

@@ -1,7 +1,7 @@
 """Live tail: messages of several topics as they are stored, by Server-Sent Events.
 
-The page shows the newest ones by itself; the stream goes on exactly where the page ends, and after
-a break where the last event ended, as an event's id says where every queue stands.
+The page shows the newest messages; the stream continues exactly where the page ends, and after a
+reconnect where the last event ended, since an event's id holds the offset of every queue.
 """
 
 import re
@@ -48,7 +48,7 @@ SEPARATORS = re.compile(r"[\s,]+")
 class TailPage:
     """The context of `tail.html`; without topics there is nothing to follow yet.
 
-    `begin` stands before the rows, `mark` behind them; `permalink` with `begin` shows them again.
+    `begin` is the mark before the rows, `mark` after them; `permalink` with `begin` repeats them.
     """
 
     form: Form
@@ -65,8 +65,8 @@ class TailPage:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the address asks for."""
+class TailQuery:
+    """The topics and the filter in a query."""
 
     topics: list[str]
     filter: str
@@ -79,34 +79,34 @@ async def show(request: Request) -> Response:
     """
     console = pages.console_of(request)
     values = request.query_params
-    asked = _asked(request)
+    query = _query(request)
     if len(values.getlist("topic")) > 1 or values.get("add"):
-        kept = {name: values[name] for name in ("filter", "rows", "format") if values.get(name)}
-        return RedirectResponse(_link("/tail", asked.topics, kept), status_code=302)
+        params = {name: values[name] for name in ("filter", "rows", "format") if values.get(name)}
+        return RedirectResponse(_link("/tail", query.topics, params), status_code=302)
     who = principal_of(request.scope)
-    form = Form({"topic": ", ".join(asked.topics), "filter": values.get("filter", "").strip()})
+    form = Form({"topic": ", ".join(query.topics), "filter": values.get("filter", "").strip()})
     rows_max = next((n for n in ROWS if str(n) == values.get("rows")), ROWS_DEFAULT)
     first = _First([], "", "")
-    if asked.topics:
+    if query.topics:
         begin = values.get("from", "")
         try:
-            _check_filter(who, asked)
+            _check_filter(who, query)
             first = await (
-                _since(console, asked, begin, rows_max) if begin else _newest(console, asked)
+                _since(console, query, begin, rows_max) if begin else _newest(console, query)
             )
         except EngineError as error:
             _blame(form, error)
-    kept = {"filter": asked.filter, "rows": str(rows_max)}
+    params = {"filter": query.filter, "rows": str(rows_max)}
     names = [topic.name for topic in console.broker.topics()]
     context = TailPage(
         form=form,
-        topics=asked.topics if first.mark else [],
+        topics=query.topics if first.mark else [],
         rows_max=rows_max,
         rows=await console.render(partial(_rows, who, first.messages)),
         mark=first.mark,
         begin=first.begin,
-        permalink=_link("/tail", asked.topics, kept),
-        stream=_link("/tail/stream", asked.topics, {"filter": asked.filter}),
+        permalink=_link("/tail", query.topics, params),
+        stream=_link("/tail/stream", query.topics, {"filter": query.filter}),
         suggested=names[:SUGGESTED_MAX],
     )
     return await pages.respond(
@@ -122,27 +122,27 @@ async def show(request: Request) -> Response:
 async def stream(request: Request) -> Response:
     """GET /tail/stream?topic=…&filter=…&from=…: events from `Last-Event-ID`, else from `from`."""
     console = pages.console_of(request)
-    asked = _asked(request)
+    query = _query(request)
     mark = request.headers.get("last-event-id", "") or request.query_params.get("from", "")
-    _check_filter(principal_of(request.scope), asked)
+    _check_filter(principal_of(request.scope), query)
     console.tails.check()
-    tail = Tail(console.broker, asked.topics, asked.filter, mark=mark)
+    tail = Tail(console.broker, query.topics, query.filter, mark=mark)
     return StreamingResponse(
-        _events(console, tail, preferences.read(request).zone.rules, _stays(request, asked)),
+        _events(console, tail, preferences.read(request).zone.rules, _stays(request, query)),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-def _check_filter(who: Principal, asked: Asked) -> None:
-    """Raise RightMissing where the filter would tell what messages hold that nobody may read."""
-    if looks_inside(asked.filter):
-        for topic in asked.topics:
+def _check_filter(who: Principal, query: TailQuery) -> None:
+    """Raise RightMissing if the filter would reveal content that the user may not read."""
+    if looks_inside(query.filter):
+        for topic in query.topics:
             require_messages(who, topic)
 
 
-def _stays(request: Request, asked: Asked) -> Callable[[], Principal]:
-    """Who looks, as of now; raises Forbidden where whoever opened a stream may not go on."""
+def _stays(request: Request, query: TailQuery) -> Callable[[], Principal]:
+    """A check that gives the stream's current user; raises Forbidden after a revocation."""
     authenticator = services_of(request.scope).authenticator
 
     def check() -> Principal:
@@ -150,7 +150,7 @@ def _stays(request: Request, asked: Asked) -> Callable[[], Principal]:
         if who is None:
             raise Forbidden(_("the login or the token has ended"), remedy=_("log in again"))
         require(who, READ_SERVER.action, READ_SERVER.kind)
-        _check_filter(who, asked)
+        _check_filter(who, query)
         return who
 
     return check
@@ -159,9 +159,9 @@ def _stays(request: Request, asked: Asked) -> Callable[[], Principal]:
 async def _events(
     console: Console, tail: Tail, zone: tzinfo, check: Callable[[], Principal]
 ) -> AsyncIterator[bytes]:
-    """Batches as they come, a sign of life otherwise; over when the server stops.
+    """Batches as events, with heartbeats in between, until the server stops.
 
-    `check` is asked before each of them.
+    `check` runs before each of them.
     """
     with console.tails.taken():
         yield b"retry: %d\n\n" % RETRY_MS
@@ -176,24 +176,24 @@ async def _events(
                 elif not await console.host.wait(tail.park, HEARTBEAT_S):
                     yield f": nothing new\nid: {tail.mark}\n\n".encode()
             except EngineError as error:
-                # Asking again would end the same way: the page says why instead.
+                # A retry would fail the same way, so the page shows the reason.
                 text = msgspec.json.encode({"detail": error.detail, "remedy": error.remedy})
                 yield b"event: over\ndata: " + text + b"\n\n"
                 return
 
 
 class _Nothing:
-    """What is waited for to let time pass; stopping ends that wait as well."""
+    """A source to wait on for a pause that also ends when the server stops."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         """`wake` is never called."""
 
     def cancel(self) -> None:
-        """There is nothing to give up."""
+        """Do nothing: there is nothing to cancel."""
 
 
 def _event(who: Principal, batch: Batch, zone: tzinfo) -> bytes:
-    """A batch as one event; pure, as another thread does it."""
+    """A batch as one event; pure, because it runs on another thread."""
     decompress_all(batch.messages)
     data: dict[str, Any] = {
         "rows": [_row(message, zone) for message in all_visible(who, batch.messages)],
@@ -228,48 +228,48 @@ def _row(message: StoredMessage, zone: tzinfo) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _First:
-    """The rows of the page, oldest first, with the marks before and behind them."""
+    """The messages of the page, oldest first, with the marks before and after them."""
 
     messages: list[StoredMessage]
     begin: str
     mark: str
 
 
-async def _since(console: Console, asked: Asked, begin: str, count_max: int) -> _First:
-    """What came since a mark, at most `count_max`; the stream brings the rest."""
-    tail = Tail(console.broker, asked.topics, asked.filter, mark=begin)
-    found: list[StoredMessage] = []
+async def _since(console: Console, query: TailQuery, begin: str, count_max: int) -> _First:
+    """The messages since a mark, at most `count_max`; the stream delivers the rest."""
+    tail = Tail(console.broker, query.topics, query.filter, mark=begin)
+    messages: list[StoredMessage] = []
     pause = Pause()
     for __ in range(FIRST_READS_MAX):
         batch = tail.read()
-        found += batch.messages
-        if not batch.is_behind or len(found) >= count_max:
+        messages += batch.messages
+        if not batch.is_behind or len(messages) >= count_max:
             break
         await pause.when_due()
-    shown = found[:count_max]
-    return _First(shown, begin, tail.mark_before(found[count_max:]))
+    first = messages[:count_max]
+    return _First(first, begin, tail.mark_before(messages[count_max:]))
 
 
-async def _newest(console: Console, asked: Asked) -> _First:
+async def _newest(console: Console, query: TailQuery) -> _First:
     """The newest messages."""
-    tail = Tail(console.broker, asked.topics, asked.filter, lookback=FIRST_ROWS)
-    found: list[StoredMessage] = []
+    tail = Tail(console.broker, query.topics, query.filter, lookback=FIRST_ROWS)
+    messages: list[StoredMessage] = []
     pause = Pause()
     for __ in range(FIRST_READS_MAX):
         batch = tail.read()
-        found += batch.messages
+        messages += batch.messages
         if not batch.is_behind:
             break
         await pause.when_due()
-    shown = found[-FIRST_ROWS:]
-    return _First(shown, tail.mark_before(shown), tail.mark)
+    newest = messages[-FIRST_ROWS:]
+    return _First(newest, tail.mark_before(newest), tail.mark)
 
 
-def _asked(request: Request) -> Asked:
+def _query(request: Request) -> TailQuery:
     values = request.query_params
     text = " ".join([*values.getlist("topic"), values.get("add", "")])[:TEXT_MAX]
     names = [name for name in SEPARATORS.split(text) if name]
-    return Asked(list(dict.fromkeys(names)), values.get("filter", "").strip()[:TEXT_MAX] or "*")
+    return TailQuery(list(dict.fromkeys(names)), values.get("filter", "").strip()[:TEXT_MAX] or "*")
 
 
 def _blame(form: Form, error: EngineError) -> None:
@@ -280,5 +280,5 @@ def _blame(form: Form, error: EngineError) -> None:
 
 
 def _link(path: str, topics: list[str], values: dict[str, str]) -> str:
-    kept = {name: value for name, value in values.items() if value not in ("", "*")}
-    return f"{path}?{urlencode({'topic': ','.join(topics), **kept}, safe=',')}"
+    params = {name: value for name, value in values.items() if value not in ("", "*")}
+    return f"{path}?{urlencode({'topic': ','.join(topics), **params}, safe=',')}"

@@ -1,4 +1,4 @@
-"""Letting one client process one message, apart from its delivery, and what it made of it."""
+"""Verifying a message: one client processes it outside of delivery and reports the result."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from engine.message import StoredMessage
 from kitemq.model.clients import Processing
 
 GROUPS_SHOWN = 20
-CLIENTS_SHOWN = 50  # of one group
+CLIENTS_SHOWN = 50  # per group
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A client; `why_not` says why it cannot be asked, "" where it can."""
+    """A client; `why_not` is the reason why it cannot verify, "" if it can."""
 
     name: str
     path: str
@@ -37,7 +37,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class GroupChoice:
-    """A group with its clients: the first fifty, those that can be asked before the others."""
+    """A group with its first fifty clients; those that can verify come first."""
 
     group: str
     clients: Sequence[Choice]
@@ -47,7 +47,7 @@ class GroupChoice:
 
 @dataclass(frozen=True)
 class VerifyPage:
-    """The context of `message_verify.html`; `done` is what a client made of it just now."""
+    """The context of `message_verify.html`; `done` is the latest result of a client."""
 
     topic: str
     queue: int
@@ -63,7 +63,7 @@ class VerifyPage:
 
 
 async def show(request: Request) -> Response:
-    """GET /messages/{topic}/{queue}/{offset}/verify?group=: whom to ask."""
+    """GET /messages/{topic}/{queue}/{offset}/verify?group=: choose a client."""
     return await _page(request)
 
 
@@ -114,29 +114,29 @@ async def _page(
     )
 
 
-def _groups(console: Console, message: StoredMessage, asked: str) -> list[str]:
-    """The one that a retry or a dead letter belongs to, else those that read the topic."""
-    own = group_of(message.topic) or asked
+def _groups(console: Console, message: StoredMessage, group: str) -> list[str]:
+    """The group of a retry or a dead letter, else the groups that read the topic."""
+    own = group_of(message.topic) or group
     if own:
         return [own]
     return sorted(console.broker.groups_of(message.topic))
 
 
 async def _choices(request: Request, group: str) -> GroupChoice:
-    found: list[Offer] = []
+    offers: list[Offer] = []
     pause = Pause()
     for offer in services_of(request.scope).clients.offers(group):
-        found.append(offer)
+        offers.append(offer)
         await pause.when_due()
-    found.sort(key=lambda client: (bool(client.why_no_verify), client.name))
+    offers.sort(key=lambda client: (bool(client.why_no_verify), client.name))
     return GroupChoice(
         group,
         [
             Choice(each.name, path_of(each.name), _about(each), each.why_no_verify)
-            for each in found[:CLIENTS_SHOWN]
+            for each in offers[:CLIENTS_SHOWN]
         ],
-        len(found),
-        any(not each.why_no_verify for each in found),
+        len(offers),
+        any(not each.why_no_verify for each in offers),
     )
 
 

@@ -1,4 +1,4 @@
-"""Everything that has a name, found by a few letters of it: pages, actions, topics, groups."""
+"""The command palette: pages, actions, topics and groups by a few letters of their names."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ EACH_MAX = 8
 QUERY_CHARS_MAX = 255
 NO_VIEWS: Mapping[str, str] = {}
 
-# Title, address, icon, and further words by which it is found.
+# Title, address, icon, and further search terms.
 PLACES = (
     (N_("Overview"), "/", "overview", "start home attention"),
     (N_("Topics"), "/topics", "topic", ""),
@@ -43,7 +43,7 @@ ACTIONS = (
 
 @dataclass(frozen=True)
 class Hit:
-    """Somewhere to go."""
+    """A hit of the palette."""
 
     kind: str
     title: str
@@ -53,7 +53,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Palette:
-    """The context of `palette.html`; `more` says of how many the hits are the first."""
+    """The context of `palette.html`; `more` are the notes on hits that are cut off."""
 
     text: str
     hits: list[Hit]
@@ -64,12 +64,12 @@ async def show(request: Request) -> Response:
     """GET /palette"""
     console = pages.console_of(request)
     text = request.query_params.get("q", "").strip()[:QUERY_CHARS_MAX]
-    # Names only: kinds are needed to leave the engine's own topics out.
+    # Only names; a topic's kind tells the engine's own topics.
     topics = console.broker.topics(system=True) if text else []
     groups = [group.name for group in console.broker.groups()] if text else []
 
-    known = await saved_bar.glance(request)
-    saved = {view.name: view.href for view in known.views}
+    views_glance = await saved_bar.glance(request)
+    saved = {view.name: view.href for view in views_glance.views}
 
     def search() -> Palette:
         own = [topic.name for topic in topics if kind_of(topic) not in SYSTEM_KINDS]
@@ -86,19 +86,19 @@ def find(
 ) -> Palette:
     """The best hits of each kind; without letters pages, actions and saved views. Pure.
 
-    `saved` leads from the name of a view to its address.
+    `saved` maps the name of a view to its address.
     """
     hits: list[Hit] = []
     more: list[str] = []
-    # What a topic or group is called exactly comes before the pages with the letters in them.
+    # An exact name of a topic or group comes before pages that contain the letters.
     for kind, names, folder, icon in (
         (_("Topic"), topics, "topics", "topic"),
         (_("Group"), groups, "groups", "group"),
     ):
-        found = ranked(text, names) if text else []
-        hits += [Hit(kind, n, f"/{folder}/{segment(n)}", icon) for n in found[:EACH_MAX]]
-        if kind == _("Topic") and found:
-            name = found[0]
+        matches = ranked(text, names) if text else []
+        hits += [Hit(kind, n, f"/{folder}/{segment(n)}", icon) for n in matches[:EACH_MAX]]
+        if kind == _("Topic") and matches:
+            name = matches[0]
             hits.append(
                 Hit(
                     _("Action"),
@@ -107,9 +107,9 @@ def find(
                     "send",
                 )
             )
-        if len(found) > EACH_MAX:
-            more.append(_more(found, _("topics") if folder == "topics" else _("groups")))
-    names = ranked(text, list(saved))  # all of them without letters
+        if len(matches) > EACH_MAX:
+            more.append(_more(matches, _("topics") if folder == "topics" else _("groups")))
+    names = ranked(text, list(saved))  # all views if there are no letters
     hits += [Hit(_("View"), name, saved[name], "list") for name in names[:EACH_MAX]]
     if len(names) > EACH_MAX:
         more.append(_more(names, _("saved views")))
@@ -121,30 +121,30 @@ def find(
     return Palette(text, [*listed, *hits] if by_name and not exact else [*hits, *listed], more)
 
 
-def _more(found: Sequence[str], folder: str) -> str:
-    """Of how many the hits are the first."""
+def _more(matches: Sequence[str], folder: str) -> str:
+    """The note that says how many names match."""
     return _(
-        "the first %(n)s of %(all)s %(folder)s", n=EACH_MAX, all=f"{len(found):,}", folder=folder
+        "the first %(n)s of %(all)s %(folder)s", n=EACH_MAX, all=f"{len(matches):,}", folder=folder
     )
 
 
 def ranked(text: str, names: Sequence[str]) -> list[str]:
-    """Names with the letters of `text` in their order: equal, beginning, within, scattered."""
-    wanted = text.lower()
-    found = [(rank, len(name), name) for name in names if (rank := _rank(wanted, name.lower()))]
-    return [name for __, __, name in sorted(found)]
+    """Names that match `text`: equal ones, then as prefix, substring, and subsequence."""
+    query = text.lower()
+    ranks = [(rank, len(name), name) for name in names if (rank := _rank(query, name.lower()))]
+    return [name for __, __, name in sorted(ranks)]
 
 
-def _rank(wanted: str, name: str) -> int:
-    """1 is best, 0 is no hit."""
-    if name == wanted:
+def _rank(query: str, name: str) -> int:
+    """The rank of a match: 1 is best, 0 is no match."""
+    if name == query:
         return 1
-    if name.startswith(wanted):
+    if name.startswith(query):
         return 2
-    if wanted in name:
+    if query in name:
         return 3
     letters = iter(name)
-    return 4 if all(letter in letters for letter in wanted) else 0
+    return 4 if all(letter in letters for letter in query) else 0
 
 
 def _hit(kind: str, place: tuple[str, str, str, str]) -> Hit:
@@ -153,6 +153,6 @@ def _hit(kind: str, place: tuple[str, str, str, str]) -> Hit:
 
 
 def _is_meant(text: str, place: tuple[str, str, str, str]) -> bool:
-    # Found by its English name too, in whatever language it is shown.
+    # The English name matches in every language.
     words = f"{place[0]} {translated(place[0])} {place[3]}".lower()
     return all(word in words for word in text.lower().split())

@@ -1,4 +1,4 @@
-"""The search box: straight to what was named, or a list of what comes near."""
+"""The search box: redirects to an exact match, or lists similar names."""
 
 import contextlib
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Results:
 
 
 async def show(request: Request) -> Response:
-    """GET /search?q=; one exact hit leads straight to its page."""
+    """GET /search?q=; a single exact match redirects to its page."""
     console = pages.console_of(request)
     text = request.query_params.get("q", "").strip()[:TEXT_MAX]
     topic = request.query_params.get("topic", "").strip()[:TEXT_MAX]
@@ -69,11 +69,11 @@ async def show(request: Request) -> Response:
 
 async def _messages(request: Request, text: str) -> list[MessageRow]:
     try:
-        found = await _by_id(request, text) if text else []
-        await decompress(found)
-        return [row_of(message) for message in found]
+        messages = await _by_id(request, text) if text else []
+        await decompress(messages)
+        return [row_of(message) for message in messages]
     except EngineError:
-        return []  # not the form of an id
+        return []  # the text is no id
 
 
 async def _by_id(request: Request, text: str) -> list[StoredMessage]:
@@ -83,17 +83,17 @@ async def _by_id(request: Request, text: str) -> list[StoredMessage]:
 
 
 def _exact(console: Console, text: str) -> list[str]:
-    """The pages of the topic and the group of this very name."""
-    found = []
+    """The pages of the topic and the group of exactly this name."""
+    hrefs = []
     with contextlib.suppress(NotFound):
-        found.append(f"/topics/{segment(console.broker.topic(text).name)}")
+        hrefs.append(f"/topics/{segment(console.broker.topic(text).name)}")
     with contextlib.suppress(NotFound):
-        found.append(f"/groups/{segment(console.broker.group(text).name)}")
-    return found
+        hrefs.append(f"/groups/{segment(console.broker.group(text).name)}")
+    return hrefs
 
 
 def _near(named: Sequence[TopicConfig] | Sequence[GroupConfig], text: str) -> list[str]:
-    """The names that hold every word of `text`; pure, as another thread does it."""
+    """The names that contain every word of `text`; pure, because it runs on another thread."""
     words = text.lower().split()
     return [one.name for one in named if all(word in one.name.lower() for word in words)]
 

@@ -1,4 +1,4 @@
-"""One's saved views: all of them, a new one, and away with one."""
+"""The user's saved views: list, create, delete."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from kitemq.model.views import NewView
 
 FIELDS = ("name", "path", "query")
 ID_CHARS_MAX = 18
-VIEWS_MAX = 100  # of one owner, as app/db/view_store.py has it
+VIEWS_MAX = 100  # per owner, the limit of app/db/view_store.py
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ViewLine:
 
 @dataclass(frozen=True)
 class ViewsPage:
-    """The context of `views.html`; without `can_save` no list was named."""
+    """The context of `views.html`; `can_save` if a list is named."""
 
     lines: list[ViewLine]
     lines_max: int
@@ -47,30 +47,30 @@ class ViewsPage:
 
 
 async def show(request: Request) -> Response:
-    """GET /views, perhaps with the `path` and `query` of a list that is to be saved."""
-    given = request.query_params
-    path, query = given.get("path", ""), given.get("query", "")
-    # A filter that was typed has changed the address since the link was made.
-    with suppress(ValueError):  # what is no address names no list
-        shown = urlsplit(request.headers.get("hx-current-url", ""))
-        if path and shown.path == path:
-            query = shown.query
+    """GET /views, optionally with the `path` and `query` of a list to save."""
+    values = request.query_params
+    path, query = values.get("path", ""), values.get("query", "")
+    # Typing a filter changes the address after the link was rendered.
+    with suppress(ValueError):  # an invalid address names no list
+        address = urlsplit(request.headers.get("hx-current-url", ""))
+        if path and address.path == path:
+            query = address.query
     return await _page(request, Form({"name": "", "path": path, "query": query}))
 
 
 async def create(request: Request) -> Response:
-    """POST /views: back to the list, or the form with what is wrong."""
+    """POST /views: save and redirect to the list, or show the form with its errors."""
     form = forms.fill(await forms.read(request), FIELDS)
     new = NewView(**form.values)
     try:
-        kept = await services_of(request.scope).views.add(_actor(request), _owner(request), new)
+        view = await services_of(request.scope).views.add(_actor(request), _owner(request), new)
     except (Invalid, Conflict) as error:
-        if error.field == "path":  # which no link of ours asks for
+        if error.field == "path":  # none of the console's links leads here
             raise
         status = 409 if isinstance(error, Conflict) else 422
         return await _page(request, _blamed(form, error), status)
-    joint = "&" if kept.query else "?"
-    return forms.go(request, f"{kept.href}{joint}done=view-saved")
+    joint = "&" if view.query else "?"
+    return forms.go(request, f"{view.href}{joint}done=view-saved")
 
 
 async def delete(request: Request) -> Response:
@@ -83,7 +83,7 @@ async def delete(request: Request) -> Response:
 
 
 async def _page(request: Request, form: Form, status: int = 200) -> Response:
-    found = await services_of(request.scope).views.of(_owner(request))
+    saved = await services_of(request.scope).views.of(_owner(request))
     path = form.values["path"]
     try:
         form.values["query"] = views.kept_query(form.values["query"])
@@ -91,7 +91,7 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
         form = _blamed(form, error)
     query = form.values["query"]
     context = ViewsPage(
-        lines=[ViewLine(str(v.id), v.name, v.href, v.created_ms) for v in found],
+        lines=[ViewLine(str(v.id), v.name, v.href, v.created_ms) for v in saved],
         lines_max=VIEWS_MAX,
         form=form,
         can_save=views.is_list(path),
@@ -104,10 +104,10 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
 
 
 def _blamed(form: Form, error: EngineError) -> Form:
-    """The form with what is wrong; only the name stands in a field that people see."""
-    seen = Form({"name": form.values["name"]}, form.errors, form.error)
-    seen.blame(error)
-    return Form(form.values, seen.errors, seen.error)
+    """The form with the error; the name is its only visible field."""
+    named = Form({"name": form.values["name"]}, form.errors, form.error)
+    named.blame(error)
+    return Form(form.values, named.errors, named.error)
 
 
 def _owner(request: Request) -> str:

@@ -1,6 +1,6 @@
-"""The report of a replay job as a file: what became of each message, and sums that add up.
+"""The report of a replay job as a file: the outcome of each message, and totals.
 
-It is streamed step by step, whatever the job has chosen; the last line says how the job stood.
+The file is streamed; its last line has the state of the job.
 """
 
 from collections.abc import AsyncIterator
@@ -115,5 +115,5 @@ def _last(summary: dict[str, Any], kind: str) -> bytes:
     if kind == "ndjson":
         return msgspec.json.encode({"report": summary}) + b"\n"
     totals = ", ".join(f"{count} {name}" for name, count in summary["totals"].items())
-    told = f"{summary['rows']} rows; {summary['selected']} chosen: {totals}; {summary['state']}"
-    return cells.lines([["# report", told + (" dry run" if summary["dry_run"] else "")]])
+    sentence = f"{summary['rows']} rows; {summary['selected']} chosen: {totals}; {summary['state']}"
+    return cells.lines([["# report", sentence + (" dry run" if summary["dry_run"] else "")]])

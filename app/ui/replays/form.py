@@ -1,4 +1,4 @@
-"""A replay job over any topic: which of its messages, where to, how fast; first as a dry run."""
+"""The form of a replay job over any topic: selection, target and rate; creates a dry run."""
 
 from dataclasses import dataclass
 
@@ -40,7 +40,7 @@ class NewJob:
 
 
 async def show(request: Request) -> Response:
-    """GET /create/job, with fields filled from the address."""
+    """GET /create/job: the form, filled in from the query."""
     values = dict.fromkeys(FIELDS, "") | {"by": "all", "to": "topic", "rate": "100"}
     for name in ("source", "by", "ranges", "filter"):
         values[name] = request.query_params.get(name, values[name])[:TEXT_MAX]
@@ -57,7 +57,7 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
 
 
 async def create(request: Request) -> Response:
-    """POST /jobs: a dry run of what the form says; its page has the next step."""
+    """POST /jobs: create a dry run; its page has the next step."""
     posted = await forms.read(request)
     form = forms.fill(posted, FIELDS)
     new = _read(request, posted, form)
@@ -76,7 +76,7 @@ async def create(request: Request) -> Response:
 
 
 def _read(request: Request, posted: Posted, form: Form) -> NewReplay:
-    """What the form asks for; what is wrong stands at its field."""
+    """The job in the form; errors are reported at their fields."""
     values = form.values
     if not values["source"].strip():
         form.refuse("source", _("Name the topic."))
@@ -92,29 +92,29 @@ def _read(request: Request, posted: Posted, form: Form) -> NewReplay:
 
 
 def _times(request: Request, posted: Posted, form: Form) -> tuple[int, int]:
-    """From one time on and before another, 0 for no limit; one of them must be there."""
-    shown = preferences.read(request).zone
-    found = [
-        (form.moment(name, posted.one("zone"), shown) or 0) if form.values[name].strip() else 0
+    """The first time and the end in ms, 0 for no limit; at least one is required."""
+    zone = preferences.read(request).zone
+    times = [
+        (form.moment(name, posted.one("zone"), zone) or 0) if form.values[name].strip() else 0
         for name in ("from", "until")
     ]
-    if not any(found):
+    if not any(times):
         form.refuse("from", _("Say from when, or until when, or both."))
-    return found[0], found[1]
+    return times[0], times[1]
 
 
 def _ranges(form: Form) -> list[tuple[int, int, int]]:
-    """Queue, first and end of each line; what is none stands at the field."""
+    """Queue, first offset and end of each line; errors are reported at the field."""
     lines = form.values["ranges"].split()
-    found: list[tuple[int, int, int]] = []
+    ranges: list[tuple[int, int, int]] = []
     for line in lines[:RANGES_MAX]:
         parts = line.split(":")
         if len(parts) != 3 or not all(is_whole(p) for p in parts):
             form.refuse("ranges", _("%(line)s is no range: write 0:100:200.", line=repr(line[:40])))
             return []
-        found.append((int(parts[0]), int(parts[1]), int(parts[2])))
-    if not found:
+        ranges.append((int(parts[0]), int(parts[1]), int(parts[2])))
+    if not ranges:
         form.refuse("ranges", _("Give one range on each line, as in 0:100:200."))
     if len(lines) > RANGES_MAX:
         form.refuse("ranges", _("At most %(most)s ranges.", most=f"{RANGES_MAX:,}"))
-    return found
+    return ranges

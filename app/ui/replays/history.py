@@ -1,4 +1,4 @@
-"""Replay jobs from the database: also those that the engine has forgotten, outcomes and all."""
+"""Replay jobs in the database, including those that the engine has deleted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ COPIES_MAX = 10_000
 
 @dataclass(frozen=True)
 class PastJob:
-    """A job as its copy has it; `is_kept` where the engine still has it, with each outcome."""
+    """A job by its copy in the database; `is_kept` if the engine still has it."""
 
     id: str
     name: str
@@ -71,23 +71,23 @@ class PastPage:
 
 async def index(request: Request) -> Response:
     """GET /jobs/history"""
-    from app.db.replay_store import JobFilter  # with SQLAlchemy, which is not needed at the start
+    from app.db.replay_store import JobFilter  # imports SQLAlchemy, which the start does not need
 
     values = request.query_params
     source, by = (values.get(name, "").strip()[:TEXT_MAX] for name in ("source", "created_by"))
     state = values.get("state", "") if values.get("state", "") in STATES else ""
     cursor = values.get("cursor", "")
-    wanted = JobFilter(source=source, state=state, created_by=by)
-    found = await services_of(request.scope).replay_copies.find(
-        wanted, jobs.PAGE_SIZE, parse_cursor(cursor)
+    job_filter = JobFilter(source=source, state=state, created_by=by)
+    rows = await services_of(request.scope).replay_copies.find(
+        job_filter, jobs.PAGE_SIZE, parse_cursor(cursor)
     )
-    is_more = len(found) == jobs.PAGE_SIZE
+    is_more = len(rows) == jobs.PAGE_SIZE
     context = PastJobs(
-        jobs=[_past(request, row) for row in found],
+        jobs=[_past(request, row) for row in rows],
         state=state,
         source=source,
         created_by=by,
-        next_cursor=f"{found[-1].created_ms}-{found[-1].id}" if is_more else "",
+        next_cursor=f"{rows[-1].created_ms}-{rows[-1].id}" if is_more else "",
         is_first=not cursor,
     )
     title = _("History of replay jobs")
@@ -95,7 +95,7 @@ async def index(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    """GET /jobs/{id}: as the engine has it; where that has forgotten it, as its copy does."""
+    """GET /jobs/{id}: the engine's job, or its copy in the database."""
     try:
         return await jobs.show(request)
     except NotFound:
@@ -123,11 +123,11 @@ def _past(request: Request, row: "JobRow") -> PastJob:
         totals=counted,
         sent=totals.get("sent", 0),
         bad=sum(total.count for total in counted if total.tone == "bad"),
-        is_kept=_is_kept(request, row.id),
+        is_kept=_exists(request, row.id),
     )
 
 
-def _is_kept(request: Request, job_id: str) -> bool:
+def _exists(request: Request, job_id: str) -> bool:
     try:
         pages.console_of(request).broker.replays.get(job_id)
     except NotFound:

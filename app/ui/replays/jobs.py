@@ -1,4 +1,4 @@
-"""Replay jobs: the choice, what a dry run found, how far it is, what became of each message."""
+"""Replay jobs: selection, result of the dry run, progress, and outcomes of messages."""
 
 import asyncio
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ TEXT_MAX = 300
 RATE_MAX = 1_000_000
 PATIENCE_S = 0.5
 RETRIES_MAX = 5
-# What is said of an outcome: in the table, and its tone.
+# The label of an outcome and its tone.
 OUTCOMES = {
     "sent": (N_("sent"), "ok"),
     "eligible": (N_("can be sent"), "ok"),
@@ -65,7 +65,7 @@ DONE = {
 
 @dataclass(frozen=True)
 class Job:
-    """A job as pages show it; `group` where its source are a group's dead letters."""
+    """A job as pages show it; `group` is set if its source are a group's dead letters."""
 
     job: ReplayJob
     group: str
@@ -77,7 +77,7 @@ class Job:
 
     @property
     def word(self) -> str:
-        """Where it stands, in two words at most."""
+        """The state of the job in at most two words."""
         if self.job.state is ReplayState.FINISHED and self.job.dry_run:
             return _("dry run")
         return (
@@ -108,7 +108,7 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Total:
-    """How many messages ended one way."""
+    """The number of messages with one outcome."""
 
     outcome: str
     text: str
@@ -118,7 +118,7 @@ class Total:
 
 
 class OutcomeLine(MessageOutcome, frozen=True):
-    """What became of one message, in words."""
+    """The outcome of one message in words."""
 
     text: str
     tone: str
@@ -127,7 +127,7 @@ class OutcomeLine(MessageOutcome, frozen=True):
 
 @dataclass(frozen=True)
 class Link:
-    """Another job, by its name where it has one."""
+    """A link to another job, by its name if it has one."""
 
     id: str
     text: str
@@ -149,7 +149,7 @@ class JobPage:
 
 
 def actor_of(request: Request) -> Actor:
-    """Who orders a job."""
+    """The actor of a change to jobs."""
     return actor_at(client_of(request), request.headers.get("x-request-id", ""))
 
 
@@ -160,14 +160,14 @@ async def index(request: Request) -> Response:
     state = values.get("state", "")
     source = values.get("source", "").strip()[:TEXT_MAX]
     cursor = values.get("cursor", "")[:TEXT_MAX]
-    found = broker.replays.list(
+    page = broker.replays.list(
         source=source, state=state if state in STATES else "", after=cursor, count_max=PAGE_SIZE
     )
     context = Jobs(
-        jobs=[job_of(job) for job in found],
+        jobs=[job_of(job) for job in page],
         state=state if state in STATES else "",
         source=source,
-        next_cursor=found[-1].id if len(found) == PAGE_SIZE else "",
+        next_cursor=page[-1].id if len(page) == PAGE_SIZE else "",
         is_first=not cursor,
     )
     return await pages.respond(
@@ -176,7 +176,7 @@ async def index(request: Request) -> Response:
 
 
 def job_of(job: ReplayJob) -> Job:
-    """A job with the sums that its page says."""
+    """A job with the totals of its page."""
     by_tone = {"ok": 0, "bad": 0, "": 0, "warn": 0}
     for outcome, count in job.totals.items():
         by_tone[OUTCOMES[outcome][1]] += count
@@ -193,7 +193,7 @@ def job_of(job: ReplayJob) -> Job:
 
 
 async def show(request: Request) -> Response:
-    """GET /jobs/{id} of a job that the engine has; NotFound."""
+    """GET /jobs/{id} of a job in the engine; raises NotFound."""
     job = pages.console_of(request).broker.replays.get(request.path_params["id"])
     return await _page(request, Form({"rate": _rate_text(job), "to_topic": ""}))
 
@@ -206,10 +206,10 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
     cursor = request.query_params.get("cursor", "")
     after = int(cursor) if is_whole(cursor, 8) else -1
     page = replays.outcomes(job.id, outcome=outcome, after=after, count_max=PAGE_SIZE)
-    shown = job_of(job)
+    job_view = job_of(job)
     may_read = not lacks_messages(principal_of(request.scope), job.source)
     context = JobPage(
-        shown=shown,
+        shown=job_view,
         totals=totals_of(job.totals, job.selected),
         outcome=outcome,
         rows=[_outcome(row, may_read=may_read) for row in page.items],
@@ -226,24 +226,25 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
         title=job.name or _("Job %(id)s", id=job.id),
         section="jobs",
         status=status,
-        is_live=not shown.is_over and after < 0,
+        is_live=not job_view.is_over and after < 0,
     )
 
 
 def totals_of(totals: Mapping[str, int], selected: int) -> list[Total]:
-    """How many messages ended which way, of all that were chosen."""
+    """The number of messages by outcome, with their shares of the selection."""
     return [
-        Total(name, *_said(name), count, count / max(1, selected)) for name, count in totals.items()
+        Total(name, *_outcome_label(name), count, count / max(1, selected))
+        for name, count in totals.items()
     ]
 
 
-def _said(outcome: str) -> tuple[str, str]:
+def _outcome_label(outcome: str) -> tuple[str, str]:
     text, tone = OUTCOMES[outcome]
     return translated(text), tone
 
 
 def _link(request: Request, job_id: str) -> Link:
-    """A job that may be forgotten by now."""
+    """A link to a job, which may be deleted."""
     try:
         name = pages.console_of(request).broker.replays.get(job_id).name
     except NotFound:
@@ -253,7 +254,7 @@ def _link(request: Request, job_id: str) -> Link:
 
 def _outcome(row: OutcomeRow, *, may_read: bool) -> OutcomeLine:
     group = row.to_topic.removeprefix(RETRY_PREFIX) if row.to_topic.startswith("%") else ""
-    text, tone = _said(row.outcome)
+    text, tone = _outcome_label(row.outcome)
     keys = row.keys if may_read else ()
     return convert(row, OutcomeLine, text=text, tone=tone, keys=keys, to_group=group)
 
@@ -268,7 +269,7 @@ def _require_right(request: Request, job_id: str) -> None:
 
 
 async def act(request: Request) -> Response:
-    """POST /jobs/{id}/{action}: begin, pause, resume or stop it."""
+    """POST /jobs/{id}/{action}: start, pause, resume or stop the job."""
     job_id = request.path_params["id"]
     action = request.url.path.rpartition("/")[2]
     await forms.read(request)
@@ -290,7 +291,7 @@ async def act(request: Request) -> Response:
 
 
 async def retry(request: Request) -> Response:
-    """POST /jobs/{id}/retry: a dry run over what failed; its page has the next step."""
+    """POST /jobs/{id}/retry: create a dry run over the failed messages."""
     job_id = request.path_params["id"]
     form = forms.fill(await forms.read(request), ("to_topic",))
     to_topic = form.values["to_topic"].strip()
@@ -331,7 +332,7 @@ async def change_rate(request: Request) -> Response:
 
 
 async def _refused(request: Request, job_id: str, error: Refused) -> Response:
-    """The job as it stands now, with the reason why it was not changed."""
+    """The page of the job with the reason why it was not changed."""
     job = pages.console_of(request).broker.replays.get(job_id)
     form = Form({"rate": _rate_text(job), "to_topic": ""})
     form.blame(error)
@@ -339,7 +340,7 @@ async def _refused(request: Request, job_id: str, error: Refused) -> Response:
 
 
 def new_job(form: Form, source: str) -> NewReplay:
-    """A dry run over `source` as the form says; what is wrong stands at its field."""
+    """Create a dry run over `source` from the form; errors are reported at their fields."""
     to = ReplayTo(form.choice("to", _("Where to"), tuple(ReplayTo)))
     field = {ReplayTo.GROUP: "to_group", ReplayTo.TOPIC: "to_topic"}.get(to, "")
     to_name = form.values.get(field, "").strip()
@@ -357,7 +358,7 @@ def new_job(form: Form, source: str) -> NewReplay:
 
 
 def rate_of(form: Form) -> float:
-    """Messages a second, as typed; an error at the field if it is no rate."""
+    """The rate in the form, in messages per second; an error at the field if it is invalid."""
     text = form.values.get("rate", "").strip()
     whole, __, part = text.partition(".")
     digits = whole + part
@@ -374,7 +375,7 @@ def rate_of(form: Form) -> float:
 
 
 async def settle(request: Request, job_id: str) -> None:
-    """Give a small job the moment that it takes, so that its result stands on the page at once."""
+    """Wait a moment for a small job, so that its page shows the result at once."""
     replays = pages.console_of(request).broker.replays
     end_s = asyncio.get_running_loop().time() + PATIENCE_S
     while replays.get(job_id).state is ReplayState.RUNNING:
@@ -384,11 +385,11 @@ async def settle(request: Request, job_id: str) -> None:
 
 
 async def copy(request: Request) -> Response:
-    """GET /jobs/{id}/copies/{message}: on to the record that the job wrote."""
+    """GET /jobs/{id}/copies/{message}: redirect to the record that the job wrote."""
     job_id, message_id = request.path_params["id"], request.path_params["message"]
     job = pages.console_of(request).broker.replays.get(job_id)
     for record in await services_of(request.scope).search.by_id(message_id):
-        # What came back dead still names the job that sent it: that is not the copy.
+        # A copy that became a dead letter again also names the job, but is not the copy itself.
         is_source = record.topic.startswith(DEAD_LETTER_PREFIX)
         if record.properties.get(REDRIVEN_JOB) == job.id and not is_source:
             place = address(record.topic, record.queue, record.offset)

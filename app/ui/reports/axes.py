@@ -1,7 +1,7 @@
-"""The axes of the reports' charts: stretches of time and scales of values. Pure.
+"""The axes of the reports' charts: time spans and scales of values. Pure.
 
-Places on the time axis are percent of the picture's width, so that a chart has any width while its
-words keep their size; places on the axis of values are pixels from the top.
+Positions on the time axis are percent of the chart's width, so that a chart scales while its text
+keeps its size; positions on the value axis are pixels from the top.
 """
 
 import math
@@ -12,12 +12,12 @@ from datetime import UTC, datetime, tzinfo
 HOUR_MS = 3_600_000
 DAY_HOURS, WEEK_HOURS = 24, 168
 STEPS_MAX = 120
-# Hours that a chart takes together: the first which needs no more than STEPS_MAX stretches.
+# Hours per step of a chart: the first that needs at most STEPS_MAX steps.
 STEP_HOURS = (1, 2, 3, 6, 12, DAY_HOURS, WEEK_HOURS)
 TICKS_MAX = 8
-TICK_EDGE = 4.0  # percent from either end, within which a word would be cut
+TICK_EDGE = 4.0  # percent from either end, where a label would be cut
 TICK_HOURS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 672, 1344, 2688, 5376)
-HEIGHT = 168  # pixels of the plot itself, without the words below it
+HEIGHT = 168  # pixels of the plot, without the labels below it
 
 
 SECOND, MINUTE = 1000, 60_000
@@ -25,7 +25,7 @@ LOG_MS = (
     1, 10, 100, SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR_MS, 10 * HOUR_MS, 100 * HOUR_MS,
     1000 * HOUR_MS, 10_000 * HOUR_MS,
 )  # fmt: skip
-# Lengths whose quarters are round.
+# Lengths of time whose quarters are round.
 ROUND_MS = (
     1, 2, 4, 8, 20, 40, 100, 200, 400, SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND, 20 * SECOND,
     MINUTE, 2 * MINUTE, 4 * MINUTE, 10 * MINUTE, 20 * MINUTE, 40 * MINUTE, HOUR_MS, 2 * HOUR_MS,
@@ -35,7 +35,7 @@ ROUND_MS = (
 
 @dataclass(frozen=True)
 class Tick:
-    """A word at an axis; every second one may be left out where there is little room."""
+    """A label at an axis; every second one is optional on narrow screens."""
 
     place: float
     text: str
@@ -66,7 +66,7 @@ class Span:
         return (self.to_ms - self.from_ms) // HOUR_MS
 
     def index(self, at_ms: int) -> int | None:
-        """The step that a time lies in; None outside of the span."""
+        """The index of the step of a time; None outside of the span."""
         return (
             (at_ms - self.from_ms) // self.step_ms if self.from_ms <= at_ms < self.to_ms else None
         )
@@ -78,7 +78,7 @@ class Span:
         return min(self.to_ms, self.begin_ms(index) + self.step_ms)
 
     def place(self, at_ms: int) -> float:
-        """Percent of the width."""
+        """The position of a time in percent of the width."""
         return 100 * (at_ms - self.from_ms) / (self.to_ms - self.from_ms)
 
     def width(self, index: int) -> float:
@@ -86,25 +86,25 @@ class Span:
 
 
 def span_of(from_ms: int, to_ms: int, least_hours: int = 1) -> Span:
-    """A span with as fine steps as STEPS_MAX of them allow, none shorter than `least_hours`."""
+    """A span with the finest steps that STEPS_MAX allows, of at least `least_hours`."""
     hours = max(1, (to_ms - from_ms) // HOUR_MS)
     fitting = (each for each in STEP_HOURS if each >= least_hours and hours <= each * STEPS_MAX)
     return Span(from_ms, from_ms + hours * HOUR_MS, next(fitting, -(-hours // STEPS_MAX)))
 
 
 def time_ticks(span: Span, zone: tzinfo) -> list[Tick]:
-    """At most TICKS_MAX + 1 words, at full hours or midnights of the zone."""
+    """At most TICKS_MAX + 1 ticks, at full hours or midnights of the zone."""
     hours = next((each for each in TICK_HOURS if span.hours <= each * TICKS_MAX), TICK_HOURS[-1])
-    found: list[Tick] = []
+    ticks: list[Tick] = []
     for at_ms in _even_times(span, hours, zone):
         place = span.place(at_ms)
         if TICK_EDGE <= place <= 100 - TICK_EDGE:
-            found.append(Tick(place, time_word(at_ms, hours, zone), len(found) % 2 == 1))
-    return found
+            ticks.append(Tick(place, time_word(at_ms, hours, zone), len(ticks) % 2 == 1))
+    return ticks
 
 
 def time_word(at_ms: int, hours: int, zone: tzinfo) -> str:
-    """A time as a tick says it, where ticks stand `hours` apart: 04:00, 11-21, 2026-11-21."""
+    """The label of a tick, for ticks `hours` apart: 04:00, 11-21, 2026-11-21."""
     moment = datetime.fromtimestamp(at_ms / 1000, zone)
     if hours >= DAY_HOURS or (moment.hour == 0 and moment.minute == 0):
         return moment.strftime("%m-%d" if hours < WEEK_HOURS * 8 else "%Y-%m-%d")
@@ -124,7 +124,7 @@ def _even_times(span: Span, hours: int, zone: tzinfo) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Scale:
-    """Values to pixels from the top of the plot; logarithmic from `low` where that is above 0."""
+    """A scale from values to pixels from the top; logarithmic from `low` if that is above 0."""
 
     low: float
     high: float
@@ -141,24 +141,24 @@ class Scale:
 
 
 def linear(high: float) -> Scale:
-    """From 0 to the next round value."""
+    """A scale from 0 to the next round value."""
     return Scale(0.0, _round_up(max(high, 1e-9)))
 
 
 def linear_length(high: float) -> Scale:
-    """From 0 to the next round length of time, in ms."""
+    """A scale from 0 to the next round length of time, in ms."""
     return Scale(0.0, float(next((each for each in ROUND_MS if each >= high), _round_up(high))))
 
 
 def logarithmic(low: float, high: float) -> Scale:
-    """Lengths of time between two of LOG_MS; those below 1 ms stand at 1 ms."""
+    """A logarithmic scale between two of LOG_MS; lengths below 1 ms count as 1 ms."""
     least = max((each for each in LOG_MS if each <= low), default=LOG_MS[0])
     above = (each for each in LOG_MS if each >= high and each > least)
     return Scale(float(least), float(next(above, _round_up(max(high, 2 * least)))))
 
 
 def value_ticks(scale: Scale, say: Callable[[float], str]) -> list[Tick]:
-    """From three to seven words from the bottom to the top."""
+    """Three to seven ticks, from the bottom to the top."""
     if scale.low > 0:
         values = [float(each) for each in LOG_MS if scale.low <= each <= scale.high]
     else:
@@ -167,6 +167,6 @@ def value_ticks(scale: Scale, say: Callable[[float], str]) -> list[Tick]:
 
 
 def _round_up(value: float) -> float:
-    """The next of 1, 2, 4 and 8 times a power of ten, which have round quarters."""
+    """Round up to 1, 2, 4 or 8 times a power of ten, which have round quarters."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(power * each for each in (1, 2, 4, 8, 10) if power * each >= value * (1 - 1e-9))

@@ -1,7 +1,7 @@
-"""Charts of the reports as places and sizes that a template draws: lines, bars, heat, bands. Pure.
+"""The geometry of the reports' charts, which a template draws: lines, bars, heat, bands. Pure.
 
-What is not known is left out: a line has a gap there, a heat map a hatched column, never a zero.
-Every stretch of time has its figures in words, which a pointer that rests on it shows.
+An unknown value is a gap in a line and a hatched column in a heat map, never a zero. Every step has
+a tooltip with its figures.
 """
 
 import math
@@ -27,18 +27,18 @@ BAND_ROW = 24
 MARGIN_LINE = 1.5
 DASH = "\N{EN DASH}"
 Say = Callable[[float], str]
-# What an axis of values counts: messages, ms from 0, or ms by their logarithm.
+# The kinds of value axes: counts, ms from 0, or ms on a logarithmic scale.
 COUNTS, LENGTHS, LOGARITHMS = "counts", "lengths", "logarithms"
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line, or one colour of stacked bars; `values` are None where nothing is known."""
+    """A line, or one colour of stacked bars; unknown `values` are None."""
 
     name: str
     label: str
     values: Sequence[float | None]
-    is_before: bool = False  # of the range that is compared with
+    is_before: bool = False  # of the range to compare with
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """One picture. `kind` is lines, bars, heat, histogram or bands; `says` is what it shows.
+    """A chart. `kind` is lines, bars, heat, histogram or bands; `says` is its description.
 
     `table` is the id of the table with the same figures.
     """
@@ -87,7 +87,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Words:
-    """What a chart says of itself, and how it says a value."""
+    """The texts of a chart, and the format of its values."""
 
     id: str
     title: str
@@ -100,10 +100,10 @@ class Words:
 def lines(
     span: Span, series: Sequence[Series], words: Words, zone: tzinfo, axis: str = COUNTS
 ) -> Chart:
-    """Values over time."""
-    known = [value for each in series for value in each.values if value is not None]
-    high = max(known, default=1.0)
-    scale = _scale(min(known, default=1.0), high, axis)
+    """A line chart of values over time."""
+    values = [value for each in series for value in each.values if value is not None]
+    high = max(values, default=1.0)
+    scale = _scale(min(values, default=1.0), high, axis)
     drawn = [
         Line(one.name, one.label, f"line-{number}{' before' if one.is_before else ''}", runs)
         for number, one in _numbered(series)
@@ -126,7 +126,7 @@ def lines(
 
 
 def bars(span: Span, series: Sequence[Series], words: Words, zone: tzinfo) -> Chart:
-    """Counts over time, one colour on the other."""
+    """A chart of stacked bars of counts over time."""
     sums = [sum(each.values[n] or 0 for each in series) for n in range(span.steps)]
     scale = linear(max(sums, default=1) or 1)
     boxes = []
@@ -157,19 +157,19 @@ def bars(span: Span, series: Sequence[Series], words: Words, zone: tzinfo) -> Ch
 
 @dataclass(frozen=True)
 class Heat:
-    """Counts by step and row, rows from the least values up; None for a step without figures."""
+    """Counts by step and row, rows in ascending order; None for a step without figures."""
 
     rows: Sequence[str]
-    edges: Sequence[str]  # where each row begins
+    edges: Sequence[str]  # the lower edge of each row
     columns: Sequence[Sequence[int] | None]
 
 
-def heat(span: Span, found: Heat, words: Words, zone: tzinfo) -> Chart:
-    """How many values of each size there were at each time; darker is more, by the logarithm."""
-    most = max((max(column, default=0) for column in found.columns if column), default=0)
-    height = HEAT_ROW * len(found.rows)
+def heat(span: Span, cells: Heat, words: Words, zone: tzinfo) -> Chart:
+    """A heat map of value sizes over time; colours follow the logarithm of the counts."""
+    most = max((max(column, default=0) for column in cells.columns if column), default=0)
+    height = HEAT_ROW * len(cells.rows)
     boxes: list[Box] = []
-    for index, column in enumerate(found.columns):
+    for index, column in enumerate(cells.columns):
         x, width = round(span.place(span.begin_ms(index)), 3), round(span.width(index), 3)
         if column is None:
             boxes.append(Box(x, 0, width, height, "heat-gap"))
@@ -177,12 +177,12 @@ def heat(span: Span, found: Heat, words: Words, zone: tzinfo) -> Chart:
         for row, count in enumerate(column):
             if count:
                 y = height - HEAT_ROW * (row + 1)
-                title = f"{stretch(span, index, zone)}  {found.rows[row]}: {words.say(count)}"
+                title = f"{stretch(span, index, zone)}  {cells.rows[row]}: {words.say(count)}"
                 look = f"heat-{_level(count, most)}"
                 boxes.append(Box(x, y, width, HEAT_ROW, look, title))
     ticks = [
         Tick(height - HEAT_ROW * row - HEAT_ROW / 2, text, row % 2 == 1)
-        for row, text in enumerate(found.edges)
+        for row, text in enumerate(cells.edges)
     ]
     legend = [(f"heat-{level}", _level_word(level, most)) for level in range(1, HEAT_LEVELS + 1)]
     return Chart(
@@ -202,7 +202,7 @@ def heat(span: Span, found: Heat, words: Words, zone: tzinfo) -> Chart:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts by row of values; `before` of the range that is compared with, scaled to `counts`.
+    """Counts by row; `before` are those of the range to compare with, scaled to `counts`.
 
     `marks` are percentiles: names and places among the rows (1.5: the middle of the second).
     """
@@ -214,24 +214,24 @@ class Histogram:
     marks: Sequence[tuple[str, float]] = ()
 
 
-def histogram(found: Histogram, words: Words) -> Chart:
-    """How often each size occurred."""
-    scale = linear(max([*found.counts, *(found.before or ()), 1]))
-    width = 100 / max(1, len(found.rows))
-    total = sum(found.counts) or 1
+def histogram(bars: Histogram, words: Words) -> Chart:
+    """A chart of the frequency of each size."""
+    scale = linear(max([*bars.counts, *(bars.before or ()), 1]))
+    width = 100 / max(1, len(bars.rows))
+    total = sum(bars.counts) or 1
     boxes, hovers = [], []
-    for row, count in enumerate(found.counts):
+    for row, count in enumerate(bars.counts):
         x = row * width
         if count:
             top = scale.place(count)
             boxes.append(Box(x + width * 0.06, top, width * 0.88, HEIGHT - top, "bar-0"))
-        if found.before and found.before[row]:
-            top = scale.place(found.before[row])
+        if bars.before and bars.before[row]:
+            top = scale.place(bars.before[row])
             boxes.append(Box(x + width * 0.06, top, width * 0.88, HEIGHT - top, "bar-before"))
-        title = f"{found.rows[row]}: {words.say(count)} ({100 * count / total:.1f} %)"
+        title = f"{bars.rows[row]}: {words.say(count)} ({100 * count / total:.1f} %)"
         hovers.append(Box(x, 0, width, HEIGHT, "", title))
-    places = [Tick((row + 0.5) * width, text, row % 2 == 1) for row, text in enumerate(found.edges)]
-    marks = [Box(place * width, 0, 0, HEIGHT, "mark", name) for name, place in found.marks]
+    places = [Tick((row + 0.5) * width, text, row % 2 == 1) for row, text in enumerate(bars.edges)]
+    marks = [Box(place * width, 0, 0, HEIGHT, "mark", name) for name, place in bars.marks]
     return Chart(
         id=words.id,
         kind="histogram",
@@ -249,7 +249,7 @@ def histogram(found: Histogram, words: Words) -> Chart:
 
 @dataclass(frozen=True)
 class Band:
-    """A stretch of time in one state, by row of the chart."""
+    """A time interval in one state, in a row of the chart."""
 
     row: int
     begin_ms: int
@@ -259,11 +259,11 @@ class Band:
 
 
 def bands(
-    span: Span, rows: Sequence[str], found: Sequence[Band], words: Words, zone: tzinfo
+    span: Span, rows: Sequence[str], bars: Sequence[Band], words: Words, zone: tzinfo
 ) -> Chart:
-    """States over time, a row for each of what has them; nothing is drawn where none is known."""
+    """A chart of states over time, one row per subject; unknown times are empty."""
     boxes = []
-    for band in found:
+    for band in bars:
         begin, end = max(band.begin_ms, span.from_ms), min(band.end_ms, span.to_ms)
         if begin < end:
             x = span.place(begin)
@@ -287,13 +287,13 @@ def bands(
 
 
 def fold(span: Span, values: Mapping[int, float]) -> list[float | None]:
-    """Sums by step of values by time; a step without any is None."""
-    found: list[float | None] = [None] * span.steps
+    """Sum values by step; a step without values is None."""
+    sums: list[float | None] = [None] * span.steps
     for at_ms, value in values.items():
         index = span.index(at_ms)
         if index is not None:
-            found[index] = (found[index] or 0) + value
-    return found
+            sums[index] = (sums[index] or 0) + value
+    return sums
 
 
 def _scale(low: float, high: float, axis: str) -> Scale:
@@ -303,14 +303,14 @@ def _scale(low: float, high: float, axis: str) -> Scale:
 
 
 def _numbered(series: Sequence[Series]) -> Iterator[tuple[int, Series]]:
-    """Each with the number of its colour, which it shares with its like of the other range."""
+    """The series with their colour numbers, equal for the same series of both ranges."""
     numbers: dict[str, int] = {}
     for one in series:
         yield numbers.setdefault(one.name, len(numbers)), one
 
 
 def _runs(span: Span, values: Sequence[float | None], scale: Scale) -> Iterator[str]:
-    """Unbroken runs of known values; one between two gaps stands twice, as a dot."""
+    """Runs of known values; a single value between gaps is repeated, as a dot."""
     run: list[str] = []
     for index, value in enumerate([*values, None]):
         if value is not None:
@@ -345,7 +345,7 @@ def _local(at_ms: int, zone: tzinfo) -> str:
 
 
 def _inner(span: Span, index: int) -> tuple[float, float]:
-    """A bar's place and width, with a little room on both sides."""
+    """The position and width of a bar, with a margin on both sides."""
     x, width = span.place(span.begin_ms(index)), span.width(index)
     return round(x + width * 0.08, 3), round(width * 0.84, 3)
 
@@ -356,7 +356,7 @@ def _level(count: int, most: int) -> int:
 
 
 def _level_word(level: int, most: int) -> str:
-    """The most that a level stands for; "" where none falls into it."""
+    """The upper bound of a colour level; "" if no count falls into it."""
     high = math.floor(math.expm1(level * math.log1p(most) / HEAT_LEVELS) + 1e-9)
     low = math.floor(math.expm1((level - 1) * math.log1p(most) / HEAT_LEVELS) + 1e-9)
     return f"≤ {high:,}" if high > low else ""

@@ -1,4 +1,4 @@
-"""What went wrong: failures by reason, outcomes, the slowest messages, transactions. Pure."""
+"""Reports on failures by reason, outcomes, the slowest messages, and transactions. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,11 +8,11 @@ from app.ui.reports import charts as report_charts
 from app.ui.reports.charts import DASH, Chart, Series, Words, fold
 from app.ui.reports.flow import by_time, over_time
 from app.ui.reports.parts import (
-    Asked,
     Cell,
     Column,
     Figure,
     Kind,
+    ReportQuery,
     Rows,
     Table,
     View,
@@ -30,26 +30,26 @@ from app.ui.reports.words import OUTCOMES
 
 FAILURES = ("dead", "failed", "expired", "refused")
 REASONS_IN_CHART = 7
-OTHERS = "\0"  # no reason is called so
+OTHERS = "\0"  # cannot be the name of a reason
 DECIDED = ("committed", "rolled_back", "check_given_up")
 SUMS = ("attempts", "retried", "acked", "failed", "expired", "returned", "dead", "unfinished")
 
 
-def failures(asked: Asked, rows: Mapping[str, Rows], before: Mapping[str, Rows]) -> View:
-    """Failures of the kind `asked.choice` by reason, and how attempts ended by topic and group."""
-    found = [row for row in rows["failures"] if row["kind"] == asked.choice]
-    then = [row for row in before["failures"] if row["kind"] == asked.choice]
+def failures(query: ReportQuery, rows: Mapping[str, Rows], before: Mapping[str, Rows]) -> View:
+    """Failures of the kind `query.choice` by reason, and how attempts ended by topic and group."""
+    now = [row for row in rows["failures"] if row["kind"] == query.choice]
+    then = [row for row in before["failures"] if row["kind"] == query.choice]
     ends, ends_before = rows["outcomes"], before["outcomes"]
-    series = _reason_series(asked, found)
+    series = _reason_series(query, now)
     return View(
-        figures=_end_figures(asked, ends, ends_before),
-        charts=[_reason_chart(asked, series, found)] if found else [],
+        figures=_end_figures(query, ends, ends_before),
+        charts=[_reason_chart(query, series, now)] if now else [],
         tables=[
-            _by_reason(asked, found, then),
-            *([over_time("reasons-over-time", asked.span, series, asked.zone)] if found else []),
-            _by_name(asked, ends, ends_before),
+            _by_reason(query, now, then),
+            *([over_time("reasons-over-time", query.span, series, query.zone)] if now else []),
+            _by_name(query, ends, ends_before),
         ],
-        notes=[translated(MEANINGS[asked.choice])],
+        notes=[translated(MEANINGS[query.choice])],
     )
 
 
@@ -62,12 +62,12 @@ MEANINGS = {
 
 
 def _reasons(rows: Rows) -> dict[str, int]:
-    """Messages by reason; OTHERS for those that an hour keeps no name of."""
-    found: dict[str, int] = {}
+    """Messages by reason; OTHERS counts those without a stored reason."""
+    sums: dict[str, int] = {}
     for row in rows:
         name = row["reason"] if row["rank"] else OTHERS
-        found[name] = found.get(name, 0) + row["messages"]
-    return found
+        sums[name] = sums.get(name, 0) + row["messages"]
+    return sums
 
 
 def _reason_name(reason: str) -> str:
@@ -76,45 +76,45 @@ def _reason_name(reason: str) -> str:
     return reason or _("none was given")
 
 
-def _reason_series(asked: Asked, rows: Rows) -> list[Series]:
+def _reason_series(query: ReportQuery, rows: Rows) -> list[Series]:
     """The most frequent reasons over time, and all others together."""
     sums = _reasons(rows)
     named = sorted((name for name in sums if name != OTHERS), key=lambda name: (-sums[name], name))
     chosen = named[:REASONS_IN_CHART]
-    found = [
-        Series(name, _reason_name(name), fold(asked.span, by_time(own, "messages")))
+    series = [
+        Series(name, _reason_name(name), fold(query.span, by_time(own, "messages")))
         for name in chosen
         if (own := [row for row in rows if row["rank"] and row["reason"] == name])
     ]
     rest = [row for row in rows if not row["rank"] or row["reason"] not in chosen]
     if rest:
-        found.append(Series(OTHERS, _("all others"), fold(asked.span, by_time(rest, "messages"))))
-    return found
+        series.append(Series(OTHERS, _("all others"), fold(query.span, by_time(rest, "messages"))))
+    return series
 
 
-def _reason_chart(asked: Asked, series: Sequence[Series], rows: Rows) -> Chart:
+def _reason_chart(query: ReportQuery, series: Sequence[Series], rows: Rows) -> Chart:
     words = Words(
         "reasons", _("By reason, over time"), _("How many there were of each reason."),
         "reasons-over-time", say_count,
     )  # fmt: skip
-    return report_charts.bars(asked.span, series, words, asked.zone)
+    return report_charts.bars(query.span, series, words, query.zone)
 
 
-def _by_reason(asked: Asked, rows: Rows, before: Rows) -> Table:
+def _by_reason(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     sums, others = _reasons(rows), _reasons(before)
     everything = sum(sums.values())
     order = sorted(sums, key=lambda name: (name == OTHERS, -sums[name], name))
     lines = [
         [
             Cell(_reason_name(name), tone="" if name and name != OTHERS else "muted"),
-            *compared(count(sums[name]), count(others.get(name, 0)) if asked.before else None),
+            *compared(count(sums[name]), count(others.get(name, 0)) if query.before else None),
             share(sums[name], everything),
         ]
         for name in order
     ]
     columns = [
         Column(_("Reason"), is_number=False),
-        *compared_columns(Column(_("Messages")), asked.before is not None),
+        *compared_columns(Column(_("Messages")), query.before is not None),
         Column(_("Share")),
     ]
     return Table(
@@ -127,38 +127,38 @@ def _ends(rows: Rows) -> dict[str, int]:
     return {name: total(rows, name) for name in SUMS}
 
 
-def _end_figures(asked: Asked, rows: Rows, before: Rows) -> list[Figure]:
+def _end_figures(query: ReportQuery, rows: Rows, before: Rows) -> list[Figure]:
     now, then = _ends(rows), _ends(before)
 
     def rate(label: str, part: str, whole: Sequence[str], tone: str = "") -> Figure:
         value = share(now[part], sum(now[name] for name in whole))
-        other = share(then[part], sum(then[name] for name in whole)) if asked.before else None
+        other = share(then[part], sum(then[name] for name in whole)) if query.before else None
         return Figure(label, value, other, tone=tone if value.value else "")
 
     return [
-        Figure(_("Attempts"), count(now["attempts"]), _when(asked, count(then["attempts"]))),
+        Figure(_("Attempts"), count(now["attempts"]), _when(query, count(then["attempts"]))),
         rate(_("Retry rate"), "retried", ("attempts",)),
         Figure(
             _("Dead"),
             count(now["dead"]),
-            _when(asked, count(then["dead"])),
+            _when(query, count(then["dead"])),
             tone="bad" if now["dead"] else "",
         ),
         rate(_("Dead-letter rate"), "dead", ("acked", "dead"), "bad"),
         Figure(
             _("Unfinished"),
             count(now["unfinished"]),
-            _when(asked, count(then["unfinished"])),
+            _when(query, count(then["unfinished"])),
             note=_("no end for 15 minutes"),
         ),
     ]
 
 
-def _when(asked: Asked, cell: Cell) -> Cell | None:
-    return cell if asked.before else None
+def _when(query: ReportQuery, cell: Cell) -> Cell | None:
+    return cell if query.before else None
 
 
-def _by_name(asked: Asked, rows: Rows, before: Rows) -> Table:
+def _by_name(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     names = ("topic", "group")
     others = {key: _ends(each) for key, each in grouped(before, names).items()}
     none = dict.fromkeys(SUMS, 0)
@@ -174,7 +174,7 @@ def _by_name(asked: Asked, rows: Rows, before: Rows) -> Table:
                 Cell(group, Kind.NAME, href="groups"),
                 count(ends["attempts"]),
                 share(ends["retried"], ends["attempts"]),
-                *compared(count(ends["dead"]), _when(asked, count(then["dead"]))),
+                *compared(count(ends["dead"]), _when(query, count(then["dead"]))),
                 share(ends["dead"], ends["acked"] + ends["dead"]),
                 count(ends["unfinished"]),
             ]
@@ -184,7 +184,7 @@ def _by_name(asked: Asked, rows: Rows, before: Rows) -> Table:
         Column(_("Group"), is_number=False),
         Column(_("Attempts"), is_optional=True),
         Column(_("Retry rate"), is_optional=True),
-        *compared_columns(Column(_("Dead")), asked.before is not None),
+        *compared_columns(Column(_("Dead")), query.before is not None),
         Column(_("Dead-letter rate"), help=_("Dead of all that came to an end")),
         Column(_("Unfinished"), is_optional=True),
     ]
@@ -194,10 +194,10 @@ def _by_name(asked: Asked, rows: Rows, before: Rows) -> Table:
     )  # fmt: skip
 
 
-def slowest(asked: Asked, rows: Rows, before: Rows) -> View:
-    """The slowest messages of the range, each with the way to its journey."""
-    found = sorted(rows, key=lambda row: (-row["end_to_end_ms"], row["acked_ms"]))
-    lines = [_slow_line(row) for row in found]
+def slowest(query: ReportQuery, rows: Rows, before: Rows) -> View:
+    """The report of the slowest messages of the range, with links to their journeys."""
+    ordered = sorted(rows, key=lambda row: (-row["end_to_end_ms"], row["acked_ms"]))
+    lines = [_slow_line(row) for row in ordered]
     columns = [
         Column(_("Message"), is_number=False),
         Column(_("Topic"), is_number=False),
@@ -208,11 +208,11 @@ def slowest(asked: Asked, rows: Rows, before: Rows) -> View:
         Column(_("Attempt"), is_optional=True),
         Column(_("Acknowledged"), is_optional=True),
     ]
-    longest = found[0]["end_to_end_ms"] if found else None
+    longest = ordered[0]["end_to_end_ms"] if ordered else None
     earlier = max((row["end_to_end_ms"] for row in before), default=None)
     why = _("nothing was acknowledged")
     return View(
-        figures=[Figure(_("Longest"), length(longest, why), _when(asked, length(earlier, why)))],
+        figures=[Figure(_("Longest"), length(longest, why), _when(query, length(earlier, why)))],
         tables=[
             Table(
                 "slowest",
@@ -254,14 +254,14 @@ def _between(begin_ms: int | None, end_ms: int | None) -> int | None:
     return None if begin_ms is None or end_ms is None else max(0, end_ms - begin_ms)
 
 
-def transactions(asked: Asked, rows: Rows, before: Rows) -> View:
-    """What became of transactions."""
+def transactions(query: ReportQuery, rows: Rows, before: Rows) -> View:
+    """The report of transaction outcomes."""
     sums, others = _outcomes(rows), _outcomes(before)
     figures = [
         Figure(
             translated(OUTCOMES[outcome]),
             count(sums.get(outcome, 0)),
-            _when(asked, count(others.get(outcome, 0))),
+            _when(query, count(others.get(outcome, 0))),
             tone="bad" if outcome == "check_given_up" and sums.get(outcome) else "",
         )
         for outcome in OUTCOMES
@@ -269,7 +269,7 @@ def transactions(asked: Asked, rows: Rows, before: Rows) -> View:
     series = [
         Series(
             name, translated(OUTCOMES[name]),
-            fold(asked.span, by_time([r for r in rows if r["outcome"] == name], "messages")),
+            fold(query.span, by_time([r for r in rows if r["outcome"] == name], "messages")),
         )
         for name in DECIDED
     ]  # fmt: skip
@@ -279,10 +279,10 @@ def transactions(asked: Asked, rows: Rows, before: Rows) -> View:
     )  # fmt: skip
     return View(
         figures=figures,
-        charts=[report_charts.bars(asked.span, series, words, asked.zone)] if rows else [],
+        charts=[report_charts.bars(query.span, series, words, query.zone)] if rows else [],
         tables=[
-            _by_group(asked, rows, before),
-            *([over_time("outcomes-over-time", asked.span, series, asked.zone)] if rows else []),
+            _by_group(query, rows, before),
+            *([over_time("outcomes-over-time", query.span, series, query.zone)] if rows else []),
         ],
         notes=[_("Exact: transactions are never sampled.")],
     )
@@ -292,7 +292,7 @@ def _outcomes(rows: Rows) -> dict[str, int]:
     return {key[0]: total(each, "messages") for key, each in grouped(rows, ("outcome",)).items()}
 
 
-def _by_group(asked: Asked, rows: Rows, before: Rows) -> Table:
+def _by_group(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     names = ("topic", "group", "outcome", "detail")
     others = {key: total(each, "messages") for key, each in grouped(before, names).items()}
     sums = {key: total(each, "messages") for key, each in grouped(rows, names).items()}
@@ -304,7 +304,7 @@ def _by_group(asked: Asked, rows: Rows, before: Rows) -> Table:
             Cell(detail.replace("_", " ") or DASH),
             *compared(
                 count(messages),
-                _when(asked, count(others.get((topic, group, outcome, detail), 0))),
+                _when(query, count(others.get((topic, group, outcome, detail), 0))),
             ),
         ]
         for (topic, group, outcome, detail), messages in sorted(
@@ -316,7 +316,7 @@ def _by_group(asked: Asked, rows: Rows, before: Rows) -> Table:
         Column(_("Producer group"), is_number=False, is_optional=True),
         Column(_("Outcome"), is_number=False),
         Column(_("By"), is_number=False, is_optional=True),
-        *compared_columns(Column(_("Messages")), asked.before is not None),
+        *compared_columns(Column(_("Messages")), query.before is not None),
     ]
     return Table(
         "outcomes", _("By topic and producer group"), columns, cut(lines), len(lines),

@@ -1,4 +1,4 @@
-"""What went through, and where it crowds: throughput, hot keys and tags, uneven queues. Pure."""
+"""Reports on throughput, hot keys and tags, and queue skew. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import tzinfo
@@ -9,11 +9,11 @@ from app.ui.reports import charts as report_charts
 from app.ui.reports.axes import Span
 from app.ui.reports.charts import DASH, Chart, Series, Words, fold
 from app.ui.reports.parts import (
-    Asked,
     Cell,
     Column,
     Figure,
     Kind,
+    ReportQuery,
     Rows,
     Table,
     View,
@@ -29,19 +29,19 @@ from app.ui.reports.parts import (
 )
 from app.ui.reports.words import KINDS, VALUES
 
-# What the chart of throughput shows; the table has all kinds.
+# The kinds in the chart of throughput; the table has all of them.
 FLOWING = ("message", "delivered", "acked")
 SKEWED = 1.5  # times the mean of the topic's queues
 KEYS_IN_CHART = 7
 
 
-def throughput(asked: Asked, rows: Rows, before: Rows) -> View:
-    """Messages by kind and topic."""
+def throughput(query: ReportQuery, rows: Rows, before: Rows) -> View:
+    """The report of messages by kind and topic."""
     figures = [
         Figure(
             _("Messages %(kind)s", kind=translated(KINDS[kind])),
             count(_sum_of(rows, kind)),
-            count(_sum_of(before, kind)) if asked.before else None,
+            count(_sum_of(before, kind)) if query.before else None,
         )
         for kind in FLOWING
     ]
@@ -51,7 +51,7 @@ def throughput(asked: Asked, rows: Rows, before: Rows) -> View:
             _("Stored"),
             Cell(total(sizes, "bytes"), Kind.SIZE),
             Cell(total((r for r in before if r["kind"] == "message"), "bytes"), Kind.SIZE)
-            if asked.before
+            if query.before
             else None,
         )
     )
@@ -60,15 +60,15 @@ def throughput(asked: Asked, rows: Rows, before: Rows) -> View:
         _("How many messages were stored, handed out and acknowledged."), "flow-over-time",
         say_count,
     )  # fmt: skip
-    series = _series(asked.span, rows)
-    if asked.before is not None:
-        series += _series(asked.before, before, is_before=True)
+    series = _series(query.span, rows)
+    if query.before is not None:
+        series += _series(query.before, before, is_before=True)
     return View(
         figures=figures,
-        charts=[report_charts.lines(asked.span, series, words, asked.zone)] if rows else [],
+        charts=[report_charts.lines(query.span, series, words, query.zone)] if rows else [],
         tables=[
-            _by_kind(asked, rows, before),
-            over_time("flow-over-time", asked.span, _series(asked.span, rows), asked.zone),
+            _by_kind(query, rows, before),
+            over_time("flow-over-time", query.span, _series(query.span, rows), query.zone),
         ],
         notes=_sampled(rows),
     )
@@ -79,26 +79,26 @@ def _sum_of(rows: Rows, kind: str) -> int:
 
 
 def _series(span: Span, rows: Rows, *, is_before: bool = False) -> list[Series]:
-    found = []
+    series = []
     for kind in FLOWING:
         values = by_time((row for row in rows if row["kind"] == kind), "messages")
         label = translated(KINDS[kind])
         label = _("%(name)s before", name=label) if is_before else label
-        found.append(Series(kind, label, fold(span, values), is_before))
-    return found
+        series.append(Series(kind, label, fold(span, values), is_before))
+    return series
 
 
 def by_time(rows: Iterable[Mapping[str, Any]], name: str) -> dict[int, float]:
     """A column's sums by the beginning of the hour."""
-    found: dict[int, float] = {}
+    sums: dict[int, float] = {}
     for row in rows:
         at_ms = hour_ms(row["hour"])
-        found[at_ms] = found.get(at_ms, 0) + row[name]
-    return found
+        sums[at_ms] = sums.get(at_ms, 0) + row[name]
+    return sums
 
 
 def over_time(id: str, span: Span, series: Sequence[Series], zone: tzinfo) -> Table:
-    """The figures of a chart as a table, newest first."""
+    """The table with the figures of a chart, newest first."""
     columns = [Column(_("From"), is_number=False), *(Column(one.label) for one in series)]
     why = _("no figures for this time")
     lines = [
@@ -127,14 +127,14 @@ def _sampled(rows: Rows) -> list[str]:
     return [text]
 
 
-def _by_kind(asked: Asked, rows: Rows, before: Rows) -> Table:
+def _by_kind(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     names = ("topic", "group", "kind")
     others = {key: total(each, "messages") for key, each in grouped(before, names).items()}
     sums = {key: (total(each, "messages"), each) for key, each in grouped(rows, names).items()}
     lines = []
     for (topic, group, kind), (messages, each) in sorted(sums.items(), key=lambda one: -one[1][0]):
         sizes = [row["bytes"] for row in each if row["bytes"] is not None]
-        other = count(others.get((topic, group, kind), 0)) if asked.before else None
+        other = count(others.get((topic, group, kind), 0)) if query.before else None
         lines.append(
             [
                 Cell(topic, Kind.NAME, href="topics"),
@@ -148,7 +148,7 @@ def _by_kind(asked: Asked, rows: Rows, before: Rows) -> Table:
         Column(_("Topic"), is_number=False),
         Column(_("Group"), is_number=False, is_optional=True),
         Column(_("What"), is_number=False),
-        *compared_columns(Column(_("Messages")), asked.before is not None),
+        *compared_columns(Column(_("Messages")), query.before is not None),
         Column(_("Bytes"), is_optional=True),
     ]
     return Table(
@@ -157,10 +157,10 @@ def _by_kind(asked: Asked, rows: Rows, before: Rows) -> Table:
     )  # fmt: skip
 
 
-def hot_keys(asked: Asked, rows: Rows, before: Rows) -> View:
-    """The most frequent values of `asked.choice`: keys, tags or message groups."""
-    rows = [row for row in rows if row["kind"] == asked.choice]
-    before = [row for row in before if row["kind"] == asked.choice]
+def hot_keys(query: ReportQuery, rows: Rows, before: Rows) -> View:
+    """The report of the most frequent keys, tags or message groups, by `query.choice`."""
+    rows = [row for row in rows if row["kind"] == query.choice]
+    before = [row for row in before if row["kind"] == query.choice]
     sums = _value_sums(rows)
     others = _value_sums(before)
     everything = total(rows, "messages")
@@ -170,7 +170,7 @@ def hot_keys(asked: Asked, rows: Rows, before: Rows) -> View:
             Cell(value),
             Cell(topic, Kind.NAME, href="topics"),
             *compared(
-                count(messages), count(others.get((topic, value), 0)) if asked.before else None
+                count(messages), count(others.get((topic, value), 0)) if query.before else None
             ),
             share(messages, everything),
         ]
@@ -179,7 +179,7 @@ def hot_keys(asked: Asked, rows: Rows, before: Rows) -> View:
     columns = [
         Column(_("Value"), is_number=False),
         Column(_("Topic"), is_number=False),
-        *compared_columns(Column(_("Messages")), asked.before is not None),
+        *compared_columns(Column(_("Messages")), query.before is not None),
         Column(_("Share")),
     ]
     exact = _("Exact: every stored message counts.")
@@ -188,16 +188,16 @@ def hot_keys(asked: Asked, rows: Rows, before: Rows) -> View:
         "here may miss hours in which the value was rare.",
         rest=f"{rest:,}",
     )
-    title = translated(VALUES[asked.choice])
+    title = translated(VALUES[query.choice])
     return View(
         figures=[
             Figure(_("Messages with one"), count(everything)),
             Figure(_("Different values"), count(len(sums)), note=_("at least") if rest else ""),
         ],
-        charts=_key_chart(asked, rows, sums) if sums else [],
+        charts=_key_chart(query, rows, sums) if sums else [],
         tables=[
             Table("values", title, columns, cut(lines), len(lines), empty=_("No message had one.")),
-            *([_key_times(asked, rows, sums)] if sums else []),
+            *([_key_times(query, rows, sums)] if sums else []),
         ],
         notes=[least if rest else exact],
     )
@@ -211,21 +211,21 @@ def _value_sums(rows: Rows) -> dict[tuple[str, str], int]:
     }
 
 
-def _key_series(asked: Asked, rows: Rows, sums: dict[tuple[str, str], int]) -> list[Series]:
+def _key_series(query: ReportQuery, rows: Rows, sums: dict[tuple[str, str], int]) -> list[Series]:
     """The most frequent values over time."""
     chosen = sorted(sums, key=lambda key: (-sums[key], key))[:KEYS_IN_CHART]
     topics = {topic for topic, __ in chosen}
-    found = []
+    series = []
     for topic, value in chosen:
         own = [
             row for row in rows if row["rank"] and (row["topic"], row["value"]) == (topic, value)
         ]
         label = value if len(topics) == 1 else f"{topic} · {value}"
-        found.append(Series(label, label, fold(asked.span, by_time(own, "messages"))))
-    return found
+        series.append(Series(label, label, fold(query.span, by_time(own, "messages"))))
+    return series
 
 
-def _key_chart(asked: Asked, rows: Rows, sums: dict[tuple[str, str], int]) -> list[Chart]:
+def _key_chart(query: ReportQuery, rows: Rows, sums: dict[tuple[str, str], int]) -> list[Chart]:
     note = ""
     if len(sums) > KEYS_IN_CHART:
         note = _("The first %(n)s of %(all)s.", n=KEYS_IN_CHART, all=f"{len(sums):,}")
@@ -233,23 +233,23 @@ def _key_chart(asked: Asked, rows: Rows, sums: dict[tuple[str, str], int]) -> li
         "keys", _("The most frequent over time"), _("Messages by value, one on the other."),
         "keys-over-time", say_count, note,
     )  # fmt: skip
-    return [report_charts.bars(asked.span, _key_series(asked, rows, sums), words, asked.zone)]
+    return [report_charts.bars(query.span, _key_series(query, rows, sums), words, query.zone)]
 
 
-def _key_times(asked: Asked, rows: Rows, sums: dict[tuple[str, str], int]) -> Table:
-    return over_time("keys-over-time", asked.span, _key_series(asked, rows, sums), asked.zone)
+def _key_times(query: ReportQuery, rows: Rows, sums: dict[tuple[str, str], int]) -> Table:
+    return over_time("keys-over-time", query.span, _key_series(query, rows, sums), query.zone)
 
 
-def queue_skew(asked: Asked, rows: Rows, before: Rows) -> View:
-    """How evenly the queues of each topic were filled over the whole range."""
-    sums = _queue_sums(rows, asked.queues)
-    others = _queue_sums(before, asked.queues)
+def queue_skew(query: ReportQuery, rows: Rows, before: Rows) -> View:
+    """The report of queue skew: how evenly the queues of each topic were filled."""
+    sums = _queue_sums(rows, query.queues)
+    others = _queue_sums(before, query.queues)
     lines = []
     for topic, queue, messages, sized, times, part in _skews(sums):
         tone = "warn" if times >= SKEWED else ""
         then = _skew_of(others, topic, queue)
         why = _("its topic got nothing then")
-        other = Cell(then, Kind.TIMES, why=why) if asked.before else None
+        other = Cell(then, Kind.TIMES, why=why) if query.before else None
         lines.append(
             [
                 Cell(topic, Kind.NAME, href="topics"),
@@ -269,7 +269,7 @@ def queue_skew(asked: Asked, rows: Rows, before: Rows) -> View:
         Column(_("Share"), is_optional=True),
         *compared_columns(
             Column(_("Of the mean"), help=_("1 is even, among the topic's queues")),
-            asked.before is not None,
+            query.before is not None,
         ),
     ]
     over = sum(line[5].tone == "warn" for line in lines)
@@ -304,27 +304,27 @@ QueueSums = dict[str, dict[int, tuple[int, int]]]
 
 
 def _queue_sums(rows: Rows, queues: Mapping[str, int]) -> QueueSums:
-    """Messages and bytes by topic and queue; a queue of today that got none counts as well."""
+    """Messages and bytes by topic and queue, including current queues without messages."""
     topics = {row["topic"] for row in rows}
-    found: QueueSums = {
+    sums: QueueSums = {
         topic: dict.fromkeys(range(queues.get(topic, 0)), (0, 0)) for topic in topics
     }
     for row in rows:
-        messages, sized = found.setdefault(row["topic"], {}).get(row["queue"], (0, 0))
-        found[row["topic"]][row["queue"]] = (messages + row["messages"], sized + row["bytes"])
-    return found
+        messages, sized = sums.setdefault(row["topic"], {}).get(row["queue"], (0, 0))
+        sums[row["topic"]][row["queue"]] = (messages + row["messages"], sized + row["bytes"])
+    return sums
 
 
 def _skews(sums: QueueSums) -> list[tuple[str, int, int, int, float, float]]:
-    """Topic, queue, messages, bytes, times the mean, share; the most uneven first."""
-    found = []
+    """Topic, queue, messages, bytes, ratio to the mean, and share; largest ratio first."""
+    skews = []
     for topic, queues in sums.items():
         whole = sum(messages for messages, __ in queues.values())
         for queue, (messages, sized) in queues.items():
-            found.append(
+            skews.append(
                 (topic, queue, messages, sized, messages * len(queues) / whole, messages / whole)
             )
-    return sorted(found, key=lambda one: (-one[4], one[0], one[1]))
+    return sorted(skews, key=lambda one: (-one[4], one[0], one[1]))
 
 
 def _skew_of(sums: QueueSums, topic: str, queue: int) -> float | None:

@@ -1,4 +1,4 @@
-"""Every report that the console shows: of which tables it is made, by whom, and what leads on."""
+"""The catalogue of reports: their tables, jobs, choices, and alert rules."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from app.ui.reports import flow as report_flow
 from app.ui.reports import lag as report_lag
 from app.ui.reports import latency as report_latency
 from app.ui.reports.axes import DAY_HOURS, WEEK_HOURS
-from app.ui.reports.parts import Asked, Rows, View
+from app.ui.reports.parts import ReportQuery, Rows, View
 from app.ui.reports.words import KINDS, METRICS, VALUES
 from kitemq.model.alerts import RuleKind
 
 TRACES, LAG = "traces", "lag"
 Tables = Mapping[str, Rows]
-Build = Callable[[Asked, Tables, Tables], View]
+Build = Callable[[ReportQuery, Tables, Tables], View]
 Choices = Sequence[tuple[str, str]]
 MONTH_HOURS = 28 * DAY_HOURS
 
 
 @dataclass(frozen=True)
 class Report:
-    """`choices` are by name the label of each; `chosen_by` is the column that each table has it in.
+    """A report; `choices` are names with labels, `chosen_by` is their column in each table.
 
     `alert` is the kind of rule that watches what the report shows.
     """
@@ -41,20 +41,20 @@ class Report:
     least_hours: Callable[[int], int] = lambda hours: 1
 
 
-def _of(name: str, build: Callable[[Asked, Rows, Rows], View]) -> Build:
-    """A report that is made of one table."""
-    return lambda asked, rows, before: build(asked, rows[name], before[name])
+def _of(name: str, build: Callable[[ReportQuery, Rows, Rows], View]) -> Build:
+    """Adapt a view of one table to the signature of all reports."""
+    return lambda query, rows, before: build(query, rows[name], before[name])
 
 
 def _by_weeks(hours: int) -> int:
-    """What is rare is counted by days, over longer times by weeks."""
+    """Steps of a day for rare events, of a week for long ranges."""
     if hours >= MONTH_HOURS:
         return WEEK_HOURS
     return DAY_HOURS if hours > 2 * DAY_HOURS else 1
 
 
-def _late(asked: Asked, rows: Tables, before: Tables) -> View:
-    return report_latency.latency(asked, rows["latency"], before["latency"])
+def _late(query: ReportQuery, rows: Tables, before: Tables) -> View:
+    return report_latency.latency(query, rows["latency"], before["latency"])
 
 
 LATE = ("lateness_level", "lateness_timer")

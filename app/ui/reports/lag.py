@@ -1,7 +1,7 @@
-"""Lag over time with its states as bands, how it stands now, and what to do about it. Pure.
+"""The report of lag over time with states, the current lag, and advice. Pure.
 
-Made of the rows of `lag_hours`, `lag_bands` and `lag_now`. Where a stretch was evaluated and
-no band lies, the queue was in time; nothing is drawn of a time that was not evaluated.
+It uses the tables `lag_hours`, `lag_bands` and `lag_now`. An evaluated interval without a band
+means that the queue was in time; a time that was not evaluated is empty.
 """
 
 import json
@@ -14,11 +14,11 @@ from app.ui.reports import charts as report_charts
 from app.ui.reports.axes import HOUR_MS
 from app.ui.reports.charts import DASH, Band, Chart, Series, Words
 from app.ui.reports.parts import (
-    Asked,
     Cell,
     Column,
     Figure,
     Kind,
+    ReportQuery,
     Rows,
     Table,
     View,
@@ -41,29 +41,29 @@ from app.ui.reports.words import (
 
 BAND_ROWS_MAX = 30
 OK = "OK"
-Place = tuple[str, ...]  # group and topic, or with the queue
+Place = tuple[str, ...]  # group and topic, optionally with the queue
 
 
-def lag(asked: Asked, rows: Mapping[str, Rows], before: Mapping[str, Rows]) -> View:
-    """Of one group its queues, else the groups with their topics; `lag_now` is not of the range."""
+def lag(query: ReportQuery, rows: Mapping[str, Rows], before: Mapping[str, Rows]) -> View:
+    """The report of a group's queues, or of all groups; `lag_now` ignores the range."""
     hours, now = rows["lag_hours"], rows["lag_now"]
     return View(
-        figures=_figures(asked, hours, before["lag_hours"], now),
-        charts=_charts(asked, hours, before["lag_hours"], rows["lag_bands"]),
-        tables=[_now_table(now), _hours_table(hours), _over_time(asked, hours)],
+        figures=_figures(query, hours, before["lag_hours"], now),
+        charts=_charts(query, hours, before["lag_hours"], rows["lag_bands"]),
+        tables=[_now_table(now), _hours_table(hours), _over_time(query, hours)],
         notes=[
             _("A change of state shows once it was found twice running; lost and offline at once.")
         ],
     )
 
 
-def _figures(asked: Asked, hours: Rows, before: Rows, now: Rows) -> list[Figure]:
+def _figures(query: ReportQuery, hours: Rows, before: Rows, now: Rows) -> list[Figure]:
     worst = min((row["state"] for row in now), key=severity, default=None)
     never = _("never evaluated yet")
     state_ms = _state_ms(hours)
     whole, then = sum(state_ms.values()), _state_ms(before)
     in_time, was = state_ms.get(OK, 0), then.get(OK, 0)
-    compared = share(was, sum(then.values())) if asked.before else None
+    compared = share(was, sum(then.values())) if query.before else None
     return [
         Figure(_("Worst state now"), Cell(worst, Kind.STATE, why=never)),
         Figure(_("Waiting now"), count(total(now, "lag") if now else None, never)),
@@ -77,7 +77,7 @@ def _figures(asked: Asked, hours: Rows, before: Rows, now: Rows) -> list[Figure]
         Figure(
             _("Lost"),
             count(total(hours, "lost") if hours else None, never),
-            count(total(before, "lost") if before else None, never) if asked.before else None,
+            count(total(before, "lost") if before else None, never) if query.before else None,
             note=_("deleted unread"),
             tone="bad" if total(hours, "lost") else "",
         ),
@@ -85,15 +85,15 @@ def _figures(asked: Asked, hours: Rows, before: Rows, now: Rows) -> list[Figure]
 
 
 def _state_ms(hours: Rows) -> dict[str, int]:
-    """How long all queues together were in each state."""
-    found: dict[str, int] = {}
+    """The total time of all queues in each state, in ms."""
+    durations: dict[str, int] = {}
     for row in hours:
         for code, spent_ms in json.loads(row["state_ms"] or "{}").items():
-            found[code] = found.get(code, 0) + spent_ms
-    return found
+            durations[code] = durations.get(code, 0) + spent_ms
+    return durations
 
 
-def _charts(asked: Asked, hours: Rows, before: Rows, bands: Rows) -> list[Chart]:
+def _charts(query: ReportQuery, hours: Rows, before: Rows, bands: Rows) -> list[Chart]:
     if not hours:
         return []
     words = Words(
@@ -104,57 +104,57 @@ def _charts(asked: Asked, hours: Rows, before: Rows, bands: Rows) -> list[Chart]
         "age", _("Oldest message over time"), _("How old the oldest waiting message was at most."),
         "lag-over-time", say_length,
     )  # fmt: skip
-    lags = [_greatest(asked, hours, "lag_max", "lag", _("Messages that wait"))]
-    old = [_greatest(asked, hours, "time_lag_max_ms", "age", _("Oldest message"))]
-    if asked.before is not None:
-        other = Asked(span=asked.before)
+    lags = [_greatest(query, hours, "lag_max", "lag", _("Messages that wait"))]
+    old = [_greatest(query, hours, "time_lag_max_ms", "age", _("Oldest message"))]
+    if query.before is not None:
+        other = ReportQuery(span=query.before)
         lags.append(_greatest(other, before, "lag_max", "lag", _("before"), is_before=True))
         old.append(_greatest(other, before, "time_lag_max_ms", "age", _("before"), is_before=True))
     return [
-        _band_chart(asked, hours, bands),
-        report_charts.lines(asked.span, lags, words, asked.zone),
-        report_charts.lines(asked.span, old, ages, asked.zone, report_charts.LENGTHS),
+        _band_chart(query, hours, bands),
+        report_charts.lines(query.span, lags, words, query.zone),
+        report_charts.lines(query.span, old, ages, query.zone, report_charts.LENGTHS),
     ]
 
 
 def _greatest(
-    asked: Asked, hours: Rows, name: str, id: str, label: str, *, is_before: bool = False
+    query: ReportQuery, hours: Rows, name: str, id: str, label: str, *, is_before: bool = False
 ) -> Series:
-    """Sums over what was evaluated in an hour for counts, the oldest for ages; greatest by step."""
+    """The greatest value by step; per hour, counts are summed and ages take the maximum."""
     by_hour: dict[int, int] = {}
     for row in hours:
         at_ms, value = hour_ms(row["hour"]), row[name] or 0
-        known = by_hour.get(at_ms, 0)
-        by_hour[at_ms] = known + value if name == "lag_max" else max(known, value)
-    values: list[float | None] = [None] * asked.span.steps
+        previous = by_hour.get(at_ms, 0)
+        by_hour[at_ms] = previous + value if name == "lag_max" else max(previous, value)
+    values: list[float | None] = [None] * query.span.steps
     for at_ms, value in by_hour.items():
-        index = asked.span.index(at_ms)
+        index = query.span.index(at_ms)
         if index is not None:
             values[index] = max(values[index] or 0, value)
     return Series(id, label, values, is_before)
 
 
-def _band_chart(asked: Asked, hours: Rows, bands: Rows) -> Chart:
-    by_queue = bool(asked.group) and bool(bands)
+def _band_chart(query: ReportQuery, hours: Rows, bands: Rows) -> Chart:
+    by_queue = bool(query.group) and bool(bands)
     keys = list(grouped(hours, ("group", "topic")))
     if by_queue:
         keys = list(grouped(bands, ("group", "topic", "queue")))
     order = {key: index for index, key in enumerate(_worst_first(keys, bands, by_queue))}
-    shown = {key: index for key, index in order.items() if index < BAND_ROWS_MAX}
-    known = _known(hours)
-    found = [*_evaluated(known, shown), *_bands(bands, shown, by_queue, known)]
+    row_of_key = {key: index for key, index in order.items() if index < BAND_ROWS_MAX}
+    measured = _measured_times(hours)
+    bars = [*_evaluated(measured, row_of_key), *_bands(bands, row_of_key, by_queue, measured)]
     note = ""
-    if len(order) > len(shown):
-        note = _("The worst %(n)s of %(all)s.", n=len(shown), all=len(order))
+    if len(order) > len(row_of_key):
+        note = _("The worst %(n)s of %(all)s.", n=len(row_of_key), all=len(order))
     words = Words(
         "bands", _("States over time"),
         _("In which state each queue was, and when.") if by_queue
         else _("In which state the worst queue of each group and topic was, and when."),
         "by-group", say_count, note,
     )  # fmt: skip
-    labels = [_label(key, asked) for key in shown]
-    chart = report_charts.bands(asked.span, labels, found, words, asked.zone)
-    looks = {band.look for band in found}
+    labels = [_label(key, query) for key in row_of_key]
+    chart = report_charts.bands(query.span, labels, bars, words, query.zone)
+    looks = {band.look for band in bars}
     chart.legend.extend(
         (state_look(code), state(code)) for code in STATES if state_look(code) in looks
     )
@@ -162,7 +162,7 @@ def _band_chart(asked: Asked, hours: Rows, bands: Rows) -> Chart:
 
 
 def _worst_first(keys: Sequence[Place], bands: Rows, by_queue: bool) -> list[Place]:
-    """Those with the worst states first, so that what is cut off is the least of it."""
+    """The keys by their worst state, so that the table cuts off the least important."""
     names = ("group", "topic", "queue") if by_queue else ("group", "topic")
     worst = {
         key: min(severity(row["state"]) for row in each)
@@ -171,40 +171,43 @@ def _worst_first(keys: Sequence[Place], bands: Rows, by_queue: bool) -> list[Pla
     return sorted(keys, key=lambda key: (worst.get(key, len(STATES)), key))
 
 
-def _label(key: Place, asked: Asked) -> str:
+def _label(key: Place, query: ReportQuery) -> str:
     if len(key) == 3:
         return _("%(topic)s queue %(queue)s", topic=key[1], queue=key[2])
-    return key[1] if asked.group else f"{key[0]} · {key[1]}"
+    return key[1] if query.group else f"{key[0]} · {key[1]}"
 
 
-def _known(hours: Rows) -> dict[Place, Intervals]:
-    """When each group on a topic was evaluated, never beyond the hours that its rows are of."""
-    found: dict[Place, Intervals] = {}
+def _measured_times(hours: Rows) -> dict[Place, Intervals]:
+    """The evaluated intervals by group and topic, clipped to the hours of the rows."""
+    times: dict[Place, Intervals] = {}
     for row in hours:
         begin_ms = hour_ms(row["hour"])
         end_ms = begin_ms + row.get("hours", 1) * HOUR_MS
-        told = clip_intervals(begin_ms, end_ms, intervals(row))
-        found.setdefault((row["group"], row["topic"]), []).extend(told)
-    return found
+        parts = clip_intervals(begin_ms, end_ms, intervals(row))
+        times.setdefault((row["group"], row["topic"]), []).extend(parts)
+    return times
 
 
-def _evaluated(known: Mapping[Place, Intervals], shown: Mapping[Place, int]) -> list[Band]:
-    """The stretches that were evaluated, in time unless a band lies over them."""
+def _evaluated(measured: Mapping[Place, Intervals], row_of_key: Mapping[Place, int]) -> list[Band]:
+    """Bands in the state OK for the evaluated intervals; other bands cover them."""
     return [
         Band(index, begin_ms, end_ms, state_look(OK), state(OK))
-        for key, index in shown.items()
-        for begin_ms, end_ms in known.get(key[:2], [])
+        for key, index in row_of_key.items()
+        for begin_ms, end_ms in measured.get(key[:2], [])
     ]
 
 
 def _bands(
-    bands: Rows, shown: Mapping[Place, int], by_queue: bool, known: Mapping[Place, Intervals]
+    bands: Rows,
+    row_of_key: Mapping[Place, int],
+    by_queue: bool,
+    measured: Mapping[Place, Intervals],
 ) -> list[Band]:
-    """The worst lie on top; only where something was evaluated."""
-    found: list[Band] = []
+    """The bands of other states within evaluated intervals, the worst on top."""
+    bars: list[Band] = []
     for row in sorted(bands, key=lambda row: -severity(row["state"])):
         key: Place = (row["group"], row["topic"])
-        index = shown.get((*key, row["queue"]) if by_queue else key)
+        index = row_of_key.get((*key, row["queue"]) if by_queue else key)
         if index is not None:
             parts = [
                 _("queue %(queue)s", queue=row["queue"]),
@@ -215,9 +218,11 @@ def _bands(
                 age = say_length(row["time_lag_max_ms"])
                 parts.append(_("the oldest for %(age)s", age=age))
             look, title = state_look(row["state"]), ", ".join(parts)
-            told = clip_intervals(row["begin_ms"], row["end_ms"], known.get(key, []))
-            found.extend(Band(index, begin_ms, end_ms, look, title) for begin_ms, end_ms in told)
-    return found
+            stretches = clip_intervals(row["begin_ms"], row["end_ms"], measured.get(key, []))
+            bars.extend(
+                Band(index, begin_ms, end_ms, look, title) for begin_ms, end_ms in stretches
+            )
+    return bars
 
 
 def _now_table(now: Rows) -> Table:
@@ -294,17 +299,17 @@ def _hours_table(hours: Rows) -> Table:
     )  # fmt: skip
 
 
-def _over_time(asked: Asked, hours: Rows) -> Table:
-    lags = _greatest(asked, hours, "lag_max", "", "").values
-    ages = _greatest(asked, hours, "time_lag_max_ms", "", "").values
+def _over_time(query: ReportQuery, hours: Rows) -> Table:
+    lags = _greatest(query, hours, "lag_max", "", "").values
+    ages = _greatest(query, hours, "time_lag_max_ms", "", "").values
     why = _("not evaluated")
     lines = [
         [
-            Cell(asked.span.begin_ms(index), Kind.MOMENT),
+            Cell(query.span.begin_ms(index), Kind.MOMENT),
             count(None if (most := lags[index]) is None else round(most), why),
             length(ages[index], why),
         ]
-        for index in reversed(range(asked.span.steps))
+        for index in reversed(range(query.span.steps))
     ]
     columns = [
         Column(_("From"), is_number=False),

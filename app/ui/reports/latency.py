@@ -1,4 +1,4 @@
-"""Latency over time, its spread, and who is slow: made of the rows of the table `latency`. Pure."""
+"""Reports on latency and slow consumers, from the table `latency`. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -11,11 +11,12 @@ from app.ui.reports import charts as report_charts
 from app.ui.reports.axes import Span
 from app.ui.reports.bins import SHARES, bins_of
 from app.ui.reports.charts import DASH, Chart, Heat, Histogram, Series, Words
+from app.ui.reports.parts import Cell as TableCell
 from app.ui.reports.parts import (
-    Asked,
     Column,
     Figure,
     Kind,
+    ReportQuery,
     Rows,
     Table,
     View,
@@ -28,32 +29,31 @@ from app.ui.reports.parts import (
     length,
     say_count,
 )
-from app.ui.reports.parts import Cell as Shown
 from app.ui.reports.words import METRIC_HELP
 
 Row = Mapping[str, Any]
 
 
-def latency(asked: Asked, rows: Rows, before: Rows) -> View:
-    """The measure `asked.choice` of everything that the rows are of."""
-    rows, before = _of(rows, asked.choice), _of(before, asked.choice)
-    help_ = translated(METRIC_HELP[asked.choice])
+def latency(query: ReportQuery, rows: Rows, before: Rows) -> View:
+    """The report of the latency measure `query.choice`."""
+    rows, before = _of(rows, query.choice), _of(before, query.choice)
+    help_ = translated(METRIC_HELP[query.choice])
     return View(
-        figures=_figures(rows, before if asked.before else None),
-        charts=_charts(asked, rows, before),
-        tables=[_by_name(asked, rows, before), _spread(rows), _by_time(asked, rows)],
+        figures=_figures(rows, before if query.before else None),
+        charts=_charts(query, rows, before),
+        tables=[_by_name(query, rows, before), _spread(rows), _by_time(query, rows)],
         notes=[help_, *_skew_note(rows)],
     )
 
 
-def slow_consumers(asked: Asked, rows: Rows, before: Rows) -> View:
-    """Consume time by client, beside the middle of its group's clients."""
+def slow_consumers(query: ReportQuery, rows: Rows, before: Rows) -> View:
+    """The report of consume time by client, compared with the median of its group."""
     rows, before = _of(rows, "process"), _of(before, "process")
-    clients = _table_of_clients(asked, rows, before)
+    clients = _table_of_clients(query, rows, before)
     return View(
-        figures=_figures(rows, before if asked.before else None),
-        charts=[_percentiles(asked, rows, before, "clients-over-time")] if rows else [],
-        tables=[clients, _by_time(asked, rows, id="clients-over-time")],
+        figures=_figures(rows, before if query.before else None),
+        charts=[_percentiles(query, rows, before, "clients-over-time")] if rows else [],
+        tables=[clients, _by_time(query, rows, id="clients-over-time")],
         notes=[translated(METRIC_HELP["process"]), *_skew_note(rows)],
     )
 
@@ -68,8 +68,8 @@ def _figures(rows: Rows, before: Rows | None) -> list[Figure]:
     why = _("nothing was measured")
 
     def figure(label: str, take: Callable[[Cell], float], kind: Kind, note: str = "") -> Figure:
-        other = None if before is None else Shown(then and take(then), kind, why=why)
-        return Figure(label, Shown(now and take(now), kind, why=why), other, note)
+        other = None if before is None else TableCell(then and take(then), kind, why=why)
+        return Figure(label, TableCell(now and take(now), kind, why=why), other, note)
 
     return [
         figure(_("Messages"), lambda cell: cell.messages, Kind.COUNT, _sampled_note(now)),
@@ -104,19 +104,19 @@ def _skew_note(rows: Rows) -> list[str]:
 
 
 def by_step(span: Span, rows: Rows) -> list[Cell | None]:
-    """The rows of each step as one cell; None where there are none."""
-    found: list[list[Row]] = [[] for __ in range(span.steps)]
+    """The merged rows of each step; None for a step without rows."""
+    rows_by_step: list[list[Row]] = [[] for __ in range(span.steps)]
     for row in rows:
         index = span.index(hour_ms(row["hour"]))
         if index is not None:
-            found[index].append(row)
-    return [gather(each) for each in found]
+            rows_by_step[index].append(row)
+    return [gather(each) for each in rows_by_step]
 
 
-def _charts(asked: Asked, rows: Rows, before: Rows) -> list[Chart]:
+def _charts(query: ReportQuery, rows: Rows, before: Rows) -> list[Chart]:
     if not rows:
         return []
-    cells = by_step(asked.span, rows)
+    cells = by_step(query.span, rows)
     bins = bins_of([cell.buckets for cell in cells if cell])
     counts = [bins.counts(cell.buckets) if cell else None for cell in cells]
     heat = Heat(bins.names, bins.edges, counts)
@@ -125,22 +125,22 @@ def _charts(asked: Asked, rows: Rows, before: Rows) -> list[Chart]:
         say_count, note=_("Darker is more, by the logarithm. Grey: no figures."),
     )  # fmt: skip
     return [
-        report_charts.heat(asked.span, heat, words, asked.zone),
-        _percentiles(asked, rows, before, "over-time"),
+        report_charts.heat(query.span, heat, words, query.zone),
+        _percentiles(query, rows, before, "over-time"),
         _histogram(rows, before),
     ]
 
 
-def _percentiles(asked: Asked, rows: Rows, before: Rows, table: str) -> Chart:
-    series = _lines(by_step(asked.span, rows))
-    if asked.before is not None:
-        series += _lines(by_step(asked.before, before), is_before=True)
+def _percentiles(query: ReportQuery, rows: Rows, before: Rows, table: str) -> Chart:
+    series = _lines(by_step(query.span, rows))
+    if query.before is not None:
+        series += _lines(by_step(query.before, before), is_before=True)
     words = Words(
         "percentiles", _("Percentiles over time"),
         _("The time that 50, 95 and 99 percent of the messages did not exceed."), table,
         say_length, note=_("The axis is logarithmic."),
     )  # fmt: skip
-    return report_charts.lines(asked.span, series, words, asked.zone, report_charts.LOGARITHMS)
+    return report_charts.lines(query.span, series, words, query.zone, report_charts.LOGARITHMS)
 
 
 def _lines(cells: Sequence[Cell | None], *, is_before: bool = False) -> list[Series]:
@@ -165,8 +165,8 @@ def _histogram(rows: Rows, before: Rows) -> Chart:
     words = Words(
         "histogram", _("Spread"), _("How many messages took how long."), "spread", say_count, note
     )
-    found = Histogram(bins.names, bins.edges, bins.counts(now.buckets), scaled, marks)
-    return report_charts.histogram(found, words)
+    bars = Histogram(bins.names, bins.edges, bins.counts(now.buckets), scaled, marks)
+    return report_charts.histogram(bars, words)
 
 
 def _spread(rows: Rows) -> Table:
@@ -174,12 +174,14 @@ def _spread(rows: Rows) -> Table:
     now = gather(rows)
     bins = bins_of([now.buckets] if now else [])
     counts = bins.counts(now.buckets) if now else []
-    lines = [[Shown(name), count(number)] for name, number in zip(bins.names, counts, strict=False)]
+    lines = [
+        [TableCell(name), count(number)] for name, number in zip(bins.names, counts, strict=False)
+    ]
     columns = [Column(_("Took"), is_number=False), Column(_("Measured"))]
     return Table("spread", _("Spread"), columns, lines, len(lines), is_twin=True)
 
 
-def _by_time(asked: Asked, rows: Rows, id: str = "over-time") -> Table:
+def _by_time(query: ReportQuery, rows: Rows, id: str = "over-time") -> Table:
     columns = [
         Column(_("From"), is_number=False),
         Column(_("Messages")),
@@ -188,8 +190,8 @@ def _by_time(asked: Asked, rows: Rows, id: str = "over-time") -> Table:
     ]
     why = _("no figures for this time")
     lines = []
-    for index, cell in reversed(list(enumerate(by_step(asked.span, rows)))):
-        moment = Shown(asked.span.begin_ms(index), Kind.MOMENT)
+    for index, cell in reversed(list(enumerate(by_step(query.span, rows)))):
+        moment = TableCell(query.span.begin_ms(index), Kind.MOMENT)
         parts = [
             length(None if cell is None else cell.percentile(part), why) for __, part in SHARES
         ]
@@ -204,13 +206,13 @@ def _by_time(asked: Asked, rows: Rows, id: str = "over-time") -> Table:
     return Table(id, _("Over time"), columns, lines, len(lines), is_twin=True)
 
 
-def _by_name(asked: Asked, rows: Rows, before: Rows) -> Table:
-    is_compared = asked.before is not None
+def _by_name(query: ReportQuery, rows: Rows, before: Rows) -> Table:
+    is_compared = query.before is not None
     others = {key: gather(each) for key, each in grouped(before, ("topic", "group")).items()}
-    found = [(key, gather(each)) for key, each in grouped(rows, ("topic", "group")).items()]
-    found.sort(key=lambda pair: -(pair[1].percentile(0.99) if pair[1] else 0))
+    cells = [(key, gather(each)) for key, each in grouped(rows, ("topic", "group")).items()]
+    cells.sort(key=lambda pair: -(pair[1].percentile(0.99) if pair[1] else 0))
     lines = []
-    for key, cell in found:
+    for key, cell in cells:
         assert cell is not None
         other = others.get(key)
         lines.append([*_names(*key), *_measures(cell, other, is_compared)])
@@ -220,19 +222,19 @@ def _by_name(asked: Asked, rows: Rows, before: Rows) -> Table:
     )  # fmt: skip
 
 
-def _names(topic: str, group: str) -> list[Shown]:
+def _names(topic: str, group: str) -> list[TableCell]:
     return [
-        Shown(topic or None, Kind.NAME, href="topics", why=_("its record is not at hand")),
-        Shown(group, Kind.NAME, href="groups")
+        TableCell(topic or None, Kind.NAME, href="topics", why=_("its record is not at hand")),
+        TableCell(group, Kind.NAME, href="groups")
         if group
-        else Shown(DASH, why=_("no group takes part")),
+        else TableCell(DASH, why=_("no group takes part")),
     ]
 
 
-def _measures(cell: Cell, other: Cell | None, is_compared: bool) -> list[Shown]:
+def _measures(cell: Cell, other: Cell | None, is_compared: bool) -> list[TableCell]:
     why = _("nothing was measured then")
 
-    def pair(take: Callable[[Cell], float]) -> Iterable[Shown]:
+    def pair(take: Callable[[Cell], float]) -> Iterable[TableCell]:
         return compared(
             length(take(cell)),
             length(None if other is None else take(other), why) if is_compared else None,
@@ -259,7 +261,7 @@ def _measure_columns(is_compared: bool) -> list[Column]:
     ]
 
 
-def _table_of_clients(asked: Asked, rows: Rows, before: Rows) -> Table:
+def _table_of_clients(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     names = ("group", "client", "topic")
     others = {key: gather(each) for key, each in grouped(before, names).items()}
     middles = {
@@ -267,25 +269,29 @@ def _table_of_clients(asked: Asked, rows: Rows, before: Rows) -> Table:
         for key, each in grouped(rows, ("group", "topic")).items()
         if (cell := gather(each))
     }
-    found = [(key, cell) for key, each in grouped(rows, names).items() if (cell := gather(each))]
-    found.sort(key=lambda pair: -pair[1].percentile(0.95))
+    cells = [(key, cell) for key, each in grouped(rows, names).items() if (cell := gather(each))]
+    cells.sort(key=lambda pair: -pair[1].percentile(0.95))
     lines = []
-    for (group, client, topic), cell in found:
+    for (group, client, topic), cell in cells:
         other = others.get((group, client, topic))
         middle = middles[(group, topic)]
         times = cell.percentile(0.5) / middle if middle else None
         tone = "bad" if times is not None and times >= 2 and cell.n >= 20 else ""
-        named = Shown(_("all other clients")) if client == "*" else Shown(client, why=_("not told"))
+        named = (
+            TableCell(_("all other clients"))
+            if client == "*"
+            else TableCell(client, why=_("not told"))
+        )
         lines.append(
             [
-                Shown(group, Kind.NAME, href="groups"),
-                named if client else Shown(None, why=_("the client told no name")),
-                Shown(topic, Kind.NAME, href="topics"),
-                Shown(times, Kind.TIMES, tone=tone, why=_("nothing to divide by")),
-                *_measures(cell, other, asked.before is not None),
+                TableCell(group, Kind.NAME, href="groups"),
+                named if client else TableCell(None, why=_("the client told no name")),
+                TableCell(topic, Kind.NAME, href="topics"),
+                TableCell(times, Kind.TIMES, tone=tone, why=_("nothing to divide by")),
+                *_measures(cell, other, query.before is not None),
             ]
         )
-    heads = _measure_columns(asked.before is not None)
+    heads = _measure_columns(query.before is not None)
     columns = [
         heads[1],
         Column(_("Client"), is_number=False),

@@ -1,7 +1,7 @@
-"""What a report's page is made of: figures, charts and tables, as values that a template shows.
+"""The parts of a report's page: figures, charts and tables, as values for a template.
 
-A value that is not known is None, and its cell says why. Where two ranges are compared, each
-figure has the other range's value beside it.
+An unknown value is None, and its cell says why. If two ranges are compared, each figure has the
+value of the other range.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,14 +23,14 @@ HOUR_FORMAT = "%Y-%m-%dT%H"
 
 
 class Kind(StrEnum):
-    """How a value is shown."""
+    """The format of a value."""
 
     COUNT = "count"
     LENGTH = "length"  # ms
     SIZE = "size"  # bytes
     SHARE = "share"  # 0 to 1
-    RATE = "rate"  # a second
-    TIMES = "times"  # as many times as something else
+    RATE = "rate"  # per second
+    TIMES = "times"  # a ratio, as "2.5 times"
     MOMENT = "moment"  # ms since 1970
     TEXT = "text"
     NAME = "name"
@@ -39,7 +39,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Cell:
-    """One value; `why` says why it is not known, or what it stands for."""
+    """A value; `why` is the reason if it is unknown, or an explanation."""
 
     value: Any
     kind: Kind = Kind.TEXT
@@ -50,7 +50,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """`is_optional` ones are left out where there is little room."""
+    """A column; `is_optional` ones are hidden on narrow screens."""
 
     label: str
     is_number: bool = True
@@ -61,7 +61,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` are the first of `total`; `empty` says what it means that there are none."""
+    """A table with the first of `total` rows; `empty` is its text without rows."""
 
     id: str
     title: str
@@ -70,12 +70,12 @@ class Table:
     total: int
     empty: str = ""
     note: str = ""
-    is_twin: bool = False  # the figures of a chart: folded away below it
+    is_twin: bool = False  # the figures of a chart, collapsed below it
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A number above the charts, and what it was in the range that is compared with."""
+    """A number above the charts, and its value in the range to compare with."""
 
     label: str
     cell: Cell
@@ -85,13 +85,13 @@ class Figure:
 
     @property
     def change(self) -> float | None:
-        """By how much of itself it has grown; None where that says nothing."""
+        """The relative change; None if it is undefined."""
         return change_of(self.cell.value, None if self.before is None else self.before.value)
 
 
 @dataclass(frozen=True)
 class View:
-    """A whole report, made of one range's rows, or of two."""
+    """The content of a report of one range, or of two."""
 
     figures: Sequence[Figure] = ()
     charts: Sequence[Chart] = ()
@@ -104,11 +104,11 @@ class View:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a report is to be of; "" for every topic or group.
+class ReportQuery:
+    """The query of a report; "" means every topic or group.
 
-    `before` is the range that it is compared with, as long and cut like `span`. `queues` says how
-    many queues each topic that exists now takes messages in.
+    `before` is the range to compare with, of the same length and steps as `span`. `queues` is the
+    number of write queues of each existing topic.
     """
 
     span: Span
@@ -122,10 +122,10 @@ class Asked:
 
 def grouped(rows: Rows, names: Sequence[str]) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
     """The rows by the values of some columns."""
-    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
-        found.setdefault(tuple(row[name] for name in names), []).append(row)
-    return found
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups
 
 
 def total(rows: Iterable[Mapping[str, Any]], name: str) -> int:
@@ -134,7 +134,7 @@ def total(rows: Iterable[Mapping[str, Any]], name: str) -> int:
 
 
 def change_of(now: Any, before: Any) -> float | None:
-    """By how much of `before` a value has changed; None where one is unknown, or `before` is 0."""
+    """The change relative to `before`; None if a value is unknown or `before` is 0."""
     if not isinstance(now, int | float) or not isinstance(before, int | float) or not before:
         return None
     return now / before - 1
@@ -147,7 +147,7 @@ def hour_ms(name: str) -> int:
 
 
 def hour_name(at_ms: int) -> str:
-    """The UTC hour that a time lies in, as result tables name it."""
+    """The UTC hour of a time, as result tables name it."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime(HOUR_FORMAT)
 
 
@@ -160,14 +160,14 @@ def length(value_ms: float | None, why: str = "") -> Cell:
 
 
 def share(part: float | None, whole: float | None, why: str = "") -> Cell:
-    """`part` of `whole`; not known where there is no whole."""
+    """The share of `part` in `whole`; unknown if `whole` is 0."""
     if part is None or not whole:
         return Cell(None, Kind.SHARE, why=why or _("nothing to divide by"))
     return Cell(part / whole, Kind.SHARE)
 
 
 def compared(now: Cell, before: Cell | None) -> list[Cell]:
-    """A cell, and where ranges are compared the other's and the change."""
+    """A cell; in a comparison also the other range's cell and the change."""
     if before is None:
         return [now]
     changed = change_of(now.value, before.value)
@@ -176,19 +176,19 @@ def compared(now: Cell, before: Cell | None) -> list[Cell]:
 
 
 def compared_columns(column: Column, is_compared: bool) -> list[Column]:
-    """The heads that belong to `compared`."""
+    """The columns of the cells of `compared`."""
     if not is_compared:
         return [column]
     return [column, Column(_("before"), is_optional=True), Column(_("change"), is_optional=True)]
 
 
 def cut(rows: Sequence[Sequence[Cell]]) -> list[Sequence[Cell]]:
-    """As many as a page shows."""
+    """The rows that a page shows."""
     return list(rows[:ROWS_SHOWN_MAX])
 
 
 def say_count(value: float) -> str:
-    """A count at an axis or in a hint; large ones rounded: 1,234 and 25k."""
+    """A count for axes and tooltips; large ones are rounded: 1,234 and 25k."""
     if value >= 10_000_000:
         return f"{value / 1_000_000:,.0f}M"
     if value >= 10_000:

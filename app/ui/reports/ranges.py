@@ -1,10 +1,10 @@
-"""Which stretch of time a report is of, and which other one it is compared with, by its address.
+"""The range of a report and the range to compare it with, from its query.
 
     ?range=week&against=before&topic=orders
     ?range=own&from=2026-11-20T00:00&to=2026-11-21T00:00&against=own&other=2026-11-13T00:00
 
-Times are typed by the clocks of the zone in `zone`, of UTC without one, and mean the hour that they
-lie in. What makes no sense is said at its field; the report is then of the last day.
+Times are in the zone `zone`, by default UTC, and are rounded down to the hour. Errors are reported
+at their fields; the report is then of the last day.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,10 +33,10 @@ AGAINST = (
     (OWN, N_("a range of the same length from…")),
 )
 HOURS = {name: hours for name, __, hours in RANGES}
-HOURS_MAX = 3 * 366 * DAY_HOURS  # of a range that is typed
+HOURS_MAX = 3 * 366 * DAY_HOURS  # of a custom range
 
 
-# By the length of a range in hours the least hours of a step.
+# Maps the length of a range in hours to the minimum hours of a step.
 LeastHours = Callable[[int], int]
 
 
@@ -45,8 +45,8 @@ def _any(hours: int) -> int:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The ranges, and the form that holds what was typed."""
+class RangeChoice:
+    """The ranges, and the form with its values."""
 
     span: Span
     before: Span | None
@@ -55,24 +55,24 @@ class Wanted:
 
 
 def read(
-    values: Mapping[str, str], now_ms: int, shown: Zone, least_hours: LeastHours = _any
-) -> Wanted:
-    """The ranges of an address; `now_ms` lies in the last hour of those without an end."""
+    values: Mapping[str, str], now_ms: int, display_zone: Zone, least_hours: LeastHours = _any
+) -> RangeChoice:
+    """Parse the ranges of a query; relative ranges end with the hour of `now_ms`."""
     form = Form({name: values.get(name, "") for name in ("from", "to", "against", "other")})
     name = values.get("range", "day")
     span = None
     if name == OWN:
-        span = _own(form, values.get("zone", ""), shown, least_hours)
+        span = _own(form, values.get("zone", ""), display_zone, least_hours)
     if span is None:
         name = name if name in HOURS else "day"
         end_ms = _next_hour(now_ms)
         span = span_of(end_ms - HOURS[name] * HOUR_MS, end_ms, least_hours(HOURS[name]))
-    return Wanted(span, _before(form, span, values.get("zone", ""), shown), name, form)
+    return RangeChoice(span, _before(form, span, values.get("zone", ""), display_zone), name, form)
 
 
-def _own(form: Form, zone_name: str, shown: Zone, least_hours: LeastHours) -> Span | None:
-    from_ms = form.moment("from", zone_name, shown)
-    to_ms = form.moment("to", zone_name, shown)
+def _own(form: Form, zone_name: str, display_zone: Zone, least_hours: LeastHours) -> Span | None:
+    from_ms = form.moment("from", zone_name, display_zone)
+    to_ms = form.moment("to", zone_name, display_zone)
     if from_ms is None or to_ms is None:
         return None
     from_ms -= from_ms % HOUR_MS
@@ -83,8 +83,8 @@ def _own(form: Form, zone_name: str, shown: Zone, least_hours: LeastHours) -> Sp
     return span_of(from_ms, to_ms, least_hours((to_ms - from_ms) // HOUR_MS))
 
 
-def _before(form: Form, span: Span, zone_name: str, shown: Zone) -> Span | None:
-    """The range to compare with: as long, and cut in the same way."""
+def _before(form: Form, span: Span, zone_name: str, display_zone: Zone) -> Span | None:
+    """The range to compare with, of the same length and steps."""
     against = form.values["against"]
     length_ms = span.to_ms - span.from_ms
     if against == "before":
@@ -92,7 +92,7 @@ def _before(form: Form, span: Span, zone_name: str, shown: Zone) -> Span | None:
     elif against == "week":
         from_ms = span.from_ms - WEEK_HOURS * HOUR_MS
     elif against == OWN:
-        typed = form.moment("other", zone_name, shown)
+        typed = form.moment("other", zone_name, display_zone)
         if typed is None:
             return None
         from_ms = typed - typed % HOUR_MS
@@ -101,40 +101,39 @@ def _before(form: Form, span: Span, zone_name: str, shown: Zone) -> Span | None:
     return Span(from_ms, from_ms + length_ms, span.step_hours)
 
 
-def coarsened(wanted: Wanted, coarse: Sequence[Coarse]) -> Wanted:
-    """The same over whole days or four weeks where figures are kept by these only.
+def coarsened(choice: RangeChoice, coarse: Sequence[Coarse]) -> RangeChoice:
+    """The ranges in whole days or four weeks, if figures are only kept by those.
 
-    Both ranges then begin with the first hour of such a period, in UTC, and remain as long as
-    each other.
+    Both ranges then begin with such a period, in UTC, and keep equal lengths.
     """
-    found = wanted.span
-    step_hours = _multiple(found.step_hours, _length(found.from_ms, coarse))
-    begin_ms = _period_ms(found.from_ms, coarse)
-    before = wanted.before
+    span = choice.span
+    step_hours = _multiple(span.step_hours, _length(span.from_ms, coarse))
+    begin_ms = _period_ms(span.from_ms, coarse)
+    before = choice.before
     if before is not None:
         step_hours = _multiple(step_hours, _length(before.from_ms, coarse))
-        back_ms = found.from_ms - before.from_ms
-        if back_ms == found.to_ms - found.from_ms:  # just before, however long that is now
-            back_ms = found.to_ms - begin_ms
+        back_ms = span.from_ms - before.from_ms
+        if back_ms == span.to_ms - span.from_ms:  # directly before, with the new length
+            back_ms = span.to_ms - begin_ms
         from_ms = _period_ms(begin_ms - back_ms, coarse)
-        before = Span(from_ms, from_ms + found.to_ms - begin_ms, step_hours)
-    whole = Span(begin_ms, found.to_ms, step_hours)
-    return replace(wanted, span=whole, before=before)
+        before = Span(from_ms, from_ms + span.to_ms - begin_ms, step_hours)
+    whole = Span(begin_ms, span.to_ms, step_hours)
+    return replace(choice, span=whole, before=before)
 
 
 def _multiple(step_hours: int, length: int) -> int:
-    """At least as long, in whole periods."""
+    """The hours rounded up to whole periods."""
     return -(-step_hours // length) * length
 
 
 def _length(at_ms: int, coarse: Sequence[Coarse]) -> int:
-    """By how many hours the figures of a time are kept."""
+    """The length in hours of the periods that the figures of a time are kept by."""
     lengths = (each.hours for each in coarse if at_ms < number_of(each.before) * HOUR_MS)
     return max(lengths, default=1)
 
 
 def _period_ms(at_ms: int, coarse: Sequence[Coarse]) -> int:
-    """When the period begins whose figures a time is in."""
+    """The beginning of the period of a time."""
     return begin_of(at_ms // HOUR_MS, _length(at_ms, coarse)) * HOUR_MS
 
 
@@ -143,5 +142,5 @@ def _next_hour(at_ms: int) -> int:
 
 
 def texts(span: Span, zone: Zone) -> tuple[str, str]:
-    """The ends of a span as fields of a form hold them."""
+    """The ends of a span as values of form fields."""
     return typed_time.moment_text(span.from_ms, zone), typed_time.moment_text(span.to_ms, zone)

@@ -1,4 +1,4 @@
-"""The figures of the reports for a page: read in bounded pieces, saying where there are more."""
+"""Reads the figures of a report in bounded pages, and reports truncated tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,21 +12,21 @@ from app.ui.reports.kinds import Report
 from app.ui.reports.parts import Rows, hour_name
 from engine.report_tables import RESULTS_BY_NAME
 
-READ_MAX = 20_000  # rows of one table that a page is made of
+READ_MAX = 20_000  # rows of one table on a page
 
 
 @dataclass
 class Read:
-    """Rows by table; of those in `cut` only the first ones."""
+    """Rows by table; the tables in `cut` are truncated."""
 
     tables: dict[str, Rows] = field(default_factory=dict)
     cut: list[str] = field(default_factory=list)
 
 
-def wanted(
+def result_filter(
     report: Report, table: str, span: Span | None, values: Mapping[str, str]
 ) -> ResultFilter:
-    """Which rows of a table a page asks for; those of `lag_now` are of no range."""
+    """The filter for a page's rows of a table; `lag_now` has no range."""
     columns = RESULTS_BY_NAME[table].names
     named = ("topic", "group")
     equal: list[tuple[str, str]] = [
@@ -44,25 +44,25 @@ def wanted(
 async def read(
     results: Results, report: Report, span: Span | None, values: Mapping[str, str]
 ) -> Read:
-    """The rows of all tables of a report; none without a range."""
-    found = Read()
+    """Read the rows of all tables of a report; none without a range."""
+    result = Read()
     for table in report.tables:
         if span is None:
-            found.tables[table] = ()
+            result.tables[table] = ()
             continue
-        asked = wanted(report, table, span, values)
-        found.tables[table], is_cut = await _rows(results, table, asked)
+        match = result_filter(report, table, span, values)
+        result.tables[table], is_cut = await _rows(results, table, match)
         if is_cut:
-            found.cut.append(table)
-    return found
+            result.cut.append(table)
+    return result
 
 
-async def _rows(results: Results, table: str, asked: ResultFilter) -> tuple[Rows, bool]:
+async def _rows(results: Results, table: str, match: ResultFilter) -> tuple[Rows, bool]:
     """The first READ_MAX rows, and whether there are more."""
     rows: list[Mapping[str, Any]] = []
     cursor = ""
     while len(rows) < READ_MAX:
-        page = await results.page(table, asked, limit=PAGE_MAX, cursor=cursor)
+        page = await results.page(table, match, limit=PAGE_MAX, cursor=cursor)
         rows += page.rows
         cursor = page.next_cursor
         if not cursor:
@@ -71,7 +71,7 @@ async def _rows(results: Results, table: str, asked: ResultFilter) -> tuple[Rows
 
 
 def unpacked(tables: Mapping[str, Rows]) -> dict[str, Rows]:
-    """The same with histograms as mappings, which are otherwise read once for every chart."""
+    """The tables with their histograms decoded once, instead of once per chart."""
     return {
         name: [{**row, "buckets": buckets_of(row["buckets"])} for row in rows]
         if name == "latency"

@@ -1,4 +1,4 @@
-"""One report: a range of figures as charts and tables, beside another range, and as a file."""
+"""The page of one report: charts and tables, a comparison, and the export."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import _, translated
 from app.ui.reports import ranges as report_range
 from app.ui.reports.kinds import BY_NAME, REPORTS, Report
-from app.ui.reports.parts import Asked, View, hour_ms, hour_name
-from app.ui.reports.ranges import AGAINST, RANGES, Wanted
-from app.ui.reports.reader import READ_MAX, read, unpacked, wanted
+from app.ui.reports.parts import ReportQuery, View, hour_ms, hour_name
+from app.ui.reports.ranges import AGAINST, RANGES, RangeChoice
+from app.ui.reports.reader import READ_MAX, read, result_filter, unpacked
 from app.ui.reports.reports import Fresh, fresh_of
 from engine.errors import NotFound
 from kitemq.model.reports import Coarse
@@ -27,7 +27,7 @@ CSV, PARQUET = "text/csv; charset=utf-8", "application/vnd.apache.parquet"
 
 @dataclass(frozen=True)
 class Tab:
-    """Another report, for the same range."""
+    """A link to another report for the same range."""
 
     name: str
     label: str
@@ -35,15 +35,15 @@ class Tab:
 
 @dataclass(frozen=True)
 class Before:
-    """Figures of before a time are by periods of so many hours."""
+    """Figures before a time are kept by periods of `hours`."""
 
     hours: int
     before_ms: int
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What the page says of its report."""
+class ReportHead:
+    """The description of a report on its page."""
 
     name: str
     label: str
@@ -62,7 +62,7 @@ class ReportPage:
     tables in `cut` only `read_max` rows were read.
     """
 
-    report: Shown
+    report: ReportHead
     others: Sequence[Tab]
     kept: str
     form: Form
@@ -104,7 +104,7 @@ async def show(request: Request) -> Response:
     now = await read(results, report, span.span, values)
     then = await read(results, report, span.before, values)
     queues = {topic.name: topic.write_queues for topic in console.broker.topics()}
-    asked = Asked(
+    query = ReportQuery(
         span=span.span,
         before=span.before,
         topic=values["topic"],
@@ -114,7 +114,7 @@ async def show(request: Request) -> Response:
         queues=queues,
     )
     view = await console.render(
-        lambda: report.build(asked, unpacked(now.tables), unpacked(then.tables))
+        lambda: report.build(query, unpacked(now.tables), unpacked(then.tables))
     )
     context = await _page(request, report, span, values, view)
     cut = sorted({*now.cut, *then.cut})
@@ -130,38 +130,38 @@ async def show(request: Request) -> Response:
 
 
 def _report(name: str) -> Report:
-    found = BY_NAME.get(name)
-    if found is None:
+    report = BY_NAME.get(name)
+    if report is None:
         raise NotFound(
             _("there is no report called %(name)s", name=repr(name[:40])),
             remedy=_("choose one from the list of reports"),
         )
-    return found
+    return report
 
 
-def _values(report: Report, given: Mapping[str, str]) -> dict[str, str]:
-    """What the address asks for; a choice that the report has not is its first."""
+def _values(report: Report, query: Mapping[str, str]) -> dict[str, str]:
+    """The values in a query; an unknown choice becomes the report's first."""
     names = [name for name, __ in report.choices]
-    choice = given.get("choice", "")
+    choice = query.get("choice", "")
     return {
-        "topic": given.get("topic", "").strip()[:NAME_CHARS_MAX],
-        "group": given.get("group", "").strip()[:NAME_CHARS_MAX] if report.has_groups else "",
+        "topic": query.get("topic", "").strip()[:NAME_CHARS_MAX],
+        "group": query.get("group", "").strip()[:NAME_CHARS_MAX] if report.has_groups else "",
         "choice": choice if choice in names else next(iter(names), ""),
     }
 
 
 async def _page(
-    request: Request, report: Report, span: Wanted, values: Mapping[str, str], view: View
+    request: Request, report: Report, span: RangeChoice, values: Mapping[str, str], view: View
 ) -> ReportPage:
     results, reports = services_of(request.scope).report_results, services_of(request.scope).reports
     whole = ResultFilter(first=hour_name(span.span.from_ms), last=hour_name(span.span.to_ms - 1))
     basis = await results.basis(report.job, whole)
     fresh: RunRow | None = await fresh_of(reports, report.job)
-    offered = replace(wanted(report, report.tables[0], span.span, values), equal=())
+    offered = replace(result_filter(report, report.tables[0], span.span, values), equal=())
     table = report.tables[0]
     topics = await results.values(table, "topic", offered)
     groups = await results.values(table, "group", offered) if report.has_groups else []
-    shown = Shown(
+    head = ReportHead(
         name=report.name,
         label=report.label,
         text=report.text,
@@ -175,9 +175,9 @@ async def _page(
         span.form.values["from"], span.form.values["to"] = report_range.texts(span.span, zone)
     missing = reports.missing()
     return ReportPage(
-        report=shown,
+        report=head,
         others=[Tab(one.name, one.label) for one in REPORTS],
-        kept=_kept(request.query_params),
+        kept=_query_of(request.query_params),
         form=span.form,
         range=span.name,
         ranges=RANGES,
@@ -204,14 +204,14 @@ async def _page(
 
 
 async def _file(
-    request: Request, report: Report, span: Wanted, values: Mapping[str, str], kind: str
+    request: Request, report: Report, span: RangeChoice, values: Mapping[str, str], kind: str
 ) -> Response:
-    """The rows of one of the report's tables as they are kept: all that the page is made of."""
+    """Respond with the stored rows of one of the report's tables, as CSV or Parquet."""
     table = request.query_params.get("table", "")
     table = table if table in report.tables else report.tables[0]
-    results, asked = (
+    results, match = (
         services_of(request.scope).report_results,
-        wanted(report, table, span.span, values),
+        result_filter(report, table, span.span, values),
     )
     headers = {
         "Content-Disposition": f'attachment; filename="{table}.{kind}"',
@@ -219,28 +219,28 @@ async def _file(
     }
     with pages.console_of(request).exports.taken():
         if kind == "parquet":
-            content = await results.parquet(table, asked)
+            content = await results.parquet(table, match)
             return Response(content, media_type=PARQUET, headers=headers)
-        pieces = [piece async for piece in await results.csv(table, asked)]
+        pieces = [piece async for piece in await results.csv(table, match)]
     return Response(b"".join(pieces), media_type=CSV, headers=headers)
 
 
-def _coarse(span: Wanted, coarse: Sequence[Coarse]) -> list[Before]:
-    """How the figures of the ranges are kept; the shortest periods first."""
+def _coarse(span: RangeChoice, coarse: Sequence[Coarse]) -> list[Before]:
+    """The periods by which the figures of the ranges are kept, shortest first."""
     begins = [each.from_ms for each in (span.span, span.before) if each is not None]
-    found = [Before(each.hours, hour_ms(each.before)) for each in reversed(coarse)]
-    return [each for each in found if min(begins) < each.before_ms]
+    periods = [Before(each.hours, hour_ms(each.before)) for each in reversed(coarse)]
+    return [each for each in periods if min(begins) < each.before_ms]
 
 
-def _kept(given: Mapping[str, str]) -> str:
-    """What another report is asked for as well: the range, the topic, the group."""
+def _query_of(query: Mapping[str, str]) -> str:
+    """The query parameters that all reports share: range, topic, and group."""
     names = ("range", "from", "to", "zone", "against", "other", "topic", "group")
-    return urlencode({name: given[name] for name in names if given.get(name)})
+    return urlencode({name: query[name] for name in names if query.get(name)})
 
 
 def _alert(report: Report, values: Mapping[str, str]) -> str:
-    """A new rule over the same topic and group; "" where no kind of rule watches this."""
+    """The link to a new alert rule on the topic and group; "" if the report has no kind of rule."""
     if report.alert is None:
         return ""
-    given = {"kind": report.alert.value, "topic": values["topic"], "group": values["group"]}
-    return f"/alerts/new?{urlencode({name: value for name, value in given.items() if value})}"
+    query = {"kind": report.alert.value, "topic": values["topic"], "group": values["group"]}
+    return f"/alerts/new?{urlencode({name: value for name, value in query.items() if value})}"

@@ -1,4 +1,4 @@
-"""Reports: which there are, how fresh they are, when they run, and what became of each run."""
+"""The list of reports, their freshness and schedules, and the runs of their jobs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ COUNTERS = {
 
 @dataclass(frozen=True)
 class Fresh:
-    """The run that left the newest figures; everything stored before `input_at_ms` is in."""
+    """The run with the newest figures; they cover everything stored before `input_at_ms`."""
 
     run_id: int
     input_at_ms: int | None
@@ -65,9 +65,9 @@ class Fresh:
 
 @dataclass(frozen=True)
 class RunLine:
-    """A run as tables show it; None for what is not known, or not yet.
+    """A run as a row of a table; unknown values are None.
 
-    `first` and `last` are the hours it computed, ms since 1970; of several there may be gaps.
+    `first` and `last` are the computed hours in ms since 1970; there may be gaps in between.
     """
 
     id: int
@@ -90,7 +90,7 @@ class RunLine:
 
 @dataclass(frozen=True)
 class JobLine:
-    """A job at a glance: its schedule, its figures' freshness, its last run."""
+    """A job with its schedule, the freshness of its figures, and its last run."""
 
     job: str
     label: str
@@ -107,7 +107,7 @@ class JobLine:
 
 @dataclass(frozen=True)
 class Going:
-    """How far the run under way is; `stage` is "" where another server runs it."""
+    """The progress of the current run; `stage` is "" if another server runs it."""
 
     run: RunLine
     stage: str
@@ -118,7 +118,7 @@ class Going:
 
 @dataclass(frozen=True)
 class ReportLink:
-    """A report there is."""
+    """A link to a report."""
 
     name: str
     label: str
@@ -127,7 +127,7 @@ class ReportLink:
 
 @dataclass(frozen=True)
 class ReportsPage:
-    """The context of `reports.html`; `missing` says what keeps reports from being computed."""
+    """The context of `reports.html`; `missing` is the reason why no report can run."""
 
     missing: str
     remedy: str
@@ -161,9 +161,9 @@ class RunPage:
 
 
 async def fresh_of(reports: Reports, job: str) -> RunRow | None:
-    """The newest run of a job whose figures were taken."""
-    found = await reports.runs(RunFilter(job=job, state=RunState.OK), 1)
-    return found[0] if found else None
+    """The newest successful run of a job."""
+    runs = await reports.runs(RunFilter(job=job, state=RunState.OK), 1)
+    return runs[0] if runs else None
 
 
 async def show(request: Request) -> Response:
@@ -176,15 +176,15 @@ async def _overview(request: Request, *, error: str = "", status: int = 200) -> 
     before = request.query_params.get("before", "")
     before_id = int(before) if is_whole(before) else None
     standing = await reports.standing()
-    found = await reports.runs(RunFilter(before_id=before_id), RUNS_SHOWN + 1)
-    shown = found[:RUNS_SHOWN]
+    runs = await reports.runs(RunFilter(before_id=before_id), RUNS_SHOWN + 1)
+    visible_runs = runs[:RUNS_SHOWN]
     context = ReportsPage(
         missing=standing.missing,
         remedy=standing.remedy,
         jobs=[job_line(one) for one in standing.jobs],
         going=_going(standing.running, standing.progress),
-        runs=[_line(run) for run in shown],
-        older=shown[-1].id if len(found) > len(shown) else None,
+        runs=[_line(run) for run in visible_runs],
+        older=visible_runs[-1].id if len(runs) > len(visible_runs) else None,
         reports=[ReportLink(one.name, one.label, one.text) for one in REPORTS],
         error=error,
     )
@@ -271,21 +271,21 @@ async def _run_page(request: Request, *, error: str = "", status: int = 200) -> 
 
 
 def _inputs(stored: str) -> list[tuple[str, int, int, int]]:
-    """By frame how many hours, rows, and rows that came late were read."""
-    found = json.loads(stored or "{}")
+    """The hours, rows and late rows that a run read, by frame."""
+    frames = json.loads(stored or "{}")
     return [
-        (frame, len(said.get("hours", [])), said.get("rows", 0), said.get("late_rows", 0))
-        for frame, said in found.items()
+        (frame, len(entry.get("hours", [])), entry.get("rows", 0), entry.get("late_rows", 0))
+        for frame, entry in frames.items()
     ]
 
 
 def _counters(stored: str) -> list[tuple[str, int]]:
-    found = json.loads(stored or "{}")
-    return [(translated(COUNTERS.get(name, name)), number) for name, number in found.items()]
+    counters = json.loads(stored or "{}")
+    return [(translated(COUNTERS.get(name, name)), number) for name, number in counters.items()]
 
 
 async def run(request: Request) -> Response:
-    """POST /reports/runs: a run now, of what is new or of the hours named."""
+    """POST /reports/runs: start a run over new data or over the given hours."""
     posted = await forms.read(request)
     job, first, last = posted.one("job"), posted.one("first"), posted.one("last")
     actor = actor_at(client_of(request))

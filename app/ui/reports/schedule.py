@@ -1,4 +1,4 @@
-"""The forms of the reports: when a job runs by itself, and which past hours are computed anew."""
+"""The forms for a job's schedule and for recomputing past hours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ class SchedulePage:
 
 @dataclass(frozen=True)
 class BackfillPage:
-    """The context of `report_backfill.html`: which hours would be computed anew.
+    """The context of `report_backfill.html`: the hours to recompute.
 
-    `hours` is None until a range was named; `known` of them have figures, which are replaced.
+    `hours` is None without a range; `known` of them have figures, which are replaced.
     """
 
     jobs: Sequence[tuple[str, str]]
@@ -50,17 +50,17 @@ class BackfillPage:
 
 
 async def backfill(request: Request) -> Response:
-    """GET /reports/backfill: which hours would be computed anew, before anything is."""
-    given, zone = request.query_params, preferences.read(request).zone
+    """GET /reports/backfill: preview the hours to recompute."""
+    query, zone = request.query_params, preferences.read(request).zone
     reports = services_of(request.scope).reports
-    job = given.get("job", JOBS[0])
-    form = Form({"job": job, "from": given.get("from", ""), "to": given.get("to", "")})
-    hours, known, first, last = None, 0, "", ""
+    job = query.get("job", JOBS[0])
+    form = Form({"job": job, "from": query.get("from", ""), "to": query.get("to", "")})
+    hours, hours_done, first, last = None, 0, "", ""
     if job not in JOBS:
         form.refuse("job", _("There is no such report."))
     if form.values["from"] or form.values["to"]:
-        from_ms = form.moment("from", given.get("zone", ""), zone)
-        to_ms = form.moment("to", given.get("zone", ""), zone)
+        from_ms = form.moment("from", query.get("zone", ""), zone)
+        to_ms = form.moment("to", query.get("zone", ""), zone)
         if from_ms is not None and to_ms is not None and not form.is_wrong:
             first, last = hour_name(from_ms), hour_name(max(from_ms, to_ms - 1))
             hours = (hour_ms(last) - hour_ms(first)) // HOUR_MS + 1
@@ -72,7 +72,7 @@ async def backfill(request: Request) -> Response:
                 basis = await services_of(request.scope).report_results.basis(
                     job, ResultFilter(first=first, last=last)
                 )
-                known = basis.hours_done
+                hours_done = basis.hours_done
     else:
         now_ms = pages.console_of(request).now_ms()
         form.values["from"] = moment_text(now_ms - now_ms % HOUR_MS - 24 * HOUR_MS, zone)
@@ -81,7 +81,7 @@ async def backfill(request: Request) -> Response:
         jobs=[(name, JOB_LABELS.get(name, name)) for name in JOBS],
         form=form,
         hours=hours,
-        known=known,
+        known=hours_done,
         first=first,
         last=last,
         missing=reports.missing(),
@@ -146,8 +146,8 @@ async def _schedule_page(
 
 async def _standing(request: Request) -> JobStanding:
     job = request.path_params["job"]
-    found = await services_of(request.scope).reports.standing()
-    for one in found.jobs:
+    standing = await services_of(request.scope).reports.standing()
+    for one in standing.jobs:
         if one.schedule.job == job:
             return one
     raise NotFound(

@@ -1,4 +1,4 @@
-"""The reports' codes in words: states, measures, kinds, outcomes, and sentences of advice."""
+"""The words for the reports' codes: states, measures, kinds, outcomes, and advice."""
 
 import json
 import re
@@ -74,7 +74,7 @@ STATE_TONES = {
     **dict.fromkeys(("FALLING_BEHIND", "SLOW"), "warn"),
     "OK": "ok",
 }
-# One sentence each; {names} are parameters, put into words by `_told`.
+# One sentence each; {names} are parameters, put into words by `_param_text`.
 ADVICE = {
     "wait_for_samples": N_("Only %(completeness)s of the samples are there: nothing can be said."),
     "messages_lost": N_(
@@ -132,20 +132,20 @@ def tone(code: str) -> str:
 
 
 def state_look(code: str) -> str:
-    """The class of its colour in a chart of bands."""
+    """The CSS class of a state in a chart of bands."""
     return f"state-{code.lower().replace('_', '-')}"
 
 
 def severity(code: str) -> int:
-    """0 for the worst state; what is not known of comes last."""
+    """The rank of a state: 0 is the worst, unknown states come last."""
     return ORDER.get(code, len(ORDER))
 
 
 def advice(code: str, stored: str) -> str:
-    """The sentence for an advice of the lag report; "" where there is nothing to advise.
+    """The sentence for an advice of the lag report; "" for none.
 
-    `stored` is a JSON object with the parameters. One that this version has no sentence for is
-    shown as the code it is.
+    `stored` is a JSON object with the parameters. An advice unknown to this version is shown as its
+    code.
     """
     if not code:
         return ""
@@ -154,19 +154,19 @@ def advice(code: str, stored: str) -> str:
         return code
     params = _params(stored)
     names = PARAMETER.findall(text)
-    return translated(text) % {name: _told(name, params.get(name)) for name in names}
+    return translated(text) % {name: _param_text(name, params.get(name)) for name in names}
 
 
 def _params(stored: str) -> dict[str, Any]:
     try:
-        found = json.loads(stored)
+        params = json.loads(stored)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return params if isinstance(params, dict) else {}
 
 
-def _told(name: str, value: Any) -> str:
-    """A parameter in words, by the unit that its name ends with."""
+def _param_text(name: str, value: Any) -> str:
+    """A parameter in words, by the unit at the end of its name."""
     if not isinstance(value, int | float):
         return _("an unknown number of") if name in NUMBERS else _("unknown")
     if name == "completeness":

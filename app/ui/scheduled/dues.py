@@ -1,4 +1,4 @@
-"""How many messages fall due when: bars of even width over a stretch of time to come. Pure."""
+"""A histogram of due times: bars of equal width over a future time span. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ Counts = Callable[[Sequence[int]], list[int]]
 
 @dataclass(frozen=True)
 class Bar:
-    """Messages due from `begin_ms` on and before `end_ms`; where it stands in the drawing."""
+    """Messages due from `begin_ms` to before `end_ms`, and the bar's position."""
 
     begin_ms: int
     end_ms: int
@@ -40,7 +40,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of time that can be chosen."""
+    """A time span to choose from."""
 
     name: str
     label: str
@@ -49,7 +49,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Histogram:
-    """All messages that wait: in bars, `overdue` before them and `later` after them."""
+    """All waiting messages: in bars, `overdue` before them and `later` after them."""
 
     spans: list[Span]
     label: str
@@ -64,13 +64,15 @@ class Histogram:
     height: int = HEIGHT
 
 
-def histogram(counts: Counts, total: int, now_ms: int, wanted: str) -> Histogram:
-    """Over the span that is `wanted`, else the shortest that holds nine tenths of all.
+def histogram(counts: Counts, total: int, now_ms: int, span_name: str) -> Histogram:
+    """The histogram over `span_name`, or over the shortest span with 90 % of all messages.
 
-    `counts` tells how many are due before each of some times. Bars begin at whole multiples of
-    their width, so that they stand still while time goes on; the first has begun already.
+    `counts` gives the number of messages due before each of some times. Bars begin at multiples of
+    their width, so that they do not move with the clock; the first has already begun.
     """
-    name = wanted if wanted in {span[0] for span in SPANS} else _fitting(counts, total, now_ms)
+    name = (
+        span_name if span_name in {span[0] for span in SPANS} else _fitting(counts, total, now_ms)
+    )
     __, label, step_ms, bars = next(span for span in SPANS if span[0] == name)
     begin_ms = now_ms // step_ms * step_ms
     edges = [begin_ms + step_ms * number for number in range(bars + 1)]
@@ -101,7 +103,7 @@ def _bars(edges: Sequence[int], amounts: Sequence[int]) -> list[Bar]:
     top, room = max(amounts) or 1, WIDTH / len(amounts)
     bars = []
     for number, count in enumerate(amounts):
-        # What is there is seen, however few.
+        # A bar that is not empty stays visible.
         height = max(2.0, (HEIGHT - 4) * count / top) if count else 0.0
         bars.append(
             Bar(

@@ -1,4 +1,4 @@
-"""Messages that wait for their time: when how many are due, the list, and changing one of them."""
+"""The pages of scheduled messages: due times, the list, and changing one message."""
 
 from dataclasses import dataclass
 
@@ -42,7 +42,7 @@ LATER = (
 
 @dataclass(frozen=True)
 class WaitingRow:
-    """A message that waits; `offset_id` names it in addresses, `href` is its record."""
+    """A waiting message; `offset_id` identifies it in paths, `href` is its record."""
 
     message_id: str
     offset_id: str
@@ -74,7 +74,7 @@ class ScheduledList:
 
 @dataclass(frozen=True)
 class ScheduledMessage:
-    """The context of `scheduled_message.html`: what may be done about one message."""
+    """The context of `scheduled_message.html`: the actions on one message."""
 
     row: WaitingRow
     form: Form
@@ -112,7 +112,7 @@ async def show(request: Request) -> Response:
 
 
 def row_of(who: Principal, item: Scheduled) -> WaitingRow:
-    """A waiting message as a line of a table."""
+    """A waiting message as a row of a table."""
     message = visible(who, item.message)
     return convert(
         message,
@@ -125,14 +125,14 @@ def row_of(who: Principal, item: Scheduled) -> WaitingRow:
 
 
 async def detail(request: Request) -> Response:
-    """GET /scheduled/{id}: what may be done about a waiting message."""
+    """GET /scheduled/{id}: the actions on a waiting message."""
     item = await _item(pages.console_of(request), request.path_params["id"])
     form = Form({"later": LATER[2][0], "at": "", "confirm": ""})
     return await _detail(request, item, form, "", 200)
 
 
 async def change(request: Request) -> Response:
-    """POST /scheduled/{id}: recall it, deliver it now, or let it wait for another time."""
+    """POST /scheduled/{id}: recall it, deliver it now, or reschedule it."""
     console = pages.console_of(request)
     item = await _item(console, request.path_params["id"])
     posted = await forms.read(request)
@@ -142,8 +142,8 @@ async def change(request: Request) -> Response:
         raise Invalid(_("%(do)s is nothing that can be done", do=f"{do[:40]!r}"), field="do")
     due_ms = 0
     if do == "reschedule":
-        shown = preferences.read(request).zone
-        due_ms = _new_time(form, console.now_ms(), posted.one("zone"), shown)
+        zone = preferences.read(request).zone
+        due_ms = _new_time(form, console.now_ms(), posted.one("zone"), zone)
     if do == "recall" and form.values["confirm"].strip() != "recall":
         form.refuse("confirm", _("The word was not typed; nothing was recalled."))
     if form.is_wrong:
@@ -183,12 +183,12 @@ async def _item(console: Console, message_id: str) -> Scheduled:
     return item
 
 
-def _new_time(form: Form, now_ms: int, zone_name: str, shown: Zone) -> int:
-    """When it is to be due: a length of time from now, or the time that was typed."""
+def _new_time(form: Form, now_ms: int, zone_name: str, display_zone: Zone) -> int:
+    """The new due time: a length of time from now, or an absolute time."""
     later = form.choice("later", _("When"), tuple(value for value, __ in LATER))
     if later:
         return now_ms + int(later)
-    at_ms = form.moment("at", zone_name, shown)
+    at_ms = form.moment("at", zone_name, display_zone)
     if at_ms is not None and at_ms <= now_ms:
         form.refuse(
             "at", _("That time has passed: to deliver it at once, use the button for that.")

@@ -1,4 +1,4 @@
-"""What this browser prefers, on one page: colours, refreshing, any time zone, the language."""
+"""The page of this browser's preferences: colours, refresh, time zone, and language."""
 
 from dataclasses import dataclass
 
@@ -46,7 +46,7 @@ async def show(request: Request) -> Response:
 
 
 async def change(request: Request) -> Response:
-    """POST /settings: kept in cookies; a zone that nobody knows is refused at its field."""
+    """POST /settings: store the preferences in cookies; an unknown zone is an error."""
     posted = await forms.read(request)
     form = forms.fill(posted, FIELDS)
     form.values["zone"] = form.values["zone"].strip()
@@ -63,9 +63,9 @@ async def change(request: Request) -> Response:
 async def _page(request: Request, form: Form, status: int) -> Response:
     console = pages.console_of(request)
     zone = preferences.read(request).zone
-    known = await console.render(zones.names)
+    zone_names = await console.render(zones.names)
     example = formats.absolute(console.now_ms(), zone.rules)
-    context = SettingsPage(form, example, known, _refreshes())
+    context = SettingsPage(form, example, zone_names, _refreshes())
     return await pages.respond(
         request,
         "settings.html",

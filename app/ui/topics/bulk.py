@@ -1,8 +1,8 @@
-"""One change for many topics: delete them, or set what may be done with them.
+"""Bulk changes of topics: delete them, or set their permission.
 
-The preview freezes the selection: the form that applies it names each topic, with what was seen
-of it. A topic that got messages, a reader or other settings since then is told apart and left
-alone; the engine's own topics are never touched. Deleting wants the number typed.
+The preview freezes the selection: the form that applies it names each topic with the state of the
+preview. A topic that got messages, a reader or other settings since then is reported and left
+alone; the engine's own topics are never changed. A deletion must be confirmed by the number.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,12 +28,12 @@ from kitemq.model.topics import TopicSettings
 ACTIONS = ("delete", "permission")
 FIELDS = ("action", "scope", "q", "type", "permission", "confirm")
 GROUPS_SHOWN_MAX = 3
-NOT_SEEN = "-"  # by no preview: a form of somebody else's making changes nothing
+NOT_SEEN = "-"  # matches no preview, so that a forged form changes nothing
 
 
 @dataclass(frozen=True)
 class TopicBulkRow:
-    """One topic: what would become of it, or what did; `note` says why it is left as it is.
+    """The planned or actual result for one topic; `note` says why it is left out.
 
     `groups` are the first that would lose their place, of `groups_total`.
     """
@@ -54,7 +54,7 @@ class TopicBulkRow:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicBulk(bulk.Sheet):
-    """The context of `topic_bulk.html`; `confirm` has to be typed before many are deleted."""
+    """The context of `topic_bulk.html`; `confirm` is the text that confirms a deletion."""
 
     messages: int
     groups: int
@@ -63,8 +63,8 @@ class TopicBulk(bulk.Sheet):
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is to be done to each topic, on whose behalf."""
+class TopicAction:
+    """The change to make to each topic, and the request that asks for it."""
 
     request: Request
     action: str
@@ -74,8 +74,8 @@ class Asked:
     def console(self) -> Console:
         return pages.console_of(self.request)
 
-    def left(self, config: TopicConfig) -> str:
-        """Why a topic is left as it is; "" where it would be changed."""
+    def reason_to_skip(self, config: TopicConfig) -> str:
+        """The reason why a topic is left out; "" if it would be changed."""
         if kind_of(config) in SYSTEM_KINDS:
             return _("the engine's own topic: it is left alone")
         if self.action == "permission" and config.permission == self.permission:
@@ -84,20 +84,20 @@ class Asked:
 
 
 async def show(request: Request) -> Response:
-    """GET /bulk/topics: the permission is asked for, then what would become of each topic."""
+    """GET /bulk/topics: ask for the permission, then preview the result for each topic."""
     query = request.query_params
     form = Form({name: query.get(name, "").strip() for name in FIELDS})
     action = form.choice("action", _("What to do"), ACTIONS)
     names = await _names(request, form, query.getlist("topic"))
     is_asking = action == "permission" and not form.values["permission"]
-    asked = None if is_asking else _asked(request, form)
-    if asked is None or form.is_wrong or not names:
+    order = None if is_asking else _action(request, form)
+    if order is None or form.is_wrong or not names:
         is_asking = is_asking or "permission" in form.errors
         ticked = query.getlist("topic") if is_asking else None
         return await _page(request, form, [], len(names), asking=ticked)
 
     async def preview(name: str) -> TopicBulkRow:
-        return _preview(asked, name)
+        return _preview(order, name)
 
     chosen = names[: bulk.ITEMS_MAX]
     rows = await bulk.each(request, Kind.TOPIC, chosen, preview, TopicBulkRow)
@@ -105,40 +105,40 @@ async def show(request: Request) -> Response:
 
 
 async def apply(request: Request) -> Response:
-    """POST /bulk/topics: the topics that the preview named, and what became of each."""
+    """POST /bulk/topics: change the topics of the preview and show the result of each."""
     posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
     form = forms.fill(posted, FIELDS)
     form.choice("action", _("What to do"), ACTIONS)
-    asked = _asked(request, form)
+    order = _action(request, form)
     chosen = bulk.parsed(posted.one("selection"))
     if not chosen:
         form.error = form.errors.get("action") or _("Nothing was changed: no topic was named.")
-    wanted = confirmation(len(chosen))
-    if asked.action == "delete" and chosen and form.values["confirm"].strip() != wanted:
-        form.refuse("confirm", _("That is not “%(wanted)s”; nothing was deleted.", wanted=wanted))
+    phrase = confirmation(len(chosen))
+    if order.action == "delete" and chosen and form.values["confirm"].strip() != phrase:
+        form.refuse("confirm", _("That is not “%(wanted)s”; nothing was deleted.", wanted=phrase))
     if form.is_wrong:
-        return await _again(request, form, asked, chosen)
+        return await _again(request, form, order, chosen)
     actor = actor_at(client_of(request))
 
     async def change(name: str) -> TopicBulkRow:
-        return await _change(asked, actor, name, chosen[name])
+        return await _change(order, actor, name, chosen[name])
 
     rows = await bulk.each(request, Kind.TOPIC, list(chosen), change, TopicBulkRow)
     return await _page(request, form, rows, len(chosen), is_done=True)
 
 
 def confirmation(count: int) -> str:
-    """What has to be typed before `count` topics are deleted; in every language the same."""
+    """The text that confirms the deletion of `count` topics, the same in every language."""
     return f"delete {count}"
 
 
-def _asked(request: Request, form: Form) -> Asked:
-    """The order; what is wrong with it is said in the form."""
+def _action(request: Request, form: Form) -> TopicAction:
+    """The action in the form; errors are reported at their fields."""
     permission = 0
     if form.values["action"] == "permission":
         choices = tuple(value for value, __ in PERMISSIONS)
         permission = int(form.choice("permission", _("Permission"), choices))
-    return Asked(request, form.values["action"], permission)
+    return TopicAction(request, form.values["action"], permission)
 
 
 async def _names(request: Request, form: Form, ticked: Sequence[str]) -> list[str]:
@@ -150,28 +150,30 @@ async def _names(request: Request, form: Form, ticked: Sequence[str]) -> list[st
     console = pages.console_of(request)
     everything = console.broker.topics(system=True)
     stars = (await starred.glance(request)).stars
-    kind, text = topics.known_kind(form.values["type"]), form.values["q"]
-    found = await console.render(lambda: topics.matching(everything, text, kind, stars))
-    return [topic.name for topic in found]
+    kind, text = topics.parse_kind(form.values["type"]), form.values["q"]
+    matches = await console.render(lambda: topics.matching(everything, text, kind, stars))
+    return [topic.name for topic in matches]
 
 
-async def _again(request: Request, form: Form, asked: Asked, chosen: Mapping[str, str]) -> Response:
-    """The preview once more, as it was: what was seen then still is what has to be there."""
+async def _again(
+    request: Request, form: Form, order: TopicAction, chosen: Mapping[str, str]
+) -> Response:
+    """The preview again, with the expected state of the first preview."""
 
     async def preview(name: str) -> TopicBulkRow:
-        return replace(_preview(asked, name), seen=chosen[name])
+        return replace(_preview(order, name), seen=chosen[name])
 
     rows = await bulk.each(request, Kind.TOPIC, list(chosen), preview, TopicBulkRow)
     return await _page(request, form, rows, len(chosen))
 
 
-def _preview(asked: Asked, name: str) -> TopicBulkRow:
-    broker = asked.console.broker
+def _preview(order: TopicAction, name: str) -> TopicBulkRow:
+    broker = order.console.broker
     config = broker.topic(name)
-    note = asked.left(config)
+    note = order.reason_to_skip(config)
     row = TopicBulkRow(name, "left" if note else "would", note)
-    if asked.action == "permission":
-        change = "" if note else permission_change(config.permission, asked.permission)
+    if order.action == "permission":
+        change = "" if note else permission_change(config.permission, order.permission)
         return replace(row, note=note or change, seen=config_tag(config))
     stats = broker.topic_stats(name)
     groups = sorted(broker.groups_of(name))
@@ -186,24 +188,24 @@ def _preview(asked: Asked, name: str) -> TopicBulkRow:
 
 
 def permission_change(before: int, after: int) -> str:
-    """What a permission becomes, in words."""
+    """The change of a permission in words."""
     words = dict(PERMISSIONS)
     names = (translated(words[str(value)]) for value in (before, after))
     return " → ".join(names)
 
 
-async def _change(asked: Asked, actor: Actor, name: str, seen: str) -> TopicBulkRow:
-    config = asked.console.broker.topic(name)
-    note = asked.left(config)
+async def _change(order: TopicAction, actor: Actor, name: str, seen: str) -> TopicBulkRow:
+    config = order.console.broker.topic(name)
+    note = order.reason_to_skip(config)
     if note:
         return TopicBulkRow(name, "left", note)
-    change = services_of(asked.request.scope).topics
-    if asked.action == "delete":
+    change = services_of(order.request.scope).topics
+    if order.action == "delete":
         await change.delete(actor, name, seen=seen or NOT_SEEN)
         return TopicBulkRow(name, "done")
-    became = permission_change(config.permission, asked.permission)
+    became = permission_change(config.permission, order.permission)
     await change.change(
-        actor, name, TopicSettings(permission=asked.permission), seen=seen or NOT_SEEN
+        actor, name, TopicSettings(permission=order.permission), seen=seen or NOT_SEEN
     )
     return TopicBulkRow(name, "done", became)
 

@@ -1,4 +1,4 @@
-"""What is in force for a topic, and where it comes from: its own settings or the broker's. Pure."""
+"""The effective settings of a topic: its own, or the broker's defaults. Pure."""
 
 from dataclasses import dataclass
 
@@ -19,9 +19,9 @@ PERMISSION_TEXTS = {
 
 @dataclass(frozen=True)
 class InForce:
-    """One setting as it counts now; `setting` is the broker's that stands behind it, or would.
+    """An effective setting; `setting` is the broker's setting with its default.
 
-    `otherwise` is what the broker's default would be, where the topic has its own.
+    `otherwise` is the broker's default if the topic has its own value.
     """
 
     label: str
@@ -33,7 +33,7 @@ class InForce:
 
 
 def in_force(config: TopicConfig, broker: EngineConfig) -> list[InForce]:
-    """Every setting of a topic."""
+    """The effective settings of a topic."""
     queues = str(broker.default_queues)
     return [
         InForce(_("Type"), config.type.value, translated(FIXED), is_own=True),
@@ -48,8 +48,8 @@ def in_force(config: TopicConfig, broker: EngineConfig) -> list[InForce]:
         ),
         _either(
             _("Kept for"),
-            None if config.retention_ms is None else _kept(config.retention_ms),
-            _kept(round(broker.retention_h * HOUR_MS)),
+            None if config.retention_ms is None else _retention_text(config.retention_ms),
+            _retention_text(round(broker.retention_h * HOUR_MS)),
             "retention_h",
         ),
         _either(
@@ -62,7 +62,7 @@ def in_force(config: TopicConfig, broker: EngineConfig) -> list[InForce]:
 
 
 def _own(label: str, value: str, setting: str, otherwise: str) -> InForce:
-    """A setting that every topic has of its own since it was created."""
+    """A setting that every topic has since its creation."""
     return InForce(label, value, translated(OWN), True, setting, otherwise)
 
 
@@ -72,5 +72,5 @@ def _either(label: str, own: str | None, default: str, setting: str) -> InForce:
     return InForce(label, own, translated(OWN), True, setting, default)
 
 
-def _kept(length_ms: int) -> str:
+def _retention_text(length_ms: int) -> str:
     return topic_fields.retention_text(length_ms) if length_ms else _("for good")

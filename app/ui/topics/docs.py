@@ -23,10 +23,10 @@ VERSION_CHARS_MAX = 18
 
 @dataclass(frozen=True)
 class TopicDocs:
-    """The context of `topic_docs.html`; `text` is what is kept, `form` what is being written.
+    """The context of `topic_docs.html`; `text` is the stored note, `form` the edited one.
 
-    `is_older` where the note was written about an earlier topic of this name; `is_conflict` where
-    somebody else changed it meanwhile.
+    `is_older` if the note is about an earlier topic of this name; `is_conflict` if another user
+    changed it meanwhile.
     """
 
     head: Head
@@ -49,9 +49,9 @@ async def show(request: Request) -> Response:
 
 
 async def change(request: Request) -> Response:
-    """POST /topics/{topic}/docs: the note, or the form with what is wrong.
+    """POST /topics/{topic}/docs: save the note, or show the form with its errors.
 
-    Where somebody else changed it, both texts: theirs above, one's own still in the field.
+    On a conflict the page shows both texts: the stored one above, the user's own in the field.
     """
     config = pages.console_of(request).broker.topic(request.path_params["topic"])
     form = forms.fill(await forms.read(request), FIELDS)
@@ -82,7 +82,7 @@ async def _page(
     note = await services_of(request.scope).marks.note(config.name)
     if form is None:
         form = Form({"text": note.text})
-    # What is sent next is against what is shown now.
+    # The next change is checked against the note shown now.
     form.values["version"] = str(note.changed_ms)
     context = TopicDocs(
         head=await head_of(request, config),

@@ -1,4 +1,4 @@
-"""How long a topic's messages are kept and how many are traced, as people type it. Pure."""
+"""The form fields for a topic's retention and share of traced messages. Pure."""
 
 from app.ui.framework import typed_time
 from app.ui.framework.forms import Form
@@ -8,14 +8,14 @@ PERCENT = 100
 
 
 def retention_text(value_ms: int | None) -> str:
-    """The form's text of a retention: "" for the broker's, "0" for good, "12h"."""
+    """The form's text of a retention: "" for the broker's, "0" for unlimited, "12h"."""
     if value_ms is None:
         return ""
     return typed_time.length_text(value_ms) if value_ms else "0"
 
 
 def read_retention(form: Form, name: str) -> int | None:
-    """What such a field says, in ms; None for the broker's. What is wrong is said there."""
+    """The retention in a field in ms; None for the broker's, or after an error at the field."""
     text = form.values[name].strip()
     if text in ("", "0"):
         return 0 if text else None
@@ -32,7 +32,7 @@ def read_retention(form: Form, name: str) -> int | None:
 
 
 def percent_text(share: float | None) -> str:
-    """0.25 as "25"; "" for the broker's."""
+    """A share as percent: "25" for 0.25, "" for the broker's."""
     return "" if share is None else f"{share * PERCENT:.10g}"
 
 

@@ -1,4 +1,4 @@
-"""What stands above every tab of a topic."""
+"""The head of every tab of a topic."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from engine.broker import TopicConfig
 
 @dataclass(frozen=True)
 class Head:
-    """A topic's name, what it is, and how it is marked by the one who looks."""
+    """A topic's name, its kind, and the user's marks on it."""
 
     name: str
     kind: str

@@ -1,7 +1,7 @@
-"""Topics from a file: pasted or chosen, looked at row by row, then applied as it was shown.
+"""The import of topics: a pasted or uploaded file is previewed by row, then applied.
 
-The form that applies it carries each row that would do something, with what was seen of its topic:
-one that changed meanwhile is told apart and left alone.
+The form that applies it holds each row with a change and the state of its topic in the preview; a
+topic that changed meanwhile is reported and left alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ STEPS = ("look", "apply")
 class TopicImport:
     """The context of `topic_import.html`; `rows` are the first `bulk.SHOWN_MAX`, counts of all.
 
-    `plan` is what the form hands on: a definition on each line.
+    `plan` is the hidden field of the form: one definition per line.
     """
 
     form: Form
@@ -50,7 +50,7 @@ async def show(request: Request) -> Response:
 
 
 async def change(request: Request) -> Response:
-    """POST /import/topics: a file to look at, or what was looked at to be done."""
+    """POST /import/topics: preview a file, or apply a preview."""
     form = forms.fill(
         await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX), ("content", "step")
     )

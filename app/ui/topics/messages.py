@@ -17,7 +17,7 @@ from app.ui.framework import pages
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.messages import browsing
-from app.ui.messages.browsing import Found
+from app.ui.messages.browsing import BrowsePage
 from app.ui.topics.head import Head, head_of
 from engine.broker import QueueStats
 from engine.errors import NotFound
@@ -53,7 +53,7 @@ class MessageRow:
 
 @dataclass(frozen=True)
 class Search:
-    """What was asked for, as the form shows it again."""
+    """The values of the search form."""
 
     by: str
     queue: str
@@ -77,7 +77,7 @@ class TopicMessages:
     next_cursor: str
     previous_cursor: str
     note: str
-    unread: str  # the right that the one who looks has not; "" where messages are shown
+    unread: str  # the missing right that conceals messages, or ""
 
 
 def row_of(message: StoredMessage) -> MessageRow:
@@ -101,9 +101,9 @@ def row_of(message: StoredMessage) -> MessageRow:
 
 
 def _rows(who: Principal, messages: Sequence[StoredMessage]) -> list[MessageRow]:
-    shown = all_visible(who, messages)
-    decompress_all(shown)
-    return [row_of(message) for message in shown]
+    readable = all_visible(who, messages)
+    decompress_all(readable)
+    return [row_of(message) for message in readable]
 
 
 async def show(request: Request) -> Response:
@@ -114,21 +114,21 @@ async def show(request: Request) -> Response:
     stats = console.broker.topic_stats(config.name).queues
     who = principal_of(request.scope)
     unread = lacks_messages(who, config.name)
-    found = Found([], 0, 0, 0)
-    if not (unread and search.by == "key"):  # which would tell what the keys are
-        found = await _find(console, config.name, stats, search, request)
+    page = BrowsePage([], 0, 0, 0)
+    if not (unread and search.by == "key"):  # a match would reveal the keys
+        page = await _find(console, config.name, stats, search, request)
     context = TopicMessages(
         head=await head_of(request, config),
         tab="messages",
         search=search,
         queues=[queue.queue for queue in stats],
-        rows=await console.render(partial(_rows, who, found.messages)),
-        scanned=found.scanned,
-        kept=found.kept,
-        queues_read=found.queues,
-        next_cursor=found.next_cursor,
-        previous_cursor=found.previous_cursor,
-        note=found.note,
+        rows=await console.render(partial(_rows, who, page.messages)),
+        scanned=page.scanned,
+        kept=page.stored,
+        queues_read=page.queues,
+        next_cursor=page.next_cursor,
+        previous_cursor=page.previous_cursor,
+        note=page.note,
         unread=unread,
     )
     return await pages.respond(
@@ -155,17 +155,17 @@ def _search(request: Request) -> Search:
 
 async def _find(
     console: Console, topic: str, stats: Sequence[QueueStats], search: Search, request: Request
-) -> Found:
+) -> BrowsePage:
     if search.by == "id":
         return await _by_id(request, topic, search.id)
     if search.by == "key":
-        return await _by_key(request, topic, search.key) if search.key else Found([], 0, 0, 0)
+        return await _by_key(request, topic, search.key) if search.key else BrowsePage([], 0, 0, 0)
     size = request.query_params.get("size", "")
     count_max = next((s for s in SIZES if str(s) == size), SIZE_DEFAULT)
     chosen = [queue for queue in stats if str(queue.queue) == search.queue]
     if search.by == "offset":
         if not stats:
-            return Found([], 0, 0, 0)
+            return BrowsePage([], 0, 0, 0)
         is_number = is_whole(search.offset)
         offset = int(search.offset) if is_number else 0
         queue = chosen[0] if chosen else stats[0]
@@ -178,25 +178,27 @@ async def _find(
     )
 
 
-async def _by_id(request: Request, topic: str, text: str) -> Found:
+async def _by_id(request: Request, topic: str, text: str) -> BrowsePage:
     try:
-        found = await services_of(request.scope).search.by_id(text) if text else []
+        messages = await services_of(request.scope).search.by_id(text) if text else []
     except NotFound:
-        found = []
-    here = [message for message in found if message.topic == topic]
-    elsewhere = len(found) - len(here)
+        messages = []
+    here = [message for message in messages if message.topic == topic]
+    elsewhere = len(messages) - len(here)
     note = (
         _("%(elsewhere)s more in other topics: see the message's own page.", elsewhere=elsewhere)
         if elsewhere
         else ""
     )
-    return Found(here, len(found), 0, 0, note=note)
+    return BrowsePage(here, len(messages), 0, 0, note=note)
 
 
-async def _by_key(request: Request, topic: str, key: str) -> Found:
+async def _by_key(request: Request, topic: str, key: str) -> BrowsePage:
     cursor = request.query_params.get("cursor", "")
     page = await services_of(request.scope).search.by_key(
         topic, key, count_max=BY_KEY_MAX, cursor=cursor
     )
     note = _("The key has more messages, older ones.") if page.next_cursor else ""
-    return Found(page.messages, len(page.messages), 0, 0, next_cursor=page.next_cursor, note=note)
+    return BrowsePage(
+        page.messages, len(page.messages), 0, 0, next_cursor=page.next_cursor, note=note
+    )

@@ -1,4 +1,4 @@
-"""Purging a topic: how much, what that would take by queue, and the topic's name typed."""
+"""Purging a topic: the extent, a preview by queue, and the confirmation by name."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ QUEUES_SHOWN_MAX = 200
 
 @dataclass(frozen=True)
 class TopicPurge:
-    """The context of `topic_purge.html`; `preview` is None until it is said how much is to go."""
+    """The context of `topic_purge.html`; `preview` is None without an extent."""
 
     head: Head
     tab: str
@@ -43,7 +43,7 @@ class TopicPurge:
 
 
 async def show(request: Request) -> Response:
-    """GET /topics/{topic}/purge: choose how much, and see what it would take."""
+    """GET /topics/{topic}/purge: choose the extent and preview it."""
     console = pages.console_of(request)
     config = console.broker.topic(request.path_params["topic"])
     values = request.query_params
@@ -57,19 +57,19 @@ async def show(request: Request) -> Response:
 
 
 async def purge(request: Request) -> Response:
-    """POST /topics/{topic}/purge: exactly what was shown, with the topic's name typed."""
+    """POST /topics/{topic}/purge: purge exactly the preview if the form repeats the name."""
     console = pages.console_of(request)
     config = console.broker.topic(request.path_params["topic"])
     form = forms.fill(await forms.read(request), FIELDS)
-    shown = _shown(form.values["shown"])
+    offsets = _offsets(form.values["shown"])
     if form.values["confirm"].strip() != config.name:
         form.refuse("confirm", _("That is not the topic's name; nothing was purged."))
-    if form.is_wrong or not shown:
+    if form.is_wrong or not offsets:
         preview = _preview(request, config, form)
         return await _page(request, config, form, preview, 422)
     purges = services_of(request.scope).purges
     try:
-        await purges.purge(actor_at(client_of(request)), config.name, Extent(before_offset=shown))
+        await purges.purge(actor_at(client_of(request)), config.name, Extent(before_offset=offsets))
     except (Invalid, QueueNotFound) as error:
         form.error = _(
             "%(detail)s: the topic is another by now.",
@@ -80,8 +80,8 @@ async def purge(request: Request) -> Response:
     return forms.go(request, f"/topics/{segment(config.name)}?done=purged")
 
 
-def _shown(text: str) -> dict[int, int]:
-    """Where queues are to begin, as the preview showed it: "0:12 3:7"; {} for anything else."""
+def _offsets(text: str) -> dict[int, int]:
+    """Parse the new beginnings of the queues in the preview, "0:12 3:7"; {} if invalid."""
     pairs = [part.partition(":") for part in text.split()]
     numbers = [number for queue, __, offset in pairs for number in (queue, offset)]
     if not all(is_whole(each) for each in numbers):
@@ -90,7 +90,7 @@ def _shown(text: str) -> dict[int, int]:
 
 
 def _preview(request: Request, config: TopicConfig, form: Form) -> Purge | None:
-    """What would go; None with what is wrong said at its field."""
+    """The preview; None after an error at a field."""
     extent = _extent(form, preferences.read(request).zone)
     if extent is None:
         return None
@@ -102,13 +102,13 @@ def _preview(request: Request, config: TopicConfig, form: Form) -> Purge | None:
         return None
 
 
-def _extent(form: Form, shown: Zone) -> Extent | None:
+def _extent(form: Form, display_zone: Zone) -> Extent | None:
     how = form.choice("how", _("How much"), tuple(value for value, __ in HOW))
     if how == "all" and not form.is_wrong:
         return Extent(everything=True)
     if how == "before":
-        at_ms = form.moment("before", form.values["zone"], shown)
-        form.values["zone"] = shown.name
+        at_ms = form.moment("before", form.values["zone"], display_zone)
+        form.values["zone"] = display_zone.name
         return None if at_ms is None or form.is_wrong else Extent(before_ms=at_ms)
     queue = form.number("queue", _("The queue"), 0, 65_535)
     offset = form.number("offset", _("The offset"), 0, 2**53)

@@ -1,18 +1,18 @@
-"""How many bytes a topic's messages take in the log: counted where they are few, else estimated."""
+"""The size of a topic's messages in the log: exact for few messages, else estimated."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.broker import QueueContent
 
-QUEUE_MESSAGES_MAX = 100  # whose sizes are read on a topic's page, by queue
+QUEUE_MESSAGES_MAX = 100  # measured per queue on a topic's page
 LIST_QUEUES_MAX = 32  # of one topic, in a list
 LIST_MESSAGES_MAX = 25  # of each of them
 
 
 @dataclass(frozen=True)
 class Size:
-    """Bytes of the stored records of `messages`, by the newest `measured`; None: not known."""
+    """The bytes of `messages`, estimated from the newest `measured`; None if unknown."""
 
     bytes: int | None
     messages: int
@@ -21,10 +21,10 @@ class Size:
 
 
 def size_of(contents: Iterable[QueueContent], messages: int) -> Size:
-    """The size of `messages`, each as long as those that were measured are on average. Pure."""
-    known = list(contents)
-    measured = sum(content.measured for content in known)
-    total = sum(content.bytes for content in known)
+    """Estimate the size of `messages` by the mean of the measured ones. Pure."""
+    queues = list(contents)
+    measured = sum(content.measured for content in queues)
+    total = sum(content.bytes for content in queues)
     if not messages:
         return Size(0, 0, 0, is_exact=True)
     if not measured:

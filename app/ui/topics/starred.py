@@ -13,20 +13,20 @@ from app.ui.framework.language import _
 
 
 async def glance(request: Request) -> Marks:
-    """The stars of the one who looks, and which topics have notes."""
+    """The user's stars, and the topics with notes."""
     version = services_of(request.scope).user_directory.version
     return await services_of(request.scope).marks.glance(principal_of(request.scope).name, version)
 
 
 def actor(request: Request) -> Actor:
-    """Who changes a mark, for the trail."""
+    """The actor of a change to marks, for the audit trail."""
     return actor_at(client_of(request), request.headers.get("x-request-id", ""))
 
 
 async def change(request: Request) -> Response:
-    """POST /topics/{topic}/star with `star` on or off; back to where the button stands.
+    """POST /topics/{topic}/star with `star` on or off; redirects to the page of the button.
 
-    The list itself asks for its rows anew: what is ticked there stays ticked.
+    The list reloads its rows itself, so that ticked rows stay ticked.
     """
     posted = await forms.read(request)
     form = forms.fill(posted, ("star", "back"))

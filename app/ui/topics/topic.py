@@ -1,4 +1,4 @@
-"""One topic: its queues, its readers, its configuration, and its end."""
+"""The pages of one topic: queues, readers, configuration, and deletion."""
 
 import contextlib
 from collections.abc import Mapping
@@ -55,8 +55,8 @@ class QueueRow:
 class TopicOverview:
     """The context of `topic.html`.
 
-    `figures` differ from one moment to the next for as long as anything moves. They are no part
-    of what says whether a fragment changed, but by `moving`, for the one table that shows them.
+    `figures` change all the time. They do not count when a fragment is compared for changes; the
+    one table that shows them uses `moving`.
     """
 
     head: Head
@@ -116,7 +116,7 @@ class TopicConfigPage:
 
 @dataclass(frozen=True)
 class TopicDeletion:
-    """The context of `topic_delete.html`: what would be lost."""
+    """The context of `topic_delete.html`: what a deletion removes."""
 
     head: Head
     form: Form
@@ -158,7 +158,7 @@ async def show(request: Request) -> Response:
 async def _queues(
     console: Console, topic: str, stats: TopicStats, fullest: int
 ) -> tuple[list[QueueRow], Size]:
-    """The first queues of a topic, and the size of all its messages, estimated from theirs."""
+    """The first queues of a topic, and an estimate of the topic's size from them."""
     rows: list[QueueRow] = []
     contents: list[QueueContent] = []
     pause = Pause()
@@ -285,13 +285,13 @@ async def _config_page(
 
 
 async def delete_page(request: Request) -> Response:
-    """GET /topics/{topic}/delete: what would be lost."""
+    """GET /topics/{topic}/delete: ask before deleting, and show what is lost."""
     config = pages.console_of(request).broker.topic(request.path_params["topic"])
     return await _delete_page(request, config, Form({"confirm": ""}))
 
 
 async def delete(request: Request) -> Response:
-    """POST /topics/{topic}/delete: only with the name typed."""
+    """POST /topics/{topic}/delete: delete the topic if the form repeats its name."""
     console = pages.console_of(request)
     config = console.broker.topic(request.path_params["topic"])
     form = forms.fill(await forms.read(request), ("confirm",))
@@ -302,12 +302,12 @@ async def delete(request: Request) -> Response:
     return forms.go(request, "/topics?done=deleted")
 
 
-def _readers(console: Console, topic: str, known: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The groups that read a topic, furthest behind first, with what each has still to read.
+def _readers(console: Console, topic: str, sampled: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The groups that read a topic with their lag, the largest lag first.
 
-    Nobody is left out who began after the last walk: for those few the engine is asked.
+    Groups that are newer than the last sample are read from the engine.
     """
-    lags = dict(known)
+    lags = dict(sampled)
     for group in console.broker.groups_of(topic):
         if group not in lags:
             queues = console.broker.lag(group).queues

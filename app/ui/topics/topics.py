@@ -1,4 +1,4 @@
-"""The list of topics, and the form that makes a new one."""
+"""The list of topics, and the form for a new topic."""
 
 import contextlib
 from collections import Counter
@@ -32,7 +32,7 @@ from kitemq.model.conversion import convert
 from kitemq.model.topics import Durability, NewTopic, TopicType
 
 SORTS = ("star", "name", "messages", "rate", "bytes", "lag", "last")
-BY_NAME = ("star", "name")  # what needs no figures; the first is the list's own order
+BY_NAME = ("star", "name")  # sort keys that need no figures; the first is the default
 STARRED = "starred"
 AGE_MAX_MS = 5_000
 QUEUES_MAX = 1024
@@ -58,7 +58,7 @@ FIELDS = ("name", "type", "read_queues", "write_queues", "permission", "durabili
 
 @dataclass(frozen=True)
 class TopicRow:
-    """A line of the list, read when the page was."""
+    """A row of the list, read with the page."""
 
     name: str
     kind: str
@@ -88,7 +88,7 @@ class Facet:
 class TopicList:
     """The context of `topics.html`; lists are sorted by figures read at `as_of_ms`.
 
-    `marks_failure` says why nobody knows the stars.
+    `marks_failure` is the reason why the stars are unknown.
     """
 
     cut: Cut[TopicRow]
@@ -123,26 +123,26 @@ async def show(request: Request) -> Response:
     """GET /topics"""
     console = pages.console_of(request)
     query = tables.parse_query(request.query_params, SORTS, BY_NAME[0])
-    kind = known_kind(request.query_params.get("type", ""))
+    kind = parse_kind(request.query_params.get("type", ""))
     marks = await starred.glance(request)
     snapshot = console.sampler.snapshot
     if query.sort not in BY_NAME or not snapshot.taken_ms:
         snapshot = await console.sampler.fresh(AGE_MAX_MS)
     everything = console.broker.topics(system=True)
-    kind_of_file = list_exports.wanted(request)
+    kind_of_file = list_exports.file_kind(request)
     if kind_of_file:
         whole = tables.whole(query, len(everything))
         everyone = await console.render(lambda: _select(everything, snapshot, whole, kind, marks))
         listing = list_exports.topics(everyone.cut.rows, snapshot)
         return await list_exports.respond(console, listing, kind_of_file)
-    found = await console.render(lambda: _select(everything, snapshot, query, kind, marks))
+    selection = await console.render(lambda: _select(everything, snapshot, query, kind, marks))
     context = TopicList(
-        cut=await _rows(console, snapshot, found.cut, marks),
-        facets=found.facets,
+        cut=await _rows(console, snapshot, selection.cut, marks),
+        facets=selection.facets,
         query=query,
         kind=kind,
         as_of_ms=snapshot.taken_ms,
-        is_any=found.is_any,
+        is_any=selection.is_any,
         marks_failure=_("the database does not answer") if marks.failure else "",
     )
     return await pages.respond(
@@ -150,15 +150,15 @@ async def show(request: Request) -> Response:
     )
 
 
-def known_kind(text: str) -> str:
-    """What a list is narrowed to: a kind, "starred" or "all"; "" for the users' own topics."""
+def parse_kind(text: str) -> str:
+    """Parse the filter of the list: a kind, "starred" or "all"; "" for the users' topics."""
     return text if text in (*KINDS, STARRED, "all") else ""
 
 
 def matching(
     everything: Iterable[TopicConfig], text: str, kind: str, stars: Collection[str]
 ) -> list[TopicConfig]:
-    """The topics of `kind` whose names hold every word of `text`."""
+    """The topics of `kind` whose names contain every word of `text`."""
     words = text.lower().split()
     named = [topic for topic in everything if all(word in topic.name.lower() for word in words)]
     return [topic for topic in named if _is_chosen(topic, kind, stars)]
@@ -167,7 +167,7 @@ def matching(
 def _select(
     everything: list[TopicConfig], snapshot: Snapshot, query: Query, kind: str, marks: Marks
 ) -> Selection:
-    """Filter, count, sort and cut; pure, as another thread does it."""
+    """Filter, count, sort and cut the topics; pure, because it runs on another thread."""
     named = matching(everything, query.text, "all", ())
     chosen = [topic for topic in named if _is_chosen(topic, kind, marks.stars)]
     key = _key(snapshot, query.sort, marks.stars)
@@ -181,12 +181,12 @@ def _select(
     )
 
 
-def _is_chosen(topic: TopicConfig, wanted: str, stars: Collection[str]) -> bool:
-    if wanted == STARRED:
+def _is_chosen(topic: TopicConfig, kind: str, stars: Collection[str]) -> bool:
+    if kind == STARRED:
         return topic.name in stars
-    if not wanted:
+    if not kind:
         return kind_of(topic) in USER_KINDS
-    return wanted in ("all", kind_of(topic))
+    return kind in ("all", kind_of(topic))
 
 
 def _facets(counts: Counter[str], chosen: str) -> list[Facet]:
@@ -195,12 +195,14 @@ def _facets(counts: Counter[str], chosen: str) -> list[Facet]:
     facets += [Facet(kind, kind, counts[kind], chosen == kind) for kind in KINDS]
     everything = sum(counts[kind] for kind in KINDS)
     total = Facet("all", _("Including system"), everything, chosen == "all")
-    shown = [f for f in facets if f.count or f.is_on or not f.value]
-    return [*shown, total] if any(counts[kind] for kind in SYSTEM_KINDS) else shown
+    visible_facets = [f for f in facets if f.count or f.is_on or not f.value]
+    return (
+        [*visible_facets, total] if any(counts[kind] for kind in SYSTEM_KINDS) else visible_facets
+    )
 
 
 def _key(snapshot: Snapshot, sort: str, stars: Collection[str]) -> Callable[[TopicConfig], Any]:
-    """What a list is sorted by; None for a topic that is newer than the snapshot."""
+    """The sort key of a topic; None if it is newer than the snapshot."""
     if sort == "star":
         return lambda topic: topic.name not in stars
     if sort == "name":
@@ -259,7 +261,7 @@ async def new(request: Request) -> Response:
 
 
 async def create(request: Request) -> Response:
-    """POST /topics: the new topic's page, or the form with what is wrong."""
+    """POST /topics: create the topic, or show the form with its errors."""
     form = forms.fill(await forms.read(request), FIELDS)
     config = read_config(form)
     if form.is_wrong:
@@ -275,7 +277,7 @@ async def create(request: Request) -> Response:
 
 
 def read_config(form: Form) -> TopicConfig:
-    """The configuration in a form; what is wrong is said at its field."""
+    """The configuration in a form; errors are reported at their fields."""
     name = form.values["name"].strip()
     if not name:
         form.refuse("name", _("A topic needs a name."))

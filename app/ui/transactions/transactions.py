@@ -1,4 +1,4 @@
-"""Undecided transactions: who began them, what was asked, and deciding one by hand."""
+"""The pages of undecided transactions: producers, checks, and deciding one by hand."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -50,10 +50,10 @@ DONE = {
 
 @dataclass(frozen=True)
 class TransactionRow:
-    """One transaction; `half_id` names it in addresses, `half_href` is the half message's record.
+    """A transaction; `half_id` identifies it in paths, `half_href` is the half message.
 
-    `begun_ms` is when its half message was sent, `given_up_ms` when its checks were given up (None
-    where they were not). `href` is where the committed message is, "" where there is none.
+    `begun_ms` is the time of its half message, `given_up_ms` the time when its checks were given
+    up, or None. `href` is the committed message, "" if there is none.
     """
 
     transaction_id: str
@@ -74,7 +74,7 @@ class TransactionRow:
 
 @dataclass(frozen=True)
 class GroupTally:
-    """A producer group's undecided transactions among those that were looked at."""
+    """The undecided transactions of a producer group, among those that were examined."""
 
     group: str
     pending: int
@@ -85,7 +85,7 @@ class GroupTally:
 
 @dataclass(frozen=True)
 class Tally:
-    """By producer group; `examined` of `total` were looked at, the oldest first."""
+    """Tallies by producer group over the `examined` oldest of `total` transactions."""
 
     groups: list[GroupTally]
     groups_total: int
@@ -138,7 +138,7 @@ async def show(request: Request) -> Response:
     after = values.get("cursor", "")
     page = _page(console, kind, group=group, after=after, count_max=size)
     first = _page(console, "pending", count_max=1)
-    given_up = _page(console, "given_up", count_max=1)
+    stuck = _page(console, "given_up", count_max=1)
     callbacks = console.broker.transactions.callbacks.all()
     await decompress([item.message for item in page.items])
     context = TransactionList(
@@ -149,9 +149,9 @@ async def show(request: Request) -> Response:
         after=after,
         next_cursor=page.next or "",
         pending_total=first.count,
-        given_up_total=given_up.count,
+        given_up_total=stuck.count,
         oldest_ms=first.items[0].message.stored_ms if first.items else None,
-        tally=await _tally(request, first.count + given_up.count),
+        tally=await _tally(request, first.count + stuck.count),
         callbacks=list(
             map(services_of(request.scope).transactions.described, callbacks[:CALLBACKS_SHOWN_MAX])
         ),
@@ -170,11 +170,11 @@ async def show(request: Request) -> Response:
 
 
 def row_of(who: Principal, transaction: Transaction) -> TransactionRow:
-    """A transaction as a line of a table."""
+    """A transaction as a row of a table."""
     message = visible(who, transaction.message)
     offset = transaction.offset
     state = transaction.state
-    # A record that names its source was written when checks were given up or resumed.
+    # A record with a source was written when checks were given up or resumed.
     is_first_record = state is TransactionState.PENDING and SOURCE not in message.properties
     return convert(
         transaction,
@@ -192,49 +192,53 @@ def row_of(who: Principal, transaction: Transaction) -> TransactionRow:
 
 
 async def detail(request: Request) -> Response:
-    """GET /transactions/{id}: how one stands, and the form that decides it."""
+    """GET /transactions/{id}: the state of one, and the form that decides it."""
     form = Form({"decision": "", "confirm": ""})
     return await _detail(request, form, 200)
 
 
 async def half(request: Request) -> Response:
-    """GET /transactions/{id}/half: on to the record of the half message."""
+    """GET /transactions/{id}/half: redirect to the record of the half message."""
     messaging = pages.console_of(request).messaging
     record = await messaging.message_by_offset_id(request.path_params["id"])
     return forms.go(request, address(record.topic, record.queue, record.offset))
 
 
 async def decide(request: Request) -> Response:
-    """POST /transactions/{id}: commit, roll back, or let it be checked again."""
+    """POST /transactions/{id}: commit, roll back, or resume the checks."""
     name = request.path_params["id"]
     posted = await forms.read(request)
     service = services_of(request.scope).transactions
     actor = actor_at(client_of(request))
     form = forms.fill(posted, ("decision", "confirm"))
-    # Named in the trail by the message's id, as the producer knows it.
-    found = _get(request, name)
-    rights.require_decision(request, found.topic)
+    # The audit trail names it by the message id, which the producer knows.
+    transaction = _get(request, name)
+    rights.require_decision(request, transaction.topic)
     try:
         if posted.one("do") == "resume":
-            done = await service.resume(actor, found.transaction_id, found.producer_group)
+            done = await service.resume(
+                actor, transaction.transaction_id, transaction.producer_group
+            )
         else:
-            wanted = form.choice("decision", _("The decision"), ("commit", "rollback"))
+            choice = form.choice("decision", _("The decision"), ("commit", "rollback"))
             if form.values["confirm"].strip() != WORD:
                 form.refuse("confirm", _("The word was not typed; nothing was decided."))
             if form.is_wrong:
                 return await _detail(request, form, 422)
-            decision = TransactionDecision(wanted)
+            decision = TransactionDecision(choice)
             done = await service.decide_by_hand(
-                actor, found.transaction_id, decision, found.producer_group
+                actor, transaction.transaction_id, decision, transaction.producer_group
             )
     except Conflict as error:
         form.blame(error)
         return await _detail(request, form, 409)
-    return forms.go(request, f"/transactions/{found.message.offset_id}?done={DONE[done.state]}")
+    return forms.go(
+        request, f"/transactions/{transaction.message.offset_id}?done={DONE[done.state]}"
+    )
 
 
 def _get(request: Request, name: str) -> Transaction:
-    """The transaction of this id, or of the half message with this offset id."""
+    """Get the transaction by its id, or by the offset id of its half message."""
     return pages.console_of(request).broker.transactions.get(name)
 
 
@@ -247,18 +251,18 @@ def _page(
 
 
 async def _tally(request: Request, total: int) -> Tally:
-    """By group, over the oldest of both kinds, read a few at a time."""
+    """Tally the oldest transactions of both states by producer group, in small reads."""
     console, pause = pages.console_of(request), Pause()
     counts: dict[str, Counter[str]] = {"pending": Counter(), "given_up": Counter()}
     examined = 0
-    for kind, found in counts.items():
+    for kind, counter in counts.items():
         after: str | None = ""
-        while after is not None and found.total() < TALLY_MAX:
+        while after is not None and counter.total() < TALLY_MAX:
             page = _page(console, kind, after=after, count_max=TALLY_PAGE)
-            found.update(item.producer_group for item in page.items)
+            counter.update(item.producer_group for item in page.items)
             after = page.next
             await pause.when_due()
-        examined += found.total()
+        examined += counter.total()
     service = services_of(request.scope).transactions
     live, callbacks = service.producers.groups(), console.broker.transactions.callbacks
     names = sorted({*counts["pending"], *counts["given_up"], *live})
@@ -280,15 +284,15 @@ async def _tally(request: Request, total: int) -> Tally:
 
 async def _detail(request: Request, form: Form, status: int) -> Response:
     console = pages.console_of(request)
-    found = _get(request, request.path_params["id"])
+    transaction = _get(request, request.path_params["id"])
     service = services_of(request.scope).transactions
-    callback = console.broker.transactions.callbacks.find(found.producer_group)
-    await decompress([found.message])
+    callback = console.broker.transactions.callbacks.find(transaction.producer_group)
+    await decompress([transaction.message])
     context = TransactionDetail(
-        row=row_of(principal_of(request.scope), found),
+        row=row_of(principal_of(request.scope), transaction),
         form=form,
-        is_open=found.state in (TransactionState.PENDING, TransactionState.GIVEN_UP),
-        live_producers=service.producers.count(found.producer_group),
+        is_open=transaction.state in (TransactionState.PENDING, TransactionState.GIVEN_UP),
+        live_producers=service.producers.count(transaction.producer_group),
         callback=shown_url(callback.url) if callback else "",
         check_max=console.host.config.transaction_check_max,
     )
@@ -296,7 +300,7 @@ async def _detail(request: Request, form: Form, status: int) -> Response:
         request,
         "transaction.html",
         context,
-        title=_("Transaction %(transaction_id)s", transaction_id=found.transaction_id),
+        title=_("Transaction %(transaction_id)s", transaction_id=transaction.transaction_id),
         section="transactions",
         status=status,
     )

@@ -18,7 +18,7 @@ from app.ui.reports.axes import HOUR_MS, Span, span_of, time_ticks
 from app.ui.reports.bins import EDGES, bins_of
 from app.ui.reports.charts import Chart
 from app.ui.reports.kinds import REPORTS
-from app.ui.reports.parts import Asked, Table, View, hour_ms, hour_name
+from app.ui.reports.parts import ReportQuery, Table, View, hour_ms, hour_name
 from app.ui.reports.words import ADVICE, STATES, advice
 from engine.histogram import ERROR_MAX, bucket_of, histogram, pack, unpack
 from kitemq.model.reports import Coarse
@@ -27,7 +27,7 @@ from tests.app.ui.reports import report_scene
 DAY_HOURS = 24
 NOW_MS = hour_ms("2026-11-21T06")
 SPAN = Span(NOW_MS - (DAY_HOURS - 1) * HOUR_MS, NOW_MS + HOUR_MS, 1)
-ASKED = Asked(SPAN)
+ASKED = ReportQuery(SPAN)
 
 
 def rows_of(table: str, hours: int = DAY_HOURS) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ def test_percentiles_of_many_hours_come_from_their_histograms_put_together() -> 
         for __ in range(count)
     )
     assert cell.n == len(values) == sum(row["n"] for row in rows)
-    view = report_latency.latency(Asked(SPAN, choice="end_to_end"), rows, [])
+    view = report_latency.latency(ReportQuery(SPAN, choice="end_to_end"), rows, [])
     shown = {figure.label: figure.cell.value for figure in view.figures}
     buckets = sorted(int(bucket) for bucket in values)
     exact = buckets[round(0.95 * len(buckets)) - 1]
@@ -78,7 +78,7 @@ def test_a_heat_map_counts_every_value_and_tells_a_gap_from_a_zero() -> None:
     rows = [row for row in rows_of("latency") if row["metric"] == "end_to_end"]
     missing = hour_name(NOW_MS - 3 * HOUR_MS)
     known = [row for row in rows if row["hour"] != missing]
-    view = report_latency.latency(Asked(SPAN, choice="end_to_end"), known, [])
+    view = report_latency.latency(ReportQuery(SPAN, choice="end_to_end"), known, [])
     heat = chart_of(view, "heat")
     gaps = [box for box in heat.boxes if box.look == "heat-gap"]
     assert len(gaps) == 1
@@ -119,22 +119,22 @@ def test_two_ranges_are_compared_figure_by_figure() -> None:
     before = Span(SPAN.from_ms - DAY_HOURS * HOUR_MS, SPAN.from_ms, 1)
     rows = rows_of("hot_keys")
     half = [{**row, "messages": row["messages"] // 2} for row in rows]
-    view = report_flow.hot_keys(Asked(SPAN, before, choice="tag"), rows, half)
+    view = report_flow.hot_keys(ReportQuery(SPAN, before, choice="tag"), rows, half)
     first = table_of(view, "values").rows[0]
     assert [cell.value for cell in first[:4]] == ["created", "orders", 400 * 24, 200 * 24]
     assert first[4].value == pytest.approx(1.0)
-    new = report_flow.hot_keys(Asked(SPAN, before, choice="tag"), rows, [])
+    new = report_flow.hot_keys(ReportQuery(SPAN, before, choice="tag"), rows, [])
     assert table_of(new, "values").rows[0][4].value is None  # of nothing there is no change
 
 
 def test_messages_by_tag_are_exact_unless_an_hour_left_some_out() -> None:
     rows = rows_of("hot_keys", 3)
-    view = report_flow.hot_keys(Asked(SPAN, choice="tag"), rows, [])
+    view = report_flow.hot_keys(ReportQuery(SPAN, choice="tag"), rows, [])
     found = {line[0].value: line[2].value for line in table_of(view, "values").rows}
     assert found == {tag: 3 * number for tag, number in report_scene.TAGS.items()}
     assert view.notes == ["Exact: every stored message counts."]
     rest = {**rows[0], "rank": 0, "value": "", "values": 9, "messages": 50}
-    view = report_flow.hot_keys(Asked(SPAN, choice="tag"), [*rows, rest], [])
+    view = report_flow.hot_keys(ReportQuery(SPAN, choice="tag"), [*rows, rest], [])
     assert "50 messages had others" in view.notes[0]
     assert view.figures[0].cell.value == 3 * sum(report_scene.TAGS.values()) + 50
 
@@ -149,7 +149,7 @@ def test_dead_letters_are_shown_by_reason_and_week() -> None:
     ]  # fmt: skip
     tables = {"failures": rows, "outcomes": rows_of("outcomes")}
     none = {"failures": [], "outcomes": []}
-    view = report_failures.failures(Asked(weeks, choice="dead"), tables, none)
+    view = report_failures.failures(ReportQuery(weeks, choice="dead"), tables, none)
     twin = table_of(view, "reasons-over-time")
     assert [line[1].value for line in twin.rows] == [10, 11, 12, None]
     assert table_of(view, "reasons").rows[0][1].value == 33
@@ -174,7 +174,7 @@ def test_queues_that_got_nothing_count_in_the_skew() -> None:
     one = [
         row | {"queue": 2, "messages": 1000} for row in rows_of("queue_skew") if not row["queue"]
     ]
-    view = report_flow.queue_skew(Asked(SPAN, queues={"orders": 4}), one, [])
+    view = report_flow.queue_skew(ReportQuery(SPAN, queues={"orders": 4}), one, [])
     lines = [[cell.value for cell in line] for line in table_of(view, "queues").rows]
     assert [line[1] for line in lines] == ["2", "0", "1", "3"]
     assert [line[5] for line in lines] == [4.0, 0.0, 0.0, 0.0]
@@ -226,7 +226,7 @@ def test_the_words_cover_every_state_and_advice_of_the_lag_report() -> None:
 def test_a_report_without_rows_says_so_and_shows_no_zero_as_a_figure(report: Any) -> None:
     none: dict[str, Any] = {table: [] for table in report.tables}
     choice = report.choices[0][0] if report.choices else ""
-    view = report.build(Asked(SPAN, choice=choice), none, none)
+    view = report.build(ReportQuery(SPAN, choice=choice), none, none)
     assert not view.charts
     assert all(table.empty or table.is_twin for table in view.tables)
 
@@ -291,7 +291,7 @@ def test_a_day_of_lag_without_a_band_was_in_time_for_the_whole_day() -> None:
     whole_day = [hour_ms("2026-11-20T00"), hour_ms("2026-11-21T00")]
     row["evaluated"] = json.dumps([whole_day])
     tables: dict[str, Any] = {"lag_hours": [row], "lag_bands": [], "lag_now": []}
-    bands = chart_of(report_lag.lag(Asked(span), tables, tables), "bands")
+    bands = chart_of(report_lag.lag(ReportQuery(span), tables, tables), "bands")
     assert [(box.x, box.width) for box in bands.boxes if box.look == "state-ok"] == [(0, 50)]
 
 
@@ -313,7 +313,7 @@ def test_nothing_is_painted_for_a_time_that_was_not_evaluated() -> None:
         "lag_max": 5, "time_lag_max_ms": 1000,
     }  # fmt: skip
     tables: dict[str, Any] = {"lag_hours": hours, "lag_bands": [band], "lag_now": []}
-    boxes = chart_of(report_lag.lag(Asked(span), tables, tables), "bands").boxes
+    boxes = chart_of(report_lag.lag(ReportQuery(span), tables, tables), "bands").boxes
 
     def painted(look: str) -> list[tuple[int, int]]:
         found = [(box.x, box.x + box.width) for box in boxes if box.look == look]
@@ -332,5 +332,5 @@ def test_figures_of_before_paint_no_more_than_was_evaluated_up_to_the_last_time(
     }  # fmt: skip
     tables: dict[str, Any] = {"lag_hours": [row], "lag_bands": [], "lag_now": []}
     span = Span(begin, begin + HOUR_MS, 1)
-    boxes = chart_of(report_lag.lag(Asked(span), tables, tables), "bands").boxes
+    boxes = chart_of(report_lag.lag(ReportQuery(span), tables, tables), "bands").boxes
     assert [(round(box.x * 0.6), round(box.width * 0.6)) for box in boxes] == [(40, 15)]
