@@ -214,8 +214,8 @@ class AsyncProducer:
             connection = self._link.connection
             if connection is None or not connection.is_open:
                 raise Unreachable("no connection to the server: nothing was asked")
-            left_s = deadline_s - asyncio.get_running_loop().time()
-            return await ask(connection, topic, message, max(left_s, REQUEST_MIN_S))
+            remaining_s = deadline_s - asyncio.get_running_loop().time()
+            return await ask(connection, topic, message, max(remaining_s, REQUEST_MIN_S))
         finally:
             self._requests.release()
 
@@ -267,10 +267,10 @@ class AsyncProducer:
         """Give one message to its lane; `sink` is a future of asyncio or of threads."""
         if not self._is_open:
             raise Stopped("the producer is not started, or it is stopped")
-        asked = Durability(durability) if durability else self._durability
-        lane = self._lanes.get((topic, asked, queue))
+        level = Durability(durability) if durability else self._durability
+        lane = self._lanes.get((topic, level, queue))
         if lane is None:
-            lane = self._open_lane(topic, asked, queue)
+            lane = self._open_lane(topic, level, queue)
         size_bytes = entry_bytes(entry)
         self.buffered_bytes += size_bytes
         lane.add(entry, size_bytes, sink, is_lone=is_lone)

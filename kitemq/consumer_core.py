@@ -241,13 +241,13 @@ class ConsumerCore:
     def _reconcile(self, connection: Connection, held: list[Receipt]) -> None:
         """Bring both sides to the same: what we still work on, what we settled, what is unknown."""
         at_server = set(held)
-        known = {each.receipt for unsent in self._unsent.values() for each in unsent}
+        receipts = {each.receipt for unsent in self._unsent.values() for each in unsent}
         for receipt in [receipt for receipt in self._held if receipt not in at_server]:
             del self._held[receipt]  # its time ran out while we were away: it comes again
         self._unsent[ReleaseFrame].extend(
             Settlement(receipt, ReleaseFrame)
             for receipt in held
-            if receipt not in self._held and receipt not in known
+            if receipt not in self._held and receipt not in receipts
         )
         self._owed = 0
         if not self._is_stopping:
@@ -344,11 +344,11 @@ class ConsumerCore:
             if is_true():
                 return
             self._changed.clear()
-            left_s = deadline_s - loop.time()
-            if left_s <= 0:
+            remaining_s = deadline_s - loop.time()
+            if remaining_s <= 0:
                 return
             try:
-                async with asyncio.timeout(min(left_s, 0.05)):
+                async with asyncio.timeout(min(remaining_s, 0.05)):
                     await self._changed.wait()
             except TimeoutError:
                 continue

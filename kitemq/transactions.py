@@ -290,7 +290,7 @@ class AsyncTransactionProducer:
         )
         try:
             async with self._turns:
-                decision = await self._asked(check)
+                decision = await self._decision_of(check)
         except Exception:
             log.exception("the checker failed for transaction %s", check.transaction_id)
             return
@@ -306,7 +306,7 @@ class AsyncTransactionProducer:
         except (KiteError, TimeoutError) as error:
             log.warning("transaction %s: %s", check.transaction_id, error)
 
-    async def _asked(self, check: Check) -> Decision:
+    async def _decision_of(self, check: Check) -> Decision:
         assert self._checker is not None
         if inspect.iscoroutinefunction(self._checker):
             return Decision(await self._checker(check))

@@ -68,14 +68,14 @@ async def verify_message(call: Call[None, ToVerify]) -> Processing:
     dead letters stay as they are. Push consumers of the RocketMQ 5 protocol offer it; others are a
     409 (`not_offered`). Waits at most 5 s. Audited.
     """
-    asked = call.body
+    body = call.body
     return await call.services.clients.verify(
         actor_of(call),
-        asked.client,
+        body.client,
         call.path("group"),
-        asked.topic,
-        asked.queue,
-        int(asked.offset),
+        body.topic,
+        body.queue,
+        int(body.offset),
     )
 
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.api.messages.messages import seen
+from app.api.messages.messages import message_view
 from app.api.topics.topics import actor_of
 from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
 from app.security.message_rights import visible
@@ -53,7 +53,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
         topic=query.topic, from_ms=query.from_ms, after=query.after, count_max=query.limit
     )
     await bodies.decompress([item.message for item in page.items])
-    items = [_shown(call.who, item, query.encoding) for item in page.items]
+    items = [_waiting_message(call.who, item, query.encoding) for item in page.items]
     return WaitingPage(items, page.next, page.count)
 
 
@@ -129,11 +129,11 @@ def _time_of(new: NewTime, now_ms: int) -> int:
     )
 
 
-def _shown(who: Principal, item: Scheduled, encoding: Encoding) -> WaitingMessage:
+def _waiting_message(who: Principal, item: Scheduled, encoding: Encoding) -> WaitingMessage:
     message = visible(who, item.message)
     queue = item.queue if item.queue >= 0 else None
-    shown = seen(message, encoding)
-    return convert(item, WaitingMessage, message_id=message.message_id, queue=queue, message=shown)
+    fields = message_view(message, encoding)
+    return convert(item, WaitingMessage, message_id=message.message_id, queue=queue, message=fields)
 
 
 OPERATIONS = (list_scheduled, recall_message, deliver_message, reschedule_message)

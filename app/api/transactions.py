@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, encode, operation
-from app.api.messages.messages import fields_of, seen
+from app.api.messages.messages import fields_of, message_view
 from app.api.topics.topics import actor_of
 from app.security.access import (
     READ_SERVER,
@@ -90,20 +90,22 @@ def _check_out(check: TransactionCheck) -> PendingCheck:
     return convert(check, PendingCheck, message=Stored(*fields_of(check.message)))
 
 
-def _shown(who: Principal, transaction: Transaction, encoding: Encoding) -> TransactionInfo:
+def _transaction_info(
+    who: Principal, transaction: Transaction, encoding: Encoding
+) -> TransactionInfo:
     return convert(
         transaction,
         TransactionInfo,
         half_offset_id=transaction.message.offset_id,
-        message=seen(visible(who, transaction.message), encoding),
+        message=message_view(visible(who, transaction.message), encoding),
     )
 
 
 def _check_right(call: Call[Any, Any], *, by_hand: bool) -> None:
     if call.who.is_open:
         return  # not even looked up, as most decisions are nobody's in particular
-    found = call.host.broker.transactions.get(call.path("id"), group=call.query.group)
-    require_decision(call.who, found.topic, by_hand=by_hand)
+    transaction = call.host.broker.transactions.get(call.path("id"), group=call.query.group)
+    require_decision(call.who, transaction.topic, by_hand=by_hand)
 
 
 async def _decide(
@@ -137,7 +139,7 @@ async def list_transactions(call: Call[TransactionQuery, None]) -> UndecidedTran
     listed = transactions.given_up if query.given_up else transactions.pending
     page = listed(group=query.group, after=query.after, count_max=query.limit)
     await bodies.decompress([item.message for item in page.items])
-    items = [_shown(call.who, item, query.encoding) for item in page.items]
+    items = [_transaction_info(call.who, item, query.encoding) for item in page.items]
     return UndecidedTransactions(items, page.next, page.count)
 
 
@@ -157,10 +159,10 @@ async def poll_checks(call: Call[None, NewCheckPoll]) -> PendingChecks:
     They are the caller's until the next check is due (`transaction_check_interval_s`), and nobody
     else gets them before. Producers with a connection or a callback are asked without polling.
     """
-    wanted = call.body
-    call.require(Action.PRODUCE, Kind.GROUP, wanted.group)
-    found = call.host.broker.transactions.checks(wanted.group, wanted.max)
-    return PendingChecks(list(map(_check_out, found)))
+    body = call.body
+    call.require(Action.PRODUCE, Kind.GROUP, body.group)
+    checks = call.host.broker.transactions.checks(body.group, body.max)
+    return PendingChecks(list(map(_check_out, checks)))
 
 
 @operation(
@@ -250,9 +252,9 @@ async def get_transaction(call: Call[ShownQuery, None]) -> TransactionInfo:
     By the message's id, or the offset id of its half message.
     """
     query = call.query
-    found = call.host.broker.transactions.get(call.path("id"), group=query.group)
-    await bodies.decompress([found.message])
-    return _shown(call.who, found, query.encoding)
+    transaction = call.host.broker.transactions.get(call.path("id"), group=query.group)
+    await bodies.decompress([transaction.message])
+    return _transaction_info(call.who, transaction, query.encoding)
 
 
 @operation(

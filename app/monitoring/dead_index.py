@@ -35,7 +35,7 @@ class DeadRow(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True)
-class Known:
+class DeadLetterListing:
     """The rows read so far, oldest first: the newest `examined` of `total` were looked at."""
 
     rows: tuple[DeadRow, ...]
@@ -62,7 +62,7 @@ class _Shelf:
         self._low = self._high = end
         self._lock = asyncio.Lock()
 
-    async def extend(self, broker: Broker, low: int, end: int, until_s: float) -> Known:
+    async def extend(self, broker: Broker, low: int, end: int, until_s: float) -> DeadLetterListing:
         """Read what is new, then what is older, down to `low` or until the time is up."""
         async with self._lock:
             floor = max(low, end - COUNTED_MAX)
@@ -81,7 +81,7 @@ class _Shelf:
             while self._rows and self._rows[0].offset < floor:
                 self._rows.popleft()
             self._low = max(self._low, floor)
-            return Known(tuple(self._rows), self._high - self._low, end - low)
+            return DeadLetterListing(tuple(self._rows), self._high - self._low, end - low)
 
     def _read(self, broker: Broker, offset: int) -> list[DeadRow]:
         """The row of an offset; none where its record is damaged or gone."""
@@ -98,7 +98,7 @@ class DeadIndex:
         self._broker = broker
         self._shelves: OrderedDict[str, _Shelf] = OrderedDict()
 
-    async def known(self, group: str, budget_s: float) -> Known:
+    async def listing(self, group: str, budget_s: float) -> DeadLetterListing:
         """What is known of a group after at most about `budget_s` of reading.
 
         Raises GroupNotFound where there is neither the group nor anything it left.
@@ -108,7 +108,7 @@ class DeadIndex:
             config = self._broker.topic(topic)
         except NotFound:
             self._broker.group(group)
-            return Known((), 0, 0)
+            return DeadLetterListing((), 0, 0)
         low, end = bounds(self._broker, topic)
         shelf = self._shelves.pop(group, None)
         if shelf is None or shelf.since_position != config.since_position:

@@ -55,12 +55,12 @@ class Meter:
         now_ms = self._now_ms()
         end_ms = now_ms // STEP_MS * STEP_MS
         since_ms = self._statistics().since_ms
-        known = max(1, min(STEPS, (end_ms - since_ms) // STEP_MS + 1))
+        steps = max(1, min(STEPS, (end_ms - since_ms) // STEP_MS + 1))
         return Traffic(
-            start_ms=end_ms - known * STEP_MS,
+            start_ms=end_ms - steps * STEP_MS,
             step_ms=STEP_MS,
-            accepted=self._line(Metric.MESSAGES_IN, known),
-            delivered=self._line(Metric.MESSAGES_OUT, known),
+            accepted=self._line(Metric.MESSAGES_IN, steps),
+            delivered=self._line(Metric.MESSAGES_OUT, steps),
         )
 
     def _latest(self, metric: Metric) -> float:

@@ -80,8 +80,10 @@ class Snapshot:
     @functools.cached_property
     def dead(self) -> int:
         """How many dead letters wait for a decision, also of groups that are gone."""
-        kept = sum(figures.messages for figures in self.topics.values() if figures.kind == "DLQ")
-        return max(0, kept - self.dismissed)
+        messages = sum(
+            figures.messages for figures in self.topics.values() if figures.kind == "DLQ"
+        )
+        return max(0, messages - self.dismissed)
 
     def readers(self, topic: str) -> Mapping[str, int]:
         """The groups that read a topic, and how many messages each has still to read."""
@@ -233,7 +235,7 @@ class Sampler:
         self._walk_s = time.monotonic() - began_s
 
     async def _walk_topics(self, pause: Pause) -> dict[str, TopicFigures]:
-        found: dict[str, TopicFigures] = {}
+        figures: dict[str, TopicFigures] = {}
         for topic in self._broker.topics(system=True):
             try:
                 stats = self._broker.topic_stats(topic.name)
@@ -241,23 +243,23 @@ class Sampler:
                 continue  # deleted since the walk began
             rate = self._meter.topic_rate(topic.name)
             bytes_rate = self._meter.topic_bytes_rate(topic.name)
-            found[topic.name] = topic_figures(topic, stats, rate, bytes_rate)
+            figures[topic.name] = topic_figures(topic, stats, rate, bytes_rate)
             await pause.when_due()
-        return found
+        return figures
 
     async def _walk_groups(self, pause: Pause) -> dict[str, GroupFigures]:
-        found: dict[str, GroupFigures] = {}
+        figures: dict[str, GroupFigures] = {}
         for group in self._broker.groups():
             try:
                 lag = self._broker.lag(group.name)
             except EngineError:
                 continue
             rate = self._meter.group_rate(group.name)
-            found[group.name] = msgspec.structs.replace(
+            figures[group.name] = msgspec.structs.replace(
                 group_figures(lag, rate), dead_new=self._dead_new(group.name, lag)
             )
             await pause.when_due()
-        return found
+        return figures
 
     def _dead_new(self, group: str, lag: GroupLag) -> int:
         if not lag.dead_open:

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
-from app.addresses import shown_text
+from app.addresses import redacted_text
 from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
 from app.db.worker import DatabaseWorker
 from app.errors import AUDITED
@@ -86,11 +86,11 @@ class Audit:
         self, *, limit: int, before_id: int | None = None, kind: str = "", name: str = ""
     ) -> list[AuditEntry]:
         """The newest entries, at most `limit`, those of one kind or object where asked."""
-        wanted = AuditFilter(object_kind=kind, object_name=name)
-        return await self.find(wanted, limit=limit, before_id=before_id)
+        criteria = AuditFilter(object_kind=kind, object_name=name)
+        return await self.find(criteria, limit=limit, before_id=before_id)
 
     async def find(
-        self, wanted: AuditFilter, *, limit: int, before_id: int | None = None
+        self, criteria: AuditFilter, *, limit: int, before_id: int | None = None
     ) -> list[AuditEntry]:
         """The newest entries that are wanted, at most `limit`, older than `before_id` if given.
 
@@ -99,10 +99,10 @@ class Audit:
         if self._before_reading is not None:
             await self._before_reading()
         try:
-            found = await self._database.run(lambda db: db.list_audit(limit, before_id, wanted))
+            rows = await self._database.run(lambda db: db.list_audit(limit, before_id, criteria))
         except DatabaseError as error:
             raise _unavailable("the audit trail cannot be read") from error
-        return [_without_secrets(entry) for entry in found]
+        return [_without_secrets(entry) for entry in rows]
 
     async def tally(self) -> AuditTally:
         """What the newest entries have in common. Raises Busy (`audit_unavailable`)."""
@@ -146,7 +146,7 @@ def _without_secrets(entry: AuditEntry) -> AuditEntry:
     """An earlier version wrote addresses as they are, with what is secret in them."""
     if entry.object_kind != CALLBACKS:
         return entry
-    before, after = shown_text(entry.before_json), shown_text(entry.after_json)
+    before, after = redacted_text(entry.before_json), redacted_text(entry.after_json)
     return replace(entry, before_json=before, after_json=after)
 
 

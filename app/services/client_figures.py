@@ -62,8 +62,8 @@ class Minute:
         step = at_ms // BUCKET_MS
         gone = step - self._step
         if gone > 0:
-            kept = self._counts[gone:] if gone <= BUCKETS else []
-            self._counts = kept + [0] * (BUCKETS + 1 - len(kept))
+            counts = self._counts[gone:] if gone <= BUCKETS else []
+            self._counts = counts + [0] * (BUCKETS + 1 - len(counts))
             self._step = step
 
 
@@ -144,7 +144,7 @@ class ClientFigures:
             Returned: self._returned,
             SendRefused: self._send_refused,
             MemberJoined: self._joined,
-            MemberLeft: self._left,
+            MemberLeft: self._member_left,
         }
 
     def hear(self, event: EngineEvent) -> None:
@@ -155,40 +155,40 @@ class ClientFigures:
 
     def sent(self, client: str, count: int, at_ms: int) -> None:
         """A client stored `count` messages."""
-        kept = self._client(client)
-        kept.sent.add(at_ms, count)
-        kept.sent_ms = at_ms
+        client_figures = self._client(client)
+        client_figures.sent.add(at_ms, count)
+        client_figures.sent_ms = at_ms
 
     # -- asking ----------------------------------------------------------------------------------
 
     def of(self, client: str, now_ms: int) -> ClientActivity:
         """What is known of a client; nothing where it was not heard of."""
-        kept = self._clients.get(client)
-        if kept is None:
+        figures = self._clients.get(client)
+        if figures is None:
             return NOTHING
-        times = sorted(kept.times_ms)
+        times = sorted(figures.times_ms)
         return ClientActivity(
-            handed=kept.handed.total,
-            handed_rate=kept.handed.rate(now_ms),
-            failed=kept.failed.total,
-            failed_rate=kept.failed.rate(now_ms),
-            sent=kept.sent.total,
-            sent_rate=kept.sent.rate(now_ms),
-            handed_ms=kept.handed_ms,
-            acked_ms=kept.acked_ms,
-            sent_ms=kept.sent_ms,
-            failed_ms=kept.failed_ms,
-            error=kept.error,
+            handed=figures.handed.total,
+            handed_rate=figures.handed.rate(now_ms),
+            failed=figures.failed.total,
+            failed_rate=figures.failed.rate(now_ms),
+            sent=figures.sent.total,
+            sent_rate=figures.sent.rate(now_ms),
+            handed_ms=figures.handed_ms,
+            acked_ms=figures.acked_ms,
+            sent_ms=figures.sent_ms,
+            failed_ms=figures.failed_ms,
+            error=figures.error,
             processing_p99_ms=times[-(-len(times) * 99 // 100) - 1] if times else None,
             processing_samples=len(times),
         )
 
     def rates(self, client: str, now_ms: int) -> tuple[float, float, int]:
         """Handed out and sent per second, and how many failed; as `of` says, only quicker."""
-        kept = self._clients.get(client)
-        if kept is None:
+        figures = self._clients.get(client)
+        if figures is None:
             return 0.0, 0.0, 0
-        return kept.handed.rate(now_ms), kept.sent.rate(now_ms), kept.failed.total
+        return figures.handed.rate(now_ms), figures.sent.rate(now_ms), figures.failed.total
 
     def refused(self, address: str) -> Refusals:
         """Sends from this address that were turned down."""
@@ -203,9 +203,9 @@ class ClientFigures:
     def _delivered(self, event: MessagesDelivered) -> None:
         if not event.client:
             return
-        kept = self._client(event.client)
-        kept.handed.add(event.at_ms, len(event.offsets))
-        kept.handed_ms = event.at_ms
+        figures = self._client(event.client)
+        figures.handed.add(event.at_ms, len(event.offsets))
+        figures.handed_ms = event.at_ms
         queue = (event.group, event.topic, event.queue)
         places = self._places.get(queue)
         if places is None:
@@ -216,9 +216,9 @@ class ClientFigures:
 
     def _acked(self, event: Acked) -> None:
         for client, began_ms in self._settled(event, event.offsets):
-            kept = self._client(client)
-            kept.acked_ms = event.at_ms
-            kept.times_ms.append(max(0, event.at_ms - began_ms))
+            figures = self._client(client)
+            figures.acked_ms = event.at_ms
+            figures.times_ms.append(max(0, event.at_ms - began_ms))
 
     def _returned(self, event: Returned) -> None:
         self._settled(event, event.offsets)
@@ -233,29 +233,29 @@ class ClientFigures:
         self._settled(event, (event.offset,))
         if not event.client:
             return
-        kept = self._client(event.client)
-        kept.failed.add(event.at_ms, 1)
-        kept.failed_ms = event.at_ms
-        kept.error = error[:ERROR_CHARS_MAX]
+        figures = self._client(event.client)
+        figures.failed.add(event.at_ms, 1)
+        figures.failed_ms = event.at_ms
+        figures.error = error[:ERROR_CHARS_MAX]
 
     def _send_refused(self, event: SendRefused) -> None:
         if event.client:
             count = self.refused(event.client).count + 1
-            told = Refusals(count, event.code, event.at_ms)
+            refusals = Refusals(count, event.code, event.at_ms)
             self._refused.pop(event.client, None)
-            _room(self._refused, event.client, ADDRESSES_MAX, told)
+            _room(self._refused, event.client, ADDRESSES_MAX, refusals)
 
     def _joined(self, event: MemberJoined) -> None:
         self._pass(event, "joined")
 
-    def _left(self, event: MemberLeft) -> None:
+    def _member_left(self, event: MemberLeft) -> None:
         self._pass(event, "expired" if event.is_expired else "left")
 
     def _pass(self, event: MemberJoined | MemberLeft, kind: str) -> None:
-        kept = self._passages.get(event.group)
-        if kept is None:
-            kept = _room(self._passages, event.group, GROUPS_MAX, deque(maxlen=PASSAGES_MAX))
-        kept.append(Passage(event.at_ms, event.client, kind, self._members(event.group)))
+        passages = self._passages.get(event.group)
+        if passages is None:
+            passages = _room(self._passages, event.group, GROUPS_MAX, deque(maxlen=PASSAGES_MAX))
+        passages.append(Passage(event.at_ms, event.client, kind, self._members(event.group)))
 
     def _settled(
         self, event: Acked | Returned | Retried | DeadLettered, offsets: Sequence[int]
@@ -267,16 +267,16 @@ class ClientFigures:
         return [places.pop(offset) for offset in offsets if offset in places]
 
     def _client(self, name: str) -> _Client:
-        kept = self._clients.get(name)
-        if kept is None:
+        figures = self._clients.get(name)
+        if figures is None:
             return _room(self._clients, name, CLIENTS_MAX, _Client())
         self._clients.move_to_end(name)
-        return kept
+        return figures
 
 
-def _room(kept: "OrderedDict[K, V]", key: K, count_max: int, value: V) -> V:
+def _room(entries: "OrderedDict[K, V]", key: K, count_max: int, value: V) -> V:
     """Keep one more; the oldest goes where there are too many."""
-    if len(kept) >= count_max:
-        kept.popitem(last=False)
-    kept[key] = value
+    if len(entries) >= count_max:
+        entries.popitem(last=False)
+    entries[key] = value
     return value

@@ -73,7 +73,7 @@ class Offer:
 
 
 @dataclass
-class _Asked:
+class _ClientCall:
     """A question under way, for the time it took."""
 
     began_s: float = field(default_factory=time.monotonic)
@@ -125,19 +125,21 @@ class Clients:
     async def stack(self, actor: Actor, name: str) -> ThreadStack:
         """Ask a client what its threads do; NotFound, Refused where it offers none, Busy."""
         door = self._door(name, self.find(name).why_no_stack)
-        asked = _Asked()
+        call = _ClientCall()
         async with self._audit.change(actor, "client.stack", KIND, name) as change:
             try:
                 text = await door.stack(name, ASK_S)
                 cut = text[:STACK_CHARS_MAX]
                 is_cut = len(cut) < len(text)
-                found = ThreadStack(name, StackAnswer.ANSWERED, cut, is_cut, asked.took_ms, "")
-            except TimeoutError:
-                found = ThreadStack(
-                    name, StackAnswer.NO_ANSWER, "", False, asked.took_ms, _silent()
+                thread_stack = ThreadStack(
+                    name, StackAnswer.ANSWERED, cut, is_cut, call.took_ms, ""
                 )
-            change.after = {"answer": found.answer, "characters": len(found.text)}
-        return found
+            except TimeoutError:
+                thread_stack = ThreadStack(
+                    name, StackAnswer.NO_ANSWER, "", False, call.took_ms, _silent()
+                )
+            change.after = {"answer": thread_stack.answer, "characters": len(thread_stack.text)}
+        return thread_stack
 
     async def verify(
         self, actor: Actor, name: str, group: str, topic: str, queue: int, offset: int
@@ -160,12 +162,12 @@ class Clients:
         door = self._door(name, client.why_no_verify)
         before = {"group": group, "topic": topic, "queue": queue, "offset": str(offset)}
         before["message_id"] = message.message_id
-        asked = _Asked()
+        call = _ClientCall()
         async with self._audit.change(actor, "client.verify", KIND, name, before=before) as change:
             verdict, code, detail = await _processed(door, name, group, message)
             change.after = {"verdict": verdict, "code": code, "detail": detail}
         place = (name, group, topic, queue, Int64(offset))
-        return Processing(*place, message.message_id, verdict, code, detail, asked.took_ms)
+        return Processing(*place, message.message_id, verdict, code, detail, call.took_ms)
 
     async def disconnect(self, actor: Actor, name: str) -> SentAway:
         """End a client's connections and memberships; what it holds comes back in a second.
@@ -187,9 +189,9 @@ class Clients:
             for group, receipts in held.items():
                 self._leave(group, name)
                 returned += await self._bring_back(group, receipts)
-            kept = sum(map(len, held.values())) - returned
-            done = SentAway(name, ended, list(held), returned, kept)
-            change.after = {"connections": ended, "returned": returned, "kept": kept}
+            remaining = sum(map(len, held.values())) - returned
+            done = SentAway(name, ended, list(held), returned, remaining)
+            change.after = {"connections": ended, "returned": returned, "kept": remaining}
         return done
 
     # -- inside ----------------------------------------------------------------------------------

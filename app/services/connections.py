@@ -144,12 +144,12 @@ class Connections:
 
     def all(self) -> list[Connected]:
         """All of them, the oldest first."""
-        found = [
+        clients = [
             Connected(each.client(), each.address, each.since_ms) for each in self._open.values()
         ]
         for door in self._others:
-            found += door.connected()
-        return sorted(found, key=lambda each: each.since_ms)
+            clients += door.connected()
+        return sorted(clients, key=lambda each: each.since_ms)
 
     def find(self, client: str) -> list[ClientFacts]:
         """What the doors know of a client, one entry for each that it came through."""

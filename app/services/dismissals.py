@@ -56,7 +56,7 @@ class Dismissals:
         """
         first, end = self._host.broker.dead_letters.bounds(group)
         if choice.offsets:
-            _check_kept(group, choice.offsets, first, end)
+            _check_retained(group, choice.offsets, first, end)
             return [range(offset, offset + 1) for offset in sorted(set(choice.offsets))]
         if choice.is_all:
             return [range(first, end)]
@@ -70,7 +70,7 @@ class Dismissals:
         return await self._matching(group, choice)
 
     async def _matching(self, group: str, choice: DeadChoice) -> list[range]:
-        found: list[range] = []
+        matches: list[range] = []
         after: int | None = None
         while True:
             swept = self._host.broker.dead_letters.sweep(
@@ -83,10 +83,10 @@ class Dismissals:
                 to_ms=choice.to_ms,
             )
             for offset in swept.offsets:
-                join(found, offset)
+                join(matches, offset)
             after = swept.next
             if after is None:
-                return found
+                return matches
             await asyncio.sleep(0)
 
     async def impact(self, group: str, runs: Sequence[range]) -> Impact:
@@ -103,14 +103,14 @@ class Dismissals:
         Conflict where not `expected` would be changed: the one who ordered it saw something else.
         """
         async with self._audit.change(actor, "dead_letters.dismiss", KIND, group) as change:
-            kept = self._host.broker.dead_letters.new_note(note, actor.name)
+            new_note = self._host.broker.dead_letters.new_note(note, actor.name)
             draft = await self._commit(
                 group,
-                lambda snapshot: snapshot.plan_dismissal(runs, kept),
+                lambda snapshot: snapshot.plan_dismissal(runs, new_note),
                 lambda count: _check_expected(count, expected, "dismissed"),
             )
             change.after = done = DismissalSummary(
-                kept.id, kept.note, kept.by, kept.at_ms, draft.count
+                new_note.id, new_note.note, new_note.by, new_note.at_ms, draft.count
             )
         return done
 
@@ -196,7 +196,7 @@ def join(stretches: list[range], offset: int) -> None:
         stretches.append(range(offset, offset + 1))
 
 
-def _check_kept(group: str, offsets: Sequence[int], first: int, end: int) -> None:
+def _check_retained(group: str, offsets: Sequence[int], first: int, end: int) -> None:
     for offset in offsets:
         if not first <= offset < end:
             raise NotFound(

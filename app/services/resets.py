@@ -74,18 +74,18 @@ class Resets:
             goals = {(topic, queue): offset for topic, queue, offset in order.goals}
             return resets.plan_offsets(group, goals)
         plan = resets.plan(group, order.topics, order.target, queues=order.queues)
-        is_left = plan.step()
-        while is_left:
+        has_more = plan.step()
+        while has_more:
             await asyncio.sleep(0)
-            is_left = plan.step()
+            has_more = plan.step()
         return plan
 
     async def _carry_out(
         self, actor: Actor, action: str, plan: ResetPlan, *, precondition: str, force: bool
     ) -> Reset:
-        seen = plan.preview()
-        before: dict[str, Any] = {"to": seen.to, "force": force}
-        before["queues"] = [(each.topic, each.queue, each.current) for each in seen.queues]
+        preview = plan.preview()
+        before: dict[str, Any] = {"to": preview.to, "force": force}
+        before["queues"] = [(each.topic, each.queue, each.current) for each in preview.queues]
         async with self._audit.change(actor, action, KIND, plan.group, before=before) as change:
             reset = self._host.broker.resets.apply(plan, precondition=precondition, force=force)
             change.after = {

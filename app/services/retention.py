@@ -33,8 +33,8 @@ class Purges:
     async def purge(self, actor: Actor, topic: str, extent: Extent) -> Purge:
         """Take messages away for good; TopicNotFound, QueueNotFound, Invalid, Forbidden."""
         self._host.broker.topic(topic)
-        asked = msgspec.to_builtins(extent, str_keys=True)
-        async with self._audit.change(actor, "topic.purge", KIND, topic, before=asked) as change:
+        request = msgspec.to_builtins(extent, str_keys=True)
+        async with self._audit.change(actor, "topic.purge", KIND, topic, before=request) as change:
             change.after = done = self._purge(topic, extent, dry_run=False)
         return done
 

@@ -77,17 +77,19 @@ def pack(
     parts: Iterable[Part], secrets: Iterable[str], *, made_at: str, version: str, environment: str
 ) -> bytes:
     """The archive; takes a while, so call it beside the loop. At most 1 MB of each part."""
-    known = sorted((s for s in secrets if len(s) >= SECRET_CHARS_MIN), key=len, reverse=True)
+    longest_first = sorted(
+        (s for s in secrets if len(s) >= SECRET_CHARS_MIN), key=len, reverse=True
+    )
     files: list[ManifestFile] = []
     ready: list[tuple[str, bytes]] = []
     for part in parts:
-        whole = _without(part.text, known).encode(errors="replace")
+        whole = _without(part.text, longest_first).encode(errors="replace")
         # Cut at the end of a line, before the work: no secret goes on from one line to the next.
         chosen = _cut(whole, newest_last=part.newest_last)
-        kept = _cut(_lines_redacted(chosen), newest_last=part.newest_last)
-        files.append(ManifestFile(part.name, part.what, len(kept), len(whole) - len(chosen)))
-        ready.append((part.name, kept))
-    manifest = Manifest(made_at, version, redacted(environment, known), files)
+        text = _cut(_lines_redacted(chosen), newest_last=part.newest_last)
+        files.append(ManifestFile(part.name, part.what, len(text), len(whole) - len(chosen)))
+        ready.append((part.name, text))
+    manifest = Manifest(made_at, version, redacted(environment, longest_first), files)
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -121,17 +123,17 @@ def _cut(data: bytes, *, newest_last: bool) -> bytes:
     if len(data) <= PART_BYTES_MAX:
         return data
     if newest_last:
-        kept = data[-PART_BYTES_MAX:]
-        return kept[kept.find(b"\n") + 1 :]
-    kept = data[:PART_BYTES_MAX]
-    return kept[: kept.rfind(b"\n") + 1] or kept.rpartition(b" ")[0]
+        content = data[-PART_BYTES_MAX:]
+        return content[content.find(b"\n") + 1 :]
+    content = data[:PART_BYTES_MAX]
+    return content[: content.rfind(b"\n") + 1] or content.rpartition(b" ")[0]
 
 
 def versions() -> dict[str, str]:
     """Python, the platform, and every installed distribution."""
-    found = {"python": sys.version, "platform": platform.platform()}
+    by_name = {"python": sys.version, "platform": platform.platform()}
     packages = {each.metadata["Name"]: each.version for each in metadata.distributions()}
-    return found | dict(sorted(packages.items(), key=lambda pair: pair[0].lower()))
+    return by_name | dict(sorted(packages.items(), key=lambda pair: pair[0].lower()))
 
 
 def stacks() -> str:

@@ -83,8 +83,8 @@ def changed_meanwhile(name: str) -> Conflict:
     )
 
 
-def _tag(told: object) -> str:
-    return blake2b(msgspec.json.encode(told), digest_size=8).hexdigest()
+def _tag(value: object) -> str:
+    return blake2b(msgspec.json.encode(value), digest_size=8).hexdigest()
 
 
 def described(config: TopicConfig) -> dict[str, object]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from app.addresses import HIDDEN, shown_url
+from app.addresses import HIDDEN, redacted_url
 from app.host import EngineHost
 from app.services import bodies
 from app.services.audit import CALLBACKS, Actor, Audit
@@ -147,11 +147,11 @@ class Transactions:
     async def set_callback(self, actor: Actor, callback: Callback) -> Callback:
         """Register where a producer group is asked, audited; Invalid where that cannot be.
 
-        The address as `shown` shows the one before means that one, with its secrets.
+        An address equal to the redacted present one keeps the present one, with its secrets.
         """
         callbacks = self._host.broker.transactions.callbacks
         before = callbacks.find(callback.group)
-        if before is not None and callback.url == shown_url(before.url):
+        if before is not None and callback.url == redacted_url(before.url):
             callback = msgspec.structs.replace(callback, url=before.url)
         elif HIDDEN in callback.url:
             raise Invalid(
@@ -161,14 +161,18 @@ class Transactions:
             )
         self._caller.check_url(callback.url)
         async with self._audit.change(
-            actor, "transaction_callback.set", CALLBACK_KIND, callback.group, before=shown(before)
+            actor,
+            "transaction_callback.set",
+            CALLBACK_KIND,
+            callback.group,
+            before=redacted(before),
         ) as change:
-            change.after = shown(callbacks.set(callback))
+            change.after = redacted(callbacks.set(callback))
         return callback
 
     def described(self, callback: Callback) -> TransactionCallback:
         """A callback as it may be seen, with the connections that are asked before it."""
-        url, live = shown_url(callback.url), self.producers.count(callback.group)
+        url, live = redacted_url(callback.url), self.producers.count(callback.group)
         return convert(callback, TransactionCallback, url=url, live_producers=live)
 
     async def delete_callback(self, actor: Actor, group: str) -> None:
@@ -176,16 +180,16 @@ class Transactions:
         callbacks = self._host.broker.transactions.callbacks
         before = callbacks.get(group)
         async with self._audit.change(
-            actor, "transaction_callback.delete", CALLBACK_KIND, group, before=shown(before)
+            actor, "transaction_callback.delete", CALLBACK_KIND, group, before=redacted(before)
         ):
             callbacks.delete(group)
 
 
-def shown(callback: Callback | None) -> Callback | None:
+def redacted(callback: Callback | None) -> Callback | None:
     """A callback as it may be seen: without what could be a secret in its address."""
     if callback is None:
         return None
-    return msgspec.structs.replace(callback, url=shown_url(callback.url))
+    return msgspec.structs.replace(callback, url=redacted_url(callback.url))
 
 
 def _standing(transaction: Transaction) -> dict[str, object]:

@@ -111,10 +111,10 @@ class Calls:
         """Wait a short time until all calls have ended, then cancel what is left."""
         self.leave()
         if self._tasks:
-            _, left = await asyncio.wait(tuple(self._tasks), timeout=CLOSE_TIMEOUT_S)
-            for task in left:
+            _, pending = await asyncio.wait(tuple(self._tasks), timeout=CLOSE_TIMEOUT_S)
+            for task in pending:
                 task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+            await asyncio.gather(*pending, return_exceptions=True)
         # Their owner knows these calls: without a cycle it leaves nothing to the collector.
         del self._on_answer, self._on_done, self._has_room
 
@@ -230,8 +230,8 @@ class _Collected:
 
 
 def _content_type(headers: Headers) -> str:
-    found = next((value for name, value in headers if name.lower() == b"content-type"), b"")
-    return found.decode("latin-1")
+    content_type = next((value for name, value in headers if name.lower() == b"content-type"), b"")
+    return content_type.decode("latin-1")
 
 
 def _is_too_large(bytes_max: int) -> DoorError:

@@ -102,7 +102,7 @@ class Connection:
         self._producers = Producers(
             hub.host,
             services_of(scope).transactions,
-            wanted_max=hub.limits.subscriptions_max,
+            requests_max=hub.limits.subscriptions_max,
             on_answer=self._answer,
             has_room=lambda: self.has_push_room,
         )

@@ -105,8 +105,10 @@ class Session(Connection):
 
     def _on_decide(self, request: int, frame: transactions.DecideFrame, is_text: bool) -> None:
         if not self._authenticator.is_open or self._authenticator.anonymous.is_read_only:
-            found = self._host.broker.transactions.get(frame.transaction_id, group=frame.group)
-            self._require(Action.PRODUCE, Kind.TOPIC, found.topic)
+            transaction = self._host.broker.transactions.get(
+                frame.transaction_id, group=frame.group
+            )
+            self._require(Action.PRODUCE, Kind.TOPIC, transaction.topic)
         self._producers.decide(request, frame, is_text=is_text)
 
     def _on_subscribe(

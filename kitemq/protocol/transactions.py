@@ -48,9 +48,9 @@ class ChecksUnwantedFrame(Frame, frozen=True):
 
     @classmethod
     def parse(cls, data: bytes, at: int) -> Self:
-        (wanted,) = unpack(UNWANTED, data, at)
+        (request,) = unpack(UNWANTED, data, at)
         ended(data, at + UNWANTED.size)
-        return cls(wanted)
+        return cls(request)
 
 
 class DecideFrame(Frame, frozen=True):

@@ -50,8 +50,8 @@ async def check_access(call: Call[AccessQuery, None]) -> AccessCheck:
     subject = subject_of(
         directory, user=query.user, token=query.token, role=query.role, patterns=patterns
     )
-    found = decide_all(subject, action=query.action, kind=query.kind, name=query.name)
-    return AccessCheck(subject.principal.audit_name(""), found)
+    decisions = decide_all(subject, action=query.action, kind=query.kind, name=query.name)
+    return AccessCheck(subject.principal.audit_name(""), decisions)
 
 
 OPERATIONS = (check_access,)

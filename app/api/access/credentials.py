@@ -57,7 +57,7 @@ def _owned(call: Call[Any, Any], owner: str) -> None:
 async def list_tokens(call: Call[None, None]) -> TokenList:
     """List tokens: one's own, or everybody's for those who may see people."""
     directory = call.services.user_directory
-    return TokenList([_token(row, directory) for row in directory.tokens(_shown_owner(call))])
+    return TokenList([_token(row, directory) for row in directory.tokens(_owner_of(call))])
 
 
 @operation(
@@ -101,8 +101,8 @@ async def create_token(call: Call[None, NewToken]) -> MadeToken:
 async def revoke_token(call: Call[None, None]) -> None:
     """Revoke a token: it is useless at once."""
     token_id, directory = _id(call), call.services.user_directory
-    found = next((row for row in directory.tokens() if row.id == token_id), None)
-    _owned(call, directory.name_of(found.user_id) if found else "")
+    token = next((row for row in directory.tokens() if row.id == token_id), None)
+    _owned(call, directory.name_of(token.user_id) if token else "")
     await call.services.accounts.revoke_token(by_of(call), token_id)
 
 
@@ -117,7 +117,7 @@ async def revoke_token(call: Call[None, None]) -> None:
 async def list_sessions(call: Call[None, None]) -> SessionList:
     """List logins: one's own, or everybody's for those who may see people."""
     directory = call.services.user_directory
-    return SessionList([_session(row, directory) for row in directory.sessions(_shown_owner(call))])
+    return SessionList([_session(row, directory) for row in directory.sessions(_owner_of(call))])
 
 
 @operation(
@@ -132,12 +132,12 @@ async def list_sessions(call: Call[None, None]) -> SessionList:
 async def end_session(call: Call[None, None]) -> None:
     """End a login: that browser has to log in again."""
     session_id, directory = _id(call), call.services.user_directory
-    found = next((row for row in directory.sessions() if row.id == session_id), None)
-    _owned(call, directory.name_of(found.user_id) if found else "")
+    session = next((row for row in directory.sessions() if row.id == session_id), None)
+    _owned(call, directory.name_of(session.user_id) if session else "")
     await call.services.accounts.end_session(by_of(call), session_id)
 
 
-def _shown_owner(call: Call[None, None]) -> str:
+def _owner_of(call: Call[None, None]) -> str:
     """Whose tokens and logins are shown: "" (everybody's) to those who may see people."""
     return call.who.name if lacks(call.who, Action.READ, Kind.PEOPLE) else ""
 

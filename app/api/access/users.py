@@ -153,10 +153,10 @@ async def create_user(call: Call[None, NewUser]) -> User:
 async def get_user(call: Call[None, None]) -> User:
     """Look at one user."""
     name = call.path("name")
-    found = call.services.user_directory.user(name)
-    if found is None:
+    user = call.services.user_directory.user(name)
+    if user is None:
         raise NotFound(f"there is no user {name[:80]!r}", field="name", code="no_such_user")
-    return _user(found)
+    return _user(user)
 
 
 @operation(

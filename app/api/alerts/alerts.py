@@ -32,7 +32,7 @@ from kitemq.model.alerts import (
     Silence,
     TestSent,
 )
-from kitemq.model.conversion import convert, given
+from kitemq.model.conversion import convert, set_fields
 
 TAG = "alerts"
 ID_MAX = 2**63 - 1
@@ -133,7 +133,7 @@ async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
     """Change a rule. One that is switched off stands at ok, and what fired is told to be over."""
     alerts = call.services.alerts
     standing = await alerts.standing(number_in_path(call, "id", ID_MAX))
-    fields = given(call.body)
+    fields = set_fields(call.body)
     if "enabled" in fields:
         fields["is_enabled"] = fields.pop("enabled")
     return _rule_out(await alerts.change(actor_of(call), replace(standing.rule, **fields)))
@@ -231,10 +231,10 @@ async def list_alert_deliveries(call: Call[DeliveryQuery, None]) -> AlertDeliver
     if query.cursor and not is_number:
         raise Invalid("that is no cursor", field="cursor", remedy="give a page's next_cursor")
     before = int(query.cursor) if query.cursor else None
-    found = await call.services.alerts.deliveries(query.limit, before)
-    more = len(found) == query.limit
+    deliveries = await call.services.alerts.deliveries(query.limit, before)
+    more = len(deliveries) == query.limit
     return AlertDeliveries(
-        [_delivery_out(row) for row in found], str(found[-1].id) if more else None
+        [_delivery_out(row) for row in deliveries], str(deliveries[-1].id) if more else None
     )
 
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.api.messages.messages import number_in_path, seen
+from app.api.messages.messages import message_view, number_in_path
 from app.api.replays.replays import OffsetCursor, PageLimit
 from app.api.topics.topics import actor_of
 from app.security.access import Action, Kind, Needs, Principal, require_replay
@@ -53,7 +53,7 @@ def dead_letter_out(
     who: Principal, letter: DeadLetter, encoding: Encoding = Encoding.AUTO
 ) -> DeadLetterInfo:
     """A dead letter as the API shows it to `who`."""
-    message = seen(visible(who, letter.message), encoding)
+    message = message_view(visible(who, letter.message), encoding)
     return convert(letter, DeadLetterInfo, message=message, died_ms=message.stored_ms)
 
 

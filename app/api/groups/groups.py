@@ -10,7 +10,7 @@ from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import GroupConfig
-from kitemq.model.conversion import convert, given
+from kitemq.model.conversion import convert, set_fields
 from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
 
 TAG = "groups"
@@ -51,15 +51,15 @@ async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     Sorted by name; follow `next_cursor` until it is null.
     """
     query = call.query
-    wanted = query.q.lower()
-    found = [config for config in call.host.broker.groups() if wanted in config.name.lower()]
-    rest = (config for config in found if config.name > query.cursor)
+    text = query.q.lower()
+    groups = [config for config in call.host.broker.groups() if text in config.name.lower()]
+    rest = (config for config in groups if config.name > query.cursor)
     page = nsmallest(query.limit + 1, rest, key=lambda config: config.name)
     more = len(page) > query.limit
     return GroupPage(
         [group_out(call, config) for config in page[: query.limit]],
         page[query.limit - 1].name if more else None,
-        len(found),
+        len(groups),
     )
 
 
@@ -82,7 +82,7 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     """
     new = call.body
     call.require(Action.ADMINISTER, Kind.GROUP, new.name)
-    config = convert(new, GroupConfig, **{"retry_max": call.settings.retry_max, **given(new)})
+    config = convert(new, GroupConfig, **{"retry_max": call.settings.retry_max, **set_fields(new)})
     groups = call.services.groups
     return group_out(call, await groups.create(actor_of(call), config))
 

@@ -31,7 +31,7 @@ from kitemq.model.members import (
 )
 
 TAG = "members"
-LOCKS_SHOWN_MAX = 1024
+LOCKS_MAX = 1024
 DIFFER = "subscriptions_differ"
 
 
@@ -60,7 +60,7 @@ class LockQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which locks are listed: those of one topic, at most so many."""
 
     topic: str = ""
-    limit: Annotated[int, Meta(ge=1, le=LOCKS_SHOWN_MAX)] = LOCKS_SHOWN_MAX
+    limit: Annotated[int, Meta(ge=1, le=LOCKS_MAX)] = LOCKS_MAX
 
 
 @operation(

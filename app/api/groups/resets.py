@@ -124,9 +124,9 @@ async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     group, query = call.path("group"), call.query
     resets = call.services.resets
     before = int(query.cursor) if query.cursor else None
-    left = [each for each in resets.history(group) if before is None or each.number < before]
-    page = left[: query.limit]
-    more = len(left) > len(page)
+    older = [each for each in resets.history(group) if before is None or each.number < before]
+    page = older[: query.limit]
+    more = len(older) > len(page)
     return GroupResetPage(
         [reset_out(group, each) for each in page], str(page[-1].number) if more else None
     )

@@ -33,7 +33,7 @@ PULL_MAX = 160
 KEY_MAX = 64
 WAIT_MS_MAX = 30_000
 # Properties that have a field of their own.
-SHOWN_ELSEWHERE = frozenset({TAGS, KEYS, UNIQ_KEY, SHARDING_KEY, WAIT})
+FIELD_PROPERTIES = frozenset({TAGS, KEYS, UNIQ_KEY, SHARDING_KEY, WAIT})
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class KeyQuery(msgspec.Struct, forbid_unknown_fields=True):
 def fields_of(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> tuple[Any, ...]:
     """The values of `Stored`, in the order of its fields."""
     plain = message.plain
-    body, shown_as = _shown(plain.body, encoding)
+    body, body_encoding = _encode_body(plain.body, encoding)
     properties = message.properties
     return (
         message.message_id,
@@ -99,7 +99,7 @@ def fields_of(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> tup
         message.origin_topic,
         properties.get(TAGS, ""),
         message.keys,
-        {name: value for name, value in properties.items() if name not in SHOWN_ELSEWHERE},
+        {name: value for name, value in properties.items() if name not in FIELD_PROPERTIES},
         properties.get(SHARDING_KEY, ""),
         message.attempt,
         message.born_ms,
@@ -107,7 +107,7 @@ def fields_of(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> tup
         message.stored_ms,
         message.size_bytes,
         body,
-        shown_as,
+        body_encoding,
         compressed_of(plain) if plain.codec else None,
     )
 
@@ -117,7 +117,7 @@ def compressed_of(plain: PlainBody) -> Compressed:
     return Compressed(plain.codec, plain.stored_bytes, len(plain.body), plain.why_raw)
 
 
-def _shown(body: bytes, encoding: Encoding) -> tuple[str, str]:
+def _encode_body(body: bytes, encoding: Encoding) -> tuple[str, str]:
     if encoding is not Encoding.BASE64:
         try:
             return body.decode(), "utf-8"
@@ -209,7 +209,7 @@ async def find_by_key(call: Call[KeyQuery, None]) -> KeyedMessages:
     )
     require_message(call.who, *page.messages)
     await bodies.decompress(page.messages)
-    items = [seen(message, query.encoding) for message in page.messages]
+    items = [message_view(message, query.encoding) for message in page.messages]
     return KeyedMessages(items, page.next_cursor or None)
 
 
@@ -251,19 +251,19 @@ async def find_by_id(call: Call[ShowQuery, None]) -> MessageList:
     Takes a message id or an offset id: as sent, each retry, and the dead letter, at most 64.
     Those that the one who asks may not read come without what they say.
     """
-    wanted = call.path("id")
+    message_id = call.path("id")
     search = call.services.search
-    messages = await search.by_id(wanted)
+    messages = await search.by_id(message_id)
     if not messages:
         raise MessageNotFound(
-            f"no message has the id {wanted[:100]!r}", field="id", remedy="check the id"
+            f"no message has the id {message_id[:100]!r}", field="id", remedy="check the id"
         )
-    shown = all_visible(call.who, messages)
-    await bodies.decompress(shown)
-    return MessageList([seen(message, call.query.encoding) for message in shown])
+    visible = all_visible(call.who, messages)
+    await bodies.decompress(visible)
+    return MessageList([message_view(message, call.query.encoding) for message in visible])
 
 
-def seen(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> Seen:
+def message_view(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> Seen:
     """A message that `message_rights` has looked at."""
     values = (*fields_of(message, encoding), missing_right(message))
     return Seen(*values)

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.api.messages.messages import fields_of, seen
+from app.api.messages.messages import fields_of, message_view
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.security.message_rights import require_message, visible_matches
 from app.services import bodies
@@ -114,11 +114,11 @@ async def search_anything(call: Call[TextSearch, None]) -> SearchResult:
     """
     search = call.services.search
     text = call.query.q.strip()
-    found = await search.anything(text)
-    shown = visible_matches(call.who, text, found.messages)
-    await bodies.decompress(shown)
-    messages = [seen(message, call.query.encoding) for message in shown]
-    return convert(found, SearchResult, messages=messages)
+    matches = await search.anything(text)
+    visible = visible_matches(call.who, text, matches.messages)
+    await bodies.decompress(visible)
+    messages = [message_view(message, call.query.encoding) for message in visible]
+    return convert(matches, SearchResult, messages=messages)
 
 
 OPERATIONS = (search_topic, search_anything)

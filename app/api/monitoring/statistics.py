@@ -103,11 +103,11 @@ async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
     group = broker.group(call.path("group")).name
     to_ms = query.to_ms or call.host.clock.now_ms() + 1
     from_ms = query.from_ms if query.from_ms > 0 else max(0, to_ms + query.from_ms)
-    found: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()
 
     def done(page: LagHistoryPage) -> None:
-        if not found.done():
-            found.set_result(page)
+        if not future.done():
+            future.set_result(page)
 
     broker.statistics.lag_history(
         group,
@@ -118,7 +118,7 @@ async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
         queue=query.queue,
         points_max=query.points,
     )
-    return convert(await found, LagHistory, group=group)
+    return convert(await future, LagHistory, group=group)
 
 
 OPERATIONS = (get_statistics, get_topic_statistics, get_group_statistics, get_lag_history)

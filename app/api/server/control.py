@@ -15,7 +15,7 @@ from app.security.access import ADMINISTER_CONTROL, READ_CONTROL, READ_SERVER
 from app.services import support
 from app.services.log_levels import LINES_MAX, LogRing
 from app.services.read_only import ReadOnlyState
-from app.services.settings_shown import secrets_of, shown
+from app.services.settings_view import describe_settings, secrets_of
 from app.services.support import Part
 from app.version import VERSION
 from engine.errors import Busy
@@ -180,7 +180,7 @@ async def _figures(call: Call[None, None]) -> list[Part]:
         "traces": broker.traces.status(),
         "read_only": replace(services.read_only.state, by=""),  # nobody is named
     }
-    settings = shown(call.settings, services.origins)
+    settings = describe_settings(call.settings, services.origins)
     return [
         Part("settings.json", "every setting, and who set it", _text(settings)),
         Part("engine.json", "health, retention, statistics", _text(engine)),

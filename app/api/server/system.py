@@ -71,8 +71,8 @@ async def readyz(call: Call[None, None]) -> Raw:
 
     200 when ready; 503 with the same body while starting, stopping, or unable to write.
     """
-    found = readiness(call.host, call.services.database)
-    return Raw(encode(found), status=200 if found.status == "ready" else 503)
+    state = readiness(call.host, call.services.database)
+    return Raw(encode(state), status=200 if state.status == "ready" else 503)
 
 
 @operation(
@@ -101,8 +101,8 @@ async def about(call: Call[None, None]) -> ServerInfo:
 
 def _mark_of(data: Path) -> str:
     """The identity of the store's lock file, which whoever reads the store's files can compare."""
-    found = (data / "lock").stat()
-    return f"{found.st_dev:x}-{found.st_ino:x}-{found.st_ctime_ns:x}"
+    stat = (data / "lock").stat()
+    return f"{stat.st_dev:x}-{stat.st_ino:x}-{stat.st_ctime_ns:x}"
 
 
 @operation(
@@ -123,8 +123,8 @@ async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
     query = call.query
     audit = call.services.audit
     before_id = _id_of(query.cursor) if query.cursor else None
-    wanted = convert(query, AuditFilter)
-    entries = await audit.find(wanted, limit=query.limit, before_id=before_id)
+    criteria = convert(query, AuditFilter)
+    entries = await audit.find(criteria, limit=query.limit, before_id=before_id)
     items = [convert(entry, AuditItem) for entry in entries]
     return AuditPage(items, items[-1].id if len(items) == query.limit else None)
 

@@ -103,9 +103,11 @@ async def write_note(call: Call[None, NewNote]) -> TopicNote:
     when the topic is deleted and created again.
     """
     body = call.body
-    seen_ms = version_ms(body.version)
+    expected_ms = version_ms(body.version)
     return _out(
-        await call.services.marks.write_note(actor_of(call), call.path("topic"), body.text, seen_ms)
+        await call.services.marks.write_note(
+            actor_of(call), call.path("topic"), body.text, expected_ms
+        )
     )
 
 

@@ -187,7 +187,7 @@ class Alerts:
                 continue
             readings = await self._readings.read(status.rule, lags)
             now_ms = self._host.clock.now_ms()
-            found = evaluation.evaluate(
+            evaluated = evaluation.evaluate(
                 status.rule,
                 readings,
                 status.by_subject,
@@ -195,9 +195,13 @@ class Alerts:
                 is_silent=partial(self.is_silent, status.rule.id),
                 teller=self._teller,
             )
-            await self._apply(found.changes)
-            status.by_subject = found.states
-            status.checked, status.left_out, status.at_ms = found.checked, found.left_out, now_ms
+            await self._apply(evaluated.changes)
+            status.by_subject = evaluated.states
+            status.checked, status.left_out, status.at_ms = (
+                evaluated.checked,
+                evaluated.left_out,
+                now_ms,
+            )
 
     async def _apply(self, changes: StateChanges) -> None:
         if changes.is_empty:
@@ -314,21 +318,21 @@ class Alerts:
             if len(self._silences) >= SILENCES_MAX:
                 raise Refused(f"there are {SILENCES_MAX} silences", remedy="end one first")
             async with self._audit.change(actor, "alert.silence", KIND, name) as change:
-                change.after = kept = await self._ask(lambda store: store.insert_silence(silence))
-            self._silences.append(kept)
-        return kept
+                change.after = row = await self._ask(lambda store: store.insert_silence(silence))
+            self._silences.append(row)
+        return row
 
     async def end_silence(self, actor: Actor, silence_id: int) -> None:
         """Tell again; what still fires is told at the next evaluation."""
         async with self._turn:
             await self._load()
-            found = next((s for s in self._silences if s.id == silence_id), None)
-            if found is None:
+            silence = next((s for s in self._silences if s.id == silence_id), None)
+            if silence is None:
                 raise NotFound(f"there is no silence {silence_id}", field="id")
-            name = str(found.rule_id)
-            async with self._audit.change(actor, "alert.end_silence", KIND, name, before=found):
+            name = str(silence.rule_id)
+            async with self._audit.change(actor, "alert.end_silence", KIND, name, before=silence):
                 await self._ask(lambda store: store.delete_silence(silence_id))
-            self._silences.remove(found)
+            self._silences.remove(silence)
 
     async def test(self, actor: Actor) -> str:
         """Send every address an event that says it is a test; the event's id."""
@@ -348,8 +352,8 @@ class Alerts:
 
     def _in_force(self) -> list[SilenceRow]:
         now_ms = self._host.clock.now_ms()
-        found = (silence for silence in self._silences if silence.until_ms > now_ms)
-        return sorted(found, key=lambda silence: silence.until_ms)
+        silences = (silence for silence in self._silences if silence.until_ms > now_ms)
+        return sorted(silences, key=lambda silence: silence.until_ms)
 
     async def _loaded(self) -> None:
         """Whoever only looks need not wait for an evaluation."""

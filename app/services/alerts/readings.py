@@ -48,7 +48,7 @@ class Readings:
             RuleKind.LAG_AGE: self._lag_age,
             RuleKind.DEAD_LETTERS: self._dead_letters,
         }[kind]
-        found: list[Reading] = []
+        readings: list[Reading] = []
         pause = Pause()
         for group in self._host.broker.groups():
             if matches(rule.group_pattern, group.name):
@@ -57,9 +57,9 @@ class Readings:
                 lag = lags[group.name]
                 if lag is not None:
                     with suppress(GroupNotFound):  # deleted since another rule read its lag
-                        found.append(read(rule, group.name, lag))
+                        readings.append(read(rule, group.name, lag))
             await pause.when_due()
-        return found or [Reading("", None, None, f"no group matches {rule.group_pattern}")]
+        return readings or [Reading("", None, None, f"no group matches {rule.group_pattern}")]
 
     def _lag_of(self, group: str) -> GroupLag | None:
         try:
@@ -101,14 +101,14 @@ class Readings:
     # -- topics -----------------------------------------------------------------------------------
 
     async def _topics(self, rule: RuleRow) -> list[Reading]:
-        found: list[Reading] = []
+        readings: list[Reading] = []
         pause = Pause()
         for name in self._topic_names(rule.topic_pattern):
             stats = self._stats_of(name)
             if stats is not None:
-                found.append(self._silence(rule, name, stats))
+                readings.append(self._silence(rule, name, stats))
             await pause.when_due()
-        return found or [Reading("", None, True, f"no topic matches {rule.topic_pattern}")]
+        return readings or [Reading("", None, True, f"no topic matches {rule.topic_pattern}")]
 
     def _topic_names(self, pattern: str) -> list[str]:
         if is_exact(pattern):
@@ -141,8 +141,8 @@ class Readings:
         if kind is RuleKind.REPORT_FAILED:
             return [self._failed(rule, each.job) for each in schedules]
         enabled = [each.job for each in schedules if each.is_enabled]
-        found = [self._age(rule, job, fresh[job]) for job in enabled]
-        return found or [Reading("reports", None, None, "no report is scheduled")]
+        readings = [self._age(rule, job, fresh[job]) for job in enabled]
+        return readings or [Reading("reports", None, None, "no report is scheduled")]
 
     def _failed(self, rule: RuleRow, job: str) -> Reading:
         figures = self._reports.figures[job]

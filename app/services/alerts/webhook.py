@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from app.addresses import shown_text
+from app.addresses import redacted_text
 from app.db.alert_rows import DeliveryRow
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
@@ -147,8 +147,8 @@ class Webhooks:
         except TargetRefused as error:
             return Outcome(None, f"the address is not called: {error}"[:ERROR_CHARS_MAX])
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            told = shown_text(f"{type(error).__name__}: {error}")
-            return Outcome(None, told[:ERROR_CHARS_MAX])
+            reason = redacted_text(f"{type(error).__name__}: {error}")
+            return Outcome(None, reason[:ERROR_CHARS_MAX])
         return Outcome(status, "" if 200 <= status < 300 else f"the answer was {status}")
 
     async def _opened(self) -> "httpx.AsyncClient":

@@ -74,16 +74,18 @@ class Periods:
         done: Mapping[str, str],
         coarse: Iterable[tuple[str, int]],
     ) -> None:
-        known = set(hours_with_input(job, inputs))
-        first = min(known, default="")
+        available = set(hours_with_input(job, inputs))
+        first = min(available, default="")
         self._by_hour: dict[str, tuple[str, ...]] = {}
         for begin, length in coarse:
             last = moved(begin, length - 1)
-            if not known or last < first:
+            if not available or last < first:
                 continue  # nobody asks for hours without input
             hours = span(begin, last)
             needed = {hour for hour in hours if hour in done}
-            whole = tuple(hour for hour in hours if hour in known) if needed <= known else ()
+            whole = (
+                tuple(hour for hour in hours if hour in available) if needed <= available else ()
+            )
             self._by_hour |= dict.fromkeys(hours, whole)
 
     def is_frozen(self, hour: str) -> bool:
@@ -92,10 +94,10 @@ class Periods:
 
     def whole(self, hours: Iterable[str]) -> tuple[str, ...]:
         """These hours with those that they are kept as one with, without the frozen ones."""
-        found: set[str] = set()
+        names: set[str] = set()
         for hour in hours:
-            found.update(self._by_hour.get(hour, (hour,)))
-        return tuple(sorted(found))
+            names.update(self._by_hour.get(hour, (hour,)))
+        return tuple(sorted(names))
 
 
 def load(root: Path) -> Inputs:
@@ -109,14 +111,14 @@ def load(root: Path) -> Inputs:
 
 def hours_with_input(job: str, inputs: Inputs) -> list[str]:
     """Hours that there can be figures of: with input, and those after them when they are over."""
-    found: set[str] = set()
+    hours: set[str] = set()
     for frame in INPUTS[job]:
         for hour in inputs.frames.get(frame, {}):
-            found.add(hour)
+            hours.add(hour)
             after = moved(hour, 1)
             if begin_ms(after) + HOUR_MS <= inputs.at_ms:
-                found.add(after)
-    return sorted(found)
+                hours.add(after)
+    return sorted(hours)
 
 
 def due(
@@ -127,20 +129,20 @@ def due(
     What is done stays as it is when its input is about to be deleted: with the hour before it
     gone, its fingerprint changes though it has lost, not won, something.
     """
-    kept_ms = inputs.at_ms - input_days * DAY_MS + DAY_MS if input_days else 0
-    known = inputs.fingerprints()
+    oldest_ms = inputs.at_ms - input_days * DAY_MS + DAY_MS if input_days else 0
+    fingerprints = inputs.fingerprints()
     changed = [
         hour
         for hour in hours_with_input(job, inputs)
-        if done.get(hour) != fingerprint(job, hour, known)
-        and not (hour in done and begin_ms(hour) < kept_ms)
+        if done.get(hour) != fingerprint(job, hour, fingerprints)
+        and not (hour in done and begin_ms(hour) < oldest_ms)
         and not periods.is_frozen(hour)
     ]
     chosen = periods.whole(changed[-HOURS_PER_RUN:])
     return Due(chosen, len(set(changed).difference(chosen)))
 
 
-def chosen(job: str, inputs: Inputs, wanted: Iterable[str]) -> tuple[str, ...]:
+def chosen(job: str, inputs: Inputs, hours: Iterable[str]) -> tuple[str, ...]:
     """Those of the wanted hours that there is input of: others would lose the figures they have."""
-    known = set(hours_with_input(job, inputs))
-    return tuple(hour for hour in wanted if hour in known)
+    available = set(hours_with_input(job, inputs))
+    return tuple(hour for hour in hours if hour in available)

@@ -53,11 +53,13 @@ class Keeping:
         done = 0
         while count + done < PERIODS_MAX:
             try:
-                found = await self._database.run(lambda db: db.results.compact(name, hours, before))
+                result = await self._database.run(
+                    lambda db: db.results.compact(name, hours, before)
+                )
             except ValueError as error:
                 log.error("figures are not put together: %s", error)
                 break
-            if not found:
+            if not result:
                 break
             done += 1
         return done

@@ -27,22 +27,22 @@ def mark_of(data: Path) -> str:
 
 def marked(mark: str) -> list[int]:
     """Processes that carry the mark and still run."""
-    wanted = f"{MARK}={mark}".encode()
-    found = []
+    variable = f"{MARK}={mark}".encode()
+    pids = []
     for folder in PROC.glob("[0-9]*"):
         with suppress(OSError):  # it ended meanwhile, or is somebody else's
-            if wanted in (folder / "environ").read_bytes().split(b"\0"):
-                found.append(int(folder.name))
-    return found
+            if variable in (folder / "environ").read_bytes().split(b"\0"):
+                pids.append(int(folder.name))
+    return pids
 
 
 def end_marked(mark: str) -> int:
     """Kill every process that carries the mark, and wait until none does; how many there were."""
     ended: set[int] = set()
     until_s = time.monotonic() + GONE_S
-    while (found := marked(mark)) and time.monotonic() < until_s:
-        ended.update(found)
-        for pid in found:
+    while (pids := marked(mark)) and time.monotonic() < until_s:
+        ended.update(pids)
+        for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)

@@ -35,12 +35,12 @@ def next_ms(cron: str, after_ms: int) -> int:
     if len(fields) != 5 or len(cron) > CHARS_MAX or not cron.isascii():
         raise Invalid(f"{cron[:40]!r} is no schedule", field="cron", remedy=REMEDY)
     try:
-        found = next(CronSim(" ".join(fields), datetime.fromtimestamp(after_ms / 1000, UTC)))
+        moment = next(CronSim(" ".join(fields), datetime.fromtimestamp(after_ms / 1000, UTC)))
     except CronSimError as error:
         raise Invalid(f"{cron!r} is no schedule: {error}", field="cron", remedy=REMEDY) from None
     except StopIteration:
         raise Invalid(f"{cron!r} never comes", field="cron", remedy=REMEDY) from None
-    return int(found.timestamp()) * 1000
+    return int(moment.timestamp()) * 1000
 
 
 def check_limit(limit_s: int) -> int:

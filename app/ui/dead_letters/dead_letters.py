@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.monitoring import dead_index, sparkline
-from app.monitoring.dead_index import Known
+from app.monitoring.dead_index import DeadLetterListing
 from app.monitoring.sparkline import Line
 from app.pause import Pause
 from app.security.access import Principal, principal_of
@@ -142,7 +142,7 @@ class DeadPage:
 class View:
     """What is known of a group's dead letters, and which of them meet the criteria."""
 
-    known: Known
+    known: DeadLetterListing
     selection: Selection
     note: str
 
@@ -302,7 +302,7 @@ async def view_of(
 ) -> View:
     """Which dead letters meet the criteria, after about `budget_s` of reading; GroupNotFound."""
     console = pages.console_of(request)
-    known = await console.dead_index.known(group, budget_s)
+    known = await console.dead_index.listing(group, budget_s)
     found, note = await _found(request, group, criteria) if known.total else (None, "")
     resting = console.broker.dead_letters.snapshot(group)
     selection = await console.render(

@@ -26,7 +26,7 @@ PAUSE_S = 0.05  # after each step
 DAY_MS = 86_400_000
 
 
-class AuditKeeping:
+class AuditPruner:
     """Prunes the trail now and then between `start` and `stop`."""
 
     def __init__(self, database: DatabaseWorker, clock: Clock, settings: AccessSettings) -> None:
