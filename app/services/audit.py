@@ -29,7 +29,7 @@ CALLBACKS = "transaction_callback"
 
 @dataclass(frozen=True)
 class Actor:
-    """Who asks for a change; `request_id` ties the entry to the log and to the answer."""
+    """The user, token or address that makes a change; `request_id` links entry, log and answer."""
 
     name: str
     request_id: str
@@ -37,13 +37,13 @@ class Actor:
 
 @dataclass
 class Change:
-    """A change under way: the one who makes it says how the object is afterwards."""
+    """A change under way; its maker sets the state of the object afterwards."""
 
     after: object = None
 
 
 def actor_at(name: str, request_id: str = "") -> Actor:
-    """The actor whom the door knows under `name`: a user, a token, or an address."""
+    """The actor `name` as authenticated: a user, a token, or an address."""
     return Actor(name[:255], (request_id or uuid4().hex)[:64])
 
 
@@ -85,14 +85,14 @@ class Audit:
     async def entries(
         self, *, limit: int, before_id: int | None = None, kind: str = "", name: str = ""
     ) -> list[AuditEntry]:
-        """The newest entries, at most `limit`, those of one kind or object where asked."""
+        """The newest entries, at most `limit`, optionally of one kind or object."""
         criteria = AuditFilter(object_kind=kind, object_name=name)
         return await self.find(criteria, limit=limit, before_id=before_id)
 
     async def find(
         self, criteria: AuditFilter, *, limit: int, before_id: int | None = None
     ) -> list[AuditEntry]:
-        """The newest entries that are wanted, at most `limit`, older than `before_id` if given.
+        """The newest entries that match, at most `limit`, older than `before_id` if given.
 
         Raises Busy (`audit_unavailable`).
         """
@@ -143,7 +143,7 @@ def _unavailable(detail: str) -> Busy:
 
 
 def _without_secrets(entry: AuditEntry) -> AuditEntry:
-    """An earlier version wrote addresses as they are, with what is secret in them."""
+    """Redact secrets in addresses, which an earlier version wrote as they are."""
     if entry.object_kind != CALLBACKS:
         return entry
     before, after = redacted_text(entry.before_json), redacted_text(entry.after_json)

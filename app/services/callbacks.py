@@ -1,7 +1,7 @@
-"""Asking producers over HTTP: a POST to the callback of their group, its answer the decision.
+"""Transaction checks over HTTP: a POST to the producer group's callback returns the decision.
 
-Calls are bounded in number, in time and in what they hold; who answers wrongly or not at all is
-asked again at the next check. Which addresses are called: `targets`.
+Calls are bounded in number, time and memory; after a wrong answer, or none, the callback is called
+again at the next check. `targets` decides which addresses are allowed.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ SCHEMES = frozenset({"http", "https"})
 
 
 class Answer(msgspec.Struct):
-    """What a callback answers."""
+    """A callback's answer."""
 
     decision: TransactionDecision
 
@@ -94,7 +94,7 @@ class CallbackCaller:
         return True
 
     async def stop(self) -> None:
-        """Cancel what is under way."""
+        """Cancel the calls under way."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -103,7 +103,7 @@ class CallbackCaller:
             await self._client.aclose()
 
     async def _call(self, callback: Callback, check: TransactionCheck) -> None:
-        """Ask, and do what the answer says."""
+        """Call, and apply the decision."""
         try:
             async with self._turns:
                 client = await self._opened()

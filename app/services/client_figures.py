@@ -1,7 +1,7 @@
-"""What each client does, as the engine's events and the doors tell it; and who came and went.
+"""Figures of each client from the engine's events and the endpoints; joins and leaves of groups.
 
-Nothing of it is kept over a restart. Which client acknowledged is known of the first message of
-each hand-out only: to remember all of them would cost every message its time.
+Nothing survives a restart. The acknowledging client is known for the first message of each delivery
+only: remembering all of them would slow down every message.
 """
 
 from collections import OrderedDict, deque
@@ -24,7 +24,7 @@ from engine.events import (
 CLIENTS_MAX = 10_000  # the longest silent are forgotten first
 ADDRESSES_MAX = 10_000
 TIMES_MAX = 256  # the latest processing times that a percentile is taken of
-PLACES_MAX = 256  # hand-outs of one queue that are waited for
+PLACES_MAX = 256  # deliveries of one queue whose acknowledgement is awaited
 QUEUES_MAX = 4_000
 PASSAGES_MAX = 50  # of one group
 GROUPS_MAX = 2_500
@@ -82,10 +82,10 @@ class _Client:
 
 @dataclass(frozen=True)
 class ClientActivity:
-    """One client's figures since it was first heard of; per second over the last minute.
+    """One client's figures since it was first seen; rates are per second over the last minute.
 
-    `sent` is None where its door does not know who sends. `processing_p99_ms` is over the latest
-    `processing_samples` hand-outs, at most 256, the first message of each; None without any.
+    `sent` is None if its endpoint cannot identify senders. `processing_p99_ms` covers the latest
+    `processing_samples` deliveries, at most 256, the first message of each; None without any.
     """
 
     handed: int = 0
@@ -127,7 +127,7 @@ NEVER_REFUSED = Refusals()
 
 
 class ClientFigures:
-    """Listens to the engine: `hear` takes each event; doors call `sent`."""
+    """Counts by client: `hear` takes each event of the engine; endpoints call `sent`."""
 
     def __init__(self, members: Callable[[str], int]) -> None:
         """`members` tells how many members a group has."""
@@ -162,7 +162,7 @@ class ClientFigures:
     # -- asking ----------------------------------------------------------------------------------
 
     def of(self, client: str, now_ms: int) -> ClientActivity:
-        """What is known of a client; nothing where it was not heard of."""
+        """A client's figures; `NOTHING` for an unknown client."""
         figures = self._clients.get(client)
         if figures is None:
             return NOTHING
@@ -184,7 +184,7 @@ class ClientFigures:
         )
 
     def rates(self, client: str, now_ms: int) -> tuple[float, float, int]:
-        """Handed out and sent per second, and how many failed; as `of` says, only quicker."""
+        """Deliveries and sends per second, and the failures; cheaper than `of`."""
         figures = self._clients.get(client)
         if figures is None:
             return 0.0, 0.0, 0
@@ -195,7 +195,7 @@ class ClientFigures:
         return self._refused.get(address, NEVER_REFUSED)
 
     def passages(self, group: str) -> Sequence[Passage]:
-        """Who joined a group and left it, newest first: the last 50 since the server started."""
+        """The last 50 joins and leaves of a group since the server started, newest first."""
         return tuple(reversed(self._passages.get(group, ())))
 
     # -- events ----------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class ClientFigures:
     def _settled(
         self, event: Acked | Returned | Retried | DeadLettered, offsets: Sequence[int]
     ) -> list[tuple[str, int]]:
-        """The hand-outs among these offsets that were remembered, which are forgotten."""
+        """Remove and return the remembered deliveries of these offsets."""
         places = self._places.get((event.group, event.topic, event.queue))
         if not places:
             return []

@@ -1,6 +1,6 @@
-"""One client: what is known of it, what it can be asked, and how it is sent away.
+"""Inspects, queries and disconnects a single client.
 
-What is asked and done stands in the audit trail. An answer is waited for `ASK_S` at most.
+Queries and disconnections are in the audit trail. An answer is awaited for `ASK_S` at most.
 """
 
 import time
@@ -34,7 +34,7 @@ COMES_BACK_S = 1.0
 
 @dataclass(frozen=True)
 class Membership:
-    """A client as a member of a group; `in_flight` is what it was handed and has not settled."""
+    """A client as a member of a group; `in_flight` counts its unsettled messages."""
 
     group: str
     member: Member
@@ -43,9 +43,9 @@ class Membership:
 
 @dataclass(frozen=True)
 class Client:
-    """What is known of a client: at the doors that it came through, and as a member of groups.
+    """A client as its endpoints and groups know it.
 
-    `why_no_stack` and `why_no_verify` are "" where it can be asked.
+    `why_no_stack` and `why_no_verify` are "" if it can be queried.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Offer:
-    """A member of a group; `why_no_verify` is "" where it can be asked to process a message."""
+    """A member of a group; `why_no_verify` is "" if it can verify a message."""
 
     name: str
     doors: Sequence[ClientFacts]
@@ -84,7 +84,7 @@ class _ClientCall:
 
 
 class Clients:
-    """Asks and disconnects clients for a person or a program, who is named in the trail."""
+    """Queries and disconnects clients on behalf of an actor, who is named in the trail."""
 
     def __init__(
         self, host: EngineHost, messaging: Messaging, connections: Connections, audit: Audit
@@ -95,7 +95,7 @@ class Clients:
         self._audit = audit
 
     def find(self, name: str) -> Client:
-        """What is known of a client; NotFound where nobody of that name is there."""
+        """Find a client; NotFound if no endpoint or group knows the name."""
         doors = self._connections.find(name)
         memberships = self._memberships(name)
         if not doors and not memberships:
@@ -170,9 +170,9 @@ class Clients:
         return Processing(*place, message.message_id, verdict, code, detail, call.took_ms)
 
     async def disconnect(self, actor: Actor, name: str) -> SentAway:
-        """End a client's connections and memberships; what it holds comes back in a second.
+        """End a client's connections and memberships; its messages return within a second.
 
-        It may come again. Raises NotFound.
+        It may connect again. Raises NotFound.
         """
         client = self.find(name)
         before: dict[str, Any] = {"doors": [each.door for each in client.doors]}
@@ -221,7 +221,7 @@ class Clients:
             return  # it was deleted meanwhile
 
     async def _bring_back(self, group: str, receipts: Sequence[Any]) -> int:
-        """Let hand-outs run out in a second; how many."""
+        """Expire deliveries within a second and return their number."""
         done = 0
         for start in range(0, len(receipts), RECEIPTS_MAX):
             part = receipts[start : start + RECEIPTS_MAX]

@@ -1,4 +1,4 @@
-"""Which ports a network reaches without TLS: said at the start, and in the self-checks."""
+"""Finds the ports that a network reaches without TLS, for the start and the self-checks."""
 
 import logging
 

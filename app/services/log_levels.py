@@ -60,7 +60,7 @@ class LogLevels:
         return self._level(name)
 
     def restore(self) -> None:
-        """Put every level back to what it was at the start."""
+        """Reset every level to that of the start."""
         for name, number in self._before.items():
             logging.getLogger(name).setLevel(number)
         self._before.clear()

@@ -1,8 +1,7 @@
-"""Read-only by a switch: nothing can be changed until somebody switches it off again.
+"""The read-only switch: while it is on, every change is refused.
 
-The switch outlives the process, in a small file beside the store: whoever froze a server in
-trouble would not want a restart to thaw it, and whether it holds has to be known before the first
-request, though the database be down. The setting `read_only` holds whatever the switch says.
+It is stored in a small file beside the store: it survives a restart, and is known before the first
+request even if the database is down. The setting `read_only` holds independently of the switch.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ KIND = "server"
 
 
 class Switched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the file holds: who switched it on, when, why."""
+    """The file's record: user, time and reason."""
 
     by: str
     since_ms: int
@@ -35,7 +34,7 @@ class Switched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class ReadOnlyState:
-    """Whether nothing can be changed; without a time it is unknown since when."""
+    """Whether changes are refused; the time may be unknown."""
 
     is_on: bool
     by_setting: bool = False
@@ -45,7 +44,7 @@ class ReadOnlyState:
 
 
 class ReadOnlySwitch:
-    """`load` before the first request; `freeze` is told whenever the state changes."""
+    """The switch: `load` it before the first request; `freeze` is called at each change of state."""
 
     def __init__(
         self,

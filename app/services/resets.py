@@ -14,9 +14,9 @@ KIND = "group"
 
 
 class ResetOrder(msgspec.Struct, frozen=True):
-    """Which queues are to go where; without `queues` all that can be read.
+    """The queues and target of a reset; without `queues`, all that can be read.
 
-    With `goals` each topic's queue goes to an offset of its own, or stays where that is None.
+    With `goals` each topic's queue goes to an offset of its own, or stays if that is None.
     """
 
     topics: Sequence[str]
@@ -36,11 +36,11 @@ class Resets:
         self._audit = audit
 
     async def preview(self, group: str, order: ResetOrder) -> ResetPreview:
-        """What the order would do now; changes nothing."""
+        """Preview a reset; changes nothing."""
         return (await self._plan(group, order)).preview()
 
     async def preview_undo(self, group: str, number: int) -> ResetPreview:
-        """What taking back a reset would do now; changes nothing."""
+        """Preview undoing a reset; changes nothing."""
         return self._host.broker.resets.plan_undo(group, number).preview()
 
     async def apply(
@@ -65,7 +65,7 @@ class Resets:
         )
 
     def history(self, group: str) -> Sequence[Reset]:
-        """What is remembered, newest first."""
+        """The remembered resets, newest first."""
         return self._host.broker.resets.history(group)
 
     async def _plan(self, group: str, order: ResetOrder) -> ResetPlan:

@@ -22,10 +22,9 @@ KEY_COUNT_MAX = 64
 
 
 class Anything(msgspec.Struct, frozen=True):
-    """What one text may mean: messages with this id or key, topics and groups of such a name.
+    """Matches of one text: messages with this id or key, topics and groups with such a name.
 
-    `messages_cut` says that the time, or the number of messages, was up before all topics were
-    asked.
+    `messages_cut` is set if the limit of time or of messages ended the search early.
     """
 
     messages: list[StoredMessage]
@@ -54,7 +53,7 @@ class Search:
     async def scan(
         self, query: ScanQuery, *, count_max: int, cursor: str = "", budget_s: float = BUDGET_S
     ) -> ScanPage:
-        """A page of what a topic holds; it ends early, with a cursor, when the time is up.
+        """A page of a topic's messages; ends early, with a cursor, at the time limit.
 
         Raises TopicNotFound, Invalid (filter, cursor), Busy.
         """
@@ -182,7 +181,7 @@ def _now_s() -> float:
 
 
 def _finish(waiting: "asyncio.Future[None]", error: Exception | None) -> None:
-    """End a wait, unless who waited has gone."""
+    """End a wait, unless the waiter has gone."""
     if waiting.done():
         return
     if error is None:

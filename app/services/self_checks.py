@@ -1,7 +1,7 @@
-"""What the server finds out about itself: each check with its result, how long it took, and when.
+"""The server's self-checks, each with its result, duration and time.
 
-Checks are made when somebody looks, and not again within `FRESH_MS`; each has a limit, and one
-that fails or takes too long is a result like any other.
+Checks run on demand, and not again within `FRESH_MS`; each has a time limit, and a failure or
+timeout is a result like any other.
 """
 
 import asyncio
@@ -67,9 +67,9 @@ class SelfChecks:
             return self._results
 
     async def glance(self) -> list[SelfCheck]:
-        """What is known: fresh where that takes but a moment, else as it was found last.
+        """The results, fresh if that takes but a moment, else those of the last run.
 
-        Empty while the first checks are still being made.
+        Empty while the first checks are still running.
         """
         if self._run is None or self._run.done():
             self._run = asyncio.create_task(self.run())

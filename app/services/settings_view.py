@@ -1,6 +1,6 @@
-"""The settings as anybody who may read may see them: value, default, where each came from.
+"""The settings without their secrets: value, default and origin of each.
 
-What is a secret is not shown, nor any part of an address that could hold one.
+Hidden are secrets and every part of an address that could hold one.
 """
 
 import re
@@ -17,7 +17,7 @@ from app.settings import Settings, settings_fields
 DEFAULT = "default"
 SECRET_PARAMETER = re.compile("(?i)pass|secret|token|key|sig")
 PIECE_CHARS_MIN = 8  # a shorter piece of a webhook's path is a word, as "services"
-PROGRAM = "program"  # neither file, environment nor command line: whoever embeds the server
+PROGRAM = "program"  # neither file, environment nor command line: the embedding program
 
 
 class Hidden(StrEnum):
@@ -30,7 +30,7 @@ class Hidden(StrEnum):
 
 @dataclass(frozen=True)
 class ShownSetting:
-    """A setting; `value` is empty where it is hidden, `source` says who set it."""
+    """A setting; `value` is empty if hidden, `source` is its origin."""
 
     name: str
     value: str
@@ -41,7 +41,7 @@ class ShownSetting:
 
     @property
     def is_set(self) -> bool:
-        """Whether it is other than the default."""
+        """Whether it differs from the default."""
         return self.hidden is not Hidden.NOT or self.value != self.default
 
 
@@ -64,7 +64,7 @@ def secrets_of(settings: Settings) -> set[str]:
 
 
 def _secrets_in(address: str, *, is_whole: bool) -> set[str]:
-    """What of an address is secret: passwords, also in its query; of a webhook all but the host."""
+    """The secret parts of an address: passwords, also in its query; of a webhook all but the host."""
     try:
         parts = urlsplit(address)
     except ValueError:

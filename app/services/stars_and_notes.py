@@ -1,8 +1,8 @@
 """Stars and notes of topics.
 
-A star is one's own and puts a topic first in one's list; while there are no users everybody shares
-one set. A note is everybody's: Markdown about what a topic is for, with its author. Both are about
-the name: they stay when the topic is deleted, and are there again when it is created anew.
+A star belongs to a user and puts a topic first in that user's list; while there are no users, all
+share one set. A note is shared: Markdown on the purpose of a topic, with its author. Both are tied
+to the name: they outlive the topic and apply again when it is created anew.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ EVERYBODY = ""  # whose the notes are, to `TtlCache`
 
 @dataclass(frozen=True)
 class Marks:
-    """What a page shows beside topics' names; `failure` says why it is not known."""
+    """Stars and notes as a page shows them beside topics; `failure` is the reason if unknown."""
 
     stars: frozenset[str]
     noted: frozenset[str]
@@ -33,7 +33,7 @@ class Marks:
 
 
 class StarsAndNotes:
-    """Keeps both, and knows those that whoever looks at a page wants to see."""
+    """Stores stars and notes, and caches them for pages."""
 
     def __init__(self, host: EngineHost, database: DatabaseWorker) -> None:
         self._host = host

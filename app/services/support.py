@@ -1,8 +1,8 @@
-"""What somebody who is to help needs to see of a server, in one bounded archive without secrets.
+"""Packs a bounded support archive of a server, without secrets.
 
-The parts are gathered by the caller; here each is cut to its limit, freed of every secret, listed
-in a manifest that comes first, and packed beside the loop. A pattern keeps all other threads
-waiting until it has gone over its text, so it is given one line at a time.
+The caller gathers the parts; here each is cut to its limit, freed of every secret, listed in a
+manifest that comes first, and packed off the event loop. A regular expression blocks all other
+threads until it has searched its text, so it is given one line at a time.
 """
 
 import io
@@ -24,7 +24,7 @@ GONE = "[redacted]"
 SECRET_CHARS_MIN = 4  # shorter ones are no secrets, and would eat the text
 HEADERS = r"(?:authorization|cookie)"
 NAMES = r"(?:passw|secret|token|api[_-]?key|credential|signature)\w{0,20}"
-# What looks like a secret wherever it comes from: tokens, passwords in addresses, headers.
+# Text that looks like a secret: tokens, passwords in addresses, headers.
 PATTERNS = (
     (re.compile(r"kite_[A-Za-z0-9_-]{8,}"), GONE),
     (re.compile(r"(://[^\s/:@]*:)[^\s/\"']+@"), rf"\1{GONE}@"),
@@ -61,7 +61,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is in the archive, and what is certainly not."""
+    """The archive's contents, and what it never contains."""
 
     made_at: str
     version: str
@@ -137,7 +137,7 @@ def versions() -> dict[str, str]:
 
 
 def stacks() -> str:
-    """Where each thread is right now: files and lines, no values."""
+    """The current position of each thread: files and lines, no values."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = []
     for ident, frame in sys._current_frames().items():

@@ -1,9 +1,9 @@
-"""Following topics as messages are stored, for people who watch; no group, no hand-out.
+"""Follows topics as messages are stored, without a group or deliveries.
 
-A tail remembers an offset for every queue. `mark` is all of them as a text: who comes back with it
-goes on exactly there, so that nothing is missed and nothing comes twice. It reads at most
-COUNT_MAX messages and works for some milliseconds at a stretch; who falls behind by more than
-BEHIND_MAX messages is taken forward, and told how many were passed over.
+A tail has an offset for every queue. `mark` encodes all of them: a client that returns with it
+resumes exactly there, without gaps or duplicates. A read covers at most COUNT_MAX messages and some
+milliseconds; a tail that is more than BEHIND_MAX messages behind skips ahead and reports the number
+of skipped messages.
 """
 
 import time
@@ -49,7 +49,7 @@ class Batch:
 
 @dataclass
 class _Read:
-    """What came of one queue; `is_more`: there is more of it at once."""
+    """The result of reading one queue; `is_more`: more can be read at once."""
 
     messages: list[StoredMessage] = field(default_factory=list)
     begin: int = 0
@@ -120,11 +120,11 @@ class Tail:
 
     @property
     def mark(self) -> str:
-        """Where it stands."""
+        """The current mark."""
         return self._mark(self._offsets)
 
     def mark_before(self, messages: Sequence[StoredMessage]) -> str:
-        """Where it stood before these messages, as a mark: who begins there reads them again."""
+        """The mark before these messages: a tail that begins there reads them again."""
         first = dict(self._offsets)
         for message in messages:
             queue = (message.topic, message.queue)
@@ -132,7 +132,7 @@ class Tail:
         return self._mark(first)
 
     def read(self) -> Batch:
-        """What came since, bounded; never waits. Raises TopicNotFound, Forbidden, Invalid."""
+        """The next messages, bounded; never waits. Raises TopicNotFound, Forbidden, Invalid."""
         self._find_queues()
         until_s = time.perf_counter() + READ_S
         share = max(4, COUNT_MAX // len(self._offsets))
@@ -214,7 +214,7 @@ class Tail:
                 return read
 
     def _take(self, read: _Read, result: PullResult) -> bool:
-        """Note what a pull brought; False if it only told where the queue begins now."""
+        """Record the result of a pull; False if it only reported the queue's begin."""
         if result.status is PullStatus.OFFSET_TOO_SMALL:
             read.gone += result.next_offset - read.following
             read.following = result.next_offset
@@ -228,7 +228,7 @@ class Tail:
         return True
 
     def _in_order(self, reads: dict[Queue, _Read]) -> list[StoredMessage]:
-        """What was read, by position; what lies behind something unread waits for the next time."""
+        """The messages by position; those behind an unread one wait for the next read."""
         lasts = [read.messages[-1].position for read in reads.values() if _is_cut(read)]
         until = min(lasts, default=None)
         taken: list[StoredMessage] = []
@@ -260,7 +260,7 @@ def _is_cut(read: _Read) -> bool:
 
 
 def _parse_mark(text: str, topics: Sequence[str]) -> dict[Queue, int]:
-    """The offsets in a mark; Invalid for what is none."""
+    """The offsets in a mark; raises Invalid."""
     if not text:
         return {}
     try:

@@ -43,7 +43,7 @@ class TargetRefused(Exception):
 
 
 class Targets:
-    """What may be called, by the settings; `own_ports` are those on which the server listens."""
+    """The addresses that the settings allow; `own_ports` are those on which the server listens."""
 
     def __init__(self, settings: Settings, *, loopback_only: bool | None = None) -> None:
         self._networks = [
@@ -116,7 +116,7 @@ def made_client(targets: Targets, *, connections_max: int) -> "httpx.AsyncClient
     import httpx
 
     class Transport(httpx.AsyncBaseTransport):
-        """Connects to addresses that were checked, under the name that was asked for."""
+        """Connects to checked addresses, under the original name."""
 
         def __init__(self) -> None:
             # Connections are not kept: the library would take one for another name of its address.

@@ -19,12 +19,12 @@ from kitemq.model.topics import DEFINITION_COLUMNS, IMPORT_CHARS_MAX, NULLABLE, 
 
 ROWS_MAX = 10_000
 FORMATS = ("csv", "json")
-# What lists say of a topic beside its definition.
+# Figures that lists show beside a topic's definition.
 FIGURES = frozenset(
     {"system", "created_ms", "messages", "in_per_s", "groups", "worst_lag", "last_message"}
     | {"unknown", "read_at"}
 )
-# What lists call the engine's own; their names say so too, and are refused for it.
+# Types of the engine's own topics, whose names are refused anyway.
 SYSTEM_TYPES = frozenset({"RETRY", "DLQ", "SYSTEM"})
 NO_JSON = (msgspec.DecodeError, RecursionError)
 GUARDED = ("'=", "'+", "'-", "'@", "'\t", "'\r")

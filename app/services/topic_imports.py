@@ -1,8 +1,8 @@
-"""Topics by a file: looked at row by row, then created and changed, each with its audit entry.
+"""Imports topics from a file row by row, each change with its audit entry.
 
-A dry run says what would become of each row and what was seen of its topic; rows that carry this
-(`TopicDefinition.seen`) do just what was shown, or nothing. What is there already as the file
-wants it is left alone, so a file can be applied again.
+A dry run returns each row's outcome and a tag of its topic; rows that carry this tag
+(`TopicDefinition.seen`) apply the previewed change, or nothing. A topic that already matches its
+row is left alone, so a file can be applied again.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from kitemq.model.conversion import convert, set_fields
 from kitemq.model.topics import TopicDefinition, TopicSettings
 
 BUDGET_S = 20.0
-NEW = "new"  # what was seen of a topic that there was not
+NEW = "new"  # the tag of a topic that did not exist
 # In the order in which they are listed: what needs a person comes first.
 OUTCOMES = ("refused", "failed", "unreached", "create", "change", "created", "changed", "same")
 
@@ -43,9 +43,9 @@ class Became:
 
 @dataclass(frozen=True)
 class ImportRow:
-    """A row of the file and what becomes of it; refused and failed ones say why.
+    """A row of the file with its outcome; refused and failed ones have a reason.
 
-    `definition` is the row once more with what was `seen`, for those that would do something.
+    `definition` is the row with the tag `seen`, for rows that would change something.
     """
 
     number: int
@@ -59,7 +59,7 @@ class ImportRow:
 
 
 class TopicImports:
-    """Reads files of definitions for a person or a program, who is named in the trail."""
+    """Imports topic definitions on behalf of an actor, who is named in the trail."""
 
     def __init__(self, host: EngineHost, topics: Topics, default_queues: int) -> None:
         self._host = host
@@ -71,7 +71,7 @@ class TopicImports:
         return await asyncio.to_thread(topic_files.read, content, format)
 
     async def preview(self, rows: Sequence[FileRow], allowed: Allowed) -> list[ImportRow]:
-        """What would become of each row; `allowed` raises for a topic that may not be changed."""
+        """Preview each row; `allowed` raises for a topic that may not be changed."""
 
         async def look(row: ImportRow) -> ImportRow:
             return row
@@ -81,7 +81,7 @@ class TopicImports:
     async def apply(
         self, actor: Actor, rows: Sequence[FileRow], allowed: Allowed
     ) -> list[ImportRow]:
-        """Create and change the topics; rows that 20 seconds did not reach are told."""
+        """Create and change the topics; rows not processed within 20 seconds are reported."""
 
         async def act(row: ImportRow) -> ImportRow:
             if row.outcome not in ("create", "change") or row.definition is None:
@@ -114,7 +114,7 @@ class TopicImports:
         return results
 
     def _plan(self, row: FileRow, number: int, allowed: Allowed) -> ImportRow:
-        """What would become of a row; refused with the column at fault and what helps."""
+        """Preview a row; a refused one has the column at fault and a remedy."""
         planned = ImportRow(row.number, row.name, "refused")
         try:
             if row.definition is None:
@@ -172,7 +172,7 @@ class TopicImports:
 
 
 def counted(rows: Iterable[ImportRow]) -> dict[str, int]:
-    """How many rows have each outcome, without those that nothing has."""
+    """The number of rows by outcome, without zeros."""
     counts = dict.fromkeys(OUTCOMES, 0)
     for row in rows:
         counts[row.outcome] += 1

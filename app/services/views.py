@@ -1,7 +1,7 @@
-"""Saved views: a list of the console with its filter, under a name that its owner gave it.
+"""Saved views: a console list with its filter, under a name that its owner chose.
 
-Views are one's own: nobody sees or changes those of others. While there are no users everybody
-shares one set. Only our own lists can be saved, so a view never leads elsewhere.
+Users see and change only their own views. While there are no users, all share one set. Only the
+console's own lists can be saved, so a view never leads elsewhere.
 """
 
 import re
@@ -27,7 +27,7 @@ LISTS = frozenset(
     | {"/jobs", "/scheduled", "/transactions", "/clients"}
 )
 LIST_OF_ONE = re.compile(r"/dlq/[A-Za-z0-9_.~%-]+\Z")  # a group's dead letters
-# Where one was on a list is no part of how one likes to see it.
+# The position in a list is no part of a view.
 PASSING = frozenset({"page", "cursor", "done", "format"})
 
 
@@ -44,12 +44,12 @@ class Glance:
 
 
 def is_list(path: str) -> bool:
-    """Whether a page's path, as it stands in an address, is a list that can be saved."""
+    """Whether the path of an address is a list that can be saved."""
     return path in LISTS or LIST_OF_ONE.match(path) is not None
 
 
 def checked(new: NewView) -> NewView:
-    """The view as it is kept; Invalid names what is wrong with it."""
+    """Normalize a view for storage; Invalid names the fault."""
     name = " ".join(new.name.split())
     if not 1 <= len(name) <= NAME_CHARS_MAX or not name.isprintable():
         raise Invalid(
@@ -85,7 +85,7 @@ def stored_query(query: str) -> str:
 
 
 class Views:
-    """Keeps views, and knows those of whoever looks at a page."""
+    """Stores views, and caches them for pages."""
 
     def __init__(self, database: DatabaseWorker, clock: Clock) -> None:
         self._clock = clock

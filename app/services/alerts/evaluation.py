@@ -1,4 +1,4 @@
-"""One rule against what was read for it: its states afterwards, and what is to be written. Pure."""
+"""Evaluates one rule against its readings: the new states and the rows to write. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ class Evaluated:
 
 @dataclass
 class _Draft:
-    """What is written of one rule, as it comes up."""
+    """Collects the rows to write for one rule."""
 
     rule: RuleRow
     teller: Teller
@@ -89,7 +89,7 @@ class _Draft:
         return row
 
     def _tell(self, row: StateRow) -> StateRow:
-        """Tell of a firing that nobody was told of, unless it is silenced."""
+        """Mark a firing alert for notification, unless it is silenced or was notified before."""
         if row.state != RuleState.FIRING or row.is_told or not self.teller.urls:
             return row
         if self.is_silent(row.subject):
@@ -125,7 +125,7 @@ def evaluate(
     is_silent: IsSilent,
     teller: Teller,
 ) -> Evaluated:
-    """Where the rule stands after `readings`, when it stood as `states`."""
+    """Evaluate `readings` against the previous `states`."""
     draft = _Draft(rule, teller, now_ms, is_silent)
     chosen = _chosen(readings, states)
     for reading in chosen:
@@ -140,7 +140,7 @@ def evaluate(
 def ended(
     rule: RuleRow, states: Mapping[str, StateRow], *, now_ms: int, detail: str, teller: Teller
 ) -> StateChanges:
-    """What is written when a rule ends, whatever it stood for."""
+    """The rows to write when a rule ends."""
     draft = _Draft(rule, teller, now_ms, lambda _: False)
     for before in states.values():
         draft.end(before, None, detail)

@@ -18,7 +18,7 @@ from kitemq.model.alerts import RuleKind
 
 
 class Readings:
-    """Asks the broker for what a rule looks at."""
+    """Reads the broker's figures for rules."""
 
     def __init__(self, host: EngineHost, data: Path, reports: Reports) -> None:
         self._host = host
@@ -26,7 +26,7 @@ class Readings:
         self._reports = reports
 
     async def read(self, rule: RuleRow, lags: dict[str, GroupLag | None]) -> list[Reading]:
-        """What the rule finds now; `lags` keeps what was read for rules before it."""
+        """The rule's readings; `lags` caches the lags of rules read before it."""
         kind = RuleKind(rule.kind)
         if kind is RuleKind.DISK:
             return [await self._disk(rule)]
@@ -87,7 +87,7 @@ class Readings:
         )
 
     def _dead_letters(self, rule: RuleRow, group: str, lag: GroupLag) -> Reading:
-        """What came within the window and nobody dismissed, as the page of dead letters has it."""
+        """Undismissed dead letters of the window, counted as on the page of dead letters."""
         count = dismissed = 0
         if lag.dead:
             since_ms = self._host.clock.now_ms() - rule.window_s * 1000

@@ -1,7 +1,7 @@
-"""Which hours are due: those whose input changed since their figures were made. Pure but `load`.
+"""Determines the due hours: those whose input changed since their figures were made.
 
-The Parquet folder's manifest says what there is of each hour; its form is that of the jobs
-(`analytics/manifest.py`).
+Pure but for `load`. The manifest of the Parquet folder describes each hour's input; its form is
+that of the jobs (`analytics/manifest.py`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,13 +40,13 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """What the folder has; `at_ms`: everything stored before that is in."""
+    """The folder's contents; `at_ms`: everything stored before that is included."""
 
     at_ms: int = 0
     frames: dict[str, dict[str, Partition]] = {}
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
-        """By frame and hour, what to compare with what was computed last."""
+        """Input fingerprints by frame and hour, to compare with those of the last run."""
         return {
             frame: {hour: each.fingerprint for hour, each in hours.items()}
             for frame, hours in self.frames.items()
@@ -89,7 +89,7 @@ class Periods:
             self._by_hour |= dict.fromkeys(hours, whole)
 
     def is_frozen(self, hour: str) -> bool:
-        """Whether its figures stay: some of those that they are one with have no input any more."""
+        """Whether its figures are final: some hours of its period have no input any more."""
         return self._by_hour.get(hour) == ()
 
     def whole(self, hours: Iterable[str]) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class Periods:
 
 
 def load(root: Path) -> Inputs:
-    """What the folder has; nothing where there is no manifest. Raises OSError, DecodeError."""
+    """Load the manifest, empty if there is none. Raises OSError, DecodeError."""
     try:
         data = (root / MANIFEST).read_bytes()
     except FileNotFoundError:
@@ -124,10 +124,10 @@ def hours_with_input(job: str, inputs: Inputs) -> list[str]:
 def due(
     job: str, inputs: Inputs, done: Mapping[str, str], input_days: int, periods: Periods
 ) -> Due:
-    """What changed, the newest hours first where it is too much for one run.
+    """The hours to compute, the newest first if there are too many for one run.
 
-    What is done stays as it is when its input is about to be deleted: with the hour before it
-    gone, its fingerprint changes though it has lost, not won, something.
+    Hours stay as they are when their input is about to be deleted: with the hour before them gone,
+    the fingerprint changes though it has lost input, not gained any.
     """
     oldest_ms = inputs.at_ms - input_days * DAY_MS + DAY_MS if input_days else 0
     fingerprints = inputs.fingerprints()
@@ -143,6 +143,6 @@ def due(
 
 
 def chosen(job: str, inputs: Inputs, hours: Iterable[str]) -> tuple[str, ...]:
-    """Those of the wanted hours that there is input of: others would lose the figures they have."""
+    """Those of the hours that have input: others would lose the figures they have."""
     available = set(hours_with_input(job, inputs))
     return tuple(hour for hour in hours if hour in available)

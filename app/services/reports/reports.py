@@ -100,7 +100,7 @@ class Reports:
     # -- life -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take away what a killed server left, then run what is due."""
+        """Remove the leftovers of a killed server, then run due jobs."""
         self._loop = asyncio.create_task(self._run_loop())
 
     async def stop(self) -> None:
@@ -127,7 +127,7 @@ class Reports:
             await asyncio.sleep(TICK_S)
 
     async def tick(self) -> None:
-        """Begin what is due, if anything is and nothing runs."""
+        """Start a due job, unless one is running."""
         await self._ready()
         if self._under_way is not None or not self._settings.report_schedules:
             return
@@ -163,7 +163,7 @@ class Reports:
     # -- looking ----------------------------------------------------------------------------------
 
     def missing(self) -> str:
-        """What keeps reports from running here; "" if nothing. Of Java only a run tells."""
+        """Why reports cannot run here; "" if they can. A missing Java shows only in a run."""
         is_there = all(find_spec(name) is not None for name in ("pyspark", "pyarrow"))
         return "" if is_there else NOT_INSTALLED
 
@@ -187,9 +187,9 @@ class Reports:
         return self.figures[job].fresh_ms
 
     async def schedules(self, *, keeps: bool = False) -> list[ScheduleRow]:
-        """When each job runs, by name; `keeps` writes those that nobody has set yet.
+        """The schedule of each job by name; `keeps` stores the defaults of those without one.
 
-        From then on their next time stays, so that it comes.
+        From then on their next time is fixed.
         """
         now_ms = self._host.clock.now_ms()
         defaults = [schedule.default(job, now_ms) for job in JOBS]
@@ -219,7 +219,7 @@ class Reports:
         return run
 
     def progress(self, run_id: int) -> Progress | None:
-        """How far a run of this server is; None where it is over or another server's."""
+        """The progress of a run of this server; None if it is over or another server's."""
         mine = self._under_way
         return self._runner.progress if mine is not None and mine.run.id == run_id else None
 

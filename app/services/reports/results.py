@@ -67,7 +67,7 @@ class Totals:
 class Latency:
     """Latencies that have the values `by` in common.
 
-    `within` is the share of them that does not exceed what was asked for; None if nothing was.
+    `within` is the share that does not exceed the given limit; None without a limit.
     """
 
     by: tuple[str, ...]
@@ -152,7 +152,7 @@ class Results:
         return await self.ask(lambda db: db.results.values(name, column, criteria, VALUES_MAX))
 
     async def basis(self, job: str, criteria: ResultFilter) -> Basis:
-        """What answers about this range are made of."""
+        """The sources of an answer about this range."""
         hours = await self.ask(lambda db: db.results.hours_done(job, criteria.first, criteria.last))
         fresh_ms = await self._reports.fresh_ms(job)
         first, last = (hours[0], hours[-1]) if hours else ("", "")
@@ -195,7 +195,7 @@ class Results:
             after = tuple(rows[-1][key] for key in table.key)
 
     async def ask(self, work: "Callable[[Database], T]") -> T:
-        """What the database says; Busy where it fails, or hours went while they were read."""
+        """Query the database; Busy if it fails, or if hours were deleted during the read."""
         try:
             return await self._database.run(work)
         except DatabaseError as error:
@@ -281,7 +281,7 @@ def _after(table: ResultTable, cursor: str) -> tuple[object, ...]:
 
 
 def _fits(kind: str, value: str | int) -> bool:
-    """Whether a value may stand in a column, in any database."""
+    """Whether any database can store a value in a column."""
     if isinstance(value, str):
         return kind == "STRING" and "\0" not in value
     return abs(value) < (2**31 if kind == "INT" else 2**63) and kind in ("INT", "BIGINT")

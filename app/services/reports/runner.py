@@ -148,7 +148,7 @@ class Runner:
         return finished
 
     async def _roll(self, run: RunRow, folder: Path) -> None:
-        """Write what was recorded until now as Parquet."""
+        """Write the records so far as Parquet."""
         position, at_ms = self._host.broker.log_end, self._host.clock.now_ms()
         try:
             async with asyncio.timeout(FLUSH_LIMIT_S):
@@ -303,7 +303,7 @@ def _make(folder: Path) -> None:
 
 
 def _last_line(text: str, code: int) -> str:
-    """What the process said last, for people; where its calls stood (indented) is for the log."""
+    """The last output of the process for users; its stack frames (indented) are for the log."""
     lines = [line for line in text.splitlines() if line[:1].strip()]
     how = f"ended by signal {-code}" if code < 0 else f"ended with code {code}"
     return f"{lines[-1][:TEXT_CHARS_MAX]} ({how})" if lines else how

@@ -1,4 +1,4 @@
-"""When a job is due: five fields of cron, in UTC."""
+"""Computes when a job is due: five fields of cron, in UTC."""
 
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ DEFAULTS = {LAG_JOB: ("*/5 * * * *", 300), TRACES_JOB: ("1-59/10 * * * *", 600)}
 
 
 def default(job: str, now_ms: int) -> ScheduleRow:
-    """How a job runs until somebody changes it."""
+    """A job's default schedule."""
     cron, limit_s = DEFAULTS[job]
     return ScheduleRow(
         job=job,
