@@ -23,7 +23,7 @@ LIMIT_DEFAULT = 50
 
 
 class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which waiting messages are listed."""
+    """Filters of the list of waiting messages."""
 
     topic: Annotated[str, Meta(description="Only those bound for it.")] = ""
     from_ms: Annotated[Time, Meta(description="Due at this time or later.")] = 0
@@ -45,8 +45,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     """List messages that wait for their time.
 
     By time, the earliest first. Only those with `delay_ms` or `deliver_at_ms`: what waits for a
-    delay level cannot be listed. Those that the one who asks may not read come without what they
-    say.
+    delay level cannot be listed. Messages that the caller may not read come without their content.
     """
     query = call.query
     page = await call.messaging.scheduled(

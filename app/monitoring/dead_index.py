@@ -1,7 +1,7 @@
-"""What a group's dead letters are, in a few words each, so that lists count over all of them.
+"""Index of a group's dead letters, with a few fields each, so that lists count all of them.
 
-A dead letter never changes: what was read once is kept for the next page, and only what came
-since is read. The newest `COUNTED_MAX` of a group are kept in mind, of a few groups at a time.
+A dead letter never changes: an indexed one stays for the next page, and only new ones are read. At
+most the newest `COUNTED_MAX` of a group are indexed, for a few groups at a time.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class DeadLetterListing:
 
     @property
     def unreadable(self) -> int:
-        """How many records are damaged."""
+        """The number of damaged records."""
         return self.examined - len(self.rows)
 
 
@@ -99,9 +99,9 @@ class DeadIndex:
         self._shelves: OrderedDict[str, _Shelf] = OrderedDict()
 
     async def listing(self, group: str, budget_s: float) -> DeadLetterListing:
-        """What is known of a group after at most about `budget_s` of reading.
+        """The index of a group after at most about `budget_s` of reading.
 
-        Raises GroupNotFound where there is neither the group nor anything it left.
+        Raises GroupNotFound if neither the group nor any of its dead letters exists.
         """
         topic = DEAD_LETTER_PREFIX + group
         try:
@@ -128,7 +128,7 @@ def bounds(broker: Broker, topic: str) -> tuple[int, int]:
 
 
 def oldest_ms(broker: Broker, topic: str) -> int | None:
-    """When the oldest dead letter was stored; None where its record cannot be read."""
+    """The time when the oldest dead letter was stored; None if its record cannot be read."""
     low, end = bounds(broker, topic)
     if low >= end:
         return None

@@ -17,7 +17,7 @@ FRESH_STEPS = 10  # an answer stays for this part of its step
 
 @dataclass(frozen=True)
 class Span:
-    """How much time a chart shows, and how much of it one point."""
+    """A chart's time range and the width of its points."""
 
     name: str
     label: str
@@ -52,7 +52,7 @@ class LagReader:
         self._cache: dict[tuple[LagOf, str], tuple[int, asyncio.Future[LagHistoryPage]]] = {}
 
     def keeping(self) -> LagHistoryRetention:
-        """How, and since when, the history is kept."""
+        """How the history of lag is stored, and since when."""
         return self._statistics().lag_keeping()
 
     async def read(self, whose: LagOf, span: Span) -> LagHistoryPage:

@@ -31,7 +31,7 @@ class Meter:
         return self._latest(Metric.MESSAGES_IN)
 
     def delivered_rate(self) -> float:
-        """Messages handed out per second over the last ten seconds."""
+        """Messages delivered per second over the last ten seconds."""
         return self._latest(Metric.MESSAGES_OUT)
 
     def topic_rate(self, name: str) -> float:
@@ -51,7 +51,7 @@ class Meter:
         return self._statistics().topic_history(name, STEPS)
 
     def traffic(self) -> Traffic:
-        """Both totals over the window; what was before the process began is left out."""
+        """Both totals over the window, without what came before the process began."""
         now_ms = self._now_ms()
         end_ms = now_ms // STEP_MS * STEP_MS
         since_ms = self._statistics().since_ms

@@ -1,8 +1,8 @@
-"""The lag of many groups over the last day, as little lines: for lists, never waited for long.
+"""Sparklines of the lag of many groups over the last day, for lists.
 
-All lines of a page are read from the history of lag on disk in one pass, beside the loop, and kept
-for a quarter of an hour. A page takes those that are there within a moment; what is not read yet is
-said to be so, and stands there at the page's next refresh.
+All lines of a page are read from the history of lag on disk in one pass, off the event loop, and
+cached for a quarter of an hour. A page takes those that are ready within a moment and marks the
+others, which appear at its next refresh.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Trend:
 
     @property
     def hours(self) -> float:
-        """How much of the day is known."""
+        """The number of hours with known lag."""
         return self.known * 24 / POINTS
 
     @property
@@ -53,7 +53,7 @@ UNREAD = Trend()
 
 
 class Trends:
-    """At most 3,000 lines are kept; the engine is asked once at a time, for a page's groups."""
+    """At most 3,000 lines are cached; one query runs at a time, for a page's groups."""
 
     def __init__(self, statistics: Callable[[], Statistics], now_ms: Callable[[], int]) -> None:
         self._statistics = statistics

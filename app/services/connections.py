@@ -1,4 +1,4 @@
-"""Clients that are connected now, over WebSocket, gRPC or remoting, as their endpoints report them."""
+"""Clients connected now, over WebSocket, gRPC or remoting, as their endpoints report them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -44,7 +44,7 @@ class ReadOnlyState:
 
 
 class ReadOnlySwitch:
-    """The switch: `load` it before the first request; `freeze` is called at each change of state."""
+    """The switch: `load` it before the first request; `freeze` is called at each change."""
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ def secrets_of(settings: Settings) -> set[str]:
 
 
 def _secrets_in(address: str, *, is_whole: bool) -> set[str]:
-    """The secret parts of an address: passwords, also in its query; of a webhook all but the host."""
+    """The secret parts of an address: passwords, also in queries; of a webhook all but the host."""
     try:
         parts = urlsplit(address)
     except ValueError:

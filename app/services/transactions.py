@@ -171,7 +171,7 @@ class Transactions:
         return callback
 
     def described(self, callback: Callback) -> TransactionCallback:
-        """A callback without its secrets, with the number of connections that are asked before it."""
+        """A callback without its secrets, with the number of connections asked before it."""
         url, live = redacted_url(callback.url), self.producers.count(callback.group)
         return convert(callback, TransactionCallback, url=url, live_producers=live)
 

@@ -81,7 +81,7 @@ class Producers:
             self.unwant(request)
 
     async def close(self) -> None:
-        """Nobody waits for answers any more."""
+        """Stop answering checks; the connection is gone."""
         for task in self._flushes:
             task.cancel()
         await asyncio.gather(*self._flushes, return_exceptions=True)
@@ -89,7 +89,7 @@ class Producers:
         del self._on_answer, self._has_room
 
     def decide(self, request: int, frame: transactions.DecideFrame, *, is_text: bool) -> None:
-        """Do what a DECIDE says; its answer comes when it has its durability."""
+        """Handle a DECIDE; its answer comes when the decision is durable."""
         decision = DECISIONS.get(frame.decision)
         if decision is None:
             raise Invalid("the decision is unknown", field="decision", remedy="1, 2 or 3")

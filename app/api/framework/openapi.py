@@ -44,7 +44,7 @@ TAGS = {
 }
 # Every operation can answer these: wrong name, too much at once, starting or stopping, failure.
 ALWAYS = (400, 421, 429, 500, 503)
-GUARDED = (401, 403)  # what a server with users asks for besides
+GUARDED = (401, 403)  # errors of a server with users
 WITH_INPUT = (422,)
 WITH_BODY = (413, 415)
 

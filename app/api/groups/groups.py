@@ -17,7 +17,7 @@ TAG = "groups"
 
 
 class GroupListQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which groups are listed."""
+    """Filters of the list of groups."""
 
     q: Annotated[str, Meta(description="Part of the name, in any case.")] = ""
     limit: Limit = PAGE_DEFAULT
@@ -131,7 +131,7 @@ async def change_group(call: Call[None, GroupSettings]) -> Group:
 async def pause_group(call: Call[PauseQuery, None]) -> Group:
     """Pause a group, or one topic of it.
 
-    Nothing more is handed out: receive and pull answer 403, subscriptions on open connections stay
+    Deliveries stop: receive and pull answer 403, subscriptions on open connections stay
     and wait. What is in flight can be settled.
     """
     groups = call.services.groups
@@ -149,7 +149,7 @@ async def pause_group(call: Call[PauseQuery, None]) -> Group:
     example="curl -X POST '$URL/api/v1/groups/billing/resume?topic=orders'",
 )
 async def resume_group(call: Call[PauseQuery, None]) -> Group:
-    """Resume a group, or one topic of it. Whoever waits is woken."""
+    """Resume a group, or one topic of it. Waiting clients are woken."""
     groups = call.services.groups
     return group_out(
         call, await groups.resume(actor_of(call), call.path("group"), call.query.topic)

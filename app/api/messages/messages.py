@@ -52,7 +52,7 @@ class Pulled(msgspec.Struct):
 
 
 class PullQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Where to read, and how much."""
+    """The range to read."""
 
     queue: Annotated[int, Meta(ge=0, le=65535)] = 0
     offset: Offset = 0
@@ -66,13 +66,13 @@ class PullQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ShowQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How to show it."""
+    """The encoding of bodies."""
 
     encoding: Encoding = Encoding.AUTO
 
 
 class KeyQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which key to look for."""
+    """The key to search."""
 
     key: Annotated[str, Meta(min_length=1)]
     limit: Annotated[int, Meta(ge=1, le=KEY_MAX)] = 32
@@ -113,7 +113,7 @@ def fields_of(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> tup
 
 
 def compressed_of(plain: PlainBody) -> Compressed:
-    """How a body was compressed, and whether it still is."""
+    """The compression of a body, and whether it still is compressed."""
     return Compressed(plain.codec, plain.stored_bytes, len(plain.body), plain.why_raw)
 
 
@@ -140,7 +140,7 @@ def _encode_body(body: bytes, encoding: Encoding) -> tuple[str, str]:
 async def pull(call: Call[PullQuery, None]) -> Pulled:
     """Read a queue from an offset on.
 
-    Nothing is handed out: the caller keeps its place, and may commit it for a group with
+    Nothing is delivered: the caller stores its offset, and may commit it for a group with
     PUT /groups/{group}/offsets. With `wait_ms` it waits for a message that matches.
 
     On behalf of a `group` it is consuming: it may make the group, and takes the notice of a reset.
@@ -249,7 +249,7 @@ async def find_by_id(call: Call[ShowQuery, None]) -> MessageList:
     """Find every record of a message by its id, the oldest first.
 
     Takes a message id or an offset id: as sent, each retry, and the dead letter, at most 64.
-    Those that the one who asks may not read come without what they say.
+    Messages that the caller may not read come without their content.
     """
     message_id = call.path("id")
     search = call.services.search
@@ -283,7 +283,7 @@ def number_in_path(call: Call[Any, Any], name: str, most: int) -> int:
 async def while_connected(call: Call[Any, Any], waiting: Coroutine[Any, Any, T]) -> T:
     """The result of `waiting`, which is cancelled (and ClientGone raised) when the client goes.
 
-    Where it had just finished, ClientGone carries the result that nobody takes any more.
+    If it had just finished, ClientGone carries the unused result.
     """
     work = asyncio.ensure_future(waiting)
     gone = asyncio.ensure_future(_disconnected(call))

@@ -74,7 +74,7 @@ class NewMessageAlone(NewMessage):
 
 
 class Produced(NewMessage, kw_only=True):
-    """What is decoded: either of the two, told apart by `messages`."""
+    """Either of the two bodies, discriminated by `messages`."""
 
     body: str | UnsetType = UNSET  # type: ignore[assignment]
     messages: Annotated[list[NewMessage], Meta(max_length=BATCH_MAX)] | UnsetType = UNSET
@@ -82,7 +82,7 @@ class Produced(NewMessage, kw_only=True):
 
 
 class StoredAt(msgspec.Struct, gc=False):
-    """Where one message stands now, and its ids."""
+    """The ids and the position of one stored message."""
 
     message_id: str
     offset_id: str
@@ -194,7 +194,7 @@ def message_of(
 
 
 def bytes_of(text: str, encoding: str, index: int | str) -> bytes:
-    """A body's bytes; `index` as in `message_of`. Invalid for what is no base64."""
+    """Decode a body; `index` as in `message_of`. Invalid for malformed base64."""
     return text.encode() if encoding == "utf-8" else _from_base64(text, index)
 
 
@@ -215,7 +215,7 @@ async def _send(
 
 
 def result_of(sent: BatchSlice, store_host: str) -> SendResult:
-    """The answer for what the engine stored."""
+    """Convert the engine's result."""
     address = _address_of(store_host)
     return SendResult(
         [
@@ -236,7 +236,7 @@ def result_of(sent: BatchSlice, store_host: str) -> SendResult:
 
 @lru_cache(maxsize=16)
 def _address_of(store_host: str) -> str:
-    """What every offset id of this server begins with; the position's 16 digits follow."""
+    """The common prefix of this server's offset ids; the position's 16 digits follow."""
     return offset_id(store_host, 0)[:-16]
 
 

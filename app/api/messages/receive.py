@@ -1,4 +1,4 @@
-"""Consuming by hand-out: receive with a receipt, then ack, nack, extend or release."""
+"""REST for consumers: receive with a receipt, then ack, nack, extend or release."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -54,14 +54,14 @@ class Receive(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Delivered(Stored, gc=False):
-    """A message handed out. The receipt is the only key to settle it."""
+    """A delivered message. The receipt is the only key to settle it."""
 
     receipt: str
     invisible_until_ms: int
 
 
 class Deliveries(msgspec.Struct):
-    """What was handed out; empty where nothing came in time."""
+    """The delivered messages; empty if none came in time."""
 
     deliveries: list[Delivered]
 
@@ -98,9 +98,9 @@ class Extend(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Settled(msgspec.Struct):
-    """What became of one receipt.
+    """The result of one receipt.
 
-    done: settled now; already: it was settled before; stale: the message was handed out again.
+    done: settled now; already: it was settled before; stale: the message was delivered again.
     """
 
     receipt: str
@@ -140,7 +140,7 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
     """Receive messages for a consumer group.
 
     Each message is invisible to the rest of the group for `invisible_ms`. Settle it with its
-    receipt; what is not settled in time is delivered again with its attempt counted.
+    receipt; a message that is not settled in time is delivered again with its attempt counted.
     """
     body = call.body
     group = call.path("group")
@@ -267,7 +267,7 @@ async def release(call: Call[None, ReceiptList]) -> SettledList:
 
 
 def _unnamed(call: Call[Any, Any], group: str) -> str:
-    """What a client without a name is shown as; in a broadcast it has to have one."""
+    """The name shown for a client without one; in a broadcast a name is required."""
     return "" if call.host.broker.is_broadcast(group) else call.client
 
 

@@ -1,4 +1,4 @@
-"""Request and reply: ask over a topic and wait; answer what was received; fetch a late reply."""
+"""Request and reply: send a request and wait, reply to a received one, fetch a late reply."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ from kitemq.model.requests import CorrelationId, KeptReply, NewReply, ReplyState
 from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.text import parse_receipt
 
-REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"  # where replies are stored
+REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"  # the topic that stores replies
 TAG = "requests"
 TIMEOUT_MS_MAX = 30_000
 TIMEOUT_MS_DEFAULT = 10_000

@@ -23,7 +23,7 @@ TEXT_MAX = 512
 
 
 class TopicSearch(msgspec.Struct, forbid_unknown_fields=True):
-    """What to look for in a topic."""
+    """The search in a topic."""
 
     begin_ms: Annotated[int, Meta(ge=0, description="Stored then or later, ms since 1970 UTC.")] = 0
     end_ms: Annotated[int, Meta(ge=0, description="Stored before that; 0 means no end.")] = 0
@@ -107,10 +107,10 @@ async def search_topic(call: Call[TopicSearch, None]) -> SearchPage:
     example="curl '$URL/api/v1/search?q=orders'",
 )
 async def search_anything(call: Call[TextSearch, None]) -> SearchResult:
-    """Find whatever a text may mean.
+    """Find messages, topics and groups by one text.
 
     Messages with this id, or else with this key in any topic, and topics and groups of such names.
-    A key finds only messages that the one who asks may read.
+    A key finds only messages that the caller may read.
     """
     search = call.services.search
     text = call.query.q.strip()

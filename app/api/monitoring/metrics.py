@@ -47,9 +47,9 @@ class Page:
         self._samples.setdefault(name, []).append((labels, value))
 
     def text(self) -> bytes:
-        """Everything, once; with ten thousand topics it takes longer than the loop may wait.
+        """Render all families; with ten thousand topics this takes longer than the loop may wait.
 
-        What is written is let go of here: to free a hundred thousand samples takes its time, too.
+        The samples are freed here: freeing a hundred thousand of them takes its time, too.
         """
         return "".join(self._lines()).encode()
 

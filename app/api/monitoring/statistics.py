@@ -41,7 +41,7 @@ class LagHistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     example="curl $URL/api/v1/statistics",
 )
 async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
-    """See what the whole broker does, and how long sends take.
+    """Get the totals and rates of the whole broker, and the latency of sends.
 
     Everything is counted since the server started; only the history of lag is older.
     """
@@ -60,7 +60,7 @@ async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
     example="curl $URL/api/v1/topics/orders/statistics",
 )
 async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
-    """See what goes into a topic and what is taken from it, by queue and by group."""
+    """Get a topic's rates in and out, by queue and by group."""
     broker = call.host.broker
     name = broker.topic(call.path("topic")).name
     return convert(broker.statistics.topic(name), TopicStatistics)
@@ -76,7 +76,7 @@ async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     example="curl $URL/api/v1/groups/billing/statistics",
 )
 async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
-    """See what a group takes, acknowledges, fails with and gives up, by topic."""
+    """Get a group's deliveries, acknowledgements, failures and dead letters, by topic."""
     broker = call.host.broker
     name = broker.group(call.path("group")).name
     return convert(broker.statistics.group(name), GroupStatistics)

@@ -33,7 +33,7 @@ By = Annotated[
 
 
 class FilterQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which figures; what is empty does not matter."""
+    """Filters of the figures; empty ones do not apply."""
 
     first: Hour = ""
     last: Annotated[str, Meta(description="Included.")] = ""
@@ -50,20 +50,20 @@ class FilterQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RowsQuery(FilterQuery, forbid_unknown_fields=True):
-    """Which figures, and which page of them."""
+    """Filters and page of the figures."""
 
     cursor: Cursor = ""
     limit: Annotated[int, Meta(ge=1, le=1000)] = 200
 
 
 class TotalsQuery(FilterQuery, forbid_unknown_fields=True):
-    """Which figures, and by what they are added up."""
+    """Filters and grouping columns of the figures."""
 
     by: By = ""
 
 
 class LatencyQuery(FilterQuery, forbid_unknown_fields=True):
-    """Which latencies, and by what they are put together: none for one of all."""
+    """Filters and grouping of the latencies; without grouping there is one row."""
 
     by: By = ""
     within_ms: Annotated[

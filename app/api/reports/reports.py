@@ -32,7 +32,7 @@ JSON_EXAMPLE = "-H 'Content-Type: application/json'"
 
 
 class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which runs."""
+    """Filters of the list of runs."""
 
     job: str = ""
     state: Annotated[

@@ -43,7 +43,7 @@ NAMES_MAX = 1000
     example="curl $URL/api/v1/self-checks",
 )
 async def list_self_checks(call: Call[None, None]) -> SelfCheckList:
-    """Tell what the server finds out about itself.
+    """Run the server's self-checks.
 
     The checks are made now, or were within the last ten seconds; each ends after five at the
     latest.
@@ -77,9 +77,9 @@ async def get_read_only(call: Call[None, None]) -> ReadOnlyMode:
     """-d '{"read_only": true, "reason": "moving to another disk"}'""",
 )
 async def set_read_only(call: Call[None, NewReadOnlyMode]) -> ReadOnlyMode:
-    """Freeze the server, or thaw it.
+    """Make the server read-only, or writable again.
 
-    From the next request on every change is refused through every door, producing and consuming
+    From the next request on every change is refused at every endpoint, producing and consuming
     included; what runs already goes on. It lasts until it is switched off, through restarts too.
     Where the setting `read_only` holds it, this answers 409.
     """
@@ -132,11 +132,11 @@ async def set_log_level(call: Call[None, NewLoggerLevel]) -> LoggerLevel:
     example="curl -o bundle.zip $URL/api/v1/support-bundle",
 )
 async def get_support_bundle(call: Call[None, None]) -> Raw:
-    """Download what somebody who is to help needs to see, as one archive.
+    """Download a support archive.
 
     A manifest, settings and versions, engine figures, self-checks, metrics, the newest 2,000 lines
-    of the log, the first 1,000 topics and groups, what each thread does. At most 1 MB of each;
-    without secrets, message bodies and people. It is written to the audit trail.
+    of the log, the first 1,000 topics and groups, the stack of each thread. At most 1 MB of each;
+    without secrets, message bodies and users. It is written to the audit trail.
     """
     audit = call.services.audit
     try:

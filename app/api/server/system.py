@@ -1,4 +1,4 @@
-"""The server itself: whether it lives, whether it is ready, what it is, what people changed."""
+"""REST for the server itself: liveness, readiness, version and audit trail."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,7 @@ ID_MAX = 2**63 - 1
 
 
 class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which changes are listed."""
+    """Filters of the audit trail."""
 
     object_kind: Annotated[str, Meta(description="topic or group.")] = ""
     object_name: str = ""
@@ -100,7 +100,7 @@ async def about(call: Call[None, None]) -> ServerInfo:
 
 
 def _mark_of(data: Path) -> str:
-    """The identity of the store's lock file, which whoever reads the store's files can compare."""
+    """The identity of the store's lock file, for comparison by readers of the store's files."""
     stat = (data / "lock").stat()
     return f"{stat.st_dev:x}-{stat.st_ino:x}-{stat.st_ctime_ns:x}"
 
@@ -115,7 +115,7 @@ def _mark_of(data: Path) -> str:
     example="curl '$URL/api/v1/audit?object_kind=topic'",
 )
 async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
-    """List who changed what, the newest first.
+    """List the audit trail, newest first.
 
     Refused attempts to change something are there too, with the action `refused` and the error's
     code as result; the same one within ten minutes is one entry that counts.

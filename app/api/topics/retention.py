@@ -1,4 +1,4 @@
-"""Retention: what is kept for how long; and purging a topic."""
+"""REST for retention: its limits and state, and purging a topic."""
 
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import actor_of

@@ -22,7 +22,7 @@ Cursor = Annotated[str, Meta(description="`next_cursor` of the page before.")]
 
 
 class TopicQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which topics are listed."""
+    """Filters of the list of topics."""
 
     q: Annotated[str, Meta(description="Part of the name, in any case.")] = ""
     type: TopicType | None = None
@@ -37,7 +37,7 @@ def topic_out(config: TopicConfig) -> Topic:
 
 
 def actor_of(call: Call[Any, Any]) -> Actor:
-    """Who makes this call, for the audit trail."""
+    """The caller, for the audit trail."""
     return actor_at(call.who.audit_name(call.client), call.header(b"x-request-id"))
 
 

@@ -167,7 +167,7 @@ class Alerts:
     # -- evaluating -------------------------------------------------------------------------------
 
     async def evaluate(self) -> None:
-        """Evaluate every enabled rule now; a change that the database refuses is retried next time."""
+        """Evaluate every enabled rule now; failed writes are retried next time."""
         async with self._turn:
             try:
                 await self._load()
