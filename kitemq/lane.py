@@ -72,7 +72,7 @@ class Outside(Protocol):
 
     @property
     def id_prefix(self) -> str:
-        """What every message id of this producer begins with."""
+        """The common prefix of this producer's message ids."""
 
     def take_ids(self, count: int) -> int:
         """The first of `count` numbers that no other batch gets."""

@@ -1,4 +1,4 @@
-"""What is sent: a message with its options, and what the server answers for it."""
+"""Messages to send, with their options, and the server's results."""
 
 import base64
 import time
@@ -69,7 +69,7 @@ OPTIONS = {
 
 
 class SendResult(msgspec.Struct, frozen=True, gc=False):
-    """Where an accepted message stands, and which durability it has."""
+    """The position of an accepted message, and its durability."""
 
     message_id: str
     topic: str

@@ -1,4 +1,4 @@
-"""Request and reply: what is asked, and what comes back."""
+"""Requests and their replies."""
 
 import base64
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ TIMEOUT_CODE = "timeout"
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The reply to a request. `message_id` is its own; `late`: nobody waited when it came."""
+    """The reply to a request. `message_id` is its own; `late`: the requester no longer waited."""
 
     body: bytes
     correlation_id: str

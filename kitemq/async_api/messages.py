@@ -187,10 +187,10 @@ class AsyncMessagesApi(AsyncApi):
         tag: str = "",
         properties: Mapping[str, str] | None = None,
     ) -> str:
-        """Answer a request, named by its correlation id or by the receipt that it came with.
+        """Answer a request, named by its correlation id or by the receipt of its delivery.
 
-        "delivered"; "late" where nobody waits any more: it is kept; "already" where the request
-        was answered before.
+        Returns "delivered"; "late" if the requester no longer waits, when the reply is stored;
+        "already" if the request was answered before.
         """
         named = {"correlation_id": correlation_id, "receipt": receipt}
         document = reply_document(body, tag, properties)

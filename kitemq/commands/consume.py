@@ -54,7 +54,7 @@ async def _consume(options: Options, output: Output) -> int:
                 break
             output.line(text_of(message), row_of(message))
             count += 1
-            # Printed first: whoever reads us has it before it is gone from the group.
+            # Printed first: a reader of the output has it before it is gone from the group.
             message.ack() if options.ack else message.release()
     except (TimedOut, asyncio.CancelledError):
         pass

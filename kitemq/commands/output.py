@@ -23,7 +23,7 @@ class Exit(IntEnum):
     OK = 0
     FAILED = 1  # something went wrong that was not the caller's fault
     REFUSED = 2  # wrong usage, or the server said no
-    PARTIAL = 3  # some of it was done; standard error says what was not
+    PARTIAL = 3  # partial success; standard error names the failures
     UNREACHABLE = 4  # no server there, or no answer in time
     INTERRUPTED = 130  # Ctrl-C before it was done
 
@@ -36,7 +36,7 @@ def exit_of(error: KiteError) -> Exit:
 
 
 class Output:
-    """Prints rows as a table on a terminal, as JSON lines elsewhere or where asked."""
+    """Prints rows as a table on a terminal, as JSON lines elsewhere or on request."""
 
     def __init__(self, *, is_json: bool = False, is_table: bool = False) -> None:
         self.is_json = is_json or (not is_table and not sys.stdout.isatty())

@@ -62,7 +62,7 @@ async def _produce(options: Options, output: Output) -> int:
 
 
 def message_options(options: Options) -> MessageOptions:
-    """What every message gets."""
+    """The fields that every message gets."""
 
     def moment(text: str | None, name: str) -> int | None:
         return None if text is None else time_ms(text, name)
