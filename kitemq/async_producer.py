@@ -98,7 +98,7 @@ class AsyncProducer:
         self._is_open = True
 
     async def stop(self, timeout_s: float = 10.0) -> None:
-        """Send what waits, for at most `timeout_s`; what is left fails with Stopped."""
+        """Send what waits, for at most `timeout_s`; the others fail with Stopped."""
         self._is_open = False
         try:
             with contextlib.suppress(TimedOut):
@@ -132,7 +132,7 @@ class AsyncProducer:
     ) -> SendResult:
         """Send one message and wait until it is accepted; `options` are those of `Message`.
 
-        Raises Invalid, NotFound or Refused for what the server turned down, Unreachable when it
+        Raises Invalid, NotFound or Refused for what the server refused, Unreachable when it
         could not be reached in time, TimedOut when it may or may not have been stored.
         """
         entry = entry_of(Message(body=body, **options))

@@ -33,7 +33,7 @@ class Transaction:
 
     @property
     def state(self) -> TransactionState:
-        """How it stood when this was last asked or decided."""
+        """The state at the last check or decision."""
         return self._inner.state
 
     def commit(self) -> TransactionState:

@@ -66,7 +66,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/recall",
 )
 async def recall_message(call: Call[None, None]) -> ScheduledChange:
-    """See to it that a waiting message is never delivered.
+    """Recall a waiting message: it is never delivered.
 
     Takes the message id or the offset id. Asking again gets the same answer.
     """

@@ -113,7 +113,7 @@ async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
     example="curl $URL/api/v1/alerts/rules/1",
 )
 async def get_alert_rule(call: Call[None, None]) -> AlertRule:
-    """See one rule."""
+    """Get one rule."""
     standing = await call.services.alerts.standing(number_in_path(call, "id", ID_MAX))
     return _rule_out(standing.rule)
 

@@ -142,7 +142,7 @@ async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     example="curl -X POST $URL/api/v1/groups/billing/resets/1/undo/preview",
 )
 async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
-    """See what undoing a reset would do. Nothing is changed."""
+    """Preview undoing a reset. Nothing is changed."""
     resets = call.services.resets
     number = number_in_path(call, "id", OFFSET_MAX)
     return convert(await resets.preview_undo(call.path("group"), number), GroupResetPreview)

@@ -93,7 +93,7 @@ async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
     example="curl '$URL/api/v1/groups/billing/lag/history?from_ms=-3600000&points=60'",
 )
 async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
-    """See how far a group was behind over time, at most a month back.
+    """Get the lag of a group over time, at most a month back.
 
     Lag is sampled every ten seconds unless the setting `lag_sample_s` says otherwise. Where there
     are more samples than points, each point tells the highest and the mean of its stretch. A

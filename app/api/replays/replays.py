@@ -231,7 +231,7 @@ async def stop_replay(call: Call[None, None]) -> Replay:
     example="curl '$URL/api/v1/replays/018bcfe56800/outcomes?outcome=topic_gone'",
 )
 async def list_outcomes(call: Call[OutcomeQuery, None]) -> OutcomePage:
-    """See what became of each message of a replay job, or of those with one outcome.
+    """List the outcomes of a replay job's messages, or those with one outcome.
 
     `keys` are empty without the right to read the source's messages.
     """

@@ -51,7 +51,7 @@ class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
     example="curl $URL/api/v1/reports",
 )
 async def get_reports(call: Call[None, None]) -> ReportsNow:
-    """See all reports at a glance: how fresh they are, when they run, what runs now."""
+    """Get the state of all reports: freshness, schedules and the current run."""
     reports = call.services.reports
     status = await reports.standing()
     running = None if status.running is None else _run_out(reports, status.running)

@@ -60,7 +60,7 @@ async def list_self_checks(call: Call[None, None]) -> SelfCheckList:
     example="curl $URL/api/v1/read-only",
 )
 async def get_read_only(call: Call[None, None]) -> ReadOnlyMode:
-    """Tell whether anything can be changed."""
+    """Get the read-only state."""
     switch = call.services.read_only
     return _read_only(switch.state)
 

@@ -61,13 +61,13 @@ def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
 
 @operation("GET", "/healthz", tag=TAG, needs=PUBLIC, answer=Alive, example="curl $URL/healthz")
 async def healthz(call: Call[None, None]) -> Alive:
-    """Tell whether the process lives."""
+    """Check that the process is alive."""
     return Alive("ok")
 
 
 @operation("GET", "/readyz", tag=TAG, needs=PUBLIC, answer=Readiness, example="curl $URL/readyz")
 async def readyz(call: Call[None, None]) -> Raw:
-    """Tell whether requests can be served.
+    """Check that requests can be served.
 
     200 when ready; 503 with the same body while starting, stopping, or unable to write.
     """
@@ -84,7 +84,7 @@ async def readyz(call: Call[None, None]) -> Raw:
     example="curl $URL/api/v1/system",
 )
 async def about(call: Call[None, None]) -> ServerInfo:
-    """Tell what this server is."""
+    """Get the version and identity of this server."""
     broker = call.host.broker
     started_ms: int = call.services.started_ms
     return ServerInfo(
