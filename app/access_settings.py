@@ -33,13 +33,13 @@ class AccessSettings:
 
 def networks_of(texts: tuple[str, ...]) -> tuple[Network, ...]:
     """The setting `trusted_proxies` as networks; ValueError names the first that is none."""
-    found: list[Network] = []
+    networks: list[Network] = []
     for text in texts:
         try:
-            found.append(ipaddress.ip_network(text.strip("[]")))
+            networks.append(ipaddress.ip_network(text.strip("[]")))
         except ValueError:
             raise ValueError(text) from None
-    return tuple(found)
+    return tuple(networks)
 
 
 def complaint(settings: AccessSettings) -> str:

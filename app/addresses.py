@@ -16,7 +16,7 @@ ADDRESS = re.compile(r"https?://[^\s\"'<>\\]+", re.IGNORECASE)
 CLIENT_LOGGERS = ("httpx", "httpcore")
 
 
-def shown_url(url: str) -> str:
+def redacted_url(url: str) -> str:
     """`url` with `***` for user and password, query values, fragment, and tokens in its path."""
     try:
         parts = urlsplit(url)
@@ -27,15 +27,15 @@ def shown_url(url: str) -> str:
     host = f"[{name}]" if ":" in name else name
     user = f"{HIDDEN}@" if "@" in parts.netloc else ""
     path = "/".join(HIDDEN if TOKEN.match(piece) else piece for piece in parts.path.split("/"))
-    query = "&".join(map(_shown_parameter, parts.query.split("&"))) if parts.query else ""
-    found = f"{parts.scheme}://{user}{host}{port}{path}"
-    found += f"?{query}" if query else ""
-    return found + (f"#{HIDDEN}" if parts.fragment else "")
+    query = "&".join(map(_redacted_parameter, parts.query.split("&"))) if parts.query else ""
+    address = f"{parts.scheme}://{user}{host}{port}{path}"
+    address += f"?{query}" if query else ""
+    return address + (f"#{HIDDEN}" if parts.fragment else "")
 
 
-def shown_text(text: str) -> str:
-    """`text` with every address in it as `shown_url` shows it."""
-    return ADDRESS.sub(lambda found: shown_url(found[0]), text)
+def redacted_text(text: str) -> str:
+    """`text` with every address in it as `redacted_url` shows it."""
+    return ADDRESS.sub(lambda match: redacted_url(match[0]), text)
 
 
 def quiet_clients() -> None:
@@ -47,6 +47,6 @@ def quiet_clients() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _shown_parameter(pair: str) -> str:
+def _redacted_parameter(pair: str) -> str:
     name, equals, _ = pair.partition("=")
     return f"{name}={HIDDEN}" if equals else HIDDEN

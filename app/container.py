@@ -28,7 +28,7 @@ from app.security.request_limits import RequestLimits
 from app.security.user_directory import UserDirectory
 from app.services.alerts.alerts import Alerts
 from app.services.audit import Audit
-from app.services.audit_keeping import AuditKeeping
+from app.services.audit_pruning import AuditPruner
 from app.services.client_figures import ClientFigures
 from app.services.clients import Clients
 from app.services.connections import Connections
@@ -37,7 +37,6 @@ from app.services.exposure import plain_ports, warn_of_plain
 from app.services.groups import Groups
 from app.services.journeys import Journeys
 from app.services.log_levels import LogLevels, LogRing
-from app.services.marks import TopicMarks
 from app.services.read_only import ReadOnlySwitch
 from app.services.remoting_figures import RemotingFigures
 from app.services.replay_copies import ReplayCopies
@@ -51,6 +50,7 @@ from app.services.rpc_figures import RpcFigures
 from app.services.scheduled import ScheduledMessages
 from app.services.search import Search
 from app.services.self_checks import SelfChecks
+from app.services.stars_and_notes import StarsAndNotes
 from app.services.targets import Targets
 from app.services.topic_imports import TopicImports
 from app.services.topics import Topics
@@ -75,7 +75,7 @@ class Services:
     client_names: ClientNames
     client_figures: ClientFigures
     audit: Audit
-    audit_keeping: AuditKeeping
+    audit_pruning: AuditPruner
     log_levels: LogLevels
     read_only: ReadOnlySwitch
     self_checks: SelfChecks
@@ -93,7 +93,7 @@ class Services:
     replays: Replays
     replay_copies: ReplayCopies
     views: Views
-    marks: TopicMarks
+    marks: StarsAndNotes
     dismissals: Dismissals
     requests: Requests
     scheduled: ScheduledMessages
@@ -173,7 +173,7 @@ class Services:
         self.client_figures = ClientFigures(host.broker.members.count)
         host.broker.events.subscribe(self.client_figures.hear)
         self.audit = Audit(database, host.clock, self.refusal_audit.flush)
-        self.audit_keeping = AuditKeeping(database, host.clock, settings)
+        self.audit_pruning = AuditPruner(database, host.clock, settings)
         self.log_levels = LogLevels(self.audit)
         self.read_only = ReadOnlySwitch(
             settings.data,
@@ -213,7 +213,7 @@ class Services:
         self.replay_copies = ReplayCopies(host, database)
         self.report_results = Results(self.reports, database, settings)
         self.views = Views(database, host.clock)
-        self.marks = TopicMarks(host, database)
+        self.marks = StarsAndNotes(host, database)
         self.dismissals = Dismissals(host, self.audit)
         self.requests = Requests(host, self.messaging)
         self.scheduled = ScheduledMessages(self.messaging, self.audit)
@@ -227,7 +227,7 @@ class Services:
         self.heartbeat.start()
         self.memory_trimmer.start()
         self.database.start()
-        self.audit_keeping.start()
+        self.audit_pruning.start()
         self.transactions.start()
         self.alerts.start()
         self.replay_copies.start()
@@ -246,7 +246,7 @@ class Services:
             await self.replay_copies.stop()
             await self.alerts.stop()
             await self.transactions.stop()
-            await self.audit_keeping.stop()
+            await self.audit_pruning.stop()
             await self.self_checks.close()
             await self.refusal_audit.close()
             self.log_levels.restore()

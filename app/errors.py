@@ -109,7 +109,7 @@ def status_of(error: EngineError) -> int:
 
 def problem_of(error: Exception) -> Problem:
     """The body that tells a client about `error`; what is unexpected tells no details."""
-    error = _known(error)
+    error = _map_os_error(error)
     if isinstance(error, EngineError):
         wait_s = error.retry_after_s if isinstance(error, Busy) else None
         return _problem(
@@ -134,7 +134,7 @@ def problem_of(error: Exception) -> Problem:
     return _problem(500, INTERNAL, "the server failed; its log says why")
 
 
-def _known(error: Exception) -> Exception:
+def _map_os_error(error: Exception) -> Exception:
     """What passes by itself, also where the file was not one of the engine's."""
     if isinstance(error, EngineError) or not isinstance(error, OSError):
         return error

@@ -86,11 +86,11 @@ def listen_at(settings: GrpcSettings, host: str, port: int) -> tuple[str, int] |
         return None
     if text == AUTO:
         return host, port + 1 if 0 < port < 65535 else 0
-    found = ADDRESS.match(text)
-    assert found is not None, "the settings were checked"
-    return found["host"] or host, int(found["port"])
+    match = ADDRESS.match(text)
+    assert match is not None, "the settings were checked"
+    return match["host"] or host, int(match["port"])
 
 
 def _is_address(text: str) -> bool:
-    found = ADDRESS.match(text)
-    return found is not None and int(found["port"]) <= 65535
+    match = ADDRESS.match(text)
+    return match is not None and int(match["port"]) <= 65535

@@ -32,7 +32,7 @@ class LineFormatter(Formatter):
         line = super().formatMessage(record)
         if len(line) > MESSAGE_CHARS_MAX:
             line = f"{line[:MESSAGE_CHARS_MAX]} … ({len(line)} characters)"
-        return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), line)
+        return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), line)
 
 
 class LogLimit:
@@ -47,7 +47,7 @@ class LogLimit:
         """The records to write for this one: what the last window left out, and perhaps itself."""
         now_s = self._clock_s()
         if now_s >= self._window_ends_s:
-            yield from self.left_out()
+            yield from self.suppressed()
             self._window_ends_s = now_s + WINDOW_S
         if not logging.WARNING <= (record.levelno or logging.NOTSET) < logging.CRITICAL:
             yield record
@@ -57,14 +57,14 @@ class LogLimit:
         if count <= LINES_MAX:
             yield record
 
-    def left_out(self) -> Iterator[LogRecord]:
+    def suppressed(self) -> Iterator[LogRecord]:
         """One record for each kind of which there were too many; counting begins anew."""
         counts, self._counts = self._counts, {}
         for (name, level, text), count in counts.items():
             if count > LINES_MAX:
-                said = "%d more lines like this were left out within a minute: %s"
+                template = "%d more lines like this were left out within a minute: %s"
                 arguments = (count - LINES_MAX, text)
-                yield LogRecord(name, level, __file__, 0, said, arguments, None)
+                yield LogRecord(name, level, __file__, 0, template, arguments, None)
 
 
 class LimitedHandler(StreamHandler[TextIO]):
@@ -81,6 +81,6 @@ class LimitedHandler(StreamHandler[TextIO]):
 
     def close(self) -> None:
         """Say what was left out last."""
-        for each in self._limit.left_out():
+        for each in self._limit.suppressed():
             super().emit(each)
         super().close()

@@ -1,7 +1,7 @@
 """The verbs by which endpoints, services and pages reach messages, whatever engine keeps them.
 
-`EngineMessaging` answers them from the embedded engine, at once or after a wait. All may be waited
-for, so that an engine behind a network can stand in its place.
+`EngineMessaging` answers them from the embedded engine, at once or after a wait. All are
+asynchronous, so that an engine behind a network can stand in its place.
 
 ADR 29 names the callers that still use the engine itself.
 """

@@ -76,13 +76,13 @@ class OidcSettings:
 
 def roles_of_groups(pairs: tuple[str, ...]) -> dict[str, str]:
     """The setting `oidc_roles` as group to role; ValueError names the first that is no pair."""
-    found = {}
+    roles = {}
     for pair in pairs:
         group, equals, role = pair.rpartition("=")  # names of directories hold "=" themselves
         if not (equals and group.strip() and role.strip() in ROLES):
             raise ValueError(pair)
-        found[group.strip()] = role.strip()
-    return found
+        roles[group.strip()] = role.strip()
+    return roles
 
 
 def complaint(settings: OidcSettings) -> str:

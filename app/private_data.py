@@ -69,11 +69,11 @@ def tighten(data: Path) -> int:
             run.changed,
             data,
         )
-    if run.left:
+    if run.skipped:
         log.warning(
             "%d files and directories of %s stay open to others, as %s: change their "
             "owner or their mode",
-            run.left,
+            run.skipped,
             data,
             run.reason,
         )
@@ -83,7 +83,7 @@ def tighten(data: Path) -> int:
 class _Tightening:
     def __init__(self) -> None:
         self.changed = 0
-        self.left = 0
+        self.skipped = 0
         self.reason = ""
 
     def close_tree(self, path: Path) -> None:
@@ -113,7 +113,7 @@ class _Tightening:
         try:
             path.chmod(mode & ~OTHERS)
         except OSError as error:
-            self.left += 1
+            self.skipped += 1
             self.reason = f"{path.name} cannot be changed ({error.strerror})"
         else:
             self.changed += 1

@@ -53,9 +53,9 @@ def complaint(settings: RemotingSettings) -> str:
     listen = settings.remoting_listen
     if listen not in (AUTO, OFF) and not _is_address(listen):
         return f"setting 'remoting_listen' is {listen!r}; expected auto, off or HOST:PORT"
-    told = settings.remoting_advertised
-    if told and (not _is_address(told) or ":" not in told):
-        return f"setting 'remoting_advertised' is {told!r}; expected HOST:PORT"
+    advertised = settings.remoting_advertised
+    if advertised and (not _is_address(advertised) or ":" not in advertised):
+        return f"setting 'remoting_advertised' is {advertised!r}; expected HOST:PORT"
     if not settings.remoting_idle_s > 0:
         return f"setting 'remoting_idle_s' is {settings.remoting_idle_s}; expected more than 0"
     return ""
@@ -68,9 +68,9 @@ def listen_at(settings: RemotingSettings, host: str, port: int) -> tuple[str, in
         return None
     if text == AUTO:
         return host, _beside(port)
-    found = ADDRESS.match(text)
-    assert found is not None, "the settings were checked"
-    return found["host"] or host, int(found["port"])
+    match = ADDRESS.match(text)
+    assert match is not None, "the settings were checked"
+    return match["host"] or host, int(match["port"])
 
 
 def _beside(port: int) -> int:
@@ -80,5 +80,5 @@ def _beside(port: int) -> int:
 
 
 def _is_address(text: str) -> bool:
-    found = ADDRESS.match(text)
-    return found is not None and int(found["port"]) <= 65535
+    match = ADDRESS.match(text)
+    return match is not None and int(match["port"]) <= 65535

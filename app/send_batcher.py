@@ -84,7 +84,7 @@ class SendBatcher:
             sent = self._host.broker.send(messages, durability=run[0].durability)
         except Exception as error:
             if len(run) == 1:
-                run[0].done(None, _known(error))
+                run[0].done(None, _as_engine_error(error))
                 return
             for item in run:  # one of them is at fault: each for itself
                 self._store([item])
@@ -111,7 +111,7 @@ def _joins(before: PendingSend, item: PendingSend) -> bool:
     return item.durability is not None or before.messages[-1].topic == item.messages[0].topic
 
 
-def _known(error: Exception) -> EngineError:
+def _as_engine_error(error: Exception) -> EngineError:
     if isinstance(error, EngineError):
         return error
     log.error("a send failed", exc_info=error)

@@ -73,9 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Read the settings and serve until stopped; the exit code."""
     parser = _parser()
     options, unknown = parser.parse_known_args(arguments)
-    given = vars(options)
-    config = given.pop("config")
-    overrides = {name: value for name, value in given.items() if value is not None}
+    values = vars(options)
+    config = values.pop("config")
+    overrides = {name: value for name, value in values.items() if value is not None}
     for word in unknown:
         if not word.startswith("--"):
             parser.error(f"unrecognized argument: {word}")
@@ -84,17 +84,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         break
     try:
         settings = load(overrides, config=config)
-        given_at = origins(overrides, config=config)
+        setting_origins = origins(overrides, config=config)
     except SettingsError as error:
         sys.stderr.write(f"kitemq: {error}\n")
         return EXIT_REFUSED
-    return serve(settings, given_at)
+    return serve(settings, setting_origins)
 
 
-def serve(settings: Settings, given_at: Mapping[str, str] = NOWHERE) -> int:
+def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> int:
     """Serve until SIGINT or SIGTERM; the exit code. Blocks.
 
-    `given_at` says by name which settings were given, and where.
+    `setting_origins` says by name which settings were given, and where.
     """
     try:
         host = _open_host(settings)
@@ -129,7 +129,7 @@ def serve(settings: Settings, given_at: Mapping[str, str] = NOWHERE) -> int:
     tighten(settings.data)
     if settings.goes_first:
         go_first()  # before there are threads, which have each a number of their own
-    app = create_app(settings, origins=given_at)
+    app = create_app(settings, origins=setting_origins)
     config = uvicorn.Config(
         app,
         loop="uvloop",
@@ -175,9 +175,9 @@ def _has_users(settings: Settings) -> bool:
     """Whether there is a user, or will be once the server has started; raises DatabaseError."""
     if settings.admin_password or settings.has_oidc:
         return True  # a provider counts as well: with it everybody is asked who he is
-    found = has_users(settings.database)
-    if found is not None:
-        return found
+    result = has_users(settings.database)
+    if result is not None:
+        return result
     from app.db.database import Database  # only where a glance does not tell
 
     database = Database(settings.database)
@@ -363,8 +363,8 @@ def _open_host(settings: Settings) -> str:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, address = found[0]
+    infos = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, address = infos[0]
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -257,7 +257,7 @@ def _own_address(settings: Settings) -> str:
 
 def settings_fields() -> tuple[Field[Any], ...]:
     """Every setting in the order in which it is documented: the server's first."""
-    found = {item.name: item for item in fields(Settings)}
+    by_name = {item.name: item for item in fields(Settings)}
     parts = (
         Settings,
         AccessSettings,
@@ -269,7 +269,7 @@ def settings_fields() -> tuple[Field[Any], ...]:
         ReportSettings,
         EngineConfig,
     )
-    return tuple(found[name] for part in parts for name in inspect.get_annotations(part))
+    return tuple(by_name[name] for part in parts for name in inspect.get_annotations(part))
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -342,9 +342,9 @@ def _checked(settings: Settings) -> Settings:
             f"setting 'log_level' is {settings.log_level!r}; expected debug, info, warning or error"
         )
     if settings.environment_color not in ENVIRONMENT_COLORS:
-        known = ", ".join(ENVIRONMENT_COLORS[1:])
+        colors = ", ".join(ENVIRONMENT_COLORS[1:])
         raise SettingsError(
-            f"setting 'environment_color' is {settings.environment_color!r}; expected {known}"
+            f"setting 'environment_color' is {settings.environment_color!r}; expected {colors}"
         )
     if settings.database_url and not settings.database_url.startswith(DATABASES):
         raise SettingsError(

@@ -60,7 +60,7 @@ class Certificate:
         """Reads the files; raises TlsError."""
         self._pair = pair
         self._protocols = tuple(protocols)
-        self._seen = _stamp(pair)
+        self._last_stamp = _stamp(pair)
         self.context = made_context(pair, protocols=protocols)
 
     def refresh(self) -> bool:
@@ -70,9 +70,9 @@ class Certificate:
         before it stays in use.
         """
         stamp = _stamp(self._pair)
-        if stamp == self._seen:
+        if stamp == self._last_stamp:
             return False
-        self._seen = stamp
+        self._last_stamp = stamp
         try:
             made_context(self._pair, protocols=self._protocols)  # half a pair must not get in
             _load(self.context, self._pair)
@@ -165,12 +165,12 @@ def _reason(error: Exception) -> str:
 
 def _stamp(pair: Pair) -> Stamp:
     """What changes when the files do; zeros for one that is not there."""
-    found = []
+    stamps = []
     for path in (pair.certificate, pair.key):
         try:
             status = path.stat()
         except OSError:
-            found.append((0, 0, 0))
+            stamps.append((0, 0, 0))
         else:
-            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
-    return tuple(found)
+            stamps.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(stamps)

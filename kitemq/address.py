@@ -1,4 +1,4 @@
-"""Where the server is: one text for everything, from an argument or `KITEMQ_SERVER`."""
+"""The server's address: one text for all parts, from an argument or `KITEMQ_SERVER`."""
 
 import os
 import ssl
@@ -38,7 +38,7 @@ def server_url(server: str = "") -> str:
 
 
 def token_headers() -> dict[str, str]:
-    """What tells the server who asks: the token in KITEMQ_TOKEN, where there is one."""
+    """The headers that authenticate the caller: the token in KITEMQ_TOKEN, if there is one."""
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not token:
         return {}

@@ -21,7 +21,7 @@ Handler = Callable[[Received], Awaitable[None]]
 
 
 class _Shelf:
-    """Delivered messages, and those who wait for one, on one event loop."""
+    """Queue of delivered messages and their waiters, on one event loop."""
 
     def __init__(self) -> None:
         self._messages: deque[Received] = deque()
@@ -84,7 +84,7 @@ class AsyncConsumer:
     for `invisible_s` (0.01 s to 12 h), which is extended by itself for up to `extend_max_s` from
     its delivery; then, or when this process dies, it comes again with its attempt counted.
 
-    A lost connection is made again, and what is being worked on stays ours. `client` names this
+    A lost connection is made again, and messages in progress stay held. `client` names this
     consumer to the server and must be its own; a new name is made where none is given.
     """
 

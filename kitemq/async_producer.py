@@ -98,7 +98,7 @@ class AsyncProducer:
         self._is_open = True
 
     async def stop(self, timeout_s: float = 10.0) -> None:
-        """Send what waits, for at most `timeout_s`; what is left fails with Stopped."""
+        """Send what waits, for at most `timeout_s`; the others fail with Stopped."""
         self._is_open = False
         try:
             with contextlib.suppress(TimedOut):
@@ -132,7 +132,7 @@ class AsyncProducer:
     ) -> SendResult:
         """Send one message and wait until it is accepted; `options` are those of `Message`.
 
-        Raises Invalid, NotFound or Refused for what the server turned down, Unreachable when it
+        Raises Invalid, NotFound or Refused for what the server refused, Unreachable when it
         could not be reached in time, TimedOut when it may or may not have been stored.
         """
         entry = entry_of(Message(body=body, **options))
@@ -214,8 +214,8 @@ class AsyncProducer:
             connection = self._link.connection
             if connection is None or not connection.is_open:
                 raise Unreachable("no connection to the server: nothing was asked")
-            left_s = deadline_s - asyncio.get_running_loop().time()
-            return await ask(connection, topic, message, max(left_s, REQUEST_MIN_S))
+            remaining_s = deadline_s - asyncio.get_running_loop().time()
+            return await ask(connection, topic, message, max(remaining_s, REQUEST_MIN_S))
         finally:
             self._requests.release()
 
@@ -267,10 +267,10 @@ class AsyncProducer:
         """Give one message to its lane; `sink` is a future of asyncio or of threads."""
         if not self._is_open:
             raise Stopped("the producer is not started, or it is stopped")
-        asked = Durability(durability) if durability else self._durability
-        lane = self._lanes.get((topic, asked, queue))
+        level = Durability(durability) if durability else self._durability
+        lane = self._lanes.get((topic, level, queue))
         if lane is None:
-            lane = self._open_lane(topic, asked, queue)
+            lane = self._open_lane(topic, level, queue)
         size_bytes = entry_bytes(entry)
         self.buffered_bytes += size_bytes
         lane.add(entry, size_bytes, sink, is_lone=is_lone)

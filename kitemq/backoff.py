@@ -1,4 +1,4 @@
-"""How long to wait before trying again: doubling, bounded, and never all at the same moment."""
+"""Waits between retries: doubling, bounded, with jitter."""
 
 import random
 

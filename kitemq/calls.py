@@ -31,7 +31,7 @@ def call_frame(
 
 
 def document_of(answer: Frame) -> Json:
-    """The document of an ANSWER, {} where it has none; raises what a problem document tells of."""
+    """The document of an ANSWER, {} if it has none; raises the error of a problem document."""
     if not isinstance(answer, AnswerFrame):
         raise ProtocolViolation(f"{type(answer).__name__} is no answer to a call")
     try:

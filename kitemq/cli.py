@@ -17,7 +17,7 @@ from kitemq.commands.command import CommandGroup
 from kitemq.commands.output import Exit, complain, exit_of
 from kitemq.errors import KiteError
 
-# Each command with its module, which is imported when it is called, and what it is for.
+# Each command with its module, which is imported when it is called, and its help.
 COMMANDS = {
     "serve": ("serving", "run the server"),
     "store": ("serving", "look after a data directory"),

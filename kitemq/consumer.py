@@ -20,7 +20,7 @@ Handler = Callable[[Received], None]
 
 
 class _Shelf:
-    """Delivered messages between the loop's thread and those who handle them."""
+    """Queue of delivered messages between the loop's thread and the handlers."""
 
     def __init__(self) -> None:
         self._messages: deque[Received] = deque()

@@ -1,8 +1,8 @@
-"""What both consumers do, on the loop's thread: take deliveries, settle them, keep them alive.
+"""Shared core of both consumers, on the loop's thread: receives, settles, extends deliveries.
 
-A consumer holds at most `prefetch` messages: each settled one gives a credit back. Everything that
-was settled but not yet confirmed is kept and repeated over a new connection, where the server also
-tells which hand-outs this client still has: what neither side misses is reconciled.
+A consumer holds at most `prefetch` messages: each settled one gives a credit back. Every settlement
+that the server has not confirmed is repeated over a new connection, where the server also lists the
+deliveries that this client still has; both sides reconcile the rest.
 """
 
 import asyncio
@@ -46,16 +46,16 @@ GOODBYE_S = 1.0
 
 
 class Shelf(Protocol):
-    """Where delivered messages wait for whoever handles them."""
+    """Queue of delivered messages for their handlers."""
 
     def put(self, messages: list[Received]) -> None:
-        """Add what was delivered."""
+        """Add delivered messages."""
 
     def clear(self) -> list[Received]:
-        """Take away everything that nobody has taken yet."""
+        """Remove and return all messages that no handler has taken."""
 
     def end(self, error: KiteError | None) -> None:
-        """Nothing more will come: whoever waits is told."""
+        """Close the queue and wake its waiters."""
 
 
 class ConsumerCore:
@@ -115,10 +115,10 @@ class ConsumerCore:
         self._tick()
 
     async def stop(self, timeout_s: float) -> None:
-        """Finish or put back what is held, then leave; at most about `timeout_s`.
+        """Settle or release the held messages, then leave; takes at most about `timeout_s`.
 
-        What nobody has begun is released at once; who is at work has until `timeout_s`, then what
-        is theirs is released too, and may be handed to another while they still work.
+        Messages without a handler are released at once; running handlers have until `timeout_s`,
+        then theirs are released too, and may be delivered again while the handlers still run.
         """
         if self._is_stopping:
             return
@@ -144,7 +144,7 @@ class ConsumerCore:
         await self._link.stop()
 
     def is_held(self, message: Received) -> bool:
-        """Whether a message is still ours to handle."""
+        """Whether a message is still held by this consumer."""
         return message.receipt in self._held
 
     # -- settling, from any thread --------------------------------------------------------------
@@ -239,15 +239,15 @@ class ConsumerCore:
             self._subscribe(connection)
 
     def _reconcile(self, connection: Connection, held: list[Receipt]) -> None:
-        """Bring both sides to the same: what we still work on, what we settled, what is unknown."""
+        """Reconcile the deliveries of both sides: in progress, settled, unknown."""
         at_server = set(held)
-        known = {each.receipt for unsent in self._unsent.values() for each in unsent}
+        receipts = {each.receipt for unsent in self._unsent.values() for each in unsent}
         for receipt in [receipt for receipt in self._held if receipt not in at_server]:
             del self._held[receipt]  # its time ran out while we were away: it comes again
         self._unsent[ReleaseFrame].extend(
             Settlement(receipt, ReleaseFrame)
             for receipt in held
-            if receipt not in self._held and receipt not in known
+            if receipt not in self._held and receipt not in receipts
         )
         self._owed = 0
         if not self._is_stopping:
@@ -270,7 +270,7 @@ class ConsumerCore:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """The subscription cannot go on: whoever waits for messages gets the error."""
+        """The subscription has failed: waiters for messages get the error."""
         if self._first is not None and not self._first.done():
             self._first.set_exception(error)
             return
@@ -295,7 +295,7 @@ class ConsumerCore:
         return self._replies.is_idle and not self._on_road and not any(self._unsent.values())
 
     def _send_settlements(self) -> None:
-        """Send what was settled: one frame of a kind on the road, so that they grow under load."""
+        """Send settlements: one frame of a kind in flight, so that frames grow under load."""
         connection = self._link.connection
         if connection is None or not connection.is_open:
             return
@@ -344,11 +344,11 @@ class ConsumerCore:
             if is_true():
                 return
             self._changed.clear()
-            left_s = deadline_s - loop.time()
-            if left_s <= 0:
+            remaining_s = deadline_s - loop.time()
+            if remaining_s <= 0:
                 return
             try:
-                async with asyncio.timeout(min(left_s, 0.05)):
+                async with asyncio.timeout(min(remaining_s, 0.05)):
                     await self._changed.wait()
             except TimeoutError:
                 continue

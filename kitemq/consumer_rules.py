@@ -1,4 +1,4 @@
-"""What a consumer is told, checked before anything is connected."""
+"""Arguments of a consumer, validated before it connects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ PREFETCH_MAX = 65_536
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerRules:
-    """What a consumer was told; times in seconds."""
+    """Arguments of a consumer; times in seconds."""
 
     group: str
     topics: dict[str, str]

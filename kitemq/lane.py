@@ -72,7 +72,7 @@ class Outside(Protocol):
 
     @property
     def id_prefix(self) -> str:
-        """What every message id of this producer begins with."""
+        """The common prefix of this producer's message ids."""
 
     def take_ids(self, count: int) -> int:
         """The first of `count` numbers that no other batch gets."""
@@ -251,11 +251,11 @@ class Lane:
 
     def _part(self, batch: Batch, error: Invalid) -> None:
         """One message is at fault: it alone gets the error, the others go again without it."""
-        found = FAULT.match(error.field)
+        match = FAULT.match(error.field)
         count = len(batch.entries)
-        if found and int(found[1]) < count:
-            index = int(found[1])
-            error.field = error.field[found.end() :]
+        if match and int(match[1]) < count:
+            index = int(match[1])
+            error.field = error.field[match.end() :]
             self._fail(_cut(batch, index, index + 1), error)
             cuts = [(0, index), (index + 1, count)]
         elif error.code == UNWRITABLE:

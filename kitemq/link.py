@@ -15,7 +15,7 @@ CONNECT_TIMEOUT_S = 5.0
 CLOSE_REPLACED = 4001
 REPLACED_FIRST_S = 1.0  # how long a client stays away that was replaced, at first
 REPLACED_MAX_S = 60.0  # and at most
-# Whoever holds a connection for longer than any other stays away is not being fought over.
+# A connection that lasts longer than any client stays away is not being fought over.
 UNDISTURBED_S = 2 * REPLACED_MAX_S
 
 

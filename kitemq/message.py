@@ -1,4 +1,4 @@
-"""What is sent: a message with its options, and what the server answers for it."""
+"""Messages to send, with their options, and the server's results."""
 
 import base64
 import time
@@ -69,7 +69,7 @@ OPTIONS = {
 
 
 class SendResult(msgspec.Struct, frozen=True, gc=False):
-    """Where an accepted message stands, and which durability it has."""
+    """The position of an accepted message, and its durability."""
 
     message_id: str
     topic: str
@@ -86,8 +86,8 @@ Entry = tuple[bytes, str, str, str, dict[str, str], int, int, int, int]
 
 def entry_of(message: Message) -> Entry:
     """The row of columns that one message becomes; raises Invalid for what cannot be written."""
-    body, keys, given = message.body, message.keys, message.properties
-    properties = checked_properties(given) if given else {}
+    body, keys, own_properties = message.body, message.keys, message.properties
+    properties = checked_properties(own_properties) if own_properties else {}
     if message.event_ms is not None:
         properties[EVENT_MS] = str(message.event_ms)
     return (
@@ -152,8 +152,10 @@ def document_of(message: Message) -> Json:
     options = {name: getattr(message, name) for name in OPTIONS}
     options["keys"] = checked_keys(message.keys)
     options["properties"] = checked_properties(message.properties or {})
-    given = {name: value for name, value in options.items() if value not in (OPTIONS[name], [], {})}
-    return {**body_document(message.body), **given}
+    set_options = {
+        name: value for name, value in options.items() if value not in (OPTIONS[name], [], {})
+    }
+    return {**body_document(message.body), **set_options}
 
 
 def body_document(body: bytes | str) -> Json:

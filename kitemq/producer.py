@@ -62,7 +62,7 @@ class Producer:
             raise
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Send what waits, for at most `timeout_s`; what is left fails with Stopped."""
+        """Send what waits, for at most `timeout_s`; the others fail with Stopped."""
         with self._lock:
             self._is_stopped = True
             self._room.notify_all()

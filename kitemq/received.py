@@ -1,4 +1,4 @@
-"""What a consumer is handed, and what becomes of it."""
+"""Delivered messages and their settlement."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class AckResult(StrEnum):
-    """What became of a hand-out: STALE means that it was no longer ours, so it may come again."""
+    """The result of a settlement: STALE: the delivery had expired, so it may come again."""
 
     DONE = "done"
     ALREADY = "already"
@@ -127,7 +127,7 @@ class Received(msgspec.Struct, gc=True, eq=False):
 
     @property
     def correlation_id(self) -> str:
-        """Of a request: what its reply is tied to it by. Empty where nobody waits for a reply."""
+        """Ties a reply to this request. Empty if the requester does not wait for a reply."""
         return self.all_properties.get(CORRELATION_ID, "")
 
     def reply(

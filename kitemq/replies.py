@@ -1,4 +1,4 @@
-"""Replies that a consumer gives, on their way: sent over its connection, tried again, told of.
+"""Replies on their way: sent over the consumer's connection, repeated until confirmed.
 
 A reply that is repeated after a lost connection is not stored twice: the server knows the request.
 """
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 class ReplyResult(StrEnum):
-    """What became of a reply: LATE means that nobody waits any more, it is kept for who asks."""
+    """The result of a reply: LATE means that the requester no longer waits; the reply is stored."""
 
     DELIVERED = "delivered"
     LATE = "late"

@@ -1,4 +1,4 @@
-"""Request and reply: what is asked, and what comes back."""
+"""Requests and their replies."""
 
 import base64
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ TIMEOUT_CODE = "timeout"
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The reply to a request. `message_id` is its own; `late`: nobody waited when it came."""
+    """The reply to a request. `message_id` is its own; `late`: the requester no longer waited."""
 
     body: bytes
     correlation_id: str
@@ -54,10 +54,10 @@ async def ask(
 def request_document(message: Message | bytes | str, timeout_s: float, correlation_id: str) -> Json:
     """The body of POST /topics/{topic}/request; raises Invalid for what cannot be written."""
     check_timeout(timeout_s)
-    given = message if isinstance(message, Message) else Message(body=message)
+    request = message if isinstance(message, Message) else Message(body=message)
     timeout_ms = max(1, round(timeout_s * 1000))
     return {
-        "message": document_of(given),
+        "message": document_of(request),
         "timeout_ms": timeout_ms,
         "correlation_id": correlation_id,
     }

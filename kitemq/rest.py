@@ -1,4 +1,4 @@
-"""What calls of the REST API have in common: limits, pages of a list, answers that are errors."""
+"""Shared parts of REST calls: limits, pages of a list, answers that are errors."""
 
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""What shall become of messages that were handed to us, until the server has confirmed it."""
+"""Settlements of delivered messages, stored until the server has confirmed them."""
 
 import logging
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ KINDS: tuple[Kind, ...] = (AckFrame, NackFrame, ReleaseFrame)
 
 @dataclass(slots=True)
 class Settlement:
-    """What shall become of one message."""
+    """The settlement of one message."""
 
     receipt: Receipt
     kind: Kind
@@ -39,7 +39,7 @@ class Settlement:
 
 
 def tell(batch: list[Settlement], results: Sequence[int]) -> None:
-    """Let whoever asked know what became of each message."""
+    """Report each message's result to the callers."""
     for settlement, code in zip(batch, results, strict=True):
         if settlement.on_settled is not None:
             try:

@@ -33,7 +33,7 @@ class Transaction:
 
     @property
     def state(self) -> TransactionState:
-        """How it stood when this was last asked or decided."""
+        """The state at the last check or decision."""
         return self._inner.state
 
     def commit(self) -> TransactionState:
@@ -61,7 +61,7 @@ class TransactionProducer:
         timeout_s: float = TIMEOUT_S,
         ca: str = "",
     ) -> None:
-        self._given = (group, server)
+        self._group_and_server = (group, server)
         self._options: dict[str, Any] = {
             "checker": checker,
             "client": client,
@@ -74,7 +74,7 @@ class TransactionProducer:
     def start(self) -> None:
         """Connect; raises Unreachable where there is no server."""
         background = Background("kitemq-transactions")
-        producer = AsyncTransactionProducer(*self._given, **self._options)
+        producer = AsyncTransactionProducer(*self._group_and_server, **self._options)
         try:
             background.call(producer.start())
         except BaseException:

@@ -113,8 +113,8 @@ class AsyncTransactionProducer:
 
     The topic must be of type TRANSACTION, or made by its first message. `checker` gets the checks
     of the whole group, whichever producer began the transaction; it may be a plain function, which
-    runs in a thread, or a coroutine function, and at most 16 run at once. Without one, somebody
-    else has to answer: another producer, a callback, or whoever polls.
+    runs in a thread, or a coroutine function, and at most 16 run at once. Without one, another
+    producer, a callback or a polling client has to answer.
 
     A lost connection is made again. A call that finds none, or no answer, within `timeout_s` raises
     Unreachable or TimedOut.
@@ -182,7 +182,7 @@ class AsyncTransactionProducer:
         durability: Durability | None = None,
         **options: Unpack[MessageOptions],
     ) -> AsyncTransaction:
-        """Send the half message; nobody sees it before `commit`. `options` are those of `Message`.
+        """Send the half message, invisible before `commit`. `options` are those of `Message`.
 
         `transaction_id` (letters and digits, at most 64) is the message's id, made where none is
         given; what is sent again under it is the same transaction. `check_immunity_s` keeps the
@@ -290,7 +290,7 @@ class AsyncTransactionProducer:
         )
         try:
             async with self._turns:
-                decision = await self._asked(check)
+                decision = await self._decision_of(check)
         except Exception:
             log.exception("the checker failed for transaction %s", check.transaction_id)
             return
@@ -306,7 +306,7 @@ class AsyncTransactionProducer:
         except (KiteError, TimeoutError) as error:
             log.warning("transaction %s: %s", check.transaction_id, error)
 
-    async def _asked(self, check: Check) -> Decision:
+    async def _decision_of(self, check: Check) -> Decision:
         assert self._checker is not None
         if inspect.iscoroutinefunction(self._checker):
             return Decision(await self._checker(check))

@@ -22,7 +22,7 @@ from app.api.server import control, system
 from app.api.topics import imports as topic_imports
 from app.api.topics import marks, retention, topics
 
-# What is called thousands of times a second.
+# Operations that are called thousands of times a second.
 HOT = (*produce.OPERATIONS, *receive.OPERATIONS, messages.pull)
 
 OPERATIONS = (

@@ -20,7 +20,7 @@ TAG = "clients"
     """-d '{"client": "w1"}'""",
 )
 async def ask_stack(call: Call[None, NamedClient]) -> ThreadStack:
-    """Ask a client what its threads do.
+    """Get the stack traces of a client's threads.
 
     Clients of the RocketMQ 5 protocol can be asked while their telemetry stream is open; others
     are a 409 (`not_offered`). Waits at most 5 s. Audited.
@@ -42,9 +42,9 @@ async def ask_stack(call: Call[None, NamedClient]) -> ThreadStack:
 async def disconnect_client(call: Call[None, NamedClient]) -> SentAway:
     """End a client's connections and its memberships.
 
-    Its telemetry stream and connection (unless other clients share it), its WebSockets; who only
-    makes requests is a member no more. What it holds comes back within a second, its attempt
-    counted. It is not locked out: it may connect again. Audited.
+    Its telemetry stream and connection (unless other clients share it), its WebSockets; a client
+    that only makes requests loses its membership. Its messages in flight return within a second,
+    their attempt counted. It is not locked out: it may connect again. Audited.
     """
     return await call.services.clients.disconnect(actor_of(call), call.body.client)
 
@@ -68,14 +68,14 @@ async def verify_message(call: Call[None, ToVerify]) -> Processing:
     dead letters stay as they are. Push consumers of the RocketMQ 5 protocol offer it; others are a
     409 (`not_offered`). Waits at most 5 s. Audited.
     """
-    asked = call.body
+    body = call.body
     return await call.services.clients.verify(
         actor_of(call),
-        asked.client,
+        body.client,
         call.path("group"),
-        asked.topic,
-        asked.queue,
-        int(asked.offset),
+        body.topic,
+        body.queue,
+        int(body.offset),
     )
 
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.api.messages.messages import seen
+from app.api.messages.messages import message_view
 from app.api.topics.topics import actor_of
 from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
 from app.security.message_rights import visible
@@ -23,7 +23,7 @@ LIMIT_DEFAULT = 50
 
 
 class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which waiting messages are listed."""
+    """Filters of the list of waiting messages."""
 
     topic: Annotated[str, Meta(description="Only those bound for it.")] = ""
     from_ms: Annotated[Time, Meta(description="Due at this time or later.")] = 0
@@ -45,15 +45,14 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     """List messages that wait for their time.
 
     By time, the earliest first. Only those with `delay_ms` or `deliver_at_ms`: what waits for a
-    delay level cannot be listed. Those that the one who asks may not read come without what they
-    say.
+    delay level cannot be listed. Messages that the caller may not read come without their content.
     """
     query = call.query
     page = await call.messaging.scheduled(
         topic=query.topic, from_ms=query.from_ms, after=query.after, count_max=query.limit
     )
     await bodies.decompress([item.message for item in page.items])
-    items = [_shown(call.who, item, query.encoding) for item in page.items]
+    items = [_waiting_message(call.who, item, query.encoding) for item in page.items]
     return WaitingPage(items, page.next, page.count)
 
 
@@ -67,7 +66,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/recall",
 )
 async def recall_message(call: Call[None, None]) -> ScheduledChange:
-    """See to it that a waiting message is never delivered.
+    """Recall a waiting message: it is never delivered.
 
     Takes the message id or the offset id. Asking again gets the same answer.
     """
@@ -129,11 +128,11 @@ def _time_of(new: NewTime, now_ms: int) -> int:
     )
 
 
-def _shown(who: Principal, item: Scheduled, encoding: Encoding) -> WaitingMessage:
+def _waiting_message(who: Principal, item: Scheduled, encoding: Encoding) -> WaitingMessage:
     message = visible(who, item.message)
     queue = item.queue if item.queue >= 0 else None
-    shown = seen(message, encoding)
-    return convert(item, WaitingMessage, message_id=message.message_id, queue=queue, message=shown)
+    fields = message_view(message, encoding)
+    return convert(item, WaitingMessage, message_id=message.message_id, queue=queue, message=fields)
 
 
 OPERATIONS = (list_scheduled, recall_message, deliver_message, reschedule_message)

@@ -18,7 +18,7 @@ TAG = "traces"
     example="curl $URL/api/v1/messages/7F00000100001F900000000000000000/journey",
 )
 async def get_journey(call: Call[None, None]) -> Journey:
-    """Tell what happened to a message.
+    """Get a message's journey.
 
     Takes a message id or an offset id. Stages come from the message's records in the log, from
     what was traced, from the groups' progress and from traces that clients send themselves. Where

@@ -1,4 +1,4 @@
-"""Transactions: commit, roll back, look, be asked."""
+"""REST for transactions: commit, rollback, inspection and checks."""
 
 from typing import Annotated, Any
 
@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, encode, operation
-from app.api.messages.messages import fields_of, seen
+from app.api.messages.messages import fields_of, message_view
 from app.api.topics.topics import actor_of
 from app.security.access import (
     READ_SERVER,
@@ -48,7 +48,7 @@ Group = Annotated[str, Meta(description=GROUP)]
 
 
 class TransactionQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which transactions are listed."""
+    """Filters of the list of transactions."""
 
     group: Annotated[str, Meta(description="Only of this producer group.")] = ""
     given_up: Annotated[
@@ -60,7 +60,7 @@ class TransactionQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ShownQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which transaction, and how to show it."""
+    """The transaction and the encoding of its body."""
 
     group: Group = ""
     encoding: Encoding = Encoding.AUTO
@@ -90,20 +90,22 @@ def _check_out(check: TransactionCheck) -> PendingCheck:
     return convert(check, PendingCheck, message=Stored(*fields_of(check.message)))
 
 
-def _shown(who: Principal, transaction: Transaction, encoding: Encoding) -> TransactionInfo:
+def _transaction_info(
+    who: Principal, transaction: Transaction, encoding: Encoding
+) -> TransactionInfo:
     return convert(
         transaction,
         TransactionInfo,
         half_offset_id=transaction.message.offset_id,
-        message=seen(visible(who, transaction.message), encoding),
+        message=message_view(visible(who, transaction.message), encoding),
     )
 
 
 def _check_right(call: Call[Any, Any], *, by_hand: bool) -> None:
     if call.who.is_open:
-        return  # not even looked up, as most decisions are nobody's in particular
-    found = call.host.broker.transactions.get(call.path("id"), group=call.query.group)
-    require_decision(call.who, found.topic, by_hand=by_hand)
+        return  # not even looked up: an open server restricts no decision
+    transaction = call.host.broker.transactions.get(call.path("id"), group=call.query.group)
+    require_decision(call.who, transaction.topic, by_hand=by_hand)
 
 
 async def _decide(
@@ -137,7 +139,7 @@ async def list_transactions(call: Call[TransactionQuery, None]) -> UndecidedTran
     listed = transactions.given_up if query.given_up else transactions.pending
     page = listed(group=query.group, after=query.after, count_max=query.limit)
     await bodies.decompress([item.message for item in page.items])
-    items = [_shown(call.who, item, query.encoding) for item in page.items]
+    items = [_transaction_info(call.who, item, query.encoding) for item in page.items]
     return UndecidedTransactions(items, page.next, page.count)
 
 
@@ -152,15 +154,15 @@ async def list_transactions(call: Call[TransactionQuery, None]) -> UndecidedTran
     """-d '{"group": "billing"}'""",
 )
 async def poll_checks(call: Call[None, NewCheckPoll]) -> PendingChecks:
-    """Take checks that nobody could be asked for.
+    """Poll for checks that no connection or callback takes.
 
-    They are the caller's until the next check is due (`transaction_check_interval_s`), and nobody
-    else gets them before. Producers with a connection or a callback are asked without polling.
+    They are reserved for the caller until the next check is due (`transaction_check_interval_s`).
+    Producers with a connection or a callback are asked without polling.
     """
-    wanted = call.body
-    call.require(Action.PRODUCE, Kind.GROUP, wanted.group)
-    found = call.host.broker.transactions.checks(wanted.group, wanted.max)
-    return PendingChecks(list(map(_check_out, found)))
+    body = call.body
+    call.require(Action.PRODUCE, Kind.GROUP, body.group)
+    checks = call.host.broker.transactions.checks(body.group, body.max)
+    return PendingChecks(list(map(_check_out, checks)))
 
 
 @operation(
@@ -204,7 +206,7 @@ async def get_callback(call: Call[None, None]) -> TransactionCallback:
     """-d '{"url": "http://127.0.0.1:9000/check"}'""",
 )
 async def set_callback(call: Call[None, NewCallback]) -> TransactionCallback:
-    """Register where a producer group is asked.
+    """Register a producer group's callback.
 
     Each check is POSTed there as JSON; the answer is 200 with
     `{"decision": "commit" | "rollback" | "unknown"}`. Redirects are not followed. Link-local
@@ -250,9 +252,9 @@ async def get_transaction(call: Call[ShownQuery, None]) -> TransactionInfo:
     By the message's id, or the offset id of its half message.
     """
     query = call.query
-    found = call.host.broker.transactions.get(call.path("id"), group=query.group)
-    await bodies.decompress([found.message])
-    return _shown(call.who, found, query.encoding)
+    transaction = call.host.broker.transactions.get(call.path("id"), group=query.group)
+    await bodies.decompress([transaction.message])
+    return _transaction_info(call.who, transaction, query.encoding)
 
 
 @operation(
@@ -268,8 +270,8 @@ async def get_transaction(call: Call[ShownQuery, None]) -> TransactionInfo:
 async def commit_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Deliver the message of a transaction.
 
-    Once, however often this is asked; 409 where it was rolled back. Also after its checks were
-    given up. A decision is final, and kept when this answers.
+    Idempotent; 409 if it was rolled back. Also after its checks were given up. A decision is final,
+    and stored when this answers.
     """
     return await _decide(call, TransactionDecision.COMMIT)
 

@@ -1,7 +1,7 @@
-"""What a group's dead letters are, in a few words each, so that lists count over all of them.
+"""Index of a group's dead letters, with a few fields each, so that lists count all of them.
 
-A dead letter never changes: what was read once is kept for the next page, and only what came
-since is read. The newest `COUNTED_MAX` of a group are kept in mind, of a few groups at a time.
+A dead letter never changes: an indexed one stays for the next page, and only new ones are read. At
+most the newest `COUNTED_MAX` of a group are indexed, for a few groups at a time.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class DeadRow(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True)
-class Known:
+class DeadLetterListing:
     """The rows read so far, oldest first: the newest `examined` of `total` were looked at."""
 
     rows: tuple[DeadRow, ...]
@@ -48,7 +48,7 @@ class Known:
 
     @property
     def unreadable(self) -> int:
-        """How many records are damaged."""
+        """The number of damaged records."""
         return self.examined - len(self.rows)
 
 
@@ -62,7 +62,7 @@ class _Shelf:
         self._low = self._high = end
         self._lock = asyncio.Lock()
 
-    async def extend(self, broker: Broker, low: int, end: int, until_s: float) -> Known:
+    async def extend(self, broker: Broker, low: int, end: int, until_s: float) -> DeadLetterListing:
         """Read what is new, then what is older, down to `low` or until the time is up."""
         async with self._lock:
             floor = max(low, end - COUNTED_MAX)
@@ -81,7 +81,7 @@ class _Shelf:
             while self._rows and self._rows[0].offset < floor:
                 self._rows.popleft()
             self._low = max(self._low, floor)
-            return Known(tuple(self._rows), self._high - self._low, end - low)
+            return DeadLetterListing(tuple(self._rows), self._high - self._low, end - low)
 
     def _read(self, broker: Broker, offset: int) -> list[DeadRow]:
         """The row of an offset; none where its record is damaged or gone."""
@@ -98,17 +98,17 @@ class DeadIndex:
         self._broker = broker
         self._shelves: OrderedDict[str, _Shelf] = OrderedDict()
 
-    async def known(self, group: str, budget_s: float) -> Known:
-        """What is known of a group after at most about `budget_s` of reading.
+    async def listing(self, group: str, budget_s: float) -> DeadLetterListing:
+        """The index of a group after at most about `budget_s` of reading.
 
-        Raises GroupNotFound where there is neither the group nor anything it left.
+        Raises GroupNotFound if neither the group nor any of its dead letters exists.
         """
         topic = DEAD_LETTER_PREFIX + group
         try:
             config = self._broker.topic(topic)
         except NotFound:
             self._broker.group(group)
-            return Known((), 0, 0)
+            return DeadLetterListing((), 0, 0)
         low, end = bounds(self._broker, topic)
         shelf = self._shelves.pop(group, None)
         if shelf is None or shelf.since_position != config.since_position:
@@ -128,7 +128,7 @@ def bounds(broker: Broker, topic: str) -> tuple[int, int]:
 
 
 def oldest_ms(broker: Broker, topic: str) -> int | None:
-    """When the oldest dead letter was stored; None where its record cannot be read."""
+    """The time when the oldest dead letter was stored; None if its record cannot be read."""
     low, end = bounds(broker, topic)
     if low >= end:
         return None

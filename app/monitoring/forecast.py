@@ -1,4 +1,4 @@
-"""When a group will have caught up, judged by how its lag moved lately. Pure."""
+"""Forecasts when a group catches up, from the recent course of its lag. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ NOT_BEGUN = "the group has no place in any queue yet"
 
 
 class Outlook(StrEnum):
-    """What is to be expected of a lag."""
+    """The forecast of a lag."""
 
     CLEAR = "clear"  # nothing is unread
     SHRINKING = "shrinking"

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from engine.broker import LagHistoryPage, LagHistoryRetention, Statistics
 
-KEPT_MAX = 64
+CACHE_MAX = 64
 FRESH_MIN_MS = 10_000
 FRESH_STEPS = 10  # an answer stays for this part of its step
 
 
 @dataclass(frozen=True)
 class Span:
-    """How much time a chart shows, and how much of it one point."""
+    """A chart's time range and the width of its points."""
 
     name: str
     label: str
@@ -49,31 +49,31 @@ class LagReader:
     def __init__(self, statistics: Callable[[], Statistics], now_ms: Callable[[], int]) -> None:
         self._statistics = statistics
         self._now_ms = now_ms
-        self._kept: dict[tuple[LagOf, str], tuple[int, asyncio.Future[LagHistoryPage]]] = {}
+        self._cache: dict[tuple[LagOf, str], tuple[int, asyncio.Future[LagHistoryPage]]] = {}
 
     def keeping(self) -> LagHistoryRetention:
-        """How, and since when, the history is kept."""
+        """How the history of lag is stored, and since when."""
         return self._statistics().lag_keeping()
 
     async def read(self, whose: LagOf, span: Span) -> LagHistoryPage:
         """Points up to now that begin at whole steps; at most a tenth of a step old."""
         now_ms = self._now_ms()
         turn = now_ms // max(FRESH_MIN_MS, span.step_ms // FRESH_STEPS)
-        kept = self._kept.get((whose, span.name))
-        if kept is None or kept[0] != turn:
-            kept = (turn, self._ask(whose, span, now_ms))
-            self._kept.pop((whose, span.name), None)
-            self._kept[whose, span.name] = kept
-            if len(self._kept) > KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
-        return await asyncio.shield(kept[1])
+        entry = self._cache.get((whose, span.name))
+        if entry is None or entry[0] != turn:
+            entry = (turn, self._ask(whose, span, now_ms))
+            self._cache.pop((whose, span.name), None)
+            self._cache[whose, span.name] = entry
+            if len(self._cache) > CACHE_MAX:
+                del self._cache[next(iter(self._cache))]
+        return await asyncio.shield(entry[1])
 
     def _ask(self, whose: LagOf, span: Span, now_ms: int) -> asyncio.Future[LagHistoryPage]:
-        found: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()
 
         def done(page: LagHistoryPage) -> None:
-            if not found.done():
-                found.set_result(page)
+            if not future.done():
+                future.set_result(page)
 
         to_ms = (now_ms // span.step_ms + 1) * span.step_ms
         self._statistics().lag_history(
@@ -85,4 +85,4 @@ class LagReader:
             queue=whose.queue,
             points_max=span.length_ms // span.step_ms + 1,
         )
-        return found
+        return future

@@ -31,7 +31,7 @@ class Meter:
         return self._latest(Metric.MESSAGES_IN)
 
     def delivered_rate(self) -> float:
-        """Messages handed out per second over the last ten seconds."""
+        """Messages delivered per second over the last ten seconds."""
         return self._latest(Metric.MESSAGES_OUT)
 
     def topic_rate(self, name: str) -> float:
@@ -51,16 +51,16 @@ class Meter:
         return self._statistics().topic_history(name, STEPS)
 
     def traffic(self) -> Traffic:
-        """Both totals over the window; what was before the process began is left out."""
+        """Both totals over the window, without what came before the process began."""
         now_ms = self._now_ms()
         end_ms = now_ms // STEP_MS * STEP_MS
         since_ms = self._statistics().since_ms
-        known = max(1, min(STEPS, (end_ms - since_ms) // STEP_MS + 1))
+        steps = max(1, min(STEPS, (end_ms - since_ms) // STEP_MS + 1))
         return Traffic(
-            start_ms=end_ms - known * STEP_MS,
+            start_ms=end_ms - steps * STEP_MS,
             step_ms=STEP_MS,
-            accepted=self._line(Metric.MESSAGES_IN, known),
-            delivered=self._line(Metric.MESSAGES_OUT, known),
+            accepted=self._line(Metric.MESSAGES_IN, steps),
+            delivered=self._line(Metric.MESSAGES_OUT, steps),
         )
 
     def _latest(self, metric: Metric) -> float:

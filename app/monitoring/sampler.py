@@ -1,8 +1,8 @@
-"""What every topic and group looks like, read in small steps beside the traffic.
+"""Samples every topic and group in small steps beside the traffic.
 
-Asking the broker about ten thousand topics takes longer than one request may hold the event
-loop, so a background task walks over them and lets others run every few milliseconds. Lists are
-sorted by what it found, and say how old that is; the rows that are shown are read afresh.
+Asking the broker about ten thousand topics takes longer than one request may block the event loop,
+so a background task walks over them and yields every few milliseconds. Lists are sorted by its
+results, whose age they show; the visible rows are read anew.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Snapshot:
     lags: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     # Groups whose lag grows, and by how much.
     growth: Mapping[str, int] = field(default_factory=dict)
-    # When each group will have caught up, as it looks.
+    # The forecast of each group's catching up.
     forecasts: Mapping[str, Forecast] = field(default_factory=dict)
     dismissed: int = 0
 
@@ -79,16 +79,18 @@ class Snapshot:
 
     @functools.cached_property
     def dead(self) -> int:
-        """How many dead letters wait for a decision, also of groups that are gone."""
-        kept = sum(figures.messages for figures in self.topics.values() if figures.kind == "DLQ")
-        return max(0, kept - self.dismissed)
+        """The number of dead letters that await a decision, also of deleted groups."""
+        messages = sum(
+            figures.messages for figures in self.topics.values() if figures.kind == "DLQ"
+        )
+        return max(0, messages - self.dismissed)
 
     def readers(self, topic: str) -> Mapping[str, int]:
         """The groups that read a topic, and how many messages each has still to read."""
         return self.lags.get(topic, {})
 
     def worst_lag(self, topic: str) -> int | None:
-        """The lag of the group furthest behind; None when nobody reads the topic."""
+        """The lag of the group furthest behind; None without any group."""
         return max(self.readers(topic).values(), default=None)
 
 
@@ -132,7 +134,7 @@ class History:
         return [lag for _, lag in self._values]
 
     def forecast(self, now_ms: int, lag: int) -> Forecast:
-        """When the lag will be gone if things go on like this."""
+        """The time when the lag is gone if it goes on changing like this."""
         return forecast([*self._values, (now_ms, lag)])
 
     def growth(self, now_ms: int, lag: int) -> int:
@@ -156,7 +158,7 @@ class Sampler:
         self._now_ms = now_ms
         self._walking: asyncio.Task[None] | None = None
         self._histories: dict[str, History] = {}
-        self._walk_s = 0.0  # how long the last walk took
+        self._walk_s = 0.0  # duration of the last walk
         self.snapshot = Snapshot()
 
     async def run(self) -> None:
@@ -184,9 +186,9 @@ class Sampler:
         await asyncio.shield(self._walking)
 
     async def fresh(self, age_max_ms: int, wait_s: float = 0.1) -> Snapshot:
-        """A snapshot not older than asked, if one can be had within `wait_s`; else the last.
+        """A snapshot of at most the given age, if one is ready within `wait_s`; else the last.
 
-        Where walks take longer than that nobody waits: they follow each other as it is.
+        While walks take longer than that, callers do not wait: walks follow each other anyway.
         """
         is_old = self._now_ms() - self.snapshot.taken_ms > age_max_ms
         if is_old and self._walk_s <= wait_s:
@@ -233,7 +235,7 @@ class Sampler:
         self._walk_s = time.monotonic() - began_s
 
     async def _walk_topics(self, pause: Pause) -> dict[str, TopicFigures]:
-        found: dict[str, TopicFigures] = {}
+        figures: dict[str, TopicFigures] = {}
         for topic in self._broker.topics(system=True):
             try:
                 stats = self._broker.topic_stats(topic.name)
@@ -241,23 +243,23 @@ class Sampler:
                 continue  # deleted since the walk began
             rate = self._meter.topic_rate(topic.name)
             bytes_rate = self._meter.topic_bytes_rate(topic.name)
-            found[topic.name] = topic_figures(topic, stats, rate, bytes_rate)
+            figures[topic.name] = topic_figures(topic, stats, rate, bytes_rate)
             await pause.when_due()
-        return found
+        return figures
 
     async def _walk_groups(self, pause: Pause) -> dict[str, GroupFigures]:
-        found: dict[str, GroupFigures] = {}
+        figures: dict[str, GroupFigures] = {}
         for group in self._broker.groups():
             try:
                 lag = self._broker.lag(group.name)
             except EngineError:
                 continue
             rate = self._meter.group_rate(group.name)
-            found[group.name] = msgspec.structs.replace(
+            figures[group.name] = msgspec.structs.replace(
                 group_figures(lag, rate), dead_new=self._dead_new(group.name, lag)
             )
             await pause.when_due()
-        return found
+        return figures
 
     def _dead_new(self, group: str, lag: GroupLag) -> int:
         if not lag.dead_open:

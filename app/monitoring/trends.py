@@ -1,8 +1,8 @@
-"""The lag of many groups over the last day, as little lines: for lists, never waited for long.
+"""Sparklines of the lag of many groups over the last day, for lists.
 
-All lines of a page are read from the history of lag on disk in one pass, beside the loop, and kept
-for a quarter of an hour. A page takes those that are there within a moment; what is not read yet is
-said to be so, and stands there at the page's next refresh.
+All lines of a page are read from the history of lag on disk in one pass, off the event loop, and
+cached for a quarter of an hour. A page takes those that are ready within a moment and marks the
+others, which appear at its next refresh.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ SPAN_MS = 86_400_000
 POINTS = 48
 STEP_MS = SPAN_MS // POINTS
 FRESH_MS = STEP_MS // 2
-KEPT_MAX = 3_000
+CACHE_MAX = 3_000
 GROUPS_MAX = 200  # of one page
 WAIT_S = 0.05
 
@@ -41,7 +41,7 @@ class Trend:
 
     @property
     def hours(self) -> float:
-        """How much of the day is known."""
+        """The number of hours with known lag."""
         return self.known * 24 / POINTS
 
     @property
@@ -53,12 +53,12 @@ UNREAD = Trend()
 
 
 class Trends:
-    """At most 3,000 lines are kept; the engine is asked once at a time, for a page's groups."""
+    """At most 3,000 lines are cached; one query runs at a time, for a page's groups."""
 
     def __init__(self, statistics: Callable[[], Statistics], now_ms: Callable[[], int]) -> None:
         self._statistics = statistics
         self._now_ms = now_ms
-        self._kept: OrderedDict[str, tuple[int, Trend]] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[int, Trend]] = OrderedDict()
         self._reading: asyncio.Future[None] | None = None
 
     async def of(self, groups: Sequence[str], wait_s: float = WAIT_S) -> dict[str, Trend]:
@@ -69,18 +69,18 @@ class Trends:
             if self._reading is None or self._reading.done():
                 self._reading = self._read(old, now_ms)
             await asyncio.wait([self._reading], timeout=wait_s)
-        return {name: self._kept[name][1] for name in groups if name in self._kept}
+        return {name: self._cache[name][1] for name in groups if name in self._cache}
 
     def _is_fresh(self, group: str, now_ms: int) -> bool:
-        kept = self._kept.get(group)
-        return kept is not None and 0 <= now_ms - kept[0] < FRESH_MS
+        entry = self._cache.get(group)
+        return entry is not None and 0 <= now_ms - entry[0] < FRESH_MS
 
     def _read(self, groups: Sequence[str], now_ms: int) -> "asyncio.Future[None]":
         is_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         to_ms = (now_ms // STEP_MS + 1) * STEP_MS
 
-        def done(found: Mapping[str, Sequence[int | None]]) -> None:
-            for group, values in found.items():
+        def done(histories: Mapping[str, Sequence[int | None]]) -> None:
+            for group, values in histories.items():
                 self._keep(group, now_ms, trend(values))
             if not is_done.done():
                 is_done.set_result(None)
@@ -90,25 +90,25 @@ class Trends:
         )
         return is_done
 
-    def _keep(self, group: str, now_ms: int, found: Trend) -> None:
-        self._kept.pop(group, None)
-        self._kept[group] = (now_ms, found)
-        if len(self._kept) > KEPT_MAX:
-            self._kept.popitem(last=False)
+    def _keep(self, group: str, now_ms: int, value: Trend) -> None:
+        self._cache.pop(group, None)
+        self._cache[group] = (now_ms, value)
+        if len(self._cache) > CACHE_MAX:
+            self._cache.popitem(last=False)
 
 
 def trend(values: Sequence[int | None]) -> Trend:
     """The little line of these values; times without samples leave it out, not at 0. Pure."""
-    known = [value for value in values if value is not None]
-    if not known:
+    points = [value for value in values if value is not None]
+    if not points:
         return Trend(is_read=True, values=values)
     return Trend(
         is_read=True,
         values=values,
-        line=sparkline.line(known) if len(known) > 1 else None,
-        known=len(known),
-        low=min(known),
-        high=max(known),
-        first=known[0],
-        last=known[-1],
+        line=sparkline.line(points) if len(points) > 1 else None,
+        known=len(points),
+        low=min(points),
+        high=max(points),
+        first=points[0],
+        last=points[-1],
     )

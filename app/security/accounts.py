@@ -32,7 +32,7 @@ from app.settings import Settings
 from engine.clock import Clock
 from engine.errors import Busy, Invalid, NotFound
 from kitemq.model.access import NewToken, NewUser, UserPatch
-from kitemq.model.conversion import given
+from kitemq.model.conversion import set_fields
 
 if TYPE_CHECKING:
     from app.db.database import Database
@@ -123,7 +123,7 @@ class Accounts:
 
         Raises NotFound, or Conflict if no admin would remain.
         """
-        changes = given(patch)
+        changes = set_fields(patch)
         changes.pop("password", None)
         if patch.patterns is not UNSET:
             changes["patterns"] = parse_patterns(patch.patterns)

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
-from app.addresses import shown_text
+from app.addresses import redacted_text
 from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
 from app.db.worker import DatabaseWorker
 from app.errors import AUDITED
@@ -29,7 +29,7 @@ CALLBACKS = "transaction_callback"
 
 @dataclass(frozen=True)
 class Actor:
-    """Who asks for a change; `request_id` ties the entry to the log and to the answer."""
+    """The user, token or address that makes a change; `request_id` links entry, log and answer."""
 
     name: str
     request_id: str
@@ -37,13 +37,13 @@ class Actor:
 
 @dataclass
 class Change:
-    """A change under way: the one who makes it says how the object is afterwards."""
+    """A change under way; its maker sets the state of the object afterwards."""
 
     after: object = None
 
 
 def actor_at(name: str, request_id: str = "") -> Actor:
-    """The actor whom the door knows under `name`: a user, a token, or an address."""
+    """The actor `name` as authenticated: a user, a token, or an address."""
     return Actor(name[:255], (request_id or uuid4().hex)[:64])
 
 
@@ -85,24 +85,24 @@ class Audit:
     async def entries(
         self, *, limit: int, before_id: int | None = None, kind: str = "", name: str = ""
     ) -> list[AuditEntry]:
-        """The newest entries, at most `limit`, those of one kind or object where asked."""
-        wanted = AuditFilter(object_kind=kind, object_name=name)
-        return await self.find(wanted, limit=limit, before_id=before_id)
+        """The newest entries, at most `limit`, optionally of one kind or object."""
+        criteria = AuditFilter(object_kind=kind, object_name=name)
+        return await self.find(criteria, limit=limit, before_id=before_id)
 
     async def find(
-        self, wanted: AuditFilter, *, limit: int, before_id: int | None = None
+        self, criteria: AuditFilter, *, limit: int, before_id: int | None = None
     ) -> list[AuditEntry]:
-        """The newest entries that are wanted, at most `limit`, older than `before_id` if given.
+        """The newest entries that match, at most `limit`, older than `before_id` if given.
 
         Raises Busy (`audit_unavailable`).
         """
         if self._before_reading is not None:
             await self._before_reading()
         try:
-            found = await self._database.run(lambda db: db.list_audit(limit, before_id, wanted))
+            rows = await self._database.run(lambda db: db.list_audit(limit, before_id, criteria))
         except DatabaseError as error:
             raise _unavailable("the audit trail cannot be read") from error
-        return [_without_secrets(entry) for entry in found]
+        return [_without_secrets(entry) for entry in rows]
 
     async def tally(self) -> AuditTally:
         """What the newest entries have in common. Raises Busy (`audit_unavailable`)."""
@@ -143,10 +143,10 @@ def _unavailable(detail: str) -> Busy:
 
 
 def _without_secrets(entry: AuditEntry) -> AuditEntry:
-    """An earlier version wrote addresses as they are, with what is secret in them."""
+    """Redact secrets in addresses, which an earlier version wrote as they are."""
     if entry.object_kind != CALLBACKS:
         return entry
-    before, after = shown_text(entry.before_json), shown_text(entry.after_json)
+    before, after = redacted_text(entry.before_json), redacted_text(entry.after_json)
     return replace(entry, before_json=before, after_json=after)
 
 

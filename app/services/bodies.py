@@ -1,7 +1,7 @@
-"""Decompressing bodies beside the event loop, within a bound for each answer.
+"""Decompresses message bodies off the event loop, within a limit for each answer.
 
-`StoredMessage.plain` is what every endpoint hands out. Asked for first here, the work of large
-bodies is done by a thread, and one answer never holds more than ANSWER_BYTES_MAX decompressed.
+Every endpoint delivers `StoredMessage.plain`. Decompressing it here first moves large bodies to a
+thread, and one answer never holds more than ANSWER_BYTES_MAX decompressed.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from engine.message import BATCH_BYTES_MAX, StoredMessage
 INLINE_BYTES_MAX = 8 * 1024
 # Decompressed bodies in one answer that lists messages; the others stay compressed.
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
-# Decompressed bodies of messages handed out at once; the others are handed out next time.
+# Decompressed bytes of one delivery; the remaining messages follow in the next one.
 DELIVERED_BYTES_MAX = BATCH_BYTES_MAX
 ANSWER_IS_FULL = (
     f"not decompressed: the answer holds {ANSWER_BYTES_MAX // 2**20} MiB of decompressed bodies "
@@ -36,7 +36,7 @@ async def decompress(messages: Iterable[StoredMessage]) -> None:
 
 
 async def delivered_count(messages: Sequence[StoredMessage]) -> int:
-    """Decompress messages to be handed out: how many from the start fit into one answer.
+    """Decompress messages for delivery and return how many from the start fit into one answer.
 
     At least one does; together they have at most DELIVERED_BYTES_MAX bytes.
     """
@@ -48,9 +48,9 @@ async def delivered_count(messages: Sequence[StoredMessage]) -> int:
 
 
 def is_small(messages: Iterable[StoredMessage]) -> bool:
-    """Whether the event loop may decompress them itself.
+    """Whether the bodies are small enough to decompress on the event loop.
 
-    Few bytes may become many, at most BODY_BYTES_MAX for each message: so they are two at most.
+    A few bytes may expand to BODY_BYTES_MAX for each message, so at most two of them are.
     """
     compressed = [len(each.body) for each in messages if each.is_compressed]
     return sum(compressed) <= INLINE_BYTES_MAX and len(compressed) <= 2

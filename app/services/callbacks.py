@@ -1,7 +1,7 @@
-"""Asking producers over HTTP: a POST to the callback of their group, its answer the decision.
+"""Transaction checks over HTTP: a POST to the producer group's callback returns the decision.
 
-Calls are bounded in number, in time and in what they hold; who answers wrongly or not at all is
-asked again at the next check. Which addresses are called: `targets`.
+Calls are bounded in number, time and memory; after a wrong answer, or none, the callback is called
+again at the next check. `targets` decides which addresses are allowed.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from app.addresses import shown_text, shown_url
+from app.addresses import redacted_text, redacted_url
 from app.host import EngineHost
 from app.services import bodies
 from app.services.targets import TargetRefused, Targets, made_client
@@ -34,7 +34,7 @@ SCHEMES = frozenset({"http", "https"})
 
 
 class Answer(msgspec.Struct):
-    """What a callback answers."""
+    """A callback's answer."""
 
     decision: TransactionDecision
 
@@ -68,7 +68,7 @@ class CallbackCaller:
             is_good = False
         if not is_good or " " in url:
             raise Invalid(
-                f"{shown_url(url)[:200]!r} cannot be called",
+                f"{redacted_url(url)[:200]!r} cannot be called",
                 field="url",
                 remedy="give an http or https address without user and password",
             )
@@ -94,7 +94,7 @@ class CallbackCaller:
         return True
 
     async def stop(self) -> None:
-        """Cancel what is under way."""
+        """Cancel the calls under way."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -103,7 +103,7 @@ class CallbackCaller:
             await self._client.aclose()
 
     async def _call(self, callback: Callback, check: TransactionCheck) -> None:
-        """Ask, and do what the answer says."""
+        """Call, and apply the decision."""
         try:
             async with self._turns:
                 client = await self._opened()
@@ -131,27 +131,29 @@ class CallbackCaller:
     ) -> TransactionDecision:
         import httpx  # loaded by now
 
-        shown = shown_url(url)
+        safe_url = redacted_url(url)
         headers = {"Content-Type": "application/json"}
         await bodies.decompress([check.message])
         content = self._document(check)
         try:
             async with client.stream("POST", url, content=content, headers=headers) as answer:
                 if answer.status_code != httpx.codes.OK:
-                    raise CallbackError(f"{shown} answered {answer.status_code}")
+                    raise CallbackError(f"{safe_url} answered {answer.status_code}")
                 body = b""
                 async for (
                     part
                 ) in answer.aiter_raw():  # what is unpacked may be a thousand times that
                     body += part
                     if len(body) > ANSWER_BYTES_MAX:
-                        raise CallbackError(f"{shown} answered more than {ANSWER_BYTES_MAX} bytes")
+                        raise CallbackError(
+                            f"{safe_url} answered more than {ANSWER_BYTES_MAX} bytes"
+                        )
         except TargetRefused as error:
-            raise CallbackError(f"{shown} is not called: {error}") from error
+            raise CallbackError(f"{safe_url} is not called: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            reason = shown_text(f"{type(error).__name__}: {error}")
-            raise CallbackError(f"{shown}: {reason}") from error
+            reason = redacted_text(f"{type(error).__name__}: {error}")
+            raise CallbackError(f"{safe_url}: {reason}") from error
         try:
             return msgspec.json.decode(body, type=Answer).decision
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise CallbackError(f"{shown} answered no decision: {error}") from error
+            raise CallbackError(f"{safe_url} answered no decision: {error}") from error

@@ -1,7 +1,7 @@
-"""What each client does, as the engine's events and the doors tell it; and who came and went.
+"""Figures of each client from the engine's events and the endpoints; joins and leaves of groups.
 
-Nothing of it is kept over a restart. Which client acknowledged is known of the first message of
-each hand-out only: to remember all of them would cost every message its time.
+Nothing survives a restart. The acknowledging client is known for the first message of each delivery
+only: remembering all of them would slow down every message.
 """
 
 from collections import OrderedDict, deque
@@ -24,7 +24,7 @@ from engine.events import (
 CLIENTS_MAX = 10_000  # the longest silent are forgotten first
 ADDRESSES_MAX = 10_000
 TIMES_MAX = 256  # the latest processing times that a percentile is taken of
-PLACES_MAX = 256  # hand-outs of one queue that are waited for
+PLACES_MAX = 256  # deliveries of one queue whose acknowledgement is awaited
 QUEUES_MAX = 4_000
 PASSAGES_MAX = 50  # of one group
 GROUPS_MAX = 2_500
@@ -62,8 +62,8 @@ class Minute:
         step = at_ms // BUCKET_MS
         gone = step - self._step
         if gone > 0:
-            kept = self._counts[gone:] if gone <= BUCKETS else []
-            self._counts = kept + [0] * (BUCKETS + 1 - len(kept))
+            counts = self._counts[gone:] if gone <= BUCKETS else []
+            self._counts = counts + [0] * (BUCKETS + 1 - len(counts))
             self._step = step
 
 
@@ -82,10 +82,10 @@ class _Client:
 
 @dataclass(frozen=True)
 class ClientActivity:
-    """One client's figures since it was first heard of; per second over the last minute.
+    """One client's figures since it was first seen; rates are per second over the last minute.
 
-    `sent` is None where its door does not know who sends. `processing_p99_ms` is over the latest
-    `processing_samples` hand-outs, at most 256, the first message of each; None without any.
+    `sent` is None if its endpoint cannot identify senders. `processing_p99_ms` covers the latest
+    `processing_samples` deliveries, at most 256, the first message of each; None without any.
     """
 
     handed: int = 0
@@ -127,7 +127,7 @@ NEVER_REFUSED = Refusals()
 
 
 class ClientFigures:
-    """Listens to the engine: `hear` takes each event; doors call `sent`."""
+    """Counts by client: `hear` takes each event of the engine; endpoints call `sent`."""
 
     def __init__(self, members: Callable[[str], int]) -> None:
         """`members` tells how many members a group has."""
@@ -144,7 +144,7 @@ class ClientFigures:
             Returned: self._returned,
             SendRefused: self._send_refused,
             MemberJoined: self._joined,
-            MemberLeft: self._left,
+            MemberLeft: self._member_left,
         }
 
     def hear(self, event: EngineEvent) -> None:
@@ -155,47 +155,47 @@ class ClientFigures:
 
     def sent(self, client: str, count: int, at_ms: int) -> None:
         """A client stored `count` messages."""
-        kept = self._client(client)
-        kept.sent.add(at_ms, count)
-        kept.sent_ms = at_ms
+        client_figures = self._client(client)
+        client_figures.sent.add(at_ms, count)
+        client_figures.sent_ms = at_ms
 
     # -- asking ----------------------------------------------------------------------------------
 
     def of(self, client: str, now_ms: int) -> ClientActivity:
-        """What is known of a client; nothing where it was not heard of."""
-        kept = self._clients.get(client)
-        if kept is None:
+        """A client's figures; `NOTHING` for an unknown client."""
+        figures = self._clients.get(client)
+        if figures is None:
             return NOTHING
-        times = sorted(kept.times_ms)
+        times = sorted(figures.times_ms)
         return ClientActivity(
-            handed=kept.handed.total,
-            handed_rate=kept.handed.rate(now_ms),
-            failed=kept.failed.total,
-            failed_rate=kept.failed.rate(now_ms),
-            sent=kept.sent.total,
-            sent_rate=kept.sent.rate(now_ms),
-            handed_ms=kept.handed_ms,
-            acked_ms=kept.acked_ms,
-            sent_ms=kept.sent_ms,
-            failed_ms=kept.failed_ms,
-            error=kept.error,
+            handed=figures.handed.total,
+            handed_rate=figures.handed.rate(now_ms),
+            failed=figures.failed.total,
+            failed_rate=figures.failed.rate(now_ms),
+            sent=figures.sent.total,
+            sent_rate=figures.sent.rate(now_ms),
+            handed_ms=figures.handed_ms,
+            acked_ms=figures.acked_ms,
+            sent_ms=figures.sent_ms,
+            failed_ms=figures.failed_ms,
+            error=figures.error,
             processing_p99_ms=times[-(-len(times) * 99 // 100) - 1] if times else None,
             processing_samples=len(times),
         )
 
     def rates(self, client: str, now_ms: int) -> tuple[float, float, int]:
-        """Handed out and sent per second, and how many failed; as `of` says, only quicker."""
-        kept = self._clients.get(client)
-        if kept is None:
+        """Deliveries and sends per second, and the failures; cheaper than `of`."""
+        figures = self._clients.get(client)
+        if figures is None:
             return 0.0, 0.0, 0
-        return kept.handed.rate(now_ms), kept.sent.rate(now_ms), kept.failed.total
+        return figures.handed.rate(now_ms), figures.sent.rate(now_ms), figures.failed.total
 
     def refused(self, address: str) -> Refusals:
         """Sends from this address that were turned down."""
         return self._refused.get(address, NEVER_REFUSED)
 
     def passages(self, group: str) -> Sequence[Passage]:
-        """Who joined a group and left it, newest first: the last 50 since the server started."""
+        """The last 50 joins and leaves of a group since the server started, newest first."""
         return tuple(reversed(self._passages.get(group, ())))
 
     # -- events ----------------------------------------------------------------------------------
@@ -203,9 +203,9 @@ class ClientFigures:
     def _delivered(self, event: MessagesDelivered) -> None:
         if not event.client:
             return
-        kept = self._client(event.client)
-        kept.handed.add(event.at_ms, len(event.offsets))
-        kept.handed_ms = event.at_ms
+        figures = self._client(event.client)
+        figures.handed.add(event.at_ms, len(event.offsets))
+        figures.handed_ms = event.at_ms
         queue = (event.group, event.topic, event.queue)
         places = self._places.get(queue)
         if places is None:
@@ -216,9 +216,9 @@ class ClientFigures:
 
     def _acked(self, event: Acked) -> None:
         for client, began_ms in self._settled(event, event.offsets):
-            kept = self._client(client)
-            kept.acked_ms = event.at_ms
-            kept.times_ms.append(max(0, event.at_ms - began_ms))
+            figures = self._client(client)
+            figures.acked_ms = event.at_ms
+            figures.times_ms.append(max(0, event.at_ms - began_ms))
 
     def _returned(self, event: Returned) -> None:
         self._settled(event, event.offsets)
@@ -233,50 +233,50 @@ class ClientFigures:
         self._settled(event, (event.offset,))
         if not event.client:
             return
-        kept = self._client(event.client)
-        kept.failed.add(event.at_ms, 1)
-        kept.failed_ms = event.at_ms
-        kept.error = error[:ERROR_CHARS_MAX]
+        figures = self._client(event.client)
+        figures.failed.add(event.at_ms, 1)
+        figures.failed_ms = event.at_ms
+        figures.error = error[:ERROR_CHARS_MAX]
 
     def _send_refused(self, event: SendRefused) -> None:
         if event.client:
             count = self.refused(event.client).count + 1
-            told = Refusals(count, event.code, event.at_ms)
+            refusals = Refusals(count, event.code, event.at_ms)
             self._refused.pop(event.client, None)
-            _room(self._refused, event.client, ADDRESSES_MAX, told)
+            _room(self._refused, event.client, ADDRESSES_MAX, refusals)
 
     def _joined(self, event: MemberJoined) -> None:
         self._pass(event, "joined")
 
-    def _left(self, event: MemberLeft) -> None:
+    def _member_left(self, event: MemberLeft) -> None:
         self._pass(event, "expired" if event.is_expired else "left")
 
     def _pass(self, event: MemberJoined | MemberLeft, kind: str) -> None:
-        kept = self._passages.get(event.group)
-        if kept is None:
-            kept = _room(self._passages, event.group, GROUPS_MAX, deque(maxlen=PASSAGES_MAX))
-        kept.append(Passage(event.at_ms, event.client, kind, self._members(event.group)))
+        passages = self._passages.get(event.group)
+        if passages is None:
+            passages = _room(self._passages, event.group, GROUPS_MAX, deque(maxlen=PASSAGES_MAX))
+        passages.append(Passage(event.at_ms, event.client, kind, self._members(event.group)))
 
     def _settled(
         self, event: Acked | Returned | Retried | DeadLettered, offsets: Sequence[int]
     ) -> list[tuple[str, int]]:
-        """The hand-outs among these offsets that were remembered, which are forgotten."""
+        """Remove and return the remembered deliveries of these offsets."""
         places = self._places.get((event.group, event.topic, event.queue))
         if not places:
             return []
         return [places.pop(offset) for offset in offsets if offset in places]
 
     def _client(self, name: str) -> _Client:
-        kept = self._clients.get(name)
-        if kept is None:
+        figures = self._clients.get(name)
+        if figures is None:
             return _room(self._clients, name, CLIENTS_MAX, _Client())
         self._clients.move_to_end(name)
-        return kept
+        return figures
 
 
-def _room(kept: "OrderedDict[K, V]", key: K, count_max: int, value: V) -> V:
+def _room(entries: "OrderedDict[K, V]", key: K, count_max: int, value: V) -> V:
     """Keep one more; the oldest goes where there are too many."""
-    if len(kept) >= count_max:
-        kept.popitem(last=False)
-    kept[key] = value
+    if len(entries) >= count_max:
+        entries.popitem(last=False)
+    entries[key] = value
     return value

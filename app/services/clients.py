@@ -1,6 +1,6 @@
-"""One client: what is known of it, what it can be asked, and how it is sent away.
+"""Inspects, queries and disconnects a single client.
 
-What is asked and done stands in the audit trail. An answer is waited for `ASK_S` at most.
+Queries and disconnections are in the audit trail. An answer is awaited for `ASK_S` at most.
 """
 
 import time
@@ -34,7 +34,7 @@ COMES_BACK_S = 1.0
 
 @dataclass(frozen=True)
 class Membership:
-    """A client as a member of a group; `in_flight` is what it was handed and has not settled."""
+    """A client as a member of a group; `in_flight` counts its unsettled messages."""
 
     group: str
     member: Member
@@ -43,9 +43,9 @@ class Membership:
 
 @dataclass(frozen=True)
 class Client:
-    """What is known of a client: at the doors that it came through, and as a member of groups.
+    """A client as its endpoints and groups know it.
 
-    `why_no_stack` and `why_no_verify` are "" where it can be asked.
+    `why_no_stack` and `why_no_verify` are "" if it can be queried.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Offer:
-    """A member of a group; `why_no_verify` is "" where it can be asked to process a message."""
+    """A member of a group; `why_no_verify` is "" if it can verify a message."""
 
     name: str
     doors: Sequence[ClientFacts]
@@ -73,7 +73,7 @@ class Offer:
 
 
 @dataclass
-class _Asked:
+class _ClientCall:
     """A question under way, for the time it took."""
 
     began_s: float = field(default_factory=time.monotonic)
@@ -84,7 +84,7 @@ class _Asked:
 
 
 class Clients:
-    """Asks and disconnects clients for a person or a program, who is named in the trail."""
+    """Queries and disconnects clients on behalf of an actor, who is named in the trail."""
 
     def __init__(
         self, host: EngineHost, messaging: Messaging, connections: Connections, audit: Audit
@@ -95,7 +95,7 @@ class Clients:
         self._audit = audit
 
     def find(self, name: str) -> Client:
-        """What is known of a client; NotFound where nobody of that name is there."""
+        """Find a client; NotFound if no endpoint or group knows the name."""
         doors = self._connections.find(name)
         memberships = self._memberships(name)
         if not doors and not memberships:
@@ -125,19 +125,21 @@ class Clients:
     async def stack(self, actor: Actor, name: str) -> ThreadStack:
         """Ask a client what its threads do; NotFound, Refused where it offers none, Busy."""
         door = self._door(name, self.find(name).why_no_stack)
-        asked = _Asked()
+        call = _ClientCall()
         async with self._audit.change(actor, "client.stack", KIND, name) as change:
             try:
                 text = await door.stack(name, ASK_S)
                 cut = text[:STACK_CHARS_MAX]
                 is_cut = len(cut) < len(text)
-                found = ThreadStack(name, StackAnswer.ANSWERED, cut, is_cut, asked.took_ms, "")
-            except TimeoutError:
-                found = ThreadStack(
-                    name, StackAnswer.NO_ANSWER, "", False, asked.took_ms, _silent()
+                thread_stack = ThreadStack(
+                    name, StackAnswer.ANSWERED, cut, is_cut, call.took_ms, ""
                 )
-            change.after = {"answer": found.answer, "characters": len(found.text)}
-        return found
+            except TimeoutError:
+                thread_stack = ThreadStack(
+                    name, StackAnswer.NO_ANSWER, "", False, call.took_ms, _silent()
+                )
+            change.after = {"answer": thread_stack.answer, "characters": len(thread_stack.text)}
+        return thread_stack
 
     async def verify(
         self, actor: Actor, name: str, group: str, topic: str, queue: int, offset: int
@@ -160,17 +162,17 @@ class Clients:
         door = self._door(name, client.why_no_verify)
         before = {"group": group, "topic": topic, "queue": queue, "offset": str(offset)}
         before["message_id"] = message.message_id
-        asked = _Asked()
+        call = _ClientCall()
         async with self._audit.change(actor, "client.verify", KIND, name, before=before) as change:
             verdict, code, detail = await _processed(door, name, group, message)
             change.after = {"verdict": verdict, "code": code, "detail": detail}
         place = (name, group, topic, queue, Int64(offset))
-        return Processing(*place, message.message_id, verdict, code, detail, asked.took_ms)
+        return Processing(*place, message.message_id, verdict, code, detail, call.took_ms)
 
     async def disconnect(self, actor: Actor, name: str) -> SentAway:
-        """End a client's connections and memberships; what it holds comes back in a second.
+        """End a client's connections and memberships; its messages return within a second.
 
-        It may come again. Raises NotFound.
+        It may connect again. Raises NotFound.
         """
         client = self.find(name)
         before: dict[str, Any] = {"doors": [each.door for each in client.doors]}
@@ -187,9 +189,9 @@ class Clients:
             for group, receipts in held.items():
                 self._leave(group, name)
                 returned += await self._bring_back(group, receipts)
-            kept = sum(map(len, held.values())) - returned
-            done = SentAway(name, ended, list(held), returned, kept)
-            change.after = {"connections": ended, "returned": returned, "kept": kept}
+            remaining = sum(map(len, held.values())) - returned
+            done = SentAway(name, ended, list(held), returned, remaining)
+            change.after = {"connections": ended, "returned": returned, "kept": remaining}
         return done
 
     # -- inside ----------------------------------------------------------------------------------
@@ -219,7 +221,7 @@ class Clients:
             return  # it was deleted meanwhile
 
     async def _bring_back(self, group: str, receipts: Sequence[Any]) -> int:
-        """Let hand-outs run out in a second; how many."""
+        """Expire deliveries within a second and return their number."""
         done = 0
         for start in range(0, len(receipts), RECEIPTS_MAX):
             part = receipts[start : start + RECEIPTS_MAX]

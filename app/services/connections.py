@@ -1,4 +1,4 @@
-"""Who is connected right now, by WebSocket or gRPC; the door says so, the console shows it."""
+"""Clients connected now, over WebSocket, gRPC or remoting, as their endpoints report them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from typing import Protocol
 from engine.message import StoredMessage
 
 WEBSOCKET = "WebSocket"
-# Why a client cannot be asked something.
+# Reasons why a client cannot be queried.
 NOT_OVER_WEBSOCKET = "the WebSocket protocol has no such question for a client"
 NO_STREAM = "its telemetry stream, by which it is asked, is not open"
 NO_LISTENER = "only push consumers process what they are asked to; this one fetches by itself"
@@ -18,16 +18,16 @@ WHY_NOT = (NOT_OVER_WEBSOCKET, NO_STREAM, NO_LISTENER, REST_ONLY)
 
 @dataclass(frozen=True)
 class Connected:
-    """An open connection: the name that its client goes by, and from where since when.
+    """An open connection: its client's name and address, and when it opened.
 
-    `is_producer`: it sends, and consumes for no group; None where its door does not know.
+    `is_producer`: it sends, and consumes for no group; None if its endpoint does not know.
     """
 
     client: str
     address: str
     since_ms: int
     door: str = WEBSOCKET
-    about: str = ""  # what the client tells of itself
+    about: str = ""  # reported by the client itself
     language: str = ""
     version: str = ""
     is_producer: bool | None = None
@@ -35,10 +35,10 @@ class Connected:
 
 @dataclass(frozen=True)
 class ClientFacts:
-    """What one door knows of a client; `settings` are as the client reported them.
+    """A client as one endpoint knows it; `settings` are as the client reported them.
 
-    `why_no_stack` and `why_no_verify` say why it cannot be asked for its threads, or to process a
-    message; "" where it can.
+    `why_no_stack` and `why_no_verify` are the reasons why it cannot be asked for its threads, or to
+    process a message; "" if it can.
     """
 
     door: str
@@ -61,22 +61,22 @@ class ClientFacts:
 
 @dataclass(frozen=True)
 class Processed:
-    """What a client answered that was asked to process a message: its status in words."""
+    """A client's answer to a request to process a message, with its status in words."""
 
     code: str
     detail: str
 
 
 class ClientDoor(Protocol):
-    """A door whose clients go by names, and can be asked things.
+    """An endpoint whose clients have names and can be queried.
 
-    `stack` and `verify` raise Refused where a client offers none, Busy where it cannot be asked
-    just now, and TimeoutError.
+    `stack` and `verify` raise Refused if a client does not support them, Busy if it cannot be
+    queried just now, and TimeoutError.
     """
 
     @property
     def count(self) -> int:
-        """How many clients it has."""
+        """The number of clients."""
 
     def connected(self) -> list[Connected]:
         """All of its clients."""
@@ -85,7 +85,7 @@ class ClientDoor(Protocol):
         """One of them."""
 
     async def stack(self, client: str, timeout_s: float) -> str:
-        """What its threads do."""
+        """The stack traces of the client's threads."""
 
     async def verify(
         self, client: str, group: str, message: StoredMessage, timeout_s: float
@@ -93,7 +93,7 @@ class ClientDoor(Protocol):
         """Let it process a message apart from its delivery."""
 
     def disconnect(self, client: str) -> int:
-        """End what it has open; how many connections that were."""
+        """End the client's connections and return their number."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ class Connections:
         since_ms: int,
         end: Callable[[], None] = lambda: None,
     ) -> Iterator[None]:
-        """A WebSocket is open for as long as the context is held; `client` names it as of now.
+        """Register a WebSocket while the context is held; `client` returns its current name.
 
-        `end` is called where somebody disconnects it.
+        `end` is called to disconnect it.
         """
         self._opened += 1
         number = self._opened
@@ -133,26 +133,26 @@ class Connections:
             del self._open[number]
 
     def add_door(self, door: ClientDoor) -> Callable[[], None]:
-        """Another door lists its own; what is returned takes it out again."""
+        """Register an endpoint that lists its own clients; the result unregisters it."""
         self._others.append(door)
         return lambda: self._others.remove(door)
 
     @property
     def count(self) -> int:
-        """How many `all` would list."""
+        """The length of `all`."""
         return len(self._open) + sum(door.count for door in self._others)
 
     def all(self) -> list[Connected]:
         """All of them, the oldest first."""
-        found = [
+        clients = [
             Connected(each.client(), each.address, each.since_ms) for each in self._open.values()
         ]
         for door in self._others:
-            found += door.connected()
-        return sorted(found, key=lambda each: each.since_ms)
+            clients += door.connected()
+        return sorted(clients, key=lambda each: each.since_ms)
 
     def find(self, client: str) -> list[ClientFacts]:
-        """What the doors know of a client, one entry for each that it came through."""
+        """A client as each of its endpoints knows it."""
         return next(self.of_each((client,)))
 
     def of_each(self, clients: Iterable[str]) -> Iterator[list[ClientFacts]]:
@@ -166,15 +166,15 @@ class Connections:
             yield sockets.get(client, []) + [facts for facts in others if facts is not None]
 
     def door_of(self, client: str) -> ClientDoor | None:
-        """The door that can ask a client; None where there is none."""
+        """The endpoint that can query a client; None without one."""
         return next((door for door in self._others if door.find(client) is not None), None)
 
     def why_no_stack(self, client: str) -> str:
-        """Why a client cannot be asked for its threads; "" where it can."""
+        """The reason why a client cannot be asked for its threads; "" if it can."""
         return why_not([each.why_no_stack for each in self.find(client)])
 
     def disconnect(self, client: str) -> int:
-        """End the client's connections at every door; how many they were."""
+        """End the client's connections at every endpoint and return their number."""
         ours = [each for each in self._open.values() if each.client() == client]
         for each in ours:
             each.end()
@@ -182,7 +182,7 @@ class Connections:
 
 
 def why_not(reasons: Sequence[str]) -> str:
-    """Why no door of a client can ask it; "" where one can."""
+    """The reason why no endpoint can query a client; "" if one can."""
     if not reasons:
         return REST_ONLY
     return "" if "" in reasons else reasons[-1]

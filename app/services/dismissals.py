@@ -16,9 +16,9 @@ TRIES = 5  # until nobody else has changed the same meanwhile
 
 
 class DeadChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead letters of a group: `offsets`, or all that meet the conditions.
+    """A selection of a group's dead letters: `offsets`, or all that meet the conditions.
 
-    Times in ms by when they died, from one on and before one, 0 for any.
+    Times in ms of their deaths, the first inclusive, the second exclusive, 0 for no limit.
     """
 
     offsets: Sequence[int] = ()
@@ -30,19 +30,19 @@ class DeadChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_all(self) -> bool:
-        """Whether no condition leaves any out."""
+        """Whether the selection has no condition."""
         return self == DeadChoice()
 
 
 class Impact(msgspec.Struct, frozen=True):
-    """What dismissing would do: `count` would rest from now on, `already` do so."""
+    """Preview of a dismissal: `count` would be dismissed, `already` are."""
 
     count: int
     already: int
 
 
 class Dismissals:
-    """Orders of a person or a program, who is named in the trail and on the note."""
+    """Dismisses and restores on behalf of an actor, who is named in the trail and on the note."""
 
     def __init__(self, host: EngineHost, audit: Audit) -> None:
         self._host = host
@@ -56,7 +56,7 @@ class Dismissals:
         """
         first, end = self._host.broker.dead_letters.bounds(group)
         if choice.offsets:
-            _check_kept(group, choice.offsets, first, end)
+            _check_retained(group, choice.offsets, first, end)
             return [range(offset, offset + 1) for offset in sorted(set(choice.offsets))]
         if choice.is_all:
             return [range(first, end)]
@@ -70,7 +70,7 @@ class Dismissals:
         return await self._matching(group, choice)
 
     async def _matching(self, group: str, choice: DeadChoice) -> list[range]:
-        found: list[range] = []
+        matches: list[range] = []
         after: int | None = None
         while True:
             swept = self._host.broker.dead_letters.sweep(
@@ -83,14 +83,14 @@ class Dismissals:
                 to_ms=choice.to_ms,
             )
             for offset in swept.offsets:
-                join(found, offset)
+                join(matches, offset)
             after = swept.next
             if after is None:
-                return found
+                return matches
             await asyncio.sleep(0)
 
     async def impact(self, group: str, runs: Sequence[range]) -> Impact:
-        """What dismissing these would do, without doing it. Raises GroupNotFound."""
+        """Preview dismissing these dead letters. Raises GroupNotFound."""
         snapshot = self._host.broker.dead_letters.snapshot(group)
         total, already = await asyncio.to_thread(snapshot.counts, runs)
         return Impact(total - already, already)
@@ -98,28 +98,28 @@ class Dismissals:
     async def dismiss(
         self, actor: Actor, group: str, runs: Sequence[range], note: str, expected: int | None
     ) -> DismissalSummary:
-        """Let them rest; raises what the engine's `dismiss` does.
+        """Dismiss dead letters; raises the errors of the engine's `dismiss`.
 
-        Conflict where not `expected` would be changed: the one who ordered it saw something else.
+        Conflict if the count is not `expected`: the preview is out of date.
         """
         async with self._audit.change(actor, "dead_letters.dismiss", KIND, group) as change:
-            kept = self._host.broker.dead_letters.new_note(note, actor.name)
+            new_note = self._host.broker.dead_letters.new_note(note, actor.name)
             draft = await self._commit(
                 group,
-                lambda snapshot: snapshot.plan_dismissal(runs, kept),
+                lambda snapshot: snapshot.plan_dismissal(runs, new_note),
                 lambda count: _check_expected(count, expected, "dismissed"),
             )
             change.after = done = DismissalSummary(
-                kept.id, kept.note, kept.by, kept.at_ms, draft.count
+                new_note.id, new_note.note, new_note.by, new_note.at_ms, draft.count
             )
         return done
 
     async def restore(
         self, actor: Actor, group: str, runs: Sequence[range], expected: int | None = None
     ) -> int:
-        """Have them looked at again; how many were dismissed.
+        """Restore dismissed dead letters and return their number.
 
-        Raises what the engine's `restore` does, Conflict where not `expected` would be changed.
+        Raises the errors of the engine's `restore`, Conflict if the count is not `expected`.
         """
         before = _Restoring((await self.impact(group, runs)).already)
         async with self._audit.change(
@@ -153,7 +153,7 @@ class Dismissals:
         )
 
     async def of_dismissal(self, group: str, dismissal_id: str) -> tuple[DismissNote, list[range]]:
-        """What still rests of one dismissal, and its note; NotFound where nothing does."""
+        """The dead letters that one dismissal still covers, and its note; NotFound without any."""
         snapshot = self._host.broker.dead_letters.snapshot(group)
         note, runs = await asyncio.to_thread(snapshot.of, dismissal_id)
         if note is None:
@@ -166,7 +166,7 @@ class Dismissals:
         return note, runs
 
     async def listed(self, group: str) -> list[DismissalSummary]:
-        """What was dismissed together, the newest first. Raises GroupNotFound."""
+        """The dismissals, newest first. Raises GroupNotFound."""
         return await asyncio.to_thread(self._host.broker.dead_letters.snapshot(group).dismissals)
 
 
@@ -186,9 +186,9 @@ def _check_expected(count: int, expected: int | None, what: str) -> None:
 
 
 def join(stretches: list[range], offset: int) -> None:
-    """Add the next older offset to stretches that begin with the newest.
+    """Add the next older offset to runs that begin with the newest.
 
-    Neighbours become one: what is done to hundreds of thousands at once takes a step for each.
+    Neighbours are merged, since each run of hundreds of thousands of offsets costs one step.
     """
     if stretches and stretches[-1].start == offset + 1:
         stretches[-1] = range(offset, stretches[-1].stop)
@@ -196,7 +196,7 @@ def join(stretches: list[range], offset: int) -> None:
         stretches.append(range(offset, offset + 1))
 
 
-def _check_kept(group: str, offsets: Sequence[int], first: int, end: int) -> None:
+def _check_retained(group: str, offsets: Sequence[int], first: int, end: int) -> None:
     for offset in offsets:
         if not first <= offset < end:
             raise NotFound(

@@ -1,4 +1,4 @@
-"""Which ports a network reaches without TLS: said at the start, and in the self-checks."""
+"""Finds the ports that a network reaches without TLS, for the start and the self-checks."""
 
 import logging
 
@@ -10,24 +10,24 @@ log = logging.getLogger("kitemq")
 
 def plain_ports(settings: Settings) -> tuple[str, ...]:
     """The ports that other machines reach, and on which a client may speak without TLS."""
-    found = []
+    ports = []
     if not is_loopback(settings.host) and not settings.tls_certificate:
-        found.append(f"HTTP on {settings.host}")
+        ports.append(f"HTTP on {settings.host}")
     grpc = grpc_settings.listen_at(settings, settings.host, settings.port)
     if grpc is not None and not is_loopback(grpc[0]) and not settings.tls_required:
-        found.append(f"gRPC on {grpc[0]}")
+        ports.append(f"gRPC on {grpc[0]}")
     remoting = remoting_settings.listen_at(settings, settings.host, settings.port)
     if remoting is not None and not is_loopback(remoting[0]) and not settings.tls_required:
-        found.append(f"RocketMQ's TCP protocol on {remoting[0]}")
-    return tuple(found)
+        ports.append(f"RocketMQ's TCP protocol on {remoting[0]}")
+    return tuple(ports)
 
 
 def warn_of_plain(settings: Settings) -> None:
     """Say in the log what `plain_ports` finds, and which settings mend it."""
-    found = plain_ports(settings)
-    if found:
+    ports = plain_ports(settings)
+    if ports:
         log.warning(
             "a network reaches %s without TLS: passwords, tokens and messages can be read on the "
             "way; set tls_certificate and tls_key, and tls_required",
-            " and ".join(found),
+            " and ".join(ports),
         )

@@ -10,7 +10,7 @@ KIND = "group"
 
 
 class Groups:
-    """Changes consumer groups for a person or a program, who is named in the trail."""
+    """Changes consumer groups on behalf of an actor, who is named in the trail."""
 
     def __init__(self, host: EngineHost, audit: Audit) -> None:
         self._host = host
@@ -23,7 +23,7 @@ class Groups:
         return created
 
     async def change(self, actor: Actor, name: str, settings: GroupSettings) -> GroupConfig:
-        """Change what is given; GroupNotFound where there is no such group."""
+        """Change the fields of a patch; GroupNotFound if there is no such group."""
         before = self._host.broker.group(name)
         async with self._audit.change(actor, "group.change", KIND, name, before=before) as change:
             change.after = changed = self._host.broker.change_group(

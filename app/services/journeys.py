@@ -1,4 +1,4 @@
-"""Journeys of messages without holding the loop: found, then told, in short steps."""
+"""Reads message journeys in short steps, so that the event loop is never blocked."""
 
 import asyncio
 
@@ -18,10 +18,10 @@ class Journeys:
         self._search = search
 
     async def find(self, message_id: str) -> Journey:
-        """What happened to the message with this id or offset id.
+        """The journey of the message with this id or offset id.
 
-        Nothing found is no error: `reasons_checked` says what was looked at. Raises Invalid for an
-        id of more than 255 characters, Busy when too many search.
+        An empty journey is no error: `reasons_checked` lists the possible reasons. Raises Invalid
+        for an id of more than 255 characters, Busy when too many searches run.
         """
         records = await self._search.by_id(message_id)
         journey = await self.of(message_id, records)

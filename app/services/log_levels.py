@@ -32,8 +32,8 @@ class LogLevels:
 
     def list(self) -> list[LoggerLevel]:
         """The server's loggers by name; there is one for each part that has spoken or may."""
-        known = logging.root.manager.loggerDict.items()
-        names = {name for name, each in known if isinstance(each, logging.Logger)}
+        loggers = logging.root.manager.loggerDict.items()
+        names = {name for name, each in loggers if isinstance(each, logging.Logger)}
         return [self._level(name) for name in sorted(names) if _is_ours(name)]
 
     async def change(self, actor: Actor, name: str, level: str) -> LoggerLevel:
@@ -60,7 +60,7 @@ class LogLevels:
         return self._level(name)
 
     def restore(self) -> None:
-        """Put every level back to what it was at the start."""
+        """Reset every level to that of the start."""
         for name, number in self._before.items():
             logging.getLogger(name).setLevel(number)
         self._before.clear()

@@ -1,8 +1,7 @@
-"""Read-only by a switch: nothing can be changed until somebody switches it off again.
+"""The read-only switch: while it is on, every change is refused.
 
-The switch outlives the process, in a small file beside the store: whoever froze a server in
-trouble would not want a restart to thaw it, and whether it holds has to be known before the first
-request, though the database be down. The setting `read_only` holds whatever the switch says.
+It is stored in a small file beside the store: it survives a restart, and is known before the first
+request even if the database is down. The setting `read_only` holds independently of the switch.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ KIND = "server"
 
 
 class Switched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the file holds: who switched it on, when, why."""
+    """The file's record: user, time and reason."""
 
     by: str
     since_ms: int
@@ -35,7 +34,7 @@ class Switched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class ReadOnlyState:
-    """Whether nothing can be changed; without a time it is unknown since when."""
+    """Whether changes are refused; the time may be unknown."""
 
     is_on: bool
     by_setting: bool = False
@@ -45,7 +44,7 @@ class ReadOnlyState:
 
 
 class ReadOnlySwitch:
-    """`load` before the first request; `freeze` is told whenever the state changes."""
+    """The switch: `load` it before the first request; `freeze` is called at each change."""
 
     def __init__(
         self,
@@ -68,7 +67,7 @@ class ReadOnlySwitch:
     def load(self) -> None:
         """Take over the switch as the last process left it; reads one small file."""
         try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=Switched)
+            record = msgspec.json.decode(self._path.read_bytes(), type=Switched)
         except FileNotFoundError:
             self._take(None)
         except (OSError, ValueError) as error:  # also of bytes that are no UTF-8
@@ -76,7 +75,7 @@ class ReadOnlySwitch:
             log.error("%s cannot be read, so the server is read-only: %s", self._path, error)
             self._take(Switched("", 0, f"the file {FILE} cannot be read"))
         else:
-            self._take(found)
+            self._take(record)
 
     async def switch(self, actor: Actor, *, is_on: bool, reason: str) -> ReadOnlyState:
         """Freeze or thaw the server, from the next request on; audited.
@@ -102,34 +101,34 @@ class ReadOnlySwitch:
             async with self._audit.change(
                 actor, action, KIND, "read_only", before=self.state
             ) as change:
-                found = Switched(actor.name, self._clock.now_ms(), reason) if is_on else None
+                record = Switched(actor.name, self._clock.now_ms(), reason) if is_on else None
                 try:
-                    await asyncio.to_thread(self._keep, found)
+                    await asyncio.to_thread(self._keep, record)
                 except OSError as error:
-                    raise _not_kept(error) from error
-                self._take(found)
+                    raise _write_failure(error) from error
+                self._take(record)
                 change.after = self.state
         return self.state
 
-    def _take(self, found: Switched | None) -> None:
-        self.state = self._state(found)
+    def _take(self, record: Switched | None) -> None:
+        self.state = self._state(record)
         self._freeze(self.state.is_on)
 
-    def _state(self, found: Switched | None) -> ReadOnlyState:
+    def _state(self, record: Switched | None) -> ReadOnlyState:
         if self._by_setting:
             return ReadOnlyState(True, True, since_ms=self._started_ms)
-        if found is None:
+        if record is None:
             return ReadOnlyState(False)
-        return ReadOnlyState(True, False, found.by, found.since_ms or None, found.reason)
+        return ReadOnlyState(True, False, record.by, record.since_ms or None, record.reason)
 
-    def _keep(self, found: Switched | None) -> None:
+    def _keep(self, record: Switched | None) -> None:
         """Write the file, or take it away, so that it is so after a power cut as well."""
-        if found is None:
+        if record is None:
             self._path.unlink(missing_ok=True)
         else:
             part = self._path.with_name(f"{FILE}.part")
             with part.open("wb") as file:
-                file.write(msgspec.json.encode(found))
+                file.write(msgspec.json.encode(record))
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(self._path)
@@ -140,7 +139,7 @@ class ReadOnlySwitch:
             os.close(folder)
 
 
-def _not_kept(error: OSError) -> Busy:
+def _write_failure(error: OSError) -> Busy:
     busy = Busy(
         f"the file {FILE} cannot be changed: {error.strerror or error}",
         remedy="see to the disk of the data directory, then try again",

@@ -1,4 +1,4 @@
-"""What the port for classic clients counts: it writes, metrics and console read."""
+"""Counters of the endpoint for classic clients, read by metrics and console."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -57,11 +57,11 @@ class ReplayCopies:
 
         The jobs are read in steps, between which others go on.
         """
-        seen: set[str] = set()
+        job_ids: set[str] = set()
         after = ""
         while True:
             jobs = self._host.broker.replays.list(after=after, count_max=STEP_JOBS)
-            seen.update(job.id for job in jobs)
+            job_ids.update(job.id for job in jobs)
             changed = [job for job in jobs if self._is_news(job)]
             if changed:
                 await self._write(changed)
@@ -69,7 +69,7 @@ class ReplayCopies:
                 break
             after = jobs[-1].id
             await asyncio.sleep(0)
-        self._written = {id: job for id, job in self._written.items() if id in seen}
+        self._written = {id: job for id, job in self._written.items() if id in job_ids}
 
     async def get(self, job_id: str) -> "JobRow | None":
         """The copy of one job; None where there is none, or no longer. Raises Busy."""
@@ -79,11 +79,11 @@ class ReplayCopies:
             raise _unavailable() from error
 
     async def find(
-        self, wanted: "JobFilter", limit: int, after: tuple[int, str] | None
+        self, criteria: "JobFilter", limit: int, after: tuple[int, str] | None
     ) -> "list[JobRow]":
         """The newest jobs that are wanted; see `ReplayStore.find`. Raises Busy."""
         try:
-            return await self._database.run(lambda db: db.replays.find(wanted, limit, after))
+            return await self._database.run(lambda db: db.replays.find(criteria, limit, after))
         except DatabaseError as error:
             raise _unavailable() from error
 

@@ -46,9 +46,9 @@ class Replays:
         runs = []
         start: int | None = 0
         while start is not None:
-            found = replays.failed(job_id, start)
-            runs += found.runs
-            start = found.next
+            failures = replays.failed(job_id, start)
+            runs += failures.runs
+            start = failures.next
             await asyncio.sleep(0)
         how = msgspec.structs.replace(how, created_by=actor.name)
         action = "replay.preview" if how.dry_run else "replay.retry"

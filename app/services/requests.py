@@ -1,4 +1,4 @@
-"""Asking over a topic and waiting for the reply; answering what was received."""
+"""Sends requests over a topic and waits for their replies; replies to received requests."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Answered(NamedTuple):
 
 
 class Requests:
-    """Requests and replies for every door; the engine keeps them."""
+    """Requests and replies for every endpoint; the engine stores them."""
 
     def __init__(self, host: EngineHost, messaging: Messaging) -> None:
         self._host = host

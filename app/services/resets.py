@@ -14,9 +14,9 @@ KIND = "group"
 
 
 class ResetOrder(msgspec.Struct, frozen=True):
-    """Which queues are to go where; without `queues` all that can be read.
+    """The queues and target of a reset; without `queues`, all that can be read.
 
-    With `goals` each topic's queue goes to an offset of its own, or stays where that is None.
+    With `goals` each topic's queue goes to an offset of its own, or stays if that is None.
     """
 
     topics: Sequence[str]
@@ -36,11 +36,11 @@ class Resets:
         self._audit = audit
 
     async def preview(self, group: str, order: ResetOrder) -> ResetPreview:
-        """What the order would do now; changes nothing."""
+        """Preview a reset; changes nothing."""
         return (await self._plan(group, order)).preview()
 
     async def preview_undo(self, group: str, number: int) -> ResetPreview:
-        """What taking back a reset would do now; changes nothing."""
+        """Preview undoing a reset; changes nothing."""
         return self._host.broker.resets.plan_undo(group, number).preview()
 
     async def apply(
@@ -65,7 +65,7 @@ class Resets:
         )
 
     def history(self, group: str) -> Sequence[Reset]:
-        """What is remembered, newest first."""
+        """The remembered resets, newest first."""
         return self._host.broker.resets.history(group)
 
     async def _plan(self, group: str, order: ResetOrder) -> ResetPlan:
@@ -74,18 +74,18 @@ class Resets:
             goals = {(topic, queue): offset for topic, queue, offset in order.goals}
             return resets.plan_offsets(group, goals)
         plan = resets.plan(group, order.topics, order.target, queues=order.queues)
-        is_left = plan.step()
-        while is_left:
+        has_more = plan.step()
+        while has_more:
             await asyncio.sleep(0)
-            is_left = plan.step()
+            has_more = plan.step()
         return plan
 
     async def _carry_out(
         self, actor: Actor, action: str, plan: ResetPlan, *, precondition: str, force: bool
     ) -> Reset:
-        seen = plan.preview()
-        before: dict[str, Any] = {"to": seen.to, "force": force}
-        before["queues"] = [(each.topic, each.queue, each.current) for each in seen.queues]
+        preview = plan.preview()
+        before: dict[str, Any] = {"to": preview.to, "force": force}
+        before["queues"] = [(each.topic, each.queue, each.current) for each in preview.queues]
         async with self._audit.change(actor, action, KIND, plan.group, before=before) as change:
             reset = self._host.broker.resets.apply(plan, precondition=precondition, force=force)
             change.after = {

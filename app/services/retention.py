@@ -1,4 +1,4 @@
-"""Purging topics, audited with what it took; a preview changes nothing and leaves no entry."""
+"""Purges topics, audited with the extent; a preview changes nothing and leaves no entry."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ KIND = "topic"
 
 
 class Extent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How much of a topic: exactly one is given."""
+    """The extent of a purge: exactly one field is given."""
 
     before_offset: Mapping[int, int] | None = None
     before_ms: int | None = None
@@ -20,21 +20,21 @@ class Extent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Purges:
-    """Purges topics for a person or a program, who is named in the trail."""
+    """Purges topics on behalf of an actor, who is named in the trail."""
 
     def __init__(self, host: EngineHost, audit: Audit) -> None:
         self._host = host
         self._audit = audit
 
     def preview(self, topic: str, extent: Extent) -> Purge:
-        """What `purge` would take now; raises what it would."""
+        """Preview a purge; raises the errors of `purge`."""
         return self._purge(topic, extent, dry_run=True)
 
     async def purge(self, actor: Actor, topic: str, extent: Extent) -> Purge:
         """Take messages away for good; TopicNotFound, QueueNotFound, Invalid, Forbidden."""
         self._host.broker.topic(topic)
-        asked = msgspec.to_builtins(extent, str_keys=True)
-        async with self._audit.change(actor, "topic.purge", KIND, topic, before=asked) as change:
+        request = msgspec.to_builtins(extent, str_keys=True)
+        async with self._audit.change(actor, "topic.purge", KIND, topic, before=request) as change:
             change.after = done = self._purge(topic, extent, dry_run=False)
         return done
 

@@ -1,4 +1,4 @@
-"""What the gRPC door counts, for whoever shows it: the door writes, metrics and console read."""
+"""Counters of the gRPC endpoint, read by metrics and console."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,4 +14,4 @@ class RpcFigures:
     polls: int = 0  # receives and pulls that wait
     clients: int = 0
     streams: int = 0  # open telemetry streams
-    leases: int = 0  # hand-outs of push consumers that are renewed
+    leases: int = 0  # deliveries of push consumers that are renewed

@@ -11,7 +11,7 @@ KIND = "message"
 
 
 class ScheduledMessages:
-    """Changes waiting messages for a person or a program, who is named in the trail."""
+    """Changes waiting messages on behalf of an actor, who is named in the trail."""
 
     def __init__(self, messaging: Messaging, audit: Audit) -> None:
         self._messaging = messaging

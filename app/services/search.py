@@ -22,10 +22,9 @@ KEY_COUNT_MAX = 64
 
 
 class Anything(msgspec.Struct, frozen=True):
-    """What one text may mean: messages with this id or key, topics and groups of such a name.
+    """Matches of one text: messages with this id or key, topics and groups with such a name.
 
-    `messages_cut` says that the time, or the number of messages, was up before all topics were
-    asked.
+    `messages_cut` is set if the limit of time or of messages ended the search early.
     """
 
     messages: list[StoredMessage]
@@ -54,16 +53,16 @@ class Search:
     async def scan(
         self, query: ScanQuery, *, count_max: int, cursor: str = "", budget_s: float = BUDGET_S
     ) -> ScanPage:
-        """A page of what a topic holds; it ends early, with a cursor, when the time is up.
+        """A page of a topic's messages; ends early, with a cursor, at the time limit.
 
         Raises TopicNotFound, Invalid (filter, cursor), Busy.
         """
         async with self._turn():
             scan = self._host.broker.search.scan(query, count_max=count_max, cursor=cursor)
             end_s = _now_s() + budget_s
-            has_looked = False  # each page comes further, however short its time
-            while not scan.is_over and not (has_looked and _now_s() >= end_s):
-                has_looked = scan.is_placed
+            has_scanned = False  # each page comes further, however short its time
+            while not scan.is_over and not (has_scanned and _now_s() >= end_s):
+                has_scanned = scan.is_placed
                 finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 scan.step(partial(_finish, finished))
                 await finished
@@ -100,15 +99,15 @@ class Search:
             before=_position_of(cursor) if cursor else ANYWHERE,
         )
         await self._carry_on(lookup)
-        found = lookup.messages
-        if lookup.is_cut and not found:
+        messages = lookup.messages
+        if lookup.is_cut and not messages:
             raise Busy(
                 f"the index holds too many other keys: nothing was found within {KEY_BUDGET_S:g} s",
                 field="key",
                 retry_after_s=1.0,
                 remedy="narrow the time, or search the topic by its content",
             )
-        return KeyPage(found, str(found[-1].position) if lookup.is_cut else "")
+        return KeyPage(messages, str(messages[-1].position) if lookup.is_cut else "")
 
     async def anything(self, text: str, *, budget_s: float = BUDGET_S) -> Anything:
         """Whatever the text may mean; raises Busy."""
@@ -165,8 +164,8 @@ class Search:
 def near(names: list[str], text: str) -> list[str]:
     """The names that hold every word of `text`, the name itself first; pure."""
     words = text.lower().split()
-    found = [name for name in names if words and all(word in name.lower() for word in words)]
-    return sorted(found, key=lambda name: name != text)
+    matches = [name for name in names if words and all(word in name.lower() for word in words)]
+    return sorted(matches, key=lambda name: name != text)
 
 
 def _position_of(cursor: str) -> int:
@@ -182,7 +181,7 @@ def _now_s() -> float:
 
 
 def _finish(waiting: "asyncio.Future[None]", error: Exception | None) -> None:
-    """End a wait, unless who waited has gone."""
+    """End a wait, unless the waiter has gone."""
     if waiting.done():
         return
     if error is None:

@@ -1,7 +1,7 @@
-"""What the server finds out about itself: each check with its result, how long it took, and when.
+"""The server's self-checks, each with its result, duration and time.
 
-Checks are made when somebody looks, and not again within `FRESH_MS`; each has a limit, and one
-that fails or takes too long is a result like any other.
+Checks run on demand, and not again within `FRESH_MS`; each has a time limit, and a failure or
+timeout is a result like any other.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ PROBE = "self_check.part"
 PROBE_BYTES = b"written to see whether it can be\n"
 
 
-Found = tuple[CheckOutcome, str]
+CheckResult = tuple[CheckOutcome, str]
 
 
 class SelfChecks:
@@ -52,7 +52,7 @@ class SelfChecks:
         self._connections = connections
         self._plain_ports = tuple(plain_ports)
         self._running = asyncio.Lock()
-        self._found: list[SelfCheck] = []
+        self._results: list[SelfCheck] = []
         self._run: asyncio.Task[list[SelfCheck]] | None = None
         self._probe: asyncio.Future[None] | None = None
         clock = host.clock
@@ -62,19 +62,19 @@ class SelfChecks:
         """Every check in its order; those of a moment ago where they are fresh."""
         async with self._running:
             now_ms = self._host.clock.now_ms()
-            if not self._found or not 0 <= now_ms - self._found[0].at_ms < FRESH_MS:
-                self._found = [await self._one(code, work) for code, work in self._checks()]
-            return self._found
+            if not self._results or not 0 <= now_ms - self._results[0].at_ms < FRESH_MS:
+                self._results = [await self._one(code, work) for code, work in self._checks()]
+            return self._results
 
     async def glance(self) -> list[SelfCheck]:
-        """What is known: fresh where that takes but a moment, else as it was found last.
+        """The results, fresh if that takes but a moment, else those of the last run.
 
-        Empty while the first checks are still being made.
+        Empty while the first checks are still running.
         """
         if self._run is None or self._run.done():
             self._run = asyncio.create_task(self.run())
         await asyncio.wait({self._run}, timeout=GLANCE_S)
-        return self._found
+        return self._results
 
     async def close(self) -> None:
         """Let go of checks that are being made."""
@@ -82,7 +82,7 @@ class SelfChecks:
             self._run.cancel()
             await asyncio.wait({self._run})
 
-    def _checks(self) -> tuple[tuple[str, Callable[[], Awaitable[Found]]], ...]:
+    def _checks(self) -> tuple[tuple[str, Callable[[], Awaitable[CheckResult]]], ...]:
         return (
             ("engine", self._engine),
             ("recovery", self._recovery),
@@ -97,7 +97,7 @@ class SelfChecks:
             ("exposure", self._exposure),
         )
 
-    async def _one(self, code: str, work: Callable[[], Awaitable[Found]]) -> SelfCheck:
+    async def _one(self, code: str, work: Callable[[], Awaitable[CheckResult]]) -> SelfCheck:
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
         try:
@@ -110,28 +110,28 @@ class SelfChecks:
         took_ms = round((loop.time() - begin_s) * 1000, 1)
         return SelfCheck(code, outcome, detail, took_ms, self._host.clock.now_ms())
 
-    async def _engine(self) -> Found:
+    async def _engine(self) -> CheckResult:
         health = self._host.broker.health()
         if health.failures:
-            told = "; ".join(f"{name}: {why}" for name, why in health.failures.items())
-            return CheckOutcome.FAILED, told
+            failures = "; ".join(f"{name}: {why}" for name, why in health.failures.items())
+            return CheckOutcome.FAILED, failures
         if health.warnings:
-            told = "; ".join(f"{name}: {why}" for name, why in health.warnings.items())
-            return CheckOutcome.WARNING, told
+            failures = "; ".join(f"{name}: {why}" for name, why in health.warnings.items())
+            return CheckOutcome.WARNING, failures
         return CheckOutcome.OK, "every service runs"
 
-    async def _recovery(self) -> Found:
+    async def _recovery(self) -> CheckResult:
         damages = self._host.broker.health().damages
         if damages:
             first = damages[0]
-            kept = f"; a copy is in {first.copy}" if first.copy else ""
+            copy_note = f"; a copy is in {first.copy}" if first.copy else ""
             return CheckOutcome.WARNING, (
                 f"{len(damages)} damaged stretches were found at the start, the first in"
-                f" {first.file} from byte {first.start} on: {first.detail}{kept}"
+                f" {first.file} from byte {first.start} on: {first.detail}{copy_note}"
             )
         return CheckOutcome.OK, "no damage was found at the start"
 
-    async def _disk(self) -> Found:
+    async def _disk(self) -> CheckResult:
         status = self._host.broker.retention.status()
         if status.refusal:
             return CheckOutcome.FAILED, status.refusal
@@ -139,7 +139,7 @@ class SelfChecks:
             return CheckOutcome.UNKNOWN, "the operating system did not tell how full the disk is"
         return CheckOutcome.OK, f"{status.disk_free_bytes:,} bytes are free, sends are accepted"
 
-    async def _directory(self) -> Found:
+    async def _directory(self) -> CheckResult:
         if self._probe is None or self._probe.done():
             loop = asyncio.get_running_loop()
             self._probe = loop.run_in_executor(None, self._write_probe)
@@ -157,18 +157,21 @@ class SelfChecks:
         finally:
             path.unlink(missing_ok=True)
 
-    async def _schema(self) -> Found:
-        revision, wanted = await self._database.run(lambda database: database.revision())
-        if revision != wanted:
-            return CheckOutcome.WARNING, f"its revision is {revision or 'none'}, expected {wanted}"
+    async def _schema(self) -> CheckResult:
+        revision, expected = await self._database.run(lambda database: database.revision())
+        if revision != expected:
+            return (
+                CheckOutcome.WARNING,
+                f"its revision is {revision or 'none'}, expected {expected}",
+            )
         return CheckOutcome.OK, f"it answers, and its revision is {revision}"
 
-    async def _loop(self) -> Found:
+    async def _loop(self) -> CheckResult:
         late_s = self._loop_late_s()
-        told = f"at most {late_s * 1000:.1f} ms late in the last minute"
-        return (CheckOutcome.WARNING if late_s > LOOP_LATE_S else CheckOutcome.OK), told
+        detail = f"at most {late_s * 1000:.1f} ms late in the last minute"
+        return (CheckOutcome.WARNING if late_s > LOOP_LATE_S else CheckOutcome.OK), detail
 
-    async def _clock(self) -> Found:
+    async def _clock(self) -> CheckResult:
         clock = self._host.clock
         passed_s = clock.monotonic_s() - self._begin_s
         step_s = (clock.now_ms() - self._begin_ms) / 1000 - passed_s
@@ -176,7 +179,7 @@ class SelfChecks:
             return CheckOutcome.WARNING, f"the clock was set by {step_s:+.0f} s since the start"
         return CheckOutcome.OK, "the clock was not set since the start"
 
-    async def _traces(self) -> Found:
+    async def _traces(self) -> CheckResult:
         status = self._host.broker.traces.status()
         if status.refusal:
             return CheckOutcome.FAILED, status.refusal
@@ -184,7 +187,7 @@ class SelfChecks:
             return CheckOutcome.WARNING, f"{status.dropped:,} were lost for want of room"
         return CheckOutcome.OK, f"{status.recorded:,} recorded, none lost"
 
-    async def _lag(self) -> Found:
+    async def _lag(self) -> CheckResult:
         keeping = self._host.broker.statistics.lag_keeping()
         if keeping.failure:
             return CheckOutcome.FAILED, keeping.failure
@@ -192,11 +195,11 @@ class SelfChecks:
             return CheckOutcome.UNKNOWN, "it is switched off by the setting lag_sample_s"
         return CheckOutcome.OK, f"{keeping.rows:,} queues of groups are kept"
 
-    async def _network(self) -> Found:
-        has_room, told = self._connections()
-        return (CheckOutcome.OK if has_room else CheckOutcome.WARNING), told
+    async def _network(self) -> CheckResult:
+        has_room, detail = self._connections()
+        return (CheckOutcome.OK if has_room else CheckOutcome.WARNING), detail
 
-    async def _exposure(self) -> Found:
+    async def _exposure(self) -> CheckResult:
         if self._is_exposed():
             return CheckOutcome.WARNING, "there are no users, and the server listens on a network"
         if self._plain_ports:

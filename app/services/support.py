@@ -1,8 +1,8 @@
-"""What somebody who is to help needs to see of a server, in one bounded archive without secrets.
+"""Packs a bounded support archive of a server, without secrets.
 
-The parts are gathered by the caller; here each is cut to its limit, freed of every secret, listed
-in a manifest that comes first, and packed beside the loop. A pattern keeps all other threads
-waiting until it has gone over its text, so it is given one line at a time.
+The caller gathers the parts; here each is cut to its limit, freed of every secret, listed in a
+manifest that comes first, and packed off the event loop. A regular expression blocks all other
+threads until it has searched its text, so it is given one line at a time.
 """
 
 import io
@@ -24,7 +24,7 @@ GONE = "[redacted]"
 SECRET_CHARS_MIN = 4  # shorter ones are no secrets, and would eat the text
 HEADERS = r"(?:authorization|cookie)"
 NAMES = r"(?:passw|secret|token|api[_-]?key|credential|signature)\w{0,20}"
-# What looks like a secret wherever it comes from: tokens, passwords in addresses, headers.
+# Text that looks like a secret: tokens, passwords in addresses, headers.
 PATTERNS = (
     (re.compile(r"kite_[A-Za-z0-9_-]{8,}"), GONE),
     (re.compile(r"(://[^\s/:@]*:)[^\s/\"']+@"), rf"\1{GONE}@"),
@@ -61,7 +61,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is in the archive, and what is certainly not."""
+    """The archive's contents, and what it never contains."""
 
     made_at: str
     version: str
@@ -77,17 +77,19 @@ def pack(
     parts: Iterable[Part], secrets: Iterable[str], *, made_at: str, version: str, environment: str
 ) -> bytes:
     """The archive; takes a while, so call it beside the loop. At most 1 MB of each part."""
-    known = sorted((s for s in secrets if len(s) >= SECRET_CHARS_MIN), key=len, reverse=True)
+    longest_first = sorted(
+        (s for s in secrets if len(s) >= SECRET_CHARS_MIN), key=len, reverse=True
+    )
     files: list[ManifestFile] = []
     ready: list[tuple[str, bytes]] = []
     for part in parts:
-        whole = _without(part.text, known).encode(errors="replace")
+        whole = _without(part.text, longest_first).encode(errors="replace")
         # Cut at the end of a line, before the work: no secret goes on from one line to the next.
         chosen = _cut(whole, newest_last=part.newest_last)
-        kept = _cut(_lines_redacted(chosen), newest_last=part.newest_last)
-        files.append(ManifestFile(part.name, part.what, len(kept), len(whole) - len(chosen)))
-        ready.append((part.name, kept))
-    manifest = Manifest(made_at, version, redacted(environment, known), files)
+        text = _cut(_lines_redacted(chosen), newest_last=part.newest_last)
+        files.append(ManifestFile(part.name, part.what, len(text), len(whole) - len(chosen)))
+        ready.append((part.name, text))
+    manifest = Manifest(made_at, version, redacted(environment, longest_first), files)
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -121,21 +123,21 @@ def _cut(data: bytes, *, newest_last: bool) -> bytes:
     if len(data) <= PART_BYTES_MAX:
         return data
     if newest_last:
-        kept = data[-PART_BYTES_MAX:]
-        return kept[kept.find(b"\n") + 1 :]
-    kept = data[:PART_BYTES_MAX]
-    return kept[: kept.rfind(b"\n") + 1] or kept.rpartition(b" ")[0]
+        content = data[-PART_BYTES_MAX:]
+        return content[content.find(b"\n") + 1 :]
+    content = data[:PART_BYTES_MAX]
+    return content[: content.rfind(b"\n") + 1] or content.rpartition(b" ")[0]
 
 
 def versions() -> dict[str, str]:
     """Python, the platform, and every installed distribution."""
-    found = {"python": sys.version, "platform": platform.platform()}
+    by_name = {"python": sys.version, "platform": platform.platform()}
     packages = {each.metadata["Name"]: each.version for each in metadata.distributions()}
-    return found | dict(sorted(packages.items(), key=lambda pair: pair[0].lower()))
+    return by_name | dict(sorted(packages.items(), key=lambda pair: pair[0].lower()))
 
 
 def stacks() -> str:
-    """Where each thread is right now: files and lines, no values."""
+    """The current position of each thread: files and lines, no values."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = []
     for ident, frame in sys._current_frames().items():

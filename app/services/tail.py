@@ -1,9 +1,9 @@
-"""Following topics as messages are stored, for people who watch; no group, no hand-out.
+"""Follows topics as messages are stored, without a group or deliveries.
 
-A tail remembers an offset for every queue. `mark` is all of them as a text: who comes back with it
-goes on exactly there, so that nothing is missed and nothing comes twice. It reads at most
-COUNT_MAX messages and works for some milliseconds at a stretch; who falls behind by more than
-BEHIND_MAX messages is taken forward, and told how many were passed over.
+A tail has an offset for every queue. `mark` encodes all of them: a client that returns with it
+resumes exactly there, without gaps or duplicates. A read covers at most COUNT_MAX messages and some
+milliseconds; a tail that is more than BEHIND_MAX messages behind skips ahead and reports the number
+of skipped messages.
 """
 
 import time
@@ -21,7 +21,7 @@ PULL_MAX = 160
 READ_S = 0.008
 READ_BYTES_MAX = 1024 * 1024
 BEHIND_MAX = 20_000
-KEPT_WHEN_BEHIND = 2_000
+CATCH_UP_COUNT = 2_000
 MARK_CHARS_MAX = 8_000
 
 Queue = tuple[str, int]
@@ -49,7 +49,7 @@ class Batch:
 
 @dataclass
 class _Read:
-    """What came of one queue; `is_more`: there is more of it at once."""
+    """The result of reading one queue; `is_more`: more can be read at once."""
 
     messages: list[StoredMessage] = field(default_factory=list)
     begin: int = 0
@@ -95,15 +95,15 @@ class Tail:
                 field="topic",
                 remedy=f"name 1 to {TOPICS_MAX} of them",
             )
-        known = _parse_mark(mark, self._topics)
+        offsets = _parse_mark(mark, self._topics)
         self._since = {topic: broker.topic(topic).since_position for topic in self._topics}
         self._offsets: dict[Queue, int] = {}
         for topic in self._topics:
             for stats in broker.topic_stats(topic).queues[: broker.topic(topic).read_queues]:
                 begin = max(stats.min_offset, stats.max_offset - lookback)
                 # A queue that the mark does not know was added after it was made.
-                new = stats.min_offset if known else begin
-                self._offsets[(topic, stats.queue)] = known.get((topic, stats.queue), new)
+                new = stats.min_offset if offsets else begin
+                self._offsets[(topic, stats.queue)] = offsets.get((topic, stats.queue), new)
         if len(self._offsets) > QUEUES_MAX:
             raise Invalid(
                 f"these topics have {len(self._offsets)} queues, a tail follows {QUEUES_MAX}",
@@ -120,11 +120,11 @@ class Tail:
 
     @property
     def mark(self) -> str:
-        """Where it stands."""
+        """The current mark."""
         return self._mark(self._offsets)
 
     def mark_before(self, messages: Sequence[StoredMessage]) -> str:
-        """Where it stood before these messages, as a mark: who begins there reads them again."""
+        """The mark before these messages: a tail that begins there reads them again."""
         first = dict(self._offsets)
         for message in messages:
             queue = (message.topic, message.queue)
@@ -132,7 +132,7 @@ class Tail:
         return self._mark(first)
 
     def read(self) -> Batch:
-        """What came since, bounded; never waits. Raises TopicNotFound, Forbidden, Invalid."""
+        """The next messages, bounded; never waits. Raises TopicNotFound, Forbidden, Invalid."""
         self._find_queues()
         until_s = time.perf_counter() + READ_S
         share = max(4, COUNT_MAX // len(self._offsets))
@@ -142,11 +142,11 @@ class Tail:
             reads[queue] = self._read(queue, 1 if is_late else share, until_s)
         messages = self._in_order(reads)
         gone = sum(read.gone for read in reads.values())
-        looked = sum(self._offsets[queue] - read.begin for queue, read in reads.items()) - gone
+        scanned = sum(self._offsets[queue] - read.begin for queue, read in reads.items()) - gone
         skipped = self._catch_up(reads)
         return Batch(
             messages=messages,
-            looked=looked,
+            looked=scanned,
             skipped=skipped,
             gone=gone,
             is_behind=any(self._offsets[queue] < read.end for queue, read in reads.items()),
@@ -178,10 +178,10 @@ class Tail:
         """Topics may get more queues while they are followed, or fewer, or be made anew."""
         for topic in self._topics:
             config = self._broker.topic(topic)
-            known = [queue for name, queue in self._offsets if name == topic]
+            followed = [queue for name, queue in self._offsets if name == topic]
             is_another = config.since_position != self._since[topic]
             self._since[topic] = config.since_position
-            for queue in known:
+            for queue in followed:
                 if is_another or queue >= config.read_queues:
                     del self._offsets[(topic, queue)]
             for queue in range(config.read_queues):
@@ -214,7 +214,7 @@ class Tail:
                 return read
 
     def _take(self, read: _Read, result: PullResult) -> bool:
-        """Note what a pull brought; False if it only told where the queue begins now."""
+        """Record the result of a pull; False if it only reported the queue's begin."""
         if result.status is PullStatus.OFFSET_TOO_SMALL:
             read.gone += result.next_offset - read.following
             read.following = result.next_offset
@@ -228,7 +228,7 @@ class Tail:
         return True
 
     def _in_order(self, reads: dict[Queue, _Read]) -> list[StoredMessage]:
-        """What was read, by position; what lies behind something unread waits for the next time."""
+        """The messages by position; those behind an unread one wait for the next read."""
         lasts = [read.messages[-1].position for read in reads.values() if _is_cut(read)]
         until = min(lasts, default=None)
         taken: list[StoredMessage] = []
@@ -246,10 +246,10 @@ class Tail:
         unread = sum(read.end - self._offsets[queue] for queue, read in reads.items())
         if unread <= BEHIND_MAX:
             return 0
-        kept = max(1, KEPT_WHEN_BEHIND // len(reads))
+        count_max = max(1, CATCH_UP_COUNT // len(reads))
         skipped = 0
         for queue, read in reads.items():
-            offset = max(self._offsets[queue], read.end - kept)
+            offset = max(self._offsets[queue], read.end - count_max)
             skipped += offset - self._offsets[queue]
             self._offsets[queue] = offset
         return skipped
@@ -260,14 +260,14 @@ def _is_cut(read: _Read) -> bool:
 
 
 def _parse_mark(text: str, topics: Sequence[str]) -> dict[Queue, int]:
-    """The offsets in a mark; Invalid for what is none."""
+    """The offsets in a mark; raises Invalid."""
     if not text:
         return {}
     try:
         parts = [tuple(map(int, item.split("-"))) for item in text[:MARK_CHARS_MAX].split(".")]
-        known = {(topics[number], queue): offset for number, queue, offset in parts}
+        offsets = {(topics[number], queue): offset for number, queue, offset in parts}
     except (ValueError, IndexError):
-        known = {("", -1): -1}
-    if any(queue < 0 or not 0 <= offset < 1 << 62 for (_, queue), offset in known.items()):
+        offsets = {("", -1): -1}
+    if any(queue < 0 or not 0 <= offset < 1 << 62 for (_, queue), offset in offsets.items()):
         raise Invalid("that is no mark of a tail", field="from", remedy="begin at the newest")
-    return known
+    return offsets

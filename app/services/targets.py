@@ -43,10 +43,12 @@ class TargetRefused(Exception):
 
 
 class Targets:
-    """What may be called, by the settings; `own_ports` are those on which the server listens."""
+    """The addresses that the settings allow; `own_ports` are those on which the server listens."""
 
     def __init__(self, settings: Settings, *, loopback_only: bool | None = None) -> None:
-        self._networks = [found for each in settings.callback_allow if (found := network_of(each))]
+        self._networks = [
+            network for each in settings.callback_allow if (network := network_of(each))
+        ]
         names = (each.lower().rstrip(".") for each in settings.callback_allow)
         self._names = frozenset(name for name in names if network_of(name) is None)
         is_local = is_loopback(settings.host) and _others_are_local(settings)
@@ -80,10 +82,10 @@ class Targets:
         """
         name = host.strip("[]")
         literal = _literal(name)
-        found = [literal] if literal is not None else await _looked_up(name, port)
-        for address in found:
+        addresses = [literal] if literal is not None else await _look_up(name, port)
+        for address in addresses:
             self.check(name, port, address)
-        return [str(address) for address in found[:ADDRESSES_MAX]]
+        return [str(address) for address in addresses[:ADDRESSES_MAX]]
 
     def check_url(self, url: str) -> None:
         """Raise Invalid (`url`) for an address that is refused whatever its name resolves to.
@@ -114,7 +116,7 @@ def made_client(targets: Targets, *, connections_max: int) -> "httpx.AsyncClient
     import httpx
 
     class Transport(httpx.AsyncBaseTransport):
-        """Connects to addresses that were checked, under the name that was asked for."""
+        """Connects to checked addresses, under the original name."""
 
         def __init__(self) -> None:
             # Connections are not kept: the library would take one for another name of its address.
@@ -151,8 +153,8 @@ def made_client(targets: Targets, *, connections_max: int) -> "httpx.AsyncClient
 def _others_are_local(settings: Settings) -> bool:
     """Whether the ports besides HTTP are reached from this machine only."""
     place = (settings, settings.host, settings.port)
-    found = (grpc_settings.listen_at(*place), remoting_settings.listen_at(*place))
-    return all(each is None or is_loopback(each[0]) for each in found)
+    listeners = (grpc_settings.listen_at(*place), remoting_settings.listen_at(*place))
+    return all(each is None or is_loopback(each[0]) for each in listeners)
 
 
 def _literal(host: str) -> Address | None:
@@ -174,15 +176,15 @@ def _plain(address: Address) -> Address:
     return inside or address
 
 
-async def _looked_up(name: str, port: int) -> list[Address]:
+async def _look_up(name: str, port: int) -> list[Address]:
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(RESOLVE_S):
-            found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+            infos = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except (TimeoutError, UnicodeError) as error:
         raise OSError(f"the name {name} could not be resolved") from error
     # A link-local IPv6 address comes with its interface behind a percent sign.
-    texts = dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found)
+    texts = dict.fromkeys(str(each[4][0]).partition("%")[0] for each in infos)
     return [ipaddress.ip_address(text) for text in texts]
 
 

@@ -19,12 +19,12 @@ from kitemq.model.topics import DEFINITION_COLUMNS, IMPORT_CHARS_MAX, NULLABLE, 
 
 ROWS_MAX = 10_000
 FORMATS = ("csv", "json")
-# What lists say of a topic beside its definition.
+# Figures that lists show beside a topic's definition.
 FIGURES = frozenset(
     {"system", "created_ms", "messages", "in_per_s", "groups", "worst_lag", "last_message"}
     | {"unknown", "read_at"}
 )
-# What lists call the engine's own; their names say so too, and are refused for it.
+# Types of the engine's own topics, whose names are refused anyway.
 SYSTEM_TYPES = frozenset({"RETRY", "DLQ", "SYSTEM"})
 NO_JSON = (msgspec.DecodeError, RecursionError)
 GUARDED = ("'=", "'+", "'-", "'@", "'\t", "'\r")
@@ -61,8 +61,8 @@ def line(definition: TopicDefinition) -> str:
     return msgspec.json.encode(definition).decode()
 
 
-def _bounded(found: Iterator[Mapping[str, Any]]) -> Iterator[FileRow]:
-    for number, values in enumerate(found, 1):
+def _bounded(objects: Iterator[Mapping[str, Any]]) -> Iterator[FileRow]:
+    for number, values in enumerate(objects, 1):
         if number > ROWS_MAX:
             raise Invalid(
                 f"the file has more than {ROWS_MAX:,} rows", field="content", remedy="divide it"
@@ -71,16 +71,18 @@ def _bounded(found: Iterator[Mapping[str, Any]]) -> Iterator[FileRow]:
 
 
 def _row(number: int, values: Mapping[str, Any]) -> FileRow:
-    given = {key: value for key, value in values.items() if key not in FIGURES}
-    if "topic" in given:
-        given.setdefault("name", given.pop("topic"))
-    if given.get("type") in SYSTEM_TYPES:
-        del given["type"]
+    settings = {key: value for key, value in values.items() if key not in FIGURES}
+    if "topic" in settings:
+        settings.setdefault("name", settings.pop("topic"))
+    if settings.get("type") in SYSTEM_TYPES:
+        del settings["type"]
     # Empty cells of what has no default of the broker's are left out.
-    given = {key: value for key, value in given.items() if value is not None or key in NULLABLE}
-    name = str(given.get("name", ""))
+    settings = {
+        key: value for key, value in settings.items() if value is not None or key in NULLABLE
+    }
+    name = str(settings.get("name", ""))
     try:
-        return FileRow(number, name, msgspec.convert(given, TopicDefinition, strict=False))
+        return FileRow(number, name, msgspec.convert(settings, TopicDefinition, strict=False))
     except msgspec.ValidationError as error:
         return FileRow(number, name, None, _fault(error))
 
@@ -90,8 +92,8 @@ def _fault(error: msgspec.ValidationError) -> Invalid:
     detail, __, place = str(error).partition(" - at `$.")
     named = detail.rpartition("field `")[2].rstrip("`") if "field `" in detail else ""
     if "unknown field" in detail:
-        known = ", ".join(DEFINITION_COLUMNS)
-        return Invalid(f"there is no column {named!r}", field=named, remedy=f"known are {known}")
+        columns = ", ".join(DEFINITION_COLUMNS)
+        return Invalid(f"there is no column {named!r}", field=named, remedy=f"known are {columns}")
     field = named or place.rstrip("`")
     return Invalid(detail, field=field, remedy="add it" if named else "mend the value")
 
@@ -134,8 +136,8 @@ def _objects(text: str) -> Iterator[Mapping[str, Any]]:
     except NO_JSON:
         yield from _json_lines(text)
         return
-    found = whole.get("items", [whole]) if isinstance(whole, dict) else whole
-    for item in found if isinstance(found, list) else [found]:
+    items = whole.get("items", [whole]) if isinstance(whole, dict) else whole
+    for item in items if isinstance(items, list) else [items]:
         yield _object(item)
 
 

@@ -1,8 +1,8 @@
-"""Topics by a file: looked at row by row, then created and changed, each with its audit entry.
+"""Imports topics from a file row by row, each change with its audit entry.
 
-A dry run says what would become of each row and what was seen of its topic; rows that carry this
-(`TopicDefinition.seen`) do just what was shown, or nothing. What is there already as the file
-wants it is left alone, so a file can be applied again.
+A dry run returns each row's outcome and a tag of its topic; rows that carry this tag
+(`TopicDefinition.seen`) apply the previewed change, or nothing. A topic that already matches its
+row is left alone, so a file can be applied again.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from app.services.topic_files import FileRow
 from app.services.topics import Topics, changed_meanwhile, config_tag, described
 from engine.broker import TopicConfig
 from engine.errors import Conflict, EngineError, Invalid, TopicNotFound
-from kitemq.model.conversion import convert, given
+from kitemq.model.conversion import convert, set_fields
 from kitemq.model.topics import TopicDefinition, TopicSettings
 
 BUDGET_S = 20.0
-NEW = "new"  # what was seen of a topic that there was not
+NEW = "new"  # the tag of a topic that did not exist
 # In the order in which they are listed: what needs a person comes first.
 OUTCOMES = ("refused", "failed", "unreached", "create", "change", "created", "changed", "same")
 
@@ -43,9 +43,9 @@ class Became:
 
 @dataclass(frozen=True)
 class ImportRow:
-    """A row of the file and what becomes of it; refused and failed ones say why.
+    """A row of the file with its outcome; refused and failed ones have a reason.
 
-    `definition` is the row once more with what was `seen`, for those that would do something.
+    `definition` is the row with the tag `seen`, for rows that would change something.
     """
 
     number: int
@@ -59,7 +59,7 @@ class ImportRow:
 
 
 class TopicImports:
-    """Reads files of definitions for a person or a program, who is named in the trail."""
+    """Imports topic definitions on behalf of an actor, who is named in the trail."""
 
     def __init__(self, host: EngineHost, topics: Topics, default_queues: int) -> None:
         self._host = host
@@ -71,7 +71,7 @@ class TopicImports:
         return await asyncio.to_thread(topic_files.read, content, format)
 
     async def preview(self, rows: Sequence[FileRow], allowed: Allowed) -> list[ImportRow]:
-        """What would become of each row; `allowed` raises for a topic that may not be changed."""
+        """Preview each row; `allowed` raises for a topic that may not be changed."""
 
         async def look(row: ImportRow) -> ImportRow:
             return row
@@ -81,7 +81,7 @@ class TopicImports:
     async def apply(
         self, actor: Actor, rows: Sequence[FileRow], allowed: Allowed
     ) -> list[ImportRow]:
-        """Create and change the topics; rows that 20 seconds did not reach are told."""
+        """Create and change the topics; rows not processed within 20 seconds are reported."""
 
         async def act(row: ImportRow) -> ImportRow:
             if row.outcome not in ("create", "change") or row.definition is None:
@@ -89,7 +89,7 @@ class TopicImports:
             try:
                 return await self._act(actor, row, row.definition)
             except EngineError as error:
-                return _told(row, "failed", error)
+                return _with_error(row, "failed", error)
 
         return await self._each(rows, allowed, act)
 
@@ -101,20 +101,20 @@ class TopicImports:
     ) -> list[ImportRow]:
         end_s = time.monotonic() + BUDGET_S
         first: dict[str, int] = {}
-        found: list[ImportRow] = []
+        results: list[ImportRow] = []
         pause = Pause()
         for row in rows:
             if time.monotonic() >= end_s:
                 late = "the time was over: import the file again, what is done stays"
-                found.append(ImportRow(row.number, row.name, "unreached", detail=late))
+                results.append(ImportRow(row.number, row.name, "unreached", detail=late))
                 continue
             number = first.setdefault(row.name, row.number)
-            found.append(await work(self._plan(row, number, allowed)))
+            results.append(await work(self._plan(row, number, allowed)))
             await pause.when_due()
-        return found
+        return results
 
     def _plan(self, row: FileRow, number: int, allowed: Allowed) -> ImportRow:
-        """What would become of a row; refused with the column at fault and what helps."""
+        """Preview a row; a refused one has the column at fault and a remedy."""
         planned = ImportRow(row.number, row.name, "refused")
         try:
             if row.definition is None:
@@ -126,22 +126,22 @@ class TopicImports:
             allowed(row.name)
             return self._planned(planned, row.definition)
         except EngineError as error:
-            return _told(planned, "refused", error)
+            return _with_error(planned, "refused", error)
 
-    def _planned(self, row: ImportRow, wanted: TopicDefinition) -> ImportRow:
+    def _planned(self, row: ImportRow, definition: TopicDefinition) -> ImportRow:
         try:
-            known: TopicConfig | None = self._host.broker.topic(wanted.name)
+            current: TopicConfig | None = self._host.broker.topic(definition.name)
         except TopicNotFound:
-            known = None
-        tag = NEW if known is None else config_tag(known)
-        if wanted.seen not in ("", tag):
-            raise changed_meanwhile(wanted.name)
-        before = {} if known is None else described(known)
-        config = self._config(wanted, known)
+            current = None
+        tag = NEW if current is None else config_tag(current)
+        if definition.seen not in ("", tag):
+            raise changed_meanwhile(definition.name)
+        before = {} if current is None else described(current)
+        config = self._config(definition, current)
         self._host.broker.check_topic(config)
-        if known is not None and config.type is not known.type:
+        if current is not None and config.type is not current.type:
             raise Conflict(
-                f"the topic is {known.type.value}, a topic keeps its type for life",
+                f"the topic is {current.type.value}, a topic keeps its type for life",
                 field="type",
                 remedy="leave the type out, or delete the topic first",
             )
@@ -149,37 +149,37 @@ class TopicImports:
         changes = [
             Became(name, before.get(name, ""), value)
             for name, value in after.items()
-            if name != "name" and (known is None or before[name] != value)
+            if name != "name" and (current is None or before[name] != value)
         ]
-        outcome = "create" if known is None else "change" if changes else "same"
-        kept = msgspec.structs.replace(wanted, seen=tag) if changes else None
-        return replace(row, outcome=outcome, changes=changes, definition=kept)
+        outcome = "create" if current is None else "change" if changes else "same"
+        applicable = msgspec.structs.replace(definition, seen=tag) if changes else None
+        return replace(row, outcome=outcome, changes=changes, definition=applicable)
 
-    def _config(self, wanted: TopicDefinition, known: TopicConfig | None) -> TopicConfig:
+    def _config(self, definition: TopicDefinition, current: TopicConfig | None) -> TopicConfig:
         """The topic as the row wants it."""
-        base = known or TopicConfig(
-            wanted.name, read_queues=self._default_queues, write_queues=self._default_queues
+        base = current or TopicConfig(
+            definition.name, read_queues=self._default_queues, write_queues=self._default_queues
         )
-        return convert(base, TopicConfig, **given(wanted))
+        return convert(base, TopicConfig, **set_fields(definition))
 
-    async def _act(self, actor: Actor, row: ImportRow, wanted: TopicDefinition) -> ImportRow:
+    async def _act(self, actor: Actor, row: ImportRow, definition: TopicDefinition) -> ImportRow:
         if row.outcome == "create":
-            await self._topics.create(actor, self._config(wanted, None))
+            await self._topics.create(actor, self._config(definition, None))
             return replace(row, outcome="created", definition=None)
-        settings = convert(wanted, TopicSettings)
-        await self._topics.change(actor, wanted.name, settings, seen=wanted.seen)
+        settings = convert(definition, TopicSettings)
+        await self._topics.change(actor, definition.name, settings, seen=definition.seen)
         return replace(row, outcome="changed", definition=None)
 
 
 def counted(rows: Iterable[ImportRow]) -> dict[str, int]:
-    """How many rows have each outcome, without those that nothing has."""
-    found = dict.fromkeys(OUTCOMES, 0)
+    """The number of rows by outcome, without zeros."""
+    counts = dict.fromkeys(OUTCOMES, 0)
     for row in rows:
-        found[row.outcome] += 1
-    return {outcome: count for outcome, count in found.items() if count}
+        counts[row.outcome] += 1
+    return {outcome: count for outcome, count in counts.items() if count}
 
 
-def _told(row: ImportRow, outcome: str, error: EngineError) -> ImportRow:
+def _with_error(row: ImportRow, outcome: str, error: EngineError) -> ImportRow:
     return replace(
         row,
         outcome=outcome,

@@ -1,4 +1,4 @@
-"""What sort of topic a name is, in the words that the lists are filtered by. Pure."""
+"""The kind of a topic by its name, as the lists' filters call it. Pure."""
 
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, TopicConfig
 

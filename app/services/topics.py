@@ -1,7 +1,7 @@
-"""Creating, changing and deleting topics, each with its audit entry.
+"""Creates, changes and deletes topics, each with its audit entry.
 
-Who looked at a topic before may say what was seen (`config_tag`, `content_tag`): a topic that is
-another one meanwhile is then left alone.
+A caller may pass the tag of the topic that it read (`config_tag`, `content_tag`): if the topic
+differs by now, it is left alone.
 """
 
 from hashlib import blake2b
@@ -19,7 +19,7 @@ KIND = "topic"
 
 
 class Topics:
-    """Changes topics for a person or a program, who is named in the trail."""
+    """Changes topics on behalf of an actor, who is named in the trail."""
 
     def __init__(self, host: EngineHost, audit: Audit) -> None:
         self._host = host
@@ -35,9 +35,9 @@ class Topics:
     async def change(
         self, actor: Actor, name: str, settings: TopicSettings, *, seen: str = ""
     ) -> TopicConfig:
-        """Change what is given; TopicNotFound where there is no such topic.
+        """Change the fields of a patch; TopicNotFound if there is no such topic.
 
-        Conflict where it is not the one whose `config_tag` was `seen`.
+        Conflict if its `config_tag` is not `seen`.
         """
         broker = self._host.broker
         before = described(broker.topic(name))
@@ -66,25 +66,25 @@ class Topics:
 
 
 def config_tag(config: TopicConfig) -> str:
-    """What tells a topic, and how it is set up, from any other: 16 letters of a hash."""
+    """A tag of the topic and its configuration: 16 letters of a hash."""
     return _tag([config.created_ms, described(config)])
 
 
 def content_tag(broker: Broker, name: str) -> str:
-    """The same with where its queues end and who reads it: what would be lost with it."""
+    """A tag that also covers queue ends and readers: what a deletion would lose."""
     ends = [queue.max_offset for queue in broker.topic_stats(name).queues]
     return _tag([config_tag(broker.topic(name)), ends, sorted(broker.groups_of(name))])
 
 
 def changed_meanwhile(name: str) -> Conflict:
-    """What is said to one who looked at a topic that is another now."""
+    """The error for a topic that changed since the caller read it."""
     return Conflict(
         f"the topic {name!r} changed since it was looked at", field="topic", remedy="look again"
     )
 
 
-def _tag(told: object) -> str:
-    return blake2b(msgspec.json.encode(told), digest_size=8).hexdigest()
+def _tag(value: object) -> str:
+    return blake2b(msgspec.json.encode(value), digest_size=8).hexdigest()
 
 
 def described(config: TopicConfig) -> dict[str, object]:

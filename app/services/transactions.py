@@ -1,6 +1,6 @@
-"""Transactions for producers and operators: deciding, being asked, callbacks of producer groups.
+"""Transactions for producers and operators: decisions, checks, callbacks of producer groups.
 
-A producer's own decisions are data, as its messages are; what a person decides is audited.
+A producer's own decisions are data, as its messages are; an operator's are audited.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from app.addresses import HIDDEN, shown_url
+from app.addresses import HIDDEN, redacted_url
 from app.host import EngineHost
 from app.services import bodies
 from app.services.audit import CALLBACKS, Actor, Audit
@@ -20,14 +20,14 @@ from kitemq.model.conversion import convert
 from kitemq.model.transactions import TransactionCallback
 
 KIND = "transaction"
-DECOMPRESSING_MAX = 16  # checks whose large body is decompressed; others are asked again later
+DECOMPRESSING_MAX = 16  # checks whose large body is decompressed; others are repeated later
 CALLBACK_KIND = CALLBACKS
 
 Ask = Callable[[TransactionCheck], bool]
 
 
 class LiveProducers:
-    """Connections that answer checks, by producer group; they are asked in turn."""
+    """Connections that answer checks, by producer group, in round robin."""
 
     def __init__(self) -> None:
         self._asks: dict[str, list[Ask]] = {}
@@ -46,20 +46,20 @@ class LiveProducers:
             self._asks.pop(group, None)
 
     def count(self, group: str) -> int:
-        """How many connections of a group can be asked."""
+        """The number of connections that answer for a group."""
         return len(self._asks.get(group, ()))
 
     def groups(self) -> dict[str, int]:
-        """Every group that can be asked, with its connections."""
+        """The groups that have connections, with these."""
         return {group: len(asks) for group, asks in self._asks.items()}
 
     def cancel(self) -> None:
-        """Drop the checks that wait for their body: what they ask for is asked again."""
+        """Drop the checks that wait for their body; they are repeated later."""
         for task in self._tasks:
             task.cancel()
 
     def ask(self, check: TransactionCheck) -> bool:
-        """Ask the next one in turn who takes it; False where nobody does."""
+        """Pass a check to the next connection that takes it; False if none does."""
         if bodies.is_small([check.message]):
             return self._ask(check)
         if not self.count(check.producer_group) or len(self._tasks) >= DECOMPRESSING_MAX:
@@ -100,11 +100,11 @@ class Transactions:
         self._caller = CallbackCaller(host, document, targets)
 
     def start(self) -> None:
-        """Be asked by the engine."""
+        """Register with the engine as askers of its checks."""
         self._host.broker.transactions.askers.extend((self.producers.ask, self._caller.ask))
 
     async def stop(self) -> None:
-        """Give up the calls under way: what they ask for is asked again."""
+        """Cancel the calls under way; their checks are repeated."""
         self.producers.cancel()
         await self._caller.stop()
 
@@ -145,13 +145,13 @@ class Transactions:
         return done
 
     async def set_callback(self, actor: Actor, callback: Callback) -> Callback:
-        """Register where a producer group is asked, audited; Invalid where that cannot be.
+        """Register a producer group's callback, audited; Invalid for a forbidden address.
 
-        The address as `shown` shows the one before means that one, with its secrets.
+        An address equal to the redacted present one keeps the present one, with its secrets.
         """
         callbacks = self._host.broker.transactions.callbacks
         before = callbacks.find(callback.group)
-        if before is not None and callback.url == shown_url(before.url):
+        if before is not None and callback.url == redacted_url(before.url):
             callback = msgspec.structs.replace(callback, url=before.url)
         elif HIDDEN in callback.url:
             raise Invalid(
@@ -161,14 +161,18 @@ class Transactions:
             )
         self._caller.check_url(callback.url)
         async with self._audit.change(
-            actor, "transaction_callback.set", CALLBACK_KIND, callback.group, before=shown(before)
+            actor,
+            "transaction_callback.set",
+            CALLBACK_KIND,
+            callback.group,
+            before=redacted(before),
         ) as change:
-            change.after = shown(callbacks.set(callback))
+            change.after = redacted(callbacks.set(callback))
         return callback
 
     def described(self, callback: Callback) -> TransactionCallback:
-        """A callback as it may be seen, with the connections that are asked before it."""
-        url, live = shown_url(callback.url), self.producers.count(callback.group)
+        """A callback without its secrets, with the number of connections asked before it."""
+        url, live = redacted_url(callback.url), self.producers.count(callback.group)
         return convert(callback, TransactionCallback, url=url, live_producers=live)
 
     async def delete_callback(self, actor: Actor, group: str) -> None:
@@ -176,20 +180,20 @@ class Transactions:
         callbacks = self._host.broker.transactions.callbacks
         before = callbacks.get(group)
         async with self._audit.change(
-            actor, "transaction_callback.delete", CALLBACK_KIND, group, before=shown(before)
+            actor, "transaction_callback.delete", CALLBACK_KIND, group, before=redacted(before)
         ):
             callbacks.delete(group)
 
 
-def shown(callback: Callback | None) -> Callback | None:
+def redacted(callback: Callback | None) -> Callback | None:
     """A callback as it may be seen: without what could be a secret in its address."""
     if callback is None:
         return None
-    return msgspec.structs.replace(callback, url=shown_url(callback.url))
+    return msgspec.structs.replace(callback, url=redacted_url(callback.url))
 
 
 def _standing(transaction: Transaction) -> dict[str, object]:
-    """What the trail keeps of a transaction: not its message."""
+    """The audit trail's view of a transaction, without its message."""
     return {
         "producer_group": transaction.producer_group,
         "topic": transaction.topic,

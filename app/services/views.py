@@ -1,7 +1,7 @@
-"""Saved views: a list of the console with its filter, under a name that its owner gave it.
+"""Saved views: a console list with its filter, under a name that its owner chose.
 
-Views are one's own: nobody sees or changes those of others. While there are no users everybody
-shares one set. Only our own lists can be saved, so a view never leads elsewhere.
+Users see and change only their own views. While there are no users, all share one set. Only the
+console's own lists can be saved, so a view never leads elsewhere.
 """
 
 import re
@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from app.db.worker import DatabaseWorker
 from app.services.audit import Actor
-from app.services.glances import Glances
-from app.services.kept import Kept
+from app.services.audited_store import AuditedStore
+from app.services.ttl_cache import TtlCache
 from engine.clock import Clock
 from engine.errors import Invalid
 from kitemq.model.views import NAME_CHARS_MAX, PATH_CHARS_MAX, NewView
@@ -27,7 +27,7 @@ LISTS = frozenset(
     | {"/jobs", "/scheduled", "/transactions", "/clients"}
 )
 LIST_OF_ONE = re.compile(r"/dlq/[A-Za-z0-9_.~%-]+\Z")  # a group's dead letters
-# Where one was on a list is no part of how one likes to see it.
+# The position in a list is no part of a view.
 PASSING = frozenset({"page", "cursor", "done", "format"})
 
 
@@ -44,12 +44,12 @@ class Glance:
 
 
 def is_list(path: str) -> bool:
-    """Whether a page's path, as it stands in an address, is a list that can be saved."""
+    """Whether the path of an address is a list that can be saved."""
     return path in LISTS or LIST_OF_ONE.match(path) is not None
 
 
 def checked(new: NewView) -> NewView:
-    """The view as it is kept; Invalid names what is wrong with it."""
+    """Normalize a view for storage; Invalid names the fault."""
     name = " ".join(new.name.split())
     if not 1 <= len(name) <= NAME_CHARS_MAX or not name.isprintable():
         raise Invalid(
@@ -63,7 +63,7 @@ def checked(new: NewView) -> NewView:
             field="path",
             remedy=f"one of {', '.join(sorted(LISTS))} or /dlq/GROUP",
         )
-    query = kept_query(new.query)
+    query = stored_query(new.query)
     if len(query) > QUERY_CHARS_MAX:
         raise Invalid(
             f"the filter has {len(query):,} characters; a view keeps {QUERY_CHARS_MAX:,}",
@@ -73,7 +73,7 @@ def checked(new: NewView) -> NewView:
     return NewView(name, new.path, query)
 
 
-def kept_query(query: str) -> str:
+def stored_query(query: str) -> str:
     """The part of an address after "?" that belongs to a view; Invalid where it has no end."""
     try:
         pairs = parse_qsl(query.removeprefix("?"), max_num_fields=200)
@@ -85,23 +85,23 @@ def kept_query(query: str) -> str:
 
 
 class Views:
-    """Keeps views, and knows those of whoever looks at a page."""
+    """Stores views, and caches them for pages."""
 
     def __init__(self, database: DatabaseWorker, clock: Clock) -> None:
         self._clock = clock
-        self._kept = Kept(
+        self._store = AuditedStore(
             database, clock, kind=KIND, code="views_unavailable", what="the saved views"
         )
-        self._glances: Glances[list[ViewRow]] = Glances(clock, self.of, [])
+        self._cache: TtlCache[list[ViewRow]] = TtlCache(clock, self.of, [])
 
     async def of(self, owner: str) -> "list[ViewRow]":
         """An owner's views by name, at most 100. Raises Busy (`views_unavailable`)."""
-        return await self._kept.run(lambda database: database.views.of(owner))
+        return await self._store.run(lambda database: database.views.of(owner))
 
     async def glance(self, owner: str, people_version: int = 0) -> Glance:
-        """The same for a page, which must not fail or wait for them; see `Glances.of`."""
-        known = await self._glances.of(owner, people_version)
-        return Glance(tuple(known.value), known.failure)
+        """The same for a page, which must not fail or wait for them; see `TtlCache.of`."""
+        entry = await self._cache.of(owner, people_version)
+        return Glance(tuple(entry.value), entry.failure)
 
     async def add(self, actor: Actor, owner: str, new: NewView) -> "ViewRow":
         """Keep a view; Invalid, Conflict for a name that is taken or one view too many."""
@@ -115,17 +115,17 @@ class Views:
             query=view.query,
             created_ms=self._clock.now_ms(),
         )
-        entry = self._kept.entry(actor, "view.create", view.name)
-        self._glances.forget(owner)
-        added = await self._kept.run(lambda database: database.views.add(row, entry))
-        self._glances.forget(owner)
+        entry = self._store.entry(actor, "view.create", view.name)
+        self._cache.forget(owner)
+        added = await self._store.run(lambda database: database.views.add(row, entry))
+        self._cache.forget(owner)
         return added
 
     async def delete(self, actor: Actor, owner: str, view_id: int) -> "ViewRow":
         """Forget one of the owner's views, which is returned; NotFound."""
-        entry = self._kept.entry(actor, "view.delete", "")
-        deleted = await self._kept.run(
+        entry = self._store.entry(actor, "view.delete", "")
+        deleted = await self._store.run(
             lambda database: database.views.delete(owner, view_id, entry)
         )
-        self._glances.forget(owner)
+        self._cache.forget(owner)
         return deleted

@@ -1,7 +1,7 @@
-"""Operations of the REST interface asked for over a WebSocket: CALL in, ANSWER out.
+"""Calls of REST operations over a WebSocket: CALL in, ANSWER out.
 
-A call runs through the whole application as a request of its own, gate included, with the headers
-of the handshake: who may connect may do here exactly what the same client may do over HTTP. Calls
+A call runs through the whole application as a request of its own, security included, with the
+headers of the handshake: a connection may do here exactly what its client may do over HTTP. Calls
 run beside the connection's other frames and end in any order.
 """
 
@@ -25,7 +25,7 @@ TARGET_CHARS_MAX = 8192
 METHOD_CHARS_MAX = 16
 TYPE_CHARS_MAX = 256
 FRAME_ROOM_BYTES = 1024  # header, status and content type of an ANSWER
-CLOSE_TIMEOUT_S = 2.0  # for calls to notice that nobody waits any more
+CLOSE_TIMEOUT_S = 2.0  # for calls to notice that the client is gone
 SCHEMES = {"ws": "http", "wss": "https"}
 STREAM = "text/event-stream"
 # Of the handshake, these speak of the connection or of a body that it has not.
@@ -40,7 +40,7 @@ DROPPED_PREFIXES = (b"sec-websocket-", b"kitemq-")
 
 PROTOCOL_HEADER = b"sec-websocket-protocol"
 
-OnAnswer = Callable[[int, AnswerFrame, bool], None]  # request, frame, whether it was asked by text
+OnAnswer = Callable[[int, AnswerFrame, bool], None]  # request, frame, whether the CALL was text
 
 
 class Calls:
@@ -78,9 +78,9 @@ class Calls:
         ]
 
     def begin(self, request: int, frame: CallFrame, *, is_text: bool) -> None:
-        """Start a call; its ANSWER comes by itself.
+        """Start a call; its ANSWER is sent when it ends.
 
-        Raises Invalid for what is no request of the REST interface, Busy beyond the limit.
+        Raises Invalid for a request that REST does not know, Busy beyond the limit.
         """
         if len(self._tasks) >= self._limits.calls_max:
             raise Busy(
@@ -108,13 +108,13 @@ class Calls:
         self._room.set()
 
     async def close(self) -> None:
-        """Wait a short time until all calls have ended, then cancel what is left."""
+        """Wait a short time until all calls have ended, then cancel the others."""
         self.leave()
         if self._tasks:
-            _, left = await asyncio.wait(tuple(self._tasks), timeout=CLOSE_TIMEOUT_S)
-            for task in left:
+            _, pending = await asyncio.wait(tuple(self._tasks), timeout=CLOSE_TIMEOUT_S)
+            for task in pending:
                 task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+            await asyncio.gather(*pending, return_exceptions=True)
         # Their owner knows these calls: without a cycle it leaves nothing to the collector.
         del self._on_answer, self._on_done, self._has_room
 
@@ -164,7 +164,7 @@ class Calls:
 async def ask(
     app: ASGIApp, scope: Scope, body: bytes, gone: asyncio.Event, *, answer_bytes_max: int
 ) -> AnswerFrame | None:
-    """What `app` answers to one request; None where it gave none, because `gone` was set.
+    """The answer of `app` to one request; None if `gone` was set before.
 
     An answer that is larger than `answer_bytes_max`, or a stream, becomes a problem.
     """
@@ -230,8 +230,8 @@ class _Collected:
 
 
 def _content_type(headers: Headers) -> str:
-    found = next((value for name, value in headers if name.lower() == b"content-type"), b"")
-    return found.decode("latin-1")
+    content_type = next((value for name, value in headers if name.lower() == b"content-type"), b"")
+    return content_type.decode("latin-1")
 
 
 def _is_too_large(bytes_max: int) -> DoorError:

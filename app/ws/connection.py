@@ -41,11 +41,11 @@ CLOSE_TOO_BIG = 1009
 CLOSE_REPLACED = 4001
 CLOSE_NOT_ALLOWED = 4003
 CLOSE_DISCONNECTED = 4004
-RIGHTS_EVERY_S = 5.0  # how soon a connection ends whose token was revoked or has expired
+RIGHTS_EVERY_S = 5.0  # how soon a connection ends after its token was revoked or expired
 
 
 class Hub:
-    """What the connections of one server share: who is connected as whom."""
+    """State that the connections of one server share: the names and owners of clients."""
 
     def __init__(self, host: EngineHost, limits: SocketLimits) -> None:
         self.host = host
@@ -102,7 +102,7 @@ class Connection:
         self._producers = Producers(
             hub.host,
             services_of(scope).transactions,
-            wanted_max=hub.limits.subscriptions_max,
+            requests_max=hub.limits.subscriptions_max,
             on_answer=self._answer,
             has_room=lambda: self.has_push_room,
         )
@@ -134,7 +134,7 @@ class Connection:
             self._outbox.forget_owner()
             self._hold.close()
 
-    # -- what subscriptions ask (Pusher) --------------------------------------------------------
+    # -- called by subscriptions (Pusher) --------------------------------------------------------
 
     @property
     def has_push_room(self) -> bool:
@@ -211,7 +211,7 @@ class Connection:
             self._answer(request, answer, is_text)
 
     async def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
-        """Do what a frame asks; the answer, or None where it comes later, or none is due."""
+        """Handle a frame; returns the answer, or None if it comes later or none is due."""
         raise NotImplementedError
 
     def _answer(
@@ -246,7 +246,7 @@ class Connection:
     # -- rights ---------------------------------------------------------------------------------
 
     def _require(self, action: Action, kind: Kind, *names: str) -> None:
-        """Raise RightMissing unless whoever opened this connection has the right as of now."""
+        """Raise RightMissing unless the connection's principal has the right now."""
         authenticator = self._authenticator
         if authenticator.is_open and not authenticator.anonymous.is_read_only:
             return
@@ -311,7 +311,7 @@ class Connection:
 
 
 def _hold_of(scope: Scope) -> ByteReservation:
-    """What the connection holds of the server's memory, in the name of who opened it."""
+    """Memory that the connection uses on the server, on account of its principal."""
     client = scope.get("client")
     hold: ByteReservation = scope.get(RESERVATION) or services_of(
         scope

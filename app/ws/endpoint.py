@@ -1,7 +1,7 @@
-"""The WebSocket door `/ws/v1`: frames of `protocol`, many messages in each.
+"""The WebSocket endpoint `/ws/v1`: frames of `protocol`, many messages in each.
 
 A raw ASGI endpoint: Starlette's own WebSocket object would cost more per message than the engine.
-Who may connect at all (Host, Origin, token) is decided before, by `app.security`.
+`app.security` has decided before whether the client may connect (Host, Origin, token).
 """
 
 from weakref import WeakKeyDictionary
@@ -17,7 +17,7 @@ from app.ws.session import Session
 from engine.host import host_text
 
 PATH = "/ws/v1"
-PROTOCOL = "kitemq.v1"  # what a browser's script asks for beside the token
+PROTOCOL = "kitemq.v1"  # the subprotocol that a browser's script offers beside the token
 CLOSE_TRY_LATER = 1013
 
 

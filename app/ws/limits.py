@@ -1,4 +1,4 @@
-"""What one connection of `/ws/v1` may ask for and hold; told to the client in WELCOME."""
+"""Limits of one connection of `/ws/v1`; sent to the client in WELCOME."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What waits to be written to one WebSocket: bounded by its users, written by one task.
+"""Output queue of one WebSocket: bounded by its users, written by one task.
 
 Binary frames that wait together leave as one WebSocket message, so a loop turn that answered a
 hundred requests costs one write.
@@ -44,7 +44,7 @@ class Outbox:
         self._wake.set()
 
     def abandon(self) -> None:
-        """Undo what was never written; the connection is gone."""
+        """Undo unwritten frames; the connection is gone."""
         for item in (*self._leaving, *self._waiting):
             if item.undo is not None:
                 item.undo()
@@ -52,7 +52,7 @@ class Outbox:
         self._waiting.clear()
 
     def forget_owner(self) -> None:
-        """Let go of who is told of room, who knows this outbox: nothing is written any more."""
+        """Drop the callbacks for room, which refer to this outbox: nothing more is written."""
         self._on_room = _nothing
 
     async def run(self, send: Send) -> None:
@@ -92,4 +92,4 @@ class Outbox:
 
 
 def _nothing() -> None:
-    """Nobody wants to know of room any more."""
+    """Ignore a call: the owner is gone."""

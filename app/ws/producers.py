@@ -31,27 +31,27 @@ class Producers:
         host: EngineHost,
         service: Transactions,
         *,
-        wanted_max: int,
+        requests_max: int,
         on_answer: OnAnswer,
         has_room: Callable[[], bool],
     ) -> None:
         """`on_answer` writes a frame under a request number; `has_room` whether more may be."""
         self._host = host
         self._service = service
-        self._wanted_max = wanted_max
+        self._requests_max = requests_max
         self._on_answer = on_answer
         self._has_room = has_room
-        self._wanted: dict[int, tuple[str, Ask]] = {}
+        self._check_requests: dict[int, tuple[str, Ask]] = {}
         self._flushes: set[asyncio.Task[None]] = set()
 
     def want(self, request: int, group: str, *, is_text: bool) -> None:
         """Send checks of `group` under this request number from now on, and what waited first."""
-        if request in self._wanted:
+        if request in self._check_requests:
             raise Conflict("this request number already wants checks", field="id")
         if not group:
             raise Invalid("no producer group is named", field="group", remedy="name one")
-        if len(self._wanted) >= self._wanted_max:
-            raise Busy(f"one connection wants checks of at most {self._wanted_max} groups")
+        if len(self._check_requests) >= self._requests_max:
+            raise Busy(f"one connection wants checks of at most {self._requests_max} groups")
 
         def ask(check: TransactionCheck) -> bool:
             if not self._has_room():
@@ -60,7 +60,7 @@ class Producers:
             return True
 
         waiting = self._host.broker.transactions.checks(group)
-        self._wanted[request] = (group, ask)
+        self._check_requests[request] = (group, ask)
         self._service.producers.enter(group, ask)
         self._on_answer(request, batches.ResultFrame([], []), is_text)
         for check in waiting:
@@ -71,17 +71,17 @@ class Producers:
 
     def unwant(self, request: int) -> None:
         """No more checks for that wish; nothing where it is over."""
-        wanted = self._wanted.pop(request, None)
-        if wanted is not None:
-            self._service.producers.leave(*wanted)
+        entry = self._check_requests.pop(request, None)
+        if entry is not None:
+            self._service.producers.leave(*entry)
 
     def leave(self) -> None:
         """No more checks at all."""
-        for request in list(self._wanted):
+        for request in list(self._check_requests):
             self.unwant(request)
 
     async def close(self) -> None:
-        """Nobody waits for answers any more."""
+        """Stop answering checks; the connection is gone."""
         for task in self._flushes:
             task.cancel()
         await asyncio.gather(*self._flushes, return_exceptions=True)
@@ -89,7 +89,7 @@ class Producers:
         del self._on_answer, self._has_room
 
     def decide(self, request: int, frame: transactions.DecideFrame, *, is_text: bool) -> None:
-        """Do what a DECIDE says; its answer comes when it has its durability."""
+        """Handle a DECIDE; its answer comes when the decision is durable."""
         decision = DECISIONS.get(frame.decision)
         if decision is None:
             raise Invalid("the decision is unknown", field="decision", remedy="1, 2 or 3")

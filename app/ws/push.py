@@ -27,7 +27,7 @@ class Pusher(Protocol):
 
     @property
     def has_push_room(self) -> bool:
-        """Whether the client takes what it is sent; `resume` is called once it does again."""
+        """Whether the client has room; `resume` is called once it has room again."""
 
     def check_push(self, group: str, topics: Iterable[str]) -> None:
         """Raise RightMissing or ReadOnly unless the client may be handed these as of now."""
@@ -67,7 +67,7 @@ class Subscription:
         self._credit = 0
         self._parked: LongPoll | None = None
         self._next: asyncio.Handle | None = None
-        # Handed out, while a thread decompresses their bodies; nothing else is handed out then.
+        # Delivered messages whose bodies a thread decompresses; other deliveries wait.
         self._held: list[Delivery] = []
         self._decompressing: asyncio.Task[None] | None = None
         self._is_open = True
@@ -103,7 +103,7 @@ class Subscription:
             self._parked = None
 
     def _pump(self) -> None:
-        """One hand-out, then the loop's other work, then the next."""
+        """Deliver one batch, then let the loop do its other work, and repeat."""
         self._next = None
         try:
             if self._may_pump():

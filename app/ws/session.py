@@ -1,4 +1,4 @@
-"""What a client asks for in its frames, as verbs of the broker."""
+"""Maps a client's frames to verbs of the broker."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -105,8 +105,10 @@ class Session(Connection):
 
     def _on_decide(self, request: int, frame: transactions.DecideFrame, is_text: bool) -> None:
         if not self._authenticator.is_open or self._authenticator.anonymous.is_read_only:
-            found = self._host.broker.transactions.get(frame.transaction_id, group=frame.group)
-            self._require(Action.PRODUCE, Kind.TOPIC, found.topic)
+            transaction = self._host.broker.transactions.get(
+                frame.transaction_id, group=frame.group
+            )
+            self._require(Action.PRODUCE, Kind.TOPIC, transaction.topic)
         self._producers.decide(request, frame, is_text=is_text)
 
     def _on_subscribe(
@@ -128,7 +130,7 @@ class Session(Connection):
         names: ClientNames = services_of(self._scope).client_names
         names.claim(frame.group, client, self.holder)
         broker.wait_to_receive(frame.group, frame.topics, lambda: None, client).cancel()
-        # Asked for before the first hand-out, so that all of it is from an earlier connection.
+        # Read before the first delivery, so that all of it is from an earlier connection.
         held = self._host.broker.held(frame.group, self.client)[: batches.HELD_MAX]
         subscription = Subscription(
             self._host,

@@ -65,7 +65,7 @@ def build_messages(frame: batches.SendFrame, remote: str, now_ms: int) -> list[M
 
 
 def _times(frame: batches.SendFrame, now_ms: int) -> Iterable[int]:
-    """When each message is due: 0 for at once, or where a delay level says it."""
+    """The due time of each message: 0 for at once, or if a delay level gives it."""
     if not any(frame.delay_ms) and not any(frame.deliver_at_ms):
         return repeat(0)
     times = []
@@ -106,7 +106,7 @@ def receipts_of(wire: Iterable[batches.Receipt]) -> list[Receipt]:
 
 
 def nacks_of(frame: batches.NackFrame) -> list[Nack]:
-    """The engine's form of what a client reports as failed."""
+    """Convert a client's NACKs to the engine's form."""
     rows = zip(
         receipts_of(frame.receipts), frame.delay_ms, frame.delay_levels, frame.errors, strict=True
     )

@@ -82,14 +82,14 @@ class RestConnection:
         `after` is the name of the parameter that takes a page's `next_cursor`.
         """
         cursor: str | None = ""
-        left = count_max
+        remaining = count_max
         while cursor is not None:
-            size = min(page_size, left) if count_max else page_size
-            given = {**params, "limit": size, after: cursor}
-            page = self.fetch(kind, "GET", path, params=given)
+            size = min(page_size, remaining) if count_max else page_size
+            query = {**params, "limit": size, after: cursor}
+            page = self.fetch(kind, "GET", path, params=query)
             yield from page.items
-            left -= len(page.items)
-            cursor = page.next_cursor if not count_max or left > 0 else None
+            remaining -= len(page.items)
+            cursor = page.next_cursor if not count_max or remaining > 0 else None
 
     def call(self, method: str, path: str, **sent: Any) -> Json:
         """The document of the answer."""

@@ -51,7 +51,7 @@ class DeadLettersApi(Api):
         return self._rest.fetch(DeadLetterInfo, "GET", f"{_path(group)}/{offset}")
 
     def count(self, group: str, *, newest: int = 1000) -> DeadLetterCounts:
-        """How many of a group's newest dead letters (10,000) have which reason, topic, client."""
+        """Counts of a group's newest dead letters (10,000) by reason, topic and client."""
         path, params = f"{_path(group)}/counts", {"newest": newest}
         return self._rest.fetch(DeadLetterCounts, "GET", path, params=params)
 
@@ -81,7 +81,7 @@ class DeadLettersApi(Api):
         return self._rest.fetch(RestoreAnswer, "POST", f"{_path(group)}/restore", body=body)
 
     def dismissals(self, group: str, *, limit: int = 50) -> DismissalList:
-        """What was dismissed together, with its note, the newest first; at most 200."""
+        """The dismissals with their notes, newest first; at most 200."""
         path, params = f"{_path(group)}/dismissals", {"limit": limit}
         return self._rest.fetch(DismissalList, "GET", path, params=params)
 

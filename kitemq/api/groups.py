@@ -44,7 +44,7 @@ class GroupsApi(Api):
         return self._rest.fetch(Group, "POST", "/groups", body=body)
 
     def change(self, name: str, **settings: Any) -> Group:
-        """Change what is given; the fields of `kitemq.model.groups.GroupSettings`."""
+        """Change the given fields: those of `kitemq.model.groups.GroupSettings`."""
         return self._rest.fetch(Group, "PATCH", _path(name), body=GroupSettings(**settings))
 
     def delete(self, name: str) -> None:
@@ -62,7 +62,7 @@ class GroupsApi(Api):
     # -- progress -------------------------------------------------------------------------------
 
     def lag(self, name: str) -> Lag:
-        """What a group has still to do, queue by queue."""
+        """The lag of a group, queue by queue."""
         return self._rest.fetch(Lag, "GET", _path(name, "lag"))
 
     def offsets(self, name: str, topic: str, *, client: str = "") -> Offsets:
@@ -86,7 +86,7 @@ class GroupsApi(Api):
         to: str,
         **target: Unpack[ResetFields],
     ) -> GroupResetPreview:
-        """What a reset would do to each queue; changes nothing. Its `precondition` applies it."""
+        """Preview a reset queue by queue; changes nothing. Its `precondition` applies it."""
         place = ResetPlace(**_place(topics, to, target))
         path = _path(name, "resets/preview")
         return self._rest.fetch(GroupResetPreview, "POST", path, body=place)
@@ -111,11 +111,11 @@ class GroupsApi(Api):
         return self._rest.fetch(CompletedReset, "POST", _path(name, "resets"), body=body)
 
     def resets(self, name: str) -> Iterator[CompletedReset]:
-        """What was done, newest first; the last 100 are remembered."""
+        """The last 100 resets, newest first."""
         return self._rest.pages(GroupResetPage, _path(name, "resets"), page_size=RESETS_PAGE)
 
     def preview_undo(self, name: str, reset_id: str) -> GroupResetPreview:
-        """What undoing a reset would do; changes nothing."""
+        """Preview undoing a reset; changes nothing."""
         path = _path(name, f"resets/{segment(reset_id)}/undo/preview")
         return self._rest.fetch(GroupResetPreview, "POST", path)
 

@@ -22,14 +22,14 @@ from kitemq.rest import segment
 
 
 class MembersApi(Api):
-    """`client.members`: who takes part in a group, and locks of queues to consume in order."""
+    """`client.members`: the members of a group, and locks of queues to consume in order."""
 
     def list(self, group: str) -> Iterator[MemberInfo]:
         """Every live member of a group by client, page by page."""
         return self._rest.pages(MemberPage, _path(group, "members"))
 
     def warnings(self, group: str) -> Sequence[GroupWarning]:
-        """What is wrong among the members: subscriptions that differ, and whose they are."""
+        """Problems among the members: different subscriptions, with their clients."""
         path = _path(group, "members")
         return (self._rest.fetch(MemberPage, "GET", path, params={"limit": 1})).warnings
 
@@ -78,7 +78,7 @@ class MembersApi(Api):
         return [each.queue for each in answer.unlocked]
 
     def locks(self, group: str, *, topic: str = "") -> Sequence[LockHolder]:
-        """Who has which queue locked until when; at most 1,024."""
+        """The locked queues with holder and expiry; at most 1,024."""
         params = {"topic": topic}
         return (self._rest.fetch(LockPage, "GET", _path(group, "locks"), params=params)).items
 

@@ -108,7 +108,7 @@ class MessagesApi(Api):
         filter and whose body contains a text.
         """
         cursor: str | None = ""
-        left = limit
+        remaining = limit
         while cursor is not None:
             page = self.search_page(
                 topic,
@@ -116,12 +116,12 @@ class MessagesApi(Api):
                 end_ms=end_ms,
                 filter=filter,
                 contains=contains,
-                limit=min(PAGE, left) if limit else PAGE,
+                limit=min(PAGE, remaining) if limit else PAGE,
                 cursor=cursor,
             )
             yield from page.items
-            left -= len(page.items)
-            cursor = page.next_cursor if not limit or left > 0 else None
+            remaining -= len(page.items)
+            cursor = page.next_cursor if not limit or remaining > 0 else None
 
     def search_page(
         self,
@@ -183,10 +183,10 @@ class MessagesApi(Api):
         tag: str = "",
         properties: Mapping[str, str] | None = None,
     ) -> str:
-        """Answer a request, named by its correlation id or by the receipt that it came with.
+        """Answer a request, named by its correlation id or by the receipt of its delivery.
 
-        "delivered"; "late" where nobody waits any more: it is kept; "already" where the request
-        was answered before.
+        Returns "delivered"; "late" if the requester no longer waits, when the reply is stored;
+        "already" if the request was answered before.
         """
         named = {"correlation_id": correlation_id, "receipt": receipt}
         document = reply_document(body, tag, properties)
@@ -196,8 +196,8 @@ class MessagesApi(Api):
     def find_reply(self, correlation_id: str) -> Reply:
         """The reply to a request, late or not, while it is kept; NotFound where there is none."""
         path = f"/replies/{segment(correlation_id)}"
-        kept = self._rest.fetch(KeptReply, "GET", path, params={"encoding": "base64"})
-        return reply_of(kept, late=kept.late)
+        reply = self._rest.fetch(KeptReply, "GET", path, params={"encoding": "base64"})
+        return reply_of(reply, late=reply.late)
 
 
 def _path(topic: str) -> str:

@@ -38,9 +38,10 @@ class ReportsApi(Api):
         return self._rest.fetch(ReportRunInFull, "GET", f"/reports/runs/{run_id}")
 
     def run(self, job: str, *, first: str = "", last: str = "") -> ReportRun:
-        """Run "traces" or "lag" now: what is due, or the hours `first` to `last` anew.
+        """Run "traces" or "lag" now: the due hours, or the hours `first` to `last` anew.
 
-        Hours are UTC, as "2026-11-21T03", both ends in. Refused while another run is under way.
+        Hours are UTC, as "2026-11-21T03", both ends inclusive. Refused while another run is under
+        way.
         """
         body = NewReportRun(job, first, last)
         return self._rest.fetch(ReportRun, "POST", "/reports/runs", body=body)
@@ -59,10 +60,10 @@ class ReportsApi(Api):
             time.sleep(POLL_S)
 
     def schedules(self) -> Sequence[ReportSchedule]:
-        """When each report runs by itself."""
+        """The schedule of each report."""
         return (self._rest.fetch(ReportSchedules, "GET", "/reports/schedules")).items
 
     def change_schedule(self, job: str, **changes: Any) -> ReportSchedule:
-        """Change what is given; the fields of `kitemq.model.reports.ScheduleChanges`."""
+        """Change the given fields: those of `kitemq.model.reports.ScheduleChanges`."""
         path = f"/reports/schedules/{segment(job)}"
         return self._rest.fetch(ReportSchedule, "PATCH", path, body=ScheduleChanges(**changes))

@@ -21,14 +21,14 @@ class ScheduledApi(Api):
         At most `limit` of them; 0 means all.
         """
         after: str | None = ""
-        left = limit
+        remaining = limit
         while after is not None:
-            size = min(PAGE, left) if limit else PAGE
+            size = min(PAGE, remaining) if limit else PAGE
             params = {"topic": topic, "from_ms": from_ms, "after": after, "limit": size}
             page = self._rest.fetch(WaitingPage, "GET", "/scheduled", params=params)
             yield from page.items
-            left -= len(page.items)
-            after = page.next if not limit or left > 0 else None
+            remaining -= len(page.items)
+            after = page.next if not limit or remaining > 0 else None
 
     def recall(self, message_id: str) -> str:
         """See to it that it is never delivered: "recalled" or "already_delivered"; NotFound."""

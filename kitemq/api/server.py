@@ -1,5 +1,5 @@
 # Made from kitemq/async_api/server.py by `python -m tools.synchronous`: change that file.
-"""The running server: its checks, its switches, what it keeps for how long."""
+"""The running server: its checks, switches and retention."""
 
 from kitemq.api.connection import Api
 from kitemq.model.access import AccessCheck
@@ -11,11 +11,11 @@ class ServerApi(Api):
     """`client.server`: the server itself."""
 
     def self_checks(self) -> list[SelfCheck]:
-        """What the server finds out about itself; each with outcome, detail and time."""
+        """The server's self-checks, each with outcome, detail and time."""
         return (self._rest.fetch(SelfCheckList, "GET", "/self-checks")).items
 
     def read_only(self) -> ReadOnlyMode:
-        """Whether nothing can be changed, by whom, since when and why."""
+        """The read-only state: whether changes are refused, with user, time and reason."""
         return self._rest.fetch(ReadOnlyMode, "GET", "/read-only")
 
     def freeze(self, reason: str) -> ReadOnlyMode:
@@ -33,7 +33,7 @@ class ServerApi(Api):
         return self._rest.content("GET", "/support-bundle")
 
     def access_check(self, **query: str) -> AccessCheck:
-        """What a user, a token or a role could do, and why; `query` as docs/rest.md has it."""
+        """Check the rights of a user, a token or a role; `query` as in docs/rest.md."""
         return self._rest.fetch(AccessCheck, "GET", "/access/check", params=query)
 
     def retention(self) -> Retention:

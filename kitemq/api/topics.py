@@ -38,7 +38,7 @@ class TopicsApi(Api):
         return self._rest.fetch(Topic, "POST", "/topics", body=body)
 
     def change(self, name: str, **settings: Any) -> Topic:
-        """Change what is given; the fields of `kitemq.model.topics.TopicSettings`."""
+        """Change the given fields: those of `kitemq.model.topics.TopicSettings`."""
         return self._rest.fetch(Topic, "PATCH", _path(name), body=TopicSettings(**settings))
 
     def delete(self, name: str) -> None:

@@ -10,13 +10,13 @@ class TracesApi(Api):
     """`client.traces`: what happened to a message, and how the recording goes."""
 
     def journey(self, message_id: str) -> Journey:
-        """What happened to the message with this id or offset id: its `stages` in order of time.
+        """The journey of the message with this id or offset id: its `stages` in order of time.
 
-        `groups` says how it stands with each group. Without stages nothing is known of it, and
-        `reasons_checked` says why that can be. Times are ms since 1970 UTC.
+        `groups` has the state of each group. Without stages the message is unknown, and
+        `reasons_checked` has the possible reasons. Times are ms since 1970 UTC.
         """
         return self._rest.fetch(Journey, "GET", f"/messages/{segment(message_id)}/journey")
 
     def status(self) -> TraceStatus:
-        """How many events were recorded, left out by a sample, and dropped."""
+        """Counts of recorded, unsampled and dropped events."""
         return self._rest.fetch(TraceStatus, "GET", "/traces/status")

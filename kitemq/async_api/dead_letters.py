@@ -50,7 +50,7 @@ class AsyncDeadLettersApi(AsyncApi):
         return await self._rest.fetch(DeadLetterInfo, "GET", f"{_path(group)}/{offset}")
 
     async def count(self, group: str, *, newest: int = 1000) -> DeadLetterCounts:
-        """How many of a group's newest dead letters (10,000) have which reason, topic, client."""
+        """Counts of a group's newest dead letters (10,000) by reason, topic and client."""
         path, params = f"{_path(group)}/counts", {"newest": newest}
         return await self._rest.fetch(DeadLetterCounts, "GET", path, params=params)
 
@@ -80,7 +80,7 @@ class AsyncDeadLettersApi(AsyncApi):
         return await self._rest.fetch(RestoreAnswer, "POST", f"{_path(group)}/restore", body=body)
 
     async def dismissals(self, group: str, *, limit: int = 50) -> DismissalList:
-        """What was dismissed together, with its note, the newest first; at most 200."""
+        """The dismissals with their notes, newest first; at most 200."""
         path, params = f"{_path(group)}/dismissals", {"limit": limit}
         return await self._rest.fetch(DismissalList, "GET", path, params=params)
 

@@ -7,7 +7,7 @@ from kitemq.rest import Json, segment
 
 
 class AsyncDeliveriesApi(AsyncApi):
-    """`client.deliveries`: messages handed out to a group, by their receipts.
+    """`client.deliveries`: messages delivered to a group, by their receipts.
 
     The documents are those of docs/rest.md.
     """

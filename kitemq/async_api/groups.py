@@ -43,7 +43,7 @@ class AsyncGroupsApi(AsyncApi):
         return await self._rest.fetch(Group, "POST", "/groups", body=body)
 
     async def change(self, name: str, **settings: Any) -> Group:
-        """Change what is given; the fields of `kitemq.model.groups.GroupSettings`."""
+        """Change the given fields: those of `kitemq.model.groups.GroupSettings`."""
         return await self._rest.fetch(Group, "PATCH", _path(name), body=GroupSettings(**settings))
 
     async def delete(self, name: str) -> None:
@@ -61,7 +61,7 @@ class AsyncGroupsApi(AsyncApi):
     # -- progress -------------------------------------------------------------------------------
 
     async def lag(self, name: str) -> Lag:
-        """What a group has still to do, queue by queue."""
+        """The lag of a group, queue by queue."""
         return await self._rest.fetch(Lag, "GET", _path(name, "lag"))
 
     async def offsets(self, name: str, topic: str, *, client: str = "") -> Offsets:
@@ -85,7 +85,7 @@ class AsyncGroupsApi(AsyncApi):
         to: str,
         **target: Unpack[ResetFields],
     ) -> GroupResetPreview:
-        """What a reset would do to each queue; changes nothing. Its `precondition` applies it."""
+        """Preview a reset queue by queue; changes nothing. Its `precondition` applies it."""
         place = ResetPlace(**_place(topics, to, target))
         path = _path(name, "resets/preview")
         return await self._rest.fetch(GroupResetPreview, "POST", path, body=place)
@@ -110,11 +110,11 @@ class AsyncGroupsApi(AsyncApi):
         return await self._rest.fetch(CompletedReset, "POST", _path(name, "resets"), body=body)
 
     def resets(self, name: str) -> AsyncIterator[CompletedReset]:
-        """What was done, newest first; the last 100 are remembered."""
+        """The last 100 resets, newest first."""
         return self._rest.pages(GroupResetPage, _path(name, "resets"), page_size=RESETS_PAGE)
 
     async def preview_undo(self, name: str, reset_id: str) -> GroupResetPreview:
-        """What undoing a reset would do; changes nothing."""
+        """Preview undoing a reset; changes nothing."""
         path = _path(name, f"resets/{segment(reset_id)}/undo/preview")
         return await self._rest.fetch(GroupResetPreview, "POST", path)
 

@@ -72,7 +72,7 @@ class AsyncReplaysApi(AsyncApi):
     def outcomes(
         self, job_id: str, *, outcome: str = "", limit: int = 0
     ) -> AsyncIterator[MessageOutcome]:
-        """What became of each message of a job, or of those with one outcome, page by page."""
+        """The outcomes of a job's messages, or those with one outcome, page by page."""
         path = _path(job_id, "outcomes")
         return self._rest.pages(OutcomePage, path, count_max=limit, outcome=outcome)
 

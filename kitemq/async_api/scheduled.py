@@ -20,15 +20,15 @@ class AsyncScheduledApi(AsyncApi):
         At most `limit` of them; 0 means all.
         """
         after: str | None = ""
-        left = limit
+        remaining = limit
         while after is not None:
-            size = min(PAGE, left) if limit else PAGE
+            size = min(PAGE, remaining) if limit else PAGE
             params = {"topic": topic, "from_ms": from_ms, "after": after, "limit": size}
             page = await self._rest.fetch(WaitingPage, "GET", "/scheduled", params=params)
             for item in page.items:
                 yield item
-            left -= len(page.items)
-            after = page.next if not limit or left > 0 else None
+            remaining -= len(page.items)
+            after = page.next if not limit or remaining > 0 else None
 
     async def recall(self, message_id: str) -> str:
         """See to it that it is never delivered: "recalled" or "already_delivered"; NotFound."""

@@ -1,4 +1,4 @@
-"""The running server: its checks, its switches, what it keeps for how long."""
+"""The running server: its checks, switches and retention."""
 
 from kitemq.async_api.connection import AsyncApi
 from kitemq.model.access import AccessCheck
@@ -10,11 +10,11 @@ class AsyncServerApi(AsyncApi):
     """`client.server`: the server itself."""
 
     async def self_checks(self) -> list[SelfCheck]:
-        """What the server finds out about itself; each with outcome, detail and time."""
+        """The server's self-checks, each with outcome, detail and time."""
         return (await self._rest.fetch(SelfCheckList, "GET", "/self-checks")).items
 
     async def read_only(self) -> ReadOnlyMode:
-        """Whether nothing can be changed, by whom, since when and why."""
+        """The read-only state: whether changes are refused, with user, time and reason."""
         return await self._rest.fetch(ReadOnlyMode, "GET", "/read-only")
 
     async def freeze(self, reason: str) -> ReadOnlyMode:
@@ -32,7 +32,7 @@ class AsyncServerApi(AsyncApi):
         return await self._rest.content("GET", "/support-bundle")
 
     async def access_check(self, **query: str) -> AccessCheck:
-        """What a user, a token or a role could do, and why; `query` as docs/rest.md has it."""
+        """Check the rights of a user, a token or a role; `query` as in docs/rest.md."""
         return await self._rest.fetch(AccessCheck, "GET", "/access/check", params=query)
 
     async def retention(self) -> Retention:

@@ -11,16 +11,16 @@ class AsyncStatisticsApi(AsyncApi):
     """`client.statistics`: what goes through the broker, a topic or a group."""
 
     async def broker(self) -> BrokerStatistics:
-        """What the whole broker does: totals, messages and bytes per second, time of sends."""
+        """Totals, messages and bytes per second, and latency of sends of the whole broker."""
         return await self._rest.fetch(BrokerStatistics, "GET", "/statistics")
 
     async def topic(self, name: str) -> TopicStatistics:
-        """What goes into a topic and is taken from it, by queue and by group."""
+        """A topic's rates in and out, by queue and by group."""
         path = f"/topics/{segment(name)}/statistics"
         return await self._rest.fetch(TopicStatistics, "GET", path)
 
     async def group(self, name: str) -> GroupStatistics:
-        """What a group takes, acknowledges, fails with and gives up, by topic."""
+        """A group's deliveries, acknowledgements, failures and dead letters, by topic."""
         path = f"/groups/{segment(name)}/statistics"
         return await self._rest.fetch(GroupStatistics, "GET", path)
 

@@ -37,7 +37,7 @@ class AsyncTopicsApi(AsyncApi):
         return await self._rest.fetch(Topic, "POST", "/topics", body=body)
 
     async def change(self, name: str, **settings: Any) -> Topic:
-        """Change what is given; the fields of `kitemq.model.topics.TopicSettings`."""
+        """Change the given fields: those of `kitemq.model.topics.TopicSettings`."""
         return await self._rest.fetch(Topic, "PATCH", _path(name), body=TopicSettings(**settings))
 
     async def delete(self, name: str) -> None:

@@ -34,7 +34,7 @@ class AsyncTransactionsApi(AsyncApi):
             after = page.next
 
     async def get(self, transaction_id: str, *, group: str = "") -> TransactionInfo:
-        """Where a transaction stands, decided or not; NotFound."""
+        """The state of a transaction, decided or not; NotFound."""
         path, params = f"/transactions/{segment(transaction_id)}", {"group": group}
         return await self._rest.fetch(TransactionInfo, "GET", path, params=params)
 
@@ -47,7 +47,7 @@ class AsyncTransactionsApi(AsyncApi):
         return await self._rest.fetch(DecidedTransaction, "POST", path, params=params)
 
     async def checks(self, group: str, *, max: int = POLL_MAX) -> Sequence[PendingCheck]:
-        """Take checks that nobody else was asked for; answer with `decide`."""
+        """Poll for checks that no connection or callback takes; answer with `decide`."""
         body = NewCheckPoll(group, max)
         return (
             await self._rest.fetch(PendingChecks, "POST", "/transactions/checks", body=body)

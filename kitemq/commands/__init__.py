@@ -1,1 +1,1 @@
-"""What the command line can do, one file per noun; `kitemq.cli` knows them all."""
+"""The commands of the command line, one file per noun; `kitemq.cli` lists them all."""

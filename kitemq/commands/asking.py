@@ -7,9 +7,9 @@ from kitemq.errors import Refused
 
 
 def confirmed(what: str, options: Options) -> None:
-    """Return if the person agrees or said `--yes`; raises Refused otherwise.
+    """Return if the user agrees or gave `--yes`; raises Refused otherwise.
 
-    Without a terminal nobody can be asked, so `--yes` is needed.
+    Without a terminal there is no question, so `--yes` is needed.
     """
     if options.yes:
         return

@@ -67,10 +67,10 @@ async def _bench(options: Options, output: Output, topic: str) -> None:
 
 async def _produce(options: Options, topic: str, body: bytes) -> None:
     async with AsyncProducer(options.server) as producer:
-        left = options.count
-        while left:
-            chunk = [Message(body=body)] * min(CHUNK, left)
-            left -= len(chunk)
+        remaining = options.count
+        while remaining:
+            chunk = [Message(body=body)] * min(CHUNK, remaining)
+            remaining -= len(chunk)
             for message in chunk:
                 await producer.submit(topic, message.body)
         await producer.flush()
@@ -78,11 +78,11 @@ async def _produce(options: Options, topic: str, body: bytes) -> None:
 
 async def _consume(options: Options, topic: str, body: bytes) -> None:
     async with AsyncConsumer(topic, topic, options.server, prefetch=4096) as consumer:
-        left = options.count
+        remaining = options.count
         async for message in consumer:
             message.ack()
-            left -= 1
-            if not left:
+            remaining -= 1
+            if not remaining:
                 return
 
 

@@ -80,15 +80,15 @@ class ClientCommand(click.Command):
         return run(self.callback, ctx, self._constants)
 
     def _check_choice(self, ctx: click.Context) -> None:
-        given = [
+        names = [
             param.opts[0] if isinstance(param, click.Option) else param.make_metavar(ctx)
             for param in self.params
             if param.name in self._one_of
             and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
         ]
-        if len(given) > 1:
-            raise click.UsageError(f"{given[1]} is not allowed with {given[0]}", ctx)
-        if self._needs_one and not given:
+        if len(names) > 1:
+            raise click.UsageError(f"{names[1]} is not allowed with {names[0]}", ctx)
+        if self._needs_one and not names:
             raise click.UsageError(f"one of {', '.join(self._one_of)} is needed", ctx)
 
 
@@ -110,10 +110,10 @@ def run(function: Run, ctx: click.Context, constants: dict[str, Any] | None = No
     shared = ctx.find_root().ensure_object(dict)
     if "ca" in shared:
         os.environ[CA_VARIABLE] = shared["ca"]  # where every client that a command makes looks
-    output = Output(json_wanted="json" in shared, table_wanted="table" in shared)
-    given = {"server": shared.get("server", ""), "rest": ctx.args, **ctx.params}
+    output = Output(is_json="json" in shared, is_table="table" in shared)
+    values = {"server": shared.get("server", ""), "rest": ctx.args, **ctx.params}
     try:
-        return int(function(Options(**given, **(constants or {})), output))
+        return int(function(Options(**values, **(constants or {})), output))
     except BrokenPipeError:
         # The reader has enough. Python would complain once more while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -14,7 +14,7 @@ from kitemq.errors import TimedOut
 from kitemq.received import Received
 from kitemq.rest import Json
 
-BODY_SHOWN_MAX = 200
+BODY_PREVIEW_MAX = 200
 
 FILTER_HELP = 'tags, as in "paid || sent", or "SQL92: amount > 100"'
 
@@ -46,27 +46,27 @@ async def _consume(options: Options, output: Output) -> int:
     assert task is not None
     for stop in (signal.SIGINT, signal.SIGTERM):  # a shell starts background jobs deaf to SIGINT
         loop.add_signal_handler(stop, task.cancel)
-    seen = 0
+    count = 0
     try:
-        while not options.count or seen < options.count:
+        while not options.count or count < options.count:
             message = await consumer.receive(options.timeout or None)
             if message is None:
                 break
             output.line(text_of(message), row_of(message))
-            seen += 1
-            # Printed first: whoever reads us has it before it is gone from the group.
+            count += 1
+            # Printed first: a reader of the output has it before it is gone from the group.
             message.ack() if options.ack else message.release()
     except (TimedOut, asyncio.CancelledError):
         pass
     finally:
         await consumer.stop(timeout_s=5.0)
-    note(f"{seen} received")
+    note(f"{count} received")
     return Exit.OK
 
 
 def row_of(message: Received) -> Json:
     """A message as one JSON line."""
-    body, encoding = shown_body(message.body)
+    body, encoding = printable_body(message.body)
     return {
         "message_id": message.message_id,
         "topic": message.topic,
@@ -95,13 +95,13 @@ def human_line(row: Json) -> str:
     again = f" attempt {row['attempt']}" if row["attempt"] > 1 else ""
     marks = " ".join([row["tag"], *row["keys"]]).strip()
     body = str(row["body"])
-    cut = body[:BODY_SHOWN_MAX] + ("…" if len(body) > BODY_SHOWN_MAX else "")
+    cut = body[:BODY_PREVIEW_MAX] + ("…" if len(body) > BODY_PREVIEW_MAX else "")
     clean = "".join(sign if sign.isprintable() else "·" for sign in cut)
     place = f"{row['topic']}/{row['queue']}/{row['offset']}"
     return f"{stored:%Y-%m-%d %H:%M:%S} {place}{again} {f'[{marks}] ' if marks else ''}{clean}"
 
 
-def shown_body(body: bytes) -> tuple[str, str]:
+def printable_body(body: bytes) -> tuple[str, str]:
     """Text and its encoding: UTF-8 where it is, else base64."""
     try:
         return body.decode(), "utf-8"

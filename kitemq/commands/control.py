@@ -18,9 +18,9 @@ server = CommandGroup("server")
 def show_checks(options: Options, output: Output) -> int:
     """Exit code 1 where a check failed; a warning is none."""
     with Client(options.server) as client:
-        found = client.server.self_checks()
-    output.rows(found, CHECK_COLUMNS)
-    failed = [check.code for check in found if check.outcome is CheckOutcome.FAILED]
+        checks = client.server.self_checks()
+    output.rows(checks, CHECK_COLUMNS)
+    failed = [check.code for check in checks if check.outcome is CheckOutcome.FAILED]
     if failed:
         note(f"failed: {', '.join(failed)}")
     return Exit.FAILED if failed else Exit.OK

@@ -32,7 +32,7 @@ RISKY = ("=", "+", "-", "@", "\t", "\r")
 FILE_BYTES_MAX = 16 * 2**20
 FORMATS = ("csv", "json")
 DOING = ("create", "change")
-LEFT = ("refused", "failed", "unreached")
+UNAPPLIED = ("refused", "failed", "unreached")
 
 
 @click.command("export", cls=ClientCommand, help="write the definitions of topics into a file")
@@ -81,12 +81,12 @@ def import_topics(options: Options, output: Output) -> int:
                 replace(next(done), number=row.number) if row.outcome in DOING else row
                 for row in rows
             ]
-    output.rows(map(_shown, rows), ROW_COLUMNS)
+    output.rows(map(_document, rows), ROW_COLUMNS)
     counts = Counter(row.outcome for row in rows)
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    note(f"{told}{'; nothing was changed' if options.dry_run else ''}")
-    left = sum(counts[outcome] for outcome in LEFT)
-    return (Exit.REFUSED if left == len(rows) else Exit.PARTIAL) if left else Exit.OK
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    note(f"{summary}{'; nothing was changed' if options.dry_run else ''}")
+    unapplied = sum(counts[outcome] for outcome in UNAPPLIED)
+    return (Exit.REFUSED if unapplied == len(rows) else Exit.PARTIAL) if unapplied else Exit.OK
 
 
 def _planned(row: ImportedTopic) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _content(name: str) -> str:
     raise Invalid(f"{name} is too large", field="file", remedy="divide it")
 
 
-def _shown(row: ImportedTopic) -> dict[str, Any]:
+def _document(row: ImportedTopic) -> dict[str, Any]:
     """The row with its changes in one cell."""
     changes = [
         f"{each.field} {_text(each.before)} -> {_text(each.after)}"

@@ -23,7 +23,7 @@ class Exit(IntEnum):
     OK = 0
     FAILED = 1  # something went wrong that was not the caller's fault
     REFUSED = 2  # wrong usage, or the server said no
-    PARTIAL = 3  # some of it was done; standard error says what was not
+    PARTIAL = 3  # partial success; standard error names the failures
     UNREACHABLE = 4  # no server there, or no answer in time
     INTERRUPTED = 130  # Ctrl-C before it was done
 
@@ -36,10 +36,10 @@ def exit_of(error: KiteError) -> Exit:
 
 
 class Output:
-    """Prints rows as a table on a terminal, as JSON lines elsewhere or where asked."""
+    """Prints rows as a table on a terminal, as JSON lines elsewhere or on request."""
 
-    def __init__(self, *, json_wanted: bool = False, table_wanted: bool = False) -> None:
-        self.is_json = json_wanted or (not table_wanted and not sys.stdout.isatty())
+    def __init__(self, *, is_json: bool = False, is_table: bool = False) -> None:
+        self.is_json = is_json or (not is_table and not sys.stdout.isatty())
 
     def rows(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
         """Many rows; the table shows `columns` only, the JSON everything."""
@@ -47,13 +47,13 @@ class Output:
             for row in rows:
                 self.row(row)
             return
-        shown = [[_cell(row.get(column)) for column in columns] for row in map(document, rows)]
-        lines = [[column.upper().replace("_", " ") for column in columns], *shown]
+        cells = [[_cell(row.get(column)) for column in columns] for row in map(document, rows)]
+        lines = [[column.upper().replace("_", " ") for column in columns], *cells]
         widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
         for line in lines:
             padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
             _write("  ".join(padded).rstrip())
-        if not shown:
+        if not cells:
             note("nothing found")
 
     def row(self, row: Row) -> None:

@@ -17,7 +17,7 @@ from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid, KiteError
 from kitemq.message import MessageOptions, SendResult
 
-ERRORS_SHOWN_MAX = 10
+ERRORS_PRINTED_MAX = 10
 
 
 @click.command(
@@ -45,7 +45,7 @@ def produce(options: Options, output: Output) -> int:
 
 
 async def _produce(options: Options, output: Output) -> int:
-    given = message_options(options)
+    fields = message_options(options)
     run = _Run(output, is_single=_is_single(options))
     started_s = time.monotonic()
     async with AsyncProducer(options.server, timeout_s=options.timeout) as producer:
@@ -54,7 +54,7 @@ async def _produce(options: Options, output: Output) -> int:
                 options.topic,
                 body,
                 durability=options.durability or None,
-                **given,
+                **fields,
             )
             future.add_done_callback(run.answered)
         await producer.flush()
@@ -62,7 +62,7 @@ async def _produce(options: Options, output: Output) -> int:
 
 
 def message_options(options: Options) -> MessageOptions:
-    """What every message gets."""
+    """The fields that every message gets."""
 
     def moment(text: str | None, name: str) -> int | None:
         return None if text is None else time_ms(text, name)
@@ -102,7 +102,7 @@ class _Run:
             raise error
 
     def report(self, seconds: float) -> int:
-        for text, count in self._failed.most_common(ERRORS_SHOWN_MAX):
+        for text, count in self._failed.most_common(ERRORS_PRINTED_MAX):
             note(f"kitemq: {count} not sent: {text}")
         failed = self._failed.total()
         if not self._is_single:
@@ -128,14 +128,14 @@ async def _bodies(options: Options) -> AsyncIterator[bytes]:
 
 
 async def _sources(options: Options) -> AsyncIterator[bytes]:
-    if _is_given(options):
-        given = (
+    if _has_message(options):
+        sources = (
             options.body.encode()
             if options.body is not None
             else await asyncio.to_thread(_read_file, options.file)
         )
         for _ in range(options.count):
-            yield given
+            yield sources
         return
     while line := await asyncio.to_thread(sys.stdin.buffer.readline):
         body = line.rstrip(b"\r\n")
@@ -150,12 +150,12 @@ def _read_file(path: Path) -> bytes:
         raise Invalid(f"cannot read {path}: {error.strerror}", field="--file") from None
 
 
-def _is_given(options: Options) -> bool:
+def _has_message(options: Options) -> bool:
     return options.body is not None or options.file is not None
 
 
 def _is_single(options: Options) -> bool:
-    return _is_given(options) and options.count == 1
+    return _has_message(options) and options.count == 1
 
 
 def _properties(pairs: Iterable[str]) -> dict[str, str]:

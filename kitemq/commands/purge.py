@@ -1,4 +1,4 @@
-"""`kitemq topics purge` and `kitemq retention`: what goes, and what is kept for how long."""
+"""`kitemq topics purge` and `kitemq retention`: purging topics, and the state of retention."""
 
 from typing import Any
 

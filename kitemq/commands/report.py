@@ -56,8 +56,8 @@ def run(options: Options, output: Output) -> int:
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
 def list_runs(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.reports.list(job=options.job, state=options.state, limit=options.limit)
-        output.rows(found if output.is_json else map(_row, found), COLUMNS)
+        runs = client.reports.list(job=options.job, state=options.state, limit=options.limit)
+        output.rows(runs if output.is_json else map(_row, runs), COLUMNS)
     return Exit.OK
 
 
@@ -65,13 +65,13 @@ def list_runs(options: Options, output: Output) -> int:
 @argument("id", type=int)
 def show(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.reports.get(options.id)
+        run = client.reports.get(options.id)
     if output.is_json:
-        output.row(found)
+        output.row(run)
         return Exit.OK
-    output.row({name: value for name, value in _row(found).items() if value not in ("", None)})
-    if found.log_tail:
-        note(found.log_tail)
+    output.row({name: value for name, value in _row(run).items() if value not in ("", None)})
+    if run.log_tail:
+        note(run.log_tail)
     return Exit.OK
 
 
@@ -87,8 +87,8 @@ def cancel(options: Options, output: Output) -> int:
 @report.command("schedules", help="when reports run by themselves")
 def list_schedules(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.reports.schedules()
-    output.rows(found if output.is_json else map(_schedule, found), SCHEDULE_COLUMNS)
+        schedules = client.reports.schedules()
+    output.rows(schedules if output.is_json else map(_schedule, schedules), SCHEDULE_COLUMNS)
     return Exit.OK
 
 
@@ -101,8 +101,8 @@ def change_schedule(options: Options, output: Output) -> int:
     chosen = {"cron": options.cron, "enabled": options.enabled, "limit_s": options.limit_s}
     changes = {name: value for name, value in chosen.items() if value is not None}
     with Client(options.server) as client:
-        found = client.reports.change_schedule(options.job, **changes)
-    output.row(found if output.is_json else _schedule(found))
+        schedule = client.reports.change_schedule(options.job, **changes)
+    output.row(schedule if output.is_json else _schedule(schedule))
     return Exit.OK
 
 

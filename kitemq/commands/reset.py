@@ -53,7 +53,7 @@ def reset_group(options: Options, output: Output) -> int:
             return Exit.OK
         condition = {"force": True} if options.force else {"precondition": preview.precondition}
         done = client.groups.reset(options.name, topics, **place, **condition)
-    return _told(done, output)
+    return _print_result(done, output)
 
 
 @click.command("undo", cls=ClientCommand, help="take a reset back")
@@ -70,7 +70,7 @@ def undo_reset(options: Options, output: Output) -> int:
             return Exit.OK
         condition = {"force": True} if options.force else {"precondition": preview.precondition}
         done = client.groups.undo_reset(options.name, reset_id, **condition)
-    return _told(done, output)
+    return _print_result(done, output)
 
 
 @click.command("resets", cls=ClientCommand, help="resets of the past, newest first")
@@ -102,7 +102,7 @@ def _agreed(options: Options, output: Output, preview: GroupResetPreview) -> boo
     return True
 
 
-def _told(done: CompletedReset, output: Output) -> int:
+def _print_result(done: CompletedReset, output: Output) -> int:
     if output.is_json:
         output.row(done)
     else:
@@ -138,8 +138,8 @@ def _place(options: Options) -> dict[str, Any]:
     }.get(to)
     if value is None:
         return {"to": to, "queues": queues}
-    name, given = value
-    if given is None:
+    name, text = value
+    if text is None:
         flag = {"time_ms": "--at", "from_group": "--from-group"}.get(name, f"--{name}")
         raise Invalid(f"--to {to} needs {flag}", field=flag, remedy=f"add {flag}")
-    return {"to": to, name: given, "queues": queues}
+    return {"to": to, name: text, "queues": queues}

@@ -25,11 +25,11 @@ scheduled = CommandGroup("scheduled")
 def list_scheduled(options: Options, output: Output) -> int:
     from_ms = 0 if options.due_from is None else time_ms(options.due_from, "--from")
     with Client(options.server) as client:
-        found = client.scheduled.list(topic=options.topic, from_ms=from_ms, limit=options.limit)
+        messages = client.scheduled.list(topic=options.topic, from_ms=from_ms, limit=options.limit)
         if output.is_json:
-            output.rows(found, COLUMNS)
+            output.rows(messages, COLUMNS)
         else:
-            output.rows(map(_row, found), COLUMNS)
+            output.rows(map(_row, messages), COLUMNS)
     return Exit.OK
 
 
@@ -39,14 +39,14 @@ def list_scheduled(options: Options, output: Output) -> int:
 def recall(options: Options, output: Output) -> int:
     confirmed(f"recall message {options.id}: it will never be delivered", options)
     with Client(options.server) as client:
-        return _told(options.id, client.scheduled.recall(options.id), output)
+        return _print_result(options.id, client.scheduled.recall(options.id), output)
 
 
 @scheduled.command("deliver", help="deliver a message at once")
 @argument("id", help="its message id, or offset id")
 def deliver(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        return _told(options.id, client.scheduled.deliver(options.id), output)
+        return _print_result(options.id, client.scheduled.deliver(options.id), output)
 
 
 @scheduled.command("reschedule", help="let a message wait for another time")
@@ -65,10 +65,10 @@ def reschedule(options: Options, output: Output) -> int:
         else:
             at_ms = time_ms(options.deliver_at, "--deliver-at")
             result = client.scheduled.reschedule(options.id, deliver_at_ms=at_ms)
-    return _told(options.id, result, output)
+    return _print_result(options.id, result, output)
 
 
-def _told(message_id: str, result: str, output: Output) -> int:
+def _print_result(message_id: str, result: str, output: Output) -> int:
     output.line(
         f"{message_id}: {result.replace('_', ' ')}", {"message_id": message_id, "result": result}
     )

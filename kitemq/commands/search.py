@@ -96,9 +96,9 @@ def _through(client: Client, options: Options, output: Output) -> int:
 
 
 def _times(options: Options) -> dict[str, int]:
-    given = {"begin_ms": options.begin, "end_ms": options.end}
+    bounds = {"begin_ms": options.begin, "end_ms": options.end}
     flags = {"begin_ms": "--from", "end_ms": "--until"}
-    return {name: time_ms(text, flags[name]) for name, text in given.items() if text is not None}
+    return {name: time_ms(text, flags[name]) for name, text in bounds.items() if text is not None}
 
 
 def _row(message: Stored) -> Json:

@@ -59,11 +59,11 @@ def settings_of(options: Options, kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in values if name != "name"}
 
 
-def _value(given: Any, name: str, types: tuple[inspect.Type, ...]) -> Any:
-    if given == NULL and any(isinstance(each, inspect.NoneType) for each in types):
+def _value(value: Any, name: str, types: tuple[inspect.Type, ...]) -> Any:
+    if value == NULL and any(isinstance(each, inspect.NoneType) for each in types):
         return None
-    is_length = isinstance(given, str) and name.endswith(LENGTH)
-    return milliseconds(given, _option(name)) if is_length else given
+    is_length = isinstance(value, str) and name.endswith(LENGTH)
+    return milliseconds(value, _option(name)) if is_length else value
 
 
 def _option(name: str) -> str:

@@ -71,7 +71,7 @@ class _Follower:
         self._http = http
         self._path = f"/topics/{quote(options.topic, safe='')}/messages"
         self._filter = options.filter
-        self._left = options.count or -1
+        self._remaining = options.count or -1
         self._output = output
 
     async def get(self, path: str, **params: Any) -> Json:
@@ -88,7 +88,7 @@ class _Follower:
         backoff = Backoff()
         while True:
             try:
-                found = await self.get(
+                page = await self.get(
                     self._path,
                     queue=queue,
                     offset=offset,
@@ -100,12 +100,12 @@ class _Follower:
                 await asyncio.sleep(backoff.next_s())
                 continue
             backoff.reset()
-            for row in found["messages"]:
+            for row in page["messages"]:
                 self._output.line(human_line(row), row)
-                self._left -= 1
-                if not self._left:
+                self._remaining -= 1
+                if not self._remaining:
                     raise _Enough
-            offset = int(found["next_offset"])
+            offset = int(page["next_offset"])
 
 
 def _start(options: Options, queue: Json) -> int:

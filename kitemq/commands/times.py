@@ -1,4 +1,4 @@
-"""How a person writes a length of time, and a moment."""
+"""Parsing of durations and times as people write them."""
 
 import re
 from datetime import datetime

@@ -26,8 +26,8 @@ topics.add_command(purge.purge_topic)
 @flag("--system", "the engine's own topics too")
 def list_topics(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.topics.list(q=options.q, type=options.type, system=options.system)
-        output.rows(found, COLUMNS)
+        items = client.topics.list(q=options.q, type=options.type, system=options.system)
+        output.rows(items, COLUMNS)
     return Exit.OK
 
 

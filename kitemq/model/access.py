@@ -18,7 +18,7 @@ class Action(StrEnum):
 
 
 class Kind(StrEnum):
-    """What an action is done to."""
+    """The kind of object of an action."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -80,7 +80,7 @@ Password = Annotated[str, Meta(description="8 to 256 characters.")]
 
 
 class User(msgspec.Struct, frozen=True):
-    """Who may log in."""
+    """A user of the server."""
 
     name: str
     role: Role
@@ -107,7 +107,7 @@ class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UserPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What changes; what is left out stays. A new password ends the user's sessions."""
+    """Changes of a user; absent fields stay. A new password ends the user's sessions."""
 
     role: Role | UnsetType = UNSET
     patterns: Patterns | UnsetType = UNSET
@@ -116,7 +116,7 @@ class UserPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Right(msgspec.Struct, frozen=True):
-    """One cell of what a role may do."""
+    """One cell of a role's rights."""
 
     action: Action
     kind: Kind
@@ -124,7 +124,7 @@ class Right(msgspec.Struct, frozen=True):
 
 
 class Me(msgspec.Struct, frozen=True):
-    """Who asks. While there are no users, `open` is true and everybody may do everything."""
+    """The caller. While there are no users, `open` is true and everything is allowed."""
 
     name: str
     open: bool
@@ -143,7 +143,7 @@ class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Token(msgspec.Struct, frozen=True):
-    """What a program shows; `prefix` is how its text begins."""
+    """A token of a program; `prefix` is how its text begins."""
 
     id: Int64
     name: str
@@ -200,7 +200,7 @@ class SessionList(msgspec.Struct, frozen=True):
 
 
 class CheckedRight(msgspec.Struct, frozen=True):
-    """One right: whether it is there, and what decided; `doors` are what it opens, by table."""
+    """One right and the reason for its decision; `doors` are the operations it opens, by table."""
 
     right: str
     action: Action
@@ -213,7 +213,7 @@ class CheckedRight(msgspec.Struct, frozen=True):
 
 
 class AccessCheck(msgspec.Struct, frozen=True):
-    """Every right that was asked for, in the order of docs/access.md."""
+    """The requested rights, in the order of docs/access.md."""
 
     who: str
     items: list[CheckedRight]

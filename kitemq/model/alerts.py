@@ -1,4 +1,4 @@
-"""Alerts: rules, where they stand, silences, and what webhooks were told."""
+"""Alerts: rules, their states, silences, and webhook deliveries."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -10,7 +10,7 @@ from kitemq.model.values import Int64, Milliseconds
 
 
 class RuleKind(StrEnum):
-    """What a rule looks at."""
+    """The figure that a rule reads."""
 
     LAG = "lag"
     LAG_AGE = "lag_age"
@@ -29,7 +29,7 @@ class Severity(StrEnum):
 
 
 class RuleState(StrEnum):
-    """Where a rule stands; pending is over its threshold, but not yet for long enough."""
+    """The state of a rule; pending is over its threshold, but not yet for long enough."""
 
     OK = "ok"
     PENDING = "pending"
@@ -90,7 +90,7 @@ class NewAlertRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AlertRulePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be changed of a rule; what is left out stays."""
+    """Changes of a rule; absent fields stay."""
 
     name: str | UnsetType = UNSET
     kind: WatchedKind | UnsetType = UNSET
@@ -117,7 +117,7 @@ class AlertSubject(msgspec.Struct, frozen=True):
 
 
 class AlertState(msgspec.Struct, frozen=True):
-    """Where a rule stands: the worst of its subjects. `evaluated_ms` is null before the first."""
+    """The state of a rule: the worst of its subjects. `evaluated_ms` is null before the first."""
 
     rule_id: Int64
     name: str
@@ -131,7 +131,7 @@ class AlertState(msgspec.Struct, frozen=True):
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """Nothing is told of a rule, or of one of its subjects, until a time."""
+    """A silence of a rule, or of one of its subjects, until a time."""
 
     id: Int64
     rule_id: Annotated[Int64 | None, Meta(description="Null means every rule.")]
@@ -162,7 +162,7 @@ class NewSilence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewAcknowledgement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What somebody has seen: a rule that fires for a subject."""
+    """An acknowledged alert: a rule that fires for a subject."""
 
     rule_id: str
     subject: str = ""

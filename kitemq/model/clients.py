@@ -1,4 +1,4 @@
-"""Single clients: what they can be asked, and ending their connections."""
+"""Single clients: queries to them, and ending their connections."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -11,14 +11,14 @@ from kitemq.model.values import Int64
 
 
 class StackAnswer(StrEnum):
-    """How asking a client ended."""
+    """The result of a query to a client."""
 
     ANSWERED = "answered"
     NO_ANSWER = "no_answer"  # within the time limit
 
 
 class ProcessingVerdict(StrEnum):
-    """What a client made of a message that it was asked to process."""
+    """A client's result of processing a message on request."""
 
     CONSUMED = "consumed"
     FAILED = "failed"
@@ -33,7 +33,7 @@ class NamedClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ToVerify(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which stored message a client of the group is to process."""
+    """The stored message that a client of the group is to process."""
 
     client: ClientId
     topic: str
@@ -75,7 +75,7 @@ class Processing(msgspec.Struct, frozen=True):
 
 
 class SentAway(msgspec.Struct, frozen=True):
-    """What was ended; `returned` messages come back within a second as failed attempts.
+    """The ended connections; `returned` messages come back within a second as failed attempts.
 
     `kept` are those that were settled meanwhile, or stay until their time is up.
     """

@@ -19,7 +19,7 @@ def convert(value: object, kind: type[T], /, **others: object) -> T:
     return msgspec.convert(_Joined(value, others), kind, from_attributes=True, dec_hook=decoded)
 
 
-def given(value: msgspec.Struct) -> dict[str, Any]:
+def set_fields(value: msgspec.Struct) -> dict[str, Any]:
     """The fields of a request that are not UNSET, by name."""
     names = value.__struct_fields__
     return {name: each for name in names if (each := getattr(value, name)) is not msgspec.UNSET}
@@ -27,7 +27,7 @@ def given(value: msgspec.Struct) -> dict[str, Any]:
 
 def changes(value: object, request: msgspec.Struct, /) -> dict[str, Any]:
     """The fields that `request` gives, each with the type that it has in `value`."""
-    fields = given(request)
+    fields = set_fields(request)
     changed = convert(value, type(value), **fields)
     return {name: getattr(changed, name) for name in fields}
 

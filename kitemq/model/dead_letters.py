@@ -22,7 +22,7 @@ DeadOffsets = Annotated[list[OffsetText], Meta(max_length=10_000)]
 
 
 class DismissalNote(msgspec.Struct, frozen=True):
-    """Who dismissed something, when, and why."""
+    """A dismissal: its author, time and note."""
 
     id: str
     note: str
@@ -71,7 +71,7 @@ class DeadLetterList(msgspec.Struct, frozen=True):
 
 
 class DeadLetterCounts(msgspec.Struct, frozen=True):
-    """What the newest `examined` of a group's `total` dead letters have in common."""
+    """Counts over the newest `examined` of a group's `total` dead letters."""
 
     total: int
     examined: int
@@ -84,7 +84,7 @@ class DeadLetterCounts(msgspec.Struct, frozen=True):
 
 
 class Redrive(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which dead letters are sent again, and where to. Without any choice, all of them."""
+    """The dead letters to replay, and the target. Without any choice, all of them."""
 
     to: Annotated[
         ReplayTo,
@@ -105,7 +105,7 @@ class Redrive(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Dismiss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which dead letters are to rest, and why. Without any choice, all of them."""
+    """The dead letters to dismiss, and the note. Without any choice, all of them."""
 
     note: Annotated[str, Meta(max_length=500, description="Why nothing is to be done; one line.")]
     offsets: DeadOffsets = []
@@ -122,7 +122,7 @@ class Dismiss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Restore(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which dead letters are to be looked at again: `offsets`, a dismissal, or `all`."""
+    """The dead letters to restore: `offsets`, a dismissal, or `all`."""
 
     offsets: DeadOffsets = []
     dismissal: Annotated[str, Meta(max_length=60, description="The id of a dismissal.")] = ""
@@ -138,13 +138,13 @@ class DismissAnswer(msgspec.Struct, frozen=True):
 
 
 class RestoreAnswer(msgspec.Struct, frozen=True):
-    """How many are looked at again."""
+    """The number of restored dead letters."""
 
     count: int
 
 
 class Dismissal(DismissalNote, frozen=True):
-    """What was dismissed together, as far as it still is."""
+    """A dismissal, as far as it still applies."""
 
     count: int
 

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 
 class StartAt(StrEnum):
-    """Where a group begins in a topic that it has not consumed yet."""
+    """The position where a group begins in a topic that it has not consumed yet."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -24,7 +24,7 @@ class Mode(StrEnum):
 
 
 class Strategy(StrEnum):
-    """How queues are shared out."""
+    """The strategy by which queues are shared out."""
 
     AVERAGE = "average"
     CIRCLE = "circle"

@@ -53,7 +53,7 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """How the message stands with one group."""
+    """The state of the message in one group."""
 
     group: str
     state: Annotated[
@@ -82,7 +82,7 @@ class JourneyReason(msgspec.Struct, frozen=True):
 
 
 class Journey(msgspec.Struct, frozen=True):
-    """What is known of one message, in order of time; without stages nothing is."""
+    """The records of one message, in order of time; without stages it is unknown."""
 
     message_id: str
     topic: Annotated[str, Meta(description="The one that its producer named.")]

@@ -1,4 +1,4 @@
-"""Stars of topics, and notes on what a topic is for."""
+"""Stars of topics, and notes on their purpose."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ class StarList(msgspec.Struct, frozen=True):
 
 
 class TopicNote(msgspec.Struct, frozen=True):
-    """What a topic is for, as Markdown; without text nobody has written anything."""
+    """A note on the purpose of a topic, as Markdown; without text there is none."""
 
     topic: str
     text: str
@@ -27,7 +27,7 @@ class TopicNote(msgspec.Struct, frozen=True):
 
 
 class NewNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the note is to say."""
+    """The text of a note to write."""
 
     text: Annotated[
         str,

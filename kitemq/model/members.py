@@ -1,4 +1,4 @@
-"""Members of a consumer group: heartbeats, who is alive, whose queues are whose, queue locks."""
+"""Members of a consumer group: heartbeats, liveness, shares of queues, queue locks."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ Text = Annotated[str, Meta(max_length=255)]
 
 
 class NewHeartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A sign of life of a pulling consumer, and what it subscribes to."""
+    """A heartbeat of a pulling consumer, with its subscriptions."""
 
     client: ClientId
     topics: Annotated[dict[str, str], Meta(max_length=64, description="Topic to filter.")] = {}
@@ -21,7 +21,7 @@ class NewHeartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class ClientSubscription(msgspec.Struct, frozen=True):
-    """One of several subscriptions, and who has it; at most 100 clients are named."""
+    """One of several subscriptions, and its clients; at most 100 are named."""
 
     topics: dict[str, str]
     clients: list[str]
@@ -40,7 +40,7 @@ class GroupWarning(msgspec.Struct, frozen=True):
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True):
-    """How the group is. A member is gone when nothing is heard of it for `timeout_ms`."""
+    """The state of the group. A member is gone when nothing is heard of it for `timeout_ms`."""
 
     group: str
     client: str
@@ -79,7 +79,7 @@ class MemberPage(msgspec.Struct, frozen=True):
 
 
 class QueueAssignment(msgspec.Struct, frozen=True):
-    """The queues that are the client's now, and among whom they were shared out."""
+    """The queues assigned to the client, and the members that share them."""
 
     group: str
     topic: str

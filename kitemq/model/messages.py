@@ -66,10 +66,10 @@ class Stored(msgspec.Struct, gc=False):
 
 
 class Seen(Stored, omit_defaults=True):
-    """A stored message as the one who asks may see it.
+    """A stored message as the caller may see it.
 
     Without the right to read it, `body`, `keys` and the producer's properties are empty, and
-    `missing_right` names what is missing.
+    `missing_right` names the right.
     """
 
     missing_right: str = ""

@@ -1,4 +1,4 @@
-"""How far a group is: its lag, and the offsets that pulling consumers commit."""
+"""Progress of a group: its lag, and the offsets that pulling consumers commit."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -45,7 +45,7 @@ class QueueLag(msgspec.Struct, frozen=True):
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """What a group has still to do."""
+    """The lag of a group."""
 
     group: str
     count: int

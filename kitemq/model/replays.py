@@ -29,7 +29,7 @@ QueueNumber = Annotated[int, Meta(ge=0, le=65535)]
 
 
 class ReplayTo(StrEnum):
-    """Where a job's messages go."""
+    """The target of a job's messages."""
 
     ORIGIN = "origin"  # the topic each was first sent to: every group gets it
     GROUP = "group"  # one group's retry topic: only that group gets it
@@ -37,7 +37,7 @@ class ReplayTo(StrEnum):
 
 
 class ReplayState(StrEnum):
-    """Where a job stands; FINISHED and STOPPED are the end."""
+    """The state of a job; FINISHED and STOPPED are final."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -92,7 +92,7 @@ class NewReplayJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class NewReplayRetry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How what failed is tried again; without `to` to where it was to go before."""
+    """A retry of the failed messages; without `to`, to their original target."""
 
     to: ReplayTo | None = None
     to_name: Annotated[str, Meta(description="The topic or group, with `to`.")] = ""
@@ -102,7 +102,7 @@ class NewReplayRetry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 
 class ReplayRate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What changes of a job."""
+    """Changes of a job."""
 
     rate: Rate
 
@@ -153,7 +153,7 @@ class ReplayPage(msgspec.Struct, frozen=True):
 
 
 class MessageOutcome(msgspec.Struct, frozen=True):
-    """What became of one message; its copy has the same message id."""
+    """The outcome of one message; its copy has the same message id."""
 
     queue: int
     offset: Int64

@@ -13,7 +13,7 @@ JobName = Annotated[str, Meta(description="traces or lag.")]
 
 
 class RunState(StrEnum):
-    """What became of a run; all but RUNNING are final."""
+    """The state of a run; all but RUNNING are final."""
 
     RUNNING = "running"
     OK = "ok"
@@ -34,7 +34,7 @@ class Trigger(StrEnum):
 
 
 class ReportSchedule(msgspec.Struct, frozen=True):
-    """When a report runs by itself. `next_ms` is null while it is disabled."""
+    """The schedule of a report. `next_ms` is null while it is disabled."""
 
     job: JobName
     cron: Annotated[str, Meta(description="minute hour day month weekday, in UTC.")]
@@ -53,7 +53,7 @@ class ReportSchedules(msgspec.Struct, frozen=True):
 
 
 class ScheduleChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is to be changed of a schedule; what is left out stays."""
+    """Changes of a schedule; absent fields stay."""
 
     cron: str | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET
@@ -61,7 +61,7 @@ class ScheduleChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
 
 
 class NewReportRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A run to begin now: of what is due, or of hours, which are then computed anew."""
+    """A run to begin now: of the due hours, or of given hours, which are then computed anew."""
 
     job: JobName
     first: Hour = ""
@@ -69,7 +69,7 @@ class NewReportRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunProgress(msgspec.Struct, frozen=True):
-    """How far a run is; `tasks` are Spark's, 0 where it does not tell."""
+    """The progress of a run; `tasks` are Spark's, 0 if it does not report them."""
 
     stage: str
     percent: int

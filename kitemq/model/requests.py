@@ -1,4 +1,4 @@
-"""Replies to requests: how one is given, what became of it, and what the one who asked gets."""
+"""Replies to requests, their results, and the answer to the requester."""
 
 from typing import Annotated, Literal
 
@@ -37,10 +37,11 @@ class NewReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReplyState(msgspec.Struct, frozen=True):
-    """What became of a reply.
+    """The result of a reply.
 
-    delivered: to the one who asked; late: nobody waits any more, it is kept; already: the request
-    was answered before, and nothing was stored. `message_id` is that of the stored reply.
+    delivered: to the requester; late: the requester no longer waits, and the reply is stored;
+    already: the request was answered before, and nothing was stored. `message_id` is that of the
+    stored reply.
     """
 
     correlation_id: str
@@ -49,7 +50,7 @@ class ReplyState(msgspec.Struct, frozen=True):
 
 
 class KeptReply(msgspec.Struct, frozen=True):
-    """A reply that is kept. `late`: nobody waited when it came."""
+    """A stored reply. `late`: the requester no longer waited."""
 
     correlation_id: str
     late: bool

@@ -1,4 +1,4 @@
-"""Resets of a group's offsets: which queues go where, what that means, and what was done."""
+"""Resets of a group's offsets: targets, previews and history."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -20,7 +20,7 @@ Force = Annotated[bool, Meta(description=FORCE)]
 
 
 class ResetTo(StrEnum):
-    """Where a group can be moved to."""
+    """The target of a reset."""
 
     EARLIEST = "earliest"  # the oldest message kept
     LATEST = "latest"  # the end: nothing that is stored now is read
@@ -31,7 +31,7 @@ class ResetTo(StrEnum):
 
 
 class ResetNote(StrEnum):
-    """Why a queue does not go where it was asked to."""
+    """The reason why a queue does not go to the target."""
 
     NONE = ""
     BEFORE_OLDEST = "before_oldest"  # that is not kept any more: the oldest that is, instead
@@ -54,7 +54,7 @@ class ResetFields(TypedDict, total=False):
 
 
 class ResetPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which queues are to go where."""
+    """The queues to move, and their targets."""
 
     topics: Annotated[
         list[str],
@@ -118,7 +118,7 @@ class UndoReset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class QueuePreview(msgspec.Struct, frozen=True):
-    """What a reset means for one queue."""
+    """The effect of a reset on one queue."""
 
     topic: str
     queue: int
@@ -143,7 +143,7 @@ class QueuePreview(msgspec.Struct, frozen=True):
 
 
 class GroupResetPreview(msgspec.Struct, frozen=True):
-    """What a reset would do; nothing was changed."""
+    """The preview of a reset; nothing was changed."""
 
     group: str
     to: str
@@ -158,7 +158,7 @@ class GroupResetPreview(msgspec.Struct, frozen=True):
 
 
 class MovedQueue(msgspec.Struct, frozen=True):
-    """Where a queue was, and where the reset put it."""
+    """A queue's offsets before and after the reset."""
 
     topic: str
     queue: int

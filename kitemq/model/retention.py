@@ -1,4 +1,4 @@
-"""Retention: what is kept for how long; and purging a topic."""
+"""Retention: its limits and state; and purging a topic."""
 
 from typing import Annotated
 
@@ -45,7 +45,7 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 class PurgeOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much is to be purged: one of `before_offset`, `before_ms` and `all`."""
+    """The extent of a purge: one of `before_offset`, `before_ms` and `all`."""
 
     before_offset: Annotated[
         dict[str, str | int] | None,
@@ -66,7 +66,7 @@ class PurgedQueue(msgspec.Struct, frozen=True):
 
 
 class Purged(msgspec.Struct, frozen=True):
-    """What went, or with `dry_run` would go; only queues that lose something are listed."""
+    """The purged messages, or with `dry_run` those to purge; lists only queues that lose some."""
 
     topic: str
     count: int

@@ -38,7 +38,7 @@ class WaitingPage(msgspec.Struct, frozen=True):
 
 
 class ScheduledChange(msgspec.Struct, frozen=True):
-    """What became of the message.
+    """The result for a waiting message.
 
     recalled: it will never be delivered; delivered: just now; rescheduled; already_delivered.
     """
@@ -48,7 +48,7 @@ class ScheduledChange(msgspec.Struct, frozen=True):
 
 
 class NewTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """When it shall be delivered: one of the two."""
+    """The new delivery time: one of the two."""
 
     deliver_at_ms: Time | UnsetType = UNSET
     delay_ms: Annotated[DelayMs, Meta(description="So much later than now.")] | UnsetType = UNSET

@@ -27,7 +27,7 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
-    """What this server is."""
+    """Version and identity of this server."""
 
     version: str
     environment: str
@@ -67,7 +67,7 @@ class AuditPage(msgspec.Struct, frozen=True):
 
 
 class CheckOutcome(StrEnum):
-    """How a check of the server itself ended."""
+    """The outcome of a self-check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -90,7 +90,7 @@ class SelfCheckList(msgspec.Struct, frozen=True):
 
 
 class ReadOnlyMode(msgspec.Struct, frozen=True):
-    """Whether nothing can be changed: by the setting, or by whom, since when and why."""
+    """Whether changes are refused: by the setting, or by a user, with time and reason."""
 
     read_only: bool
     by_setting: bool
@@ -109,7 +109,7 @@ class NewReadOnlyMode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LoggerLevel(msgspec.Struct, frozen=True):
-    """A part of the server: what it writes at least, and whether that was changed here."""
+    """A part of the server with its log level, and whether that was changed here."""
 
     name: str
     level: str

@@ -22,7 +22,7 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 class MessageTraffic(msgspec.Struct, frozen=True):
-    """Messages, and bytes of their records, that came in and were handed out."""
+    """Messages, and bytes of their records, in and out."""
 
     messages_in: Rates
     bytes_in: Rates
@@ -54,7 +54,7 @@ class SendTimes(msgspec.Struct, frozen=True):
 
 
 class SendLatency(msgspec.Struct, frozen=True):
-    """How long a send took: until it was stored, and where asked for, until it was on the disk."""
+    """The latency of sends: until stored, and if requested, until on disk."""
 
     stored: SendTimes
     flushed: SendTimes

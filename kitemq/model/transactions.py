@@ -13,7 +13,7 @@ POLL_MAX = 32  # checks of one poll
 
 
 class Decision(StrEnum):
-    """What became of a transaction. UNKNOWN: ask again later."""
+    """The outcome of a transaction. UNKNOWN: check again later."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
@@ -21,7 +21,7 @@ class Decision(StrEnum):
 
 
 class TransactionState(StrEnum):
-    """How a transaction stands on the server."""
+    """The state of a transaction on the server."""
 
     PENDING = "pending"
     COMMITTED = "committed"
@@ -60,7 +60,7 @@ class UndecidedTransactions(msgspec.Struct, frozen=True):
 
 
 class DecidedTransaction(msgspec.Struct, frozen=True):
-    """How the transaction stands. `offset` is the committed message's, in `queue` of `topic`."""
+    """The state of the transaction. `offset` is the committed message's, in `queue` of `topic`."""
 
     transaction_id: str
     state: TransactionState
@@ -77,7 +77,7 @@ class NewCheckPoll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PendingCheck(msgspec.Struct, frozen=True):
-    """What became of this transaction? `number` counts its checks from 1."""
+    """A check of a transaction. `number` counts its checks from 1."""
 
     transaction_id: str
     producer_group: str
@@ -92,7 +92,7 @@ class PendingChecks(msgspec.Struct, frozen=True):
 
 
 class NewCallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a producer group is asked."""
+    """The callback of a producer group."""
 
     url: Annotated[str, Meta(description="http or https, without user and password.")]
     timeout_ms: Annotated[

@@ -18,10 +18,10 @@ DECISIONS = {COMMIT: "commit", ROLLBACK: "rollback", UNKNOWN: "unknown"}
 
 
 class ChecksWantedFrame(Frame, frozen=True):
-    """This connection is a live producer of `group` and answers checks. | group text |
+    """Register the connection as a live producer of `group` that answers checks. | group text |
 
     Answer: RESULT without rows, then CHECKs under the same request number, by turns with the
-    group's other connections; first those that nobody could be asked for before.
+    group's other connections; first those without a producer before.
     """
 
     TYPE = 16
@@ -48,9 +48,9 @@ class ChecksUnwantedFrame(Frame, frozen=True):
 
     @classmethod
     def parse(cls, data: bytes, at: int) -> Self:
-        (wanted,) = unpack(UNWANTED, data, at)
+        (request,) = unpack(UNWANTED, data, at)
         ended(data, at + UNWANTED.size)
-        return cls(wanted)
+        return cls(request)
 
 
 class DecideFrame(Frame, frozen=True):

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.main import Application, create_app
-from app.services import glances
+from app.services import ttl_cache
 from app.settings import Settings
 from engine.clock import ManualClock
 from tests.app.security.oidc.strange_provider import CLIENT, SECRET, StrangeProvider
@@ -86,7 +86,7 @@ async def started(data: Path, **changes: Any) -> AsyncIterator[App]:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page waits for its marks as long as a busy machine takes to read them."""
-    monkeypatch.setattr(glances, "WAIT_S", 60.0)
+    monkeypatch.setattr(ttl_cache, "WAIT_S", 60.0)
 
 
 @pytest.fixture

@@ -45,7 +45,6 @@ STILL_TWICE = {
     "Histogram": 2,
     "Hit": 2,
     "Kind": 2,
-    "Known": 2,
     "Line": 3,
     "Link": 3,
     "NoReply": 2,

@@ -32,7 +32,7 @@ from engine.topic import catalog
 from kitemq import Client
 from kitemq.cli import command_line, main
 from kitemq.model import groups, progress, replays, resets, topics, transactions
-from kitemq.model.conversion import changes, convert, encoded, from_json, given
+from kitemq.model.conversion import changes, convert, encoded, from_json, set_fields
 from kitemq.model.values import Int64
 from tests.live import LiveServer
 
@@ -76,7 +76,7 @@ def test_values_become_others_by_the_names_of_their_attributes():
 
 def test_a_request_changes_what_it_gives_and_nothing_else():
     request = topics.TopicSettings(durability=topics.Durability.STORED, retention_ms=None)
-    assert given(request) == {"durability": "stored", "retention_ms": None}
+    assert set_fields(request) == {"durability": "stored", "retention_ms": None}
     changed = changes(TopicConfig("t", retention_ms=5), request)
     assert changed == {"durability": Durability.STORED, "retention_ms": None}
     assert changed["durability"] is Durability.STORED

@@ -1,3 +1,3 @@
-"""REST for users, tokens, logins, and the check of what somebody may do.
+"""REST for users, tokens, logins, and the check of rights.
 No decision about rights: app/security/ makes them.
 """

@@ -1,4 +1,4 @@
-"""What somebody could do: the decision of the doors, asked beforehand."""
+"""Checks what a principal may do, by the decision that the endpoints use."""
 
 from typing import Annotated
 
@@ -40,9 +40,9 @@ class AccessQuery(msgspec.Struct, forbid_unknown_fields=True):
     example="curl '$URL/api/v1/access/check?role=operator&patterns=*:*:orders-*&name=orders-1'",
 )
 async def check_access(call: Call[AccessQuery, None]) -> AccessCheck:
-    """Tell what a user, a token or a role could do, and why.
+    """Check what a user, a token or a role may do, and why.
 
-    The answer comes from the decision that the doors make, over the same table; nothing is tried.
+    The answer is the decision that the endpoints would make, by the same table; nothing is tried.
     """
     query = call.query
     directory = call.services.user_directory
@@ -50,8 +50,8 @@ async def check_access(call: Call[AccessQuery, None]) -> AccessCheck:
     subject = subject_of(
         directory, user=query.user, token=query.token, role=query.role, patterns=patterns
     )
-    found = decide_all(subject, action=query.action, kind=query.kind, name=query.name)
-    return AccessCheck(subject.principal.audit_name(""), found)
+    decisions = decide_all(subject, action=query.action, kind=query.kind, name=query.name)
+    return AccessCheck(subject.principal.audit_name(""), decisions)
 
 
 OPERATIONS = (check_access,)

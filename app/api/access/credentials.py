@@ -1,4 +1,4 @@
-"""What users get in with, over REST: tokens, which programs show, and logins."""
+"""REST for tokens, which programs present, and for login sessions."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def _id(call: Call[Any, Any]) -> int:
 
 
 def _owned(call: Call[Any, Any], owner: str) -> None:
-    """Raise RightMissing for what is somebody else's, unless one may change everybody's."""
+    """Raise RightMissing for credentials of another user, without the right to change them."""
     if owner != call.who.name:
         require(call.who, Action.ADMINISTER, Kind.PEOPLE)
 
@@ -55,9 +55,9 @@ def _owned(call: Call[Any, Any], owner: str) -> None:
     example="curl $URL/api/v1/tokens",
 )
 async def list_tokens(call: Call[None, None]) -> TokenList:
-    """List tokens: one's own, or everybody's for those who may see people."""
+    """List the caller's tokens, or all tokens with the right to read users."""
     directory = call.services.user_directory
-    return TokenList([_token(row, directory) for row in directory.tokens(_shown_owner(call))])
+    return TokenList([_token(row, directory) for row in directory.tokens(_owner_of(call))])
 
 
 @operation(
@@ -101,8 +101,8 @@ async def create_token(call: Call[None, NewToken]) -> MadeToken:
 async def revoke_token(call: Call[None, None]) -> None:
     """Revoke a token: it is useless at once."""
     token_id, directory = _id(call), call.services.user_directory
-    found = next((row for row in directory.tokens() if row.id == token_id), None)
-    _owned(call, directory.name_of(found.user_id) if found else "")
+    token = next((row for row in directory.tokens() if row.id == token_id), None)
+    _owned(call, directory.name_of(token.user_id) if token else "")
     await call.services.accounts.revoke_token(by_of(call), token_id)
 
 
@@ -115,9 +115,9 @@ async def revoke_token(call: Call[None, None]) -> None:
     example="curl $URL/api/v1/sessions",
 )
 async def list_sessions(call: Call[None, None]) -> SessionList:
-    """List logins: one's own, or everybody's for those who may see people."""
+    """List the caller's logins, or all logins with the right to read users."""
     directory = call.services.user_directory
-    return SessionList([_session(row, directory) for row in directory.sessions(_shown_owner(call))])
+    return SessionList([_session(row, directory) for row in directory.sessions(_owner_of(call))])
 
 
 @operation(
@@ -132,13 +132,13 @@ async def list_sessions(call: Call[None, None]) -> SessionList:
 async def end_session(call: Call[None, None]) -> None:
     """End a login: that browser has to log in again."""
     session_id, directory = _id(call), call.services.user_directory
-    found = next((row for row in directory.sessions() if row.id == session_id), None)
-    _owned(call, directory.name_of(found.user_id) if found else "")
+    session = next((row for row in directory.sessions() if row.id == session_id), None)
+    _owned(call, directory.name_of(session.user_id) if session else "")
     await call.services.accounts.end_session(by_of(call), session_id)
 
 
-def _shown_owner(call: Call[None, None]) -> str:
-    """Whose tokens and logins are shown: "" (everybody's) to those who may see people."""
+def _owner_of(call: Call[None, None]) -> str:
+    """The owner whose tokens and logins are listed: "" (all) with the right to read users."""
     return call.who.name if lacks(call.who, Action.READ, Kind.PEOPLE) else ""
 
 

@@ -1,4 +1,4 @@
-"""Users over REST, and who one is oneself; their tokens and logins: credentials.py."""
+"""REST for users and the caller's own account; tokens and logins: credentials.py."""
 
 from typing import Any
 
@@ -37,12 +37,12 @@ READ_OWN = Needs(Action.READ, Kind.OWN)
 
 
 def by_of(call: Call[Any, Any]) -> ChangeAuthor:
-    """Who changes people, for the trail."""
+    """The actor of a change, for the audit trail."""
     return ChangeAuthor(call.who.audit_name(call.client), call.header(b"x-request-id"))
 
 
 def check_first(settings: Settings) -> None:
-    """While there are no users only whoever sits at this machine may make the first."""
+    """While there are no users, only a client of this machine may create the first."""
     if not is_loopback(settings.host):
         raise Forbidden(
             "the server has no users and listens on a network",
@@ -63,7 +63,7 @@ def _user(row: UserRow) -> User:
     example="curl $URL/api/v1/me",
 )
 async def get_me(call: Call[None, None]) -> Me:
-    """Tell who asks, and what he may do."""
+    """Get the caller's name and rights."""
     who = call.who
     rights = []
     if who.role is not None:
@@ -153,10 +153,10 @@ async def create_user(call: Call[None, NewUser]) -> User:
 async def get_user(call: Call[None, None]) -> User:
     """Look at one user."""
     name = call.path("name")
-    found = call.services.user_directory.user(name)
-    if found is None:
+    user = call.services.user_directory.user(name)
+    if user is None:
         raise NotFound(f"there is no user {name[:80]!r}", field="name", code="no_such_user")
-    return _user(found)
+    return _user(user)
 
 
 @operation(
@@ -171,7 +171,7 @@ async def get_user(call: Call[None, None]) -> User:
     """-d '{"role": "operator", "patterns": ["*:topic:orders-*", "consume:group:billing"]}'""",
 )
 async def change_user(call: Call[None, UserPatch]) -> User:
-    """Change role, patterns or password of a user, or switch him off. One admin always stays."""
+    """Change a user's role, patterns or password, or deactivate it. One admin always stays."""
     patch, name, accounts = call.body, parse_name(call.path("name")), call.services.accounts
     if patch.password is not UNSET:
         check_password(patch.password)
@@ -191,7 +191,7 @@ async def change_user(call: Call[None, UserPatch]) -> User:
     example="curl -X DELETE $URL/api/v1/users/ann",
 )
 async def delete_user(call: Call[None, None]) -> None:
-    """Delete a user with his tokens and sessions. The last admin cannot be deleted."""
+    """Delete a user with the user's tokens and sessions. The last admin cannot be deleted."""
     await call.services.accounts.delete_user(by_of(call), parse_name(call.path("name")))
 
 

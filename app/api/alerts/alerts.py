@@ -1,4 +1,4 @@
-"""Alerts: rules, where they stand, silences, and what webhooks were told."""
+"""REST for alerts: rules, their states, silences, and webhook deliveries."""
 
 from dataclasses import replace
 
@@ -32,14 +32,14 @@ from kitemq.model.alerts import (
     Silence,
     TestSent,
 )
-from kitemq.model.conversion import convert, given
+from kitemq.model.conversion import convert, set_fields
 
 TAG = "alerts"
 ID_MAX = 2**63 - 1
 
 
 class DeliveryQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which page of the deliveries."""
+    """The page of deliveries to list."""
 
     cursor: Cursor = ""
     limit: Limit = PAGE_DEFAULT
@@ -54,7 +54,7 @@ class DeliveryQuery(msgspec.Struct, forbid_unknown_fields=True):
     example="curl $URL/api/v1/alerts",
 )
 async def get_alerts(call: Call[None, None]) -> AlertStates:
-    """See where every rule stands, what fires first, and what is silenced."""
+    """List the state of every rule, firing ones first, and the silences."""
     alerts = call.services.alerts
     items = [_state_out(alerts, standing) for standing in await alerts.standings()]
     return AlertStates(
@@ -113,7 +113,7 @@ async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
     example="curl $URL/api/v1/alerts/rules/1",
 )
 async def get_alert_rule(call: Call[None, None]) -> AlertRule:
-    """See one rule."""
+    """Get one rule."""
     standing = await call.services.alerts.standing(number_in_path(call, "id", ID_MAX))
     return _rule_out(standing.rule)
 
@@ -130,10 +130,10 @@ async def get_alert_rule(call: Call[None, None]) -> AlertRule:
     """-d '{"threshold": 5000}'""",
 )
 async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
-    """Change a rule. One that is switched off stands at ok, and what fired is told to be over."""
+    """Change a rule. Disabling it resets it to ok; its firing alerts are notified as resolved."""
     alerts = call.services.alerts
     standing = await alerts.standing(number_in_path(call, "id", ID_MAX))
-    fields = given(call.body)
+    fields = set_fields(call.body)
     if "enabled" in fields:
         fields["is_enabled"] = fields.pop("enabled")
     return _rule_out(await alerts.change(actor_of(call), replace(standing.rule, **fields)))
@@ -149,7 +149,7 @@ async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
     example="curl -X DELETE $URL/api/v1/alerts/rules/1",
 )
 async def delete_alert_rule(call: Call[None, None]) -> None:
-    """Delete a rule with its silences; what fired is told to be over."""
+    """Delete a rule with its silences; its firing alerts are notified as resolved."""
     await call.services.alerts.delete(actor_of(call), number_in_path(call, "id", ID_MAX))
 
 
@@ -165,10 +165,10 @@ async def delete_alert_rule(call: Call[None, None]) -> None:
     """-d '{"rule_id": "1", "subject": "billing"}'""",
 )
 async def acknowledge_alert(call: Call[None, NewAcknowledgement]) -> AlertSubject:
-    """Say that you have seen it: a rule that fires for a subject.
+    """Acknowledge an alert: a rule that fires for a subject.
 
-    It goes on firing, and others see who takes care of it. The first who says so stays; it ends
-    with the firing.
+    It goes on firing, with the name of the user who takes care of it. The first acknowledgement
+    stays; it ends with the firing.
     """
     alerts = call.services.alerts
     rule_id = _rule_id(call.body.rule_id)
@@ -189,10 +189,10 @@ async def acknowledge_alert(call: Call[None, NewAcknowledgement]) -> AlertSubjec
     """-d '{"rule_id": "1", "until_ms": 1893456000000, "note": "planned work"}'""",
 )
 async def create_silence(call: Call[None, NewSilence]) -> Silence:
-    """Tell webhooks nothing new of a rule, or of one of its subjects, until a time.
+    """Silence the webhooks for a rule, or for one of its subjects, until a time.
 
-    States go on to change. What still fires when the silence ends is told then; that something
-    told before is over is told at once.
+    States go on changing. Alerts that still fire when the silence ends are notified then; the
+    end of an alert that was notified before is notified at once.
     """
     new, actor = call.body, actor_of(call)
     silence = await call.services.alerts.silence(
@@ -225,16 +225,16 @@ async def end_silence(call: Call[None, None]) -> None:
     example="curl '$URL/api/v1/alerts/deliveries?limit=20'",
 )
 async def list_alert_deliveries(call: Call[DeliveryQuery, None]) -> AlertDeliveries:
-    """See what webhooks were told, are yet to be told, and could not be told."""
+    """List deliveries to webhooks: sent, pending and failed."""
     query = call.query
     is_number = is_whole(query.cursor)
     if query.cursor and not is_number:
         raise Invalid("that is no cursor", field="cursor", remedy="give a page's next_cursor")
     before = int(query.cursor) if query.cursor else None
-    found = await call.services.alerts.deliveries(query.limit, before)
-    more = len(found) == query.limit
+    deliveries = await call.services.alerts.deliveries(query.limit, before)
+    more = len(deliveries) == query.limit
     return AlertDeliveries(
-        [_delivery_out(row) for row in found], str(found[-1].id) if more else None
+        [_delivery_out(row) for row in deliveries], str(deliveries[-1].id) if more else None
     )
 
 

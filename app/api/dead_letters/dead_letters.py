@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.api.messages.messages import number_in_path, seen
+from app.api.messages.messages import message_view, number_in_path
 from app.api.replays.replays import OffsetCursor, PageLimit
 from app.api.topics.topics import actor_of
 from app.security.access import Action, Kind, Needs, Principal, require_replay
@@ -30,7 +30,7 @@ NEWEST_MAX = 10_000
 
 
 class DeadQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which dead letters are listed."""
+    """Filters of the list of dead letters."""
 
     limit: PageLimit = 50
     after: OffsetCursor = ""
@@ -44,7 +44,7 @@ class DeadQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CountQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How many are counted."""
+    """The number of dead letters to count."""
 
     newest: Annotated[int, Meta(ge=1, le=NEWEST_MAX)] = 1000
 
@@ -52,8 +52,8 @@ class CountQuery(msgspec.Struct, forbid_unknown_fields=True):
 def dead_letter_out(
     who: Principal, letter: DeadLetter, encoding: Encoding = Encoding.AUTO
 ) -> DeadLetterInfo:
-    """A dead letter as the API shows it to `who`."""
-    message = seen(visible(who, letter.message), encoding)
+    """Convert a dead letter; without the right of `who` to read it, without its content."""
+    message = message_view(visible(who, letter.message), encoding)
     return convert(letter, DeadLetterInfo, message=message, died_ms=message.stored_ms)
 
 
@@ -120,7 +120,7 @@ async def count_dead_letters(call: Call[CountQuery, None]) -> DeadLetterCounts:
     example="curl $URL/api/v1/groups/billing/dead-letters/0",
 )
 async def get_dead_letter(call: Call[None, None]) -> DeadLetterInfo:
-    """Look at one dead letter; without the right to read it, not at what it says."""
+    """Get one dead letter; without the right to read it, without its content."""
     offset = number_in_path(call, "offset", OFFSET_MAX)
     letter = call.host.broker.dead_letters.get(call.path("group"), offset)
     await bodies.decompress([letter.message])

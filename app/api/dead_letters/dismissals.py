@@ -24,7 +24,7 @@ PATH = f"{API}/groups/{{group}}/dead-letters"
 
 
 class DismissalQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How many are listed."""
+    """The number of dismissals to list."""
 
     limit: PageLimit = 50
 
@@ -41,10 +41,10 @@ class DismissalQuery(msgspec.Struct, forbid_unknown_fields=True):
     """-H 'Content-Type: application/json' -d '{"reason": "rejected", "note": "test orders"}'""",
 )
 async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
-    """Let dead letters rest: some, all, or those that meet conditions.
+    """Dismiss dead letters: some, all, or those that meet conditions.
 
-    Nothing is deleted: they are marked with the note, ask for nobody's attention, and replay jobs
-    leave them out unless they name them. One that is dismissed already keeps its first note.
+    Nothing is deleted: they are marked with the note, no longer count as open, and replay jobs
+    skip them unless they name them. One that is dismissed already keeps its first note.
     """
     group, body = call.path("group"), call.body
     service = call.services.dismissals
@@ -95,7 +95,7 @@ async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
     example="curl $URL/api/v1/groups/billing/dead-letters/dismissals",
 )
 async def list_dismissals(call: Call[DismissalQuery, None]) -> DismissalList:
-    """List what was dismissed together, with its note, the newest first."""
+    """List dismissals with their notes, newest first."""
     service = call.services.dismissals
     dismissals = await service.listed(call.path("group"))
     return DismissalList(

@@ -16,7 +16,7 @@ from app.api.framework.operation import Operation, answer_headers
 
 HTML = b"text/html; charset=utf-8"
 CSS = b"text/css; charset=utf-8"
-SHOWN_URL = "http://127.0.0.1:8080"
+EXAMPLE_URL = "http://127.0.0.1:8080"
 
 
 class Fixed:
@@ -76,7 +76,7 @@ def _markdown_of(item: Operation) -> list[str]:
         lines += ["", f"Headers: {names}."]
     errors = ", ".join(str(status) for status in statuses_of(item))
     lines += ["", f"Answers {item.status}; errors {errors}."]
-    return [*lines, "", "```sh", item.example.replace("$URL", SHOWN_URL), "```"]
+    return [*lines, "", "```sh", item.example.replace("$URL", EXAMPLE_URL), "```"]
 
 
 def _resource(name: str) -> str:

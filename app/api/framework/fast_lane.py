@@ -1,7 +1,7 @@
-"""The short way to what is called most: straight from the gate to the endpoint.
+"""Routes the most frequent calls straight from the security middleware to their endpoint.
 
 These operations are ordinary routes too, for everything that a router does (405, links, the
-description). But asking thirty patterns in turn, through the framework's layers, costs more than
+description). But trying thirty patterns in turn, through the framework's layers, costs more than
 storing a message; their endpoints answer errors themselves and need none of it.
 """
 

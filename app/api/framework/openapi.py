@@ -44,7 +44,7 @@ TAGS = {
 }
 # Every operation can answer these: wrong name, too much at once, starting or stopping, failure.
 ALWAYS = (400, 421, 429, 500, 503)
-GUARDED = (401, 403)  # what a server with users asks for besides
+GUARDED = (401, 403)  # errors of a server with users
 WITH_INPUT = (422,)
 WITH_BODY = (413, 415)
 
@@ -60,10 +60,10 @@ def describe(operations: Sequence[Operation]) -> Json:
     schemas, components = msgspec.json.schema_components(
         kinds, schema_hook=schema_of, ref_template=REF
     )
-    known = {_key(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
+    by_kind = {_key(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
     paths: dict[str, Json] = {}
     for item in operations:
-        paths.setdefault(item.path, {})[item.method.lower()] = _entry(item, known, components)
+        paths.setdefault(item.path, {})[item.method.lower()] = _entry(item, by_kind, components)
     for item in operations:
         if item.query is not None:  # written out as parameters
             components.pop(item.query.__name__, None)
@@ -78,14 +78,14 @@ def describe(operations: Sequence[Operation]) -> Json:
 
 def statuses_of(item: Operation) -> list[int]:
     """Every error status that an operation can answer, in order."""
-    found = {*ALWAYS, *item.errors}
+    statuses = {*ALWAYS, *item.errors}
     if item.needs is not PUBLIC:
-        found.update(GUARDED)
+        statuses.update(GUARDED)
     if item.query is not None or item.body is not None or PLACE.search(item.path):
-        found.update(WITH_INPUT)
+        statuses.update(WITH_INPUT)
     if item.body is not None:
-        found.update(WITH_BODY)
-    return sorted(found)
+        statuses.update(WITH_BODY)
+    return sorted(statuses)
 
 
 def _key(kind: Any) -> str:
@@ -98,13 +98,13 @@ def _bodies(item: Operation) -> tuple[Any, ...]:
     return item.body if isinstance(item.body, tuple) else (item.body,)
 
 
-def _entry(item: Operation, known: dict[str, Json], components: dict[str, Json]) -> Json:
+def _entry(item: Operation, by_kind: dict[str, Json], components: dict[str, Json]) -> Json:
     entry: Json = {
         "operationId": item.name,
         "summary": item.summary.rstrip("."),
         "description": item.description,
         "tags": [item.tag],
-        "responses": dict(_responses(item, known)),
+        "responses": dict(_responses(item, by_kind)),
     }
     parameters = [*_path_parameters(item), *_query_parameters(item, components)]
     parameters += [
@@ -120,7 +120,7 @@ def _entry(item: Operation, known: dict[str, Json], components: dict[str, Json])
     if parameters:
         entry["parameters"] = parameters
     if item.body is not None:
-        schemas = [known[_key(kind)] for kind in _bodies(item)]
+        schemas = [by_kind[_key(kind)] for kind in _bodies(item)]
         schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
         content: Json = {"application/json": {"schema": schema}}
         if item.raw_body:
@@ -139,9 +139,9 @@ def _query_parameters(item: Operation, components: dict[str, Json]) -> Iterable[
     if item.query is None:
         return
     schema = components[item.query.__name__]
-    for name, given in schema["properties"].items():
-        text = given.get("description", "")
-        plain = {key: value for key, value in given.items() if key != "description"}
+    for name, parameter in schema["properties"].items():
+        text = parameter.get("description", "")
+        plain = {key: value for key, value in parameter.items() if key != "description"}
         yield {
             "name": name,
             "in": "query",
@@ -151,12 +151,12 @@ def _query_parameters(item: Operation, components: dict[str, Json]) -> Iterable[
         }
 
 
-def _responses(item: Operation, known: dict[str, Json]) -> Iterable[tuple[str, Json]]:
+def _responses(item: Operation, schemas: dict[str, Json]) -> Iterable[tuple[str, Json]]:
     good: Json = {"description": HTTPStatus(item.status).phrase}
     if item.answer is not None:
-        good["content"] = {item.media_type: {"schema": known[_key(item.answer)]}}
+        good["content"] = {item.media_type: {"schema": schemas[_key(item.answer)]}}
     yield str(item.status), good
-    problem = {"application/problem+json": {"schema": known[_key(Problem)]}}
+    problem = {"application/problem+json": {"schema": schemas[_key(Problem)]}}
     for status in statuses_of(item):
         answer: Json = {"description": HTTPStatus(status).phrase, "content": dict(problem)}
         if status in (429, 503):
@@ -164,5 +164,5 @@ def _responses(item: Operation, known: dict[str, Json]) -> Iterable[tuple[str, J
                 "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
             }
         if status == 503 and item.path == "/readyz":
-            answer["content"][item.media_type] = {"schema": known[_key(item.answer)]}
+            answer["content"][item.media_type] = {"schema": schemas[_key(item.answer)]}
         yield str(status), answer

@@ -50,7 +50,7 @@ _UNKNOWN = re.compile(r"(?P<kind>unknown|missing required) field `(?P<name>.*)`"
 
 
 class ClientGone(Exception):
-    """The connection closed before the request had arrived whole: nobody waits for an answer."""
+    """The connection closed before the whole request had arrived, so no answer is sent."""
 
 
 class Raw(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Raw(msgspec.Struct, frozen=True):
 
 
 class Call(Generic[Q, B]):
-    """One request on its way through a handler: decoded query and body, and what it may use."""
+    """One request on its way through a handler: decoded query and body, and the services."""
 
     __slots__ = ("body", "content", "query", "receive", "scope")
 
@@ -99,17 +99,17 @@ class Call(Generic[Q, B]):
 
     @property
     def who(self) -> Principal:
-        """The one who asks."""
+        """The caller's principal."""
         return principal_of(self.scope)
 
     def require(self, action: Action, kind: Kind, name: str) -> None:
-        """Raise RightMissing unless the one who asks may do this to what the body names."""
+        """Raise RightMissing unless the caller may do this to an object that the body names."""
         who = self.who
         if not who.is_open or who.is_read_only:
             require(who, action, kind, name)
 
     def require_messages(self, topic: str) -> None:
-        """Raise RightMissing unless the one who asks may read the messages of a topic."""
+        """Raise RightMissing unless the caller may read the messages of a topic."""
         require_messages(self.who, topic)
 
     def require_own_page(self) -> None:
@@ -117,7 +117,7 @@ class Call(Generic[Q, B]):
         check_own_page(self.scope["headers"], self.settings.allowed_origins)
 
     def claim_client(self, group: str, client: str) -> None:
-        """Take a client's name in a group for the one who asks; ClientNameTaken if another's."""
+        """Claim a client's name in a group for the caller; ClientNameTaken if another holds it."""
         if client and not self.who.is_open:
             self.services.client_names.claim(group, client, owner_of(self.who))
 
@@ -151,7 +151,7 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One method on one path: how it is called, what it answers, which errors it can give."""
+    """One method on one path: its request, its answer and its errors."""
 
     method: str
     path: str
@@ -245,7 +245,7 @@ class _Endpoint:
 
 
 def answer_headers(media_type: bytes, body: bytes) -> Headers:
-    """Headers of an answer that must not be kept by anybody."""
+    """Headers of an answer that must not be cached."""
     return [
         (b"content-type", media_type),
         (b"content-length", b"%d" % len(body)),
@@ -290,7 +290,7 @@ def require_json(scope: Scope) -> None:
 
 
 def decode_body(content: bytes, decoder: msgspec.json.Decoder[B]) -> B:
-    """The body as its type. Raises a 400 for what is no JSON, Invalid for what does not fit.
+    """Decode the body. Raises a 400 for malformed JSON, Invalid for a wrong value.
 
     A DoorError (413) for one that holds more than VALUES_MAX values.
     """
@@ -355,5 +355,5 @@ def text_of(value: bytes) -> str:
 
 
 def routes_of(operations: Sequence[Operation]) -> list[Route]:
-    """The routes of the operations, in their order: what is called most stands first."""
+    """The routes of the operations, in their order: the most frequent first."""
     return [item.route() for item in operations]

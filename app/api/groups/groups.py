@@ -10,14 +10,14 @@ from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import GroupConfig
-from kitemq.model.conversion import convert, given
+from kitemq.model.conversion import convert, set_fields
 from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
 
 TAG = "groups"
 
 
 class GroupListQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which groups are listed."""
+    """Filters of the list of groups."""
 
     q: Annotated[str, Meta(description="Part of the name, in any case.")] = ""
     limit: Limit = PAGE_DEFAULT
@@ -51,15 +51,15 @@ async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     Sorted by name; follow `next_cursor` until it is null.
     """
     query = call.query
-    wanted = query.q.lower()
-    found = [config for config in call.host.broker.groups() if wanted in config.name.lower()]
-    rest = (config for config in found if config.name > query.cursor)
+    text = query.q.lower()
+    groups = [config for config in call.host.broker.groups() if text in config.name.lower()]
+    rest = (config for config in groups if config.name > query.cursor)
     page = nsmallest(query.limit + 1, rest, key=lambda config: config.name)
     more = len(page) > query.limit
     return GroupPage(
         [group_out(call, config) for config in page[: query.limit]],
         page[query.limit - 1].name if more else None,
-        len(found),
+        len(groups),
     )
 
 
@@ -82,7 +82,7 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     """
     new = call.body
     call.require(Action.ADMINISTER, Kind.GROUP, new.name)
-    config = convert(new, GroupConfig, **{"retry_max": call.settings.retry_max, **given(new)})
+    config = convert(new, GroupConfig, **{"retry_max": call.settings.retry_max, **set_fields(new)})
     groups = call.services.groups
     return group_out(call, await groups.create(actor_of(call), config))
 
@@ -131,7 +131,7 @@ async def change_group(call: Call[None, GroupSettings]) -> Group:
 async def pause_group(call: Call[PauseQuery, None]) -> Group:
     """Pause a group, or one topic of it.
 
-    Nothing more is handed out: receive and pull answer 403, subscriptions on open connections stay
+    Deliveries stop: receive and pull answer 403, subscriptions on open connections stay
     and wait. What is in flight can be settled.
     """
     groups = call.services.groups
@@ -149,7 +149,7 @@ async def pause_group(call: Call[PauseQuery, None]) -> Group:
     example="curl -X POST '$URL/api/v1/groups/billing/resume?topic=orders'",
 )
 async def resume_group(call: Call[PauseQuery, None]) -> Group:
-    """Resume a group, or one topic of it. Whoever waits is woken."""
+    """Resume a group, or one topic of it. Waiting clients are woken."""
     groups = call.services.groups
     return group_out(
         call, await groups.resume(actor_of(call), call.path("group"), call.query.topic)

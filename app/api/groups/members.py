@@ -1,4 +1,4 @@
-"""Members of a consumer group: heartbeats, who is alive, whose queues are whose, queue locks."""
+"""REST for members of a consumer group: heartbeats, liveness, shares of queues, queue locks."""
 
 from collections.abc import Sequence
 from heapq import nsmallest
@@ -31,19 +31,19 @@ from kitemq.model.members import (
 )
 
 TAG = "members"
-LOCKS_SHOWN_MAX = 1024
+LOCKS_MAX = 1024
 DIFFER = "subscriptions_differ"
 
 
 class MemberQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which members are listed."""
+    """Filters of the list of members."""
 
     limit: Limit = PAGE_DEFAULT
     cursor: Cursor = ""
 
 
 class LeaveQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Who leaves."""
+    """The client that leaves."""
 
     client: ClientId
 
@@ -57,10 +57,10 @@ class AssignmentQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LockQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which locks are listed: those of one topic, at most so many."""
+    """The topic whose locks to list, and the limit."""
 
     topic: str = ""
-    limit: Annotated[int, Meta(ge=1, le=LOCKS_SHOWN_MAX)] = LOCKS_SHOWN_MAX
+    limit: Annotated[int, Meta(ge=1, le=LOCKS_MAX)] = LOCKS_MAX
 
 
 @operation(
@@ -75,10 +75,10 @@ class LockQuery(msgspec.Struct, forbid_unknown_fields=True):
     """-H 'Content-Type: application/json' -d '{"client": "w1", "topics": {"orders": "*"}}'""",
 )
 async def heartbeat(call: Call[None, NewHeartbeat]) -> HeartbeatAnswer:
-    """Say that a pulling consumer is alive.
+    """Send the heartbeat of a pulling consumer.
 
-    Send one every 30 s. Whoever receives, or subscribes on a WebSocket, under its name is a member
-    without it, but gets no share of queues.
+    Send one every 30 s. A client that receives, or subscribes on a WebSocket, under its name is a
+    member without it, but gets no share of queues.
     """
     new, group = call.body, call.path("group")
     call.claim_client(group, new.client)
@@ -142,9 +142,10 @@ async def list_members(call: Call[MemberQuery, None]) -> MemberPage:
     example="curl -X DELETE '$URL/api/v1/groups/billing/members?client=w1'",
 )
 async def leave(call: Call[LeaveQuery, None]) -> None:
-    """Say goodbye: its queues and locks are others' at once.
+    """Leave a group: the queues and locks of the client are free at once.
 
-    A client that subscribes on an open WebSocket stays a member. Who is no member changes nothing.
+    A client that subscribes on an open WebSocket stays a member. Without a membership nothing
+    changes.
     """
     group, client = call.path("group"), call.query.client
     call.check_client(group, client)
@@ -190,9 +191,9 @@ async def get_assignment(call: Call[AssignmentQuery, None]) -> QueueAssignment:
     """-d '{"client": "w1", "queues": [{"topic": "orders", "queue": 0}]}'""",
 )
 async def lock_queues(call: Call[None, LockRequest]) -> LockedQueues:
-    """Lock queues for an orderly consumer, or keep them.
+    """Lock queues for an orderly consumer, or renew the locks.
 
-    While anybody of a group holds a lock, what is sent to its retry topic is a dead letter.
+    While a member of the group holds a lock, messages sent to its retry topic are dead letters.
     """
     request, group = call.body, call.path("group")
     call.claim_client(group, request.client)

@@ -1,4 +1,4 @@
-"""How far a group is: its lag, and the offsets that pulling consumers commit."""
+"""REST for a group's progress: its lag, and the offsets that pulling consumers commit."""
 
 import msgspec
 
@@ -28,7 +28,7 @@ class OffsetQuery(msgspec.Struct, forbid_unknown_fields=True):
     example="curl $URL/api/v1/groups/billing/lag",
 )
 async def get_lag(call: Call[None, None]) -> Lag:
-    """See what a group has still to do, queue by queue."""
+    """Get a group's lag, queue by queue."""
     name = call.path("group")
     lag = call.host.broker.lag(name)
     return convert(lag, Lag, group=name)
@@ -69,8 +69,8 @@ async def get_offsets(call: Call[OffsetQuery, None]) -> Offsets:
 async def commit_offset(call: Call[None, NewOffset]) -> None:
     """Commit how far a group has read a queue.
 
-    For consumers that pull and keep their own place. Whatever is in flight there is forgotten.
-    409 after a reset of the queue, until a client of the group has pulled from it and was told.
+    For consumers that pull and store their own offset. Deliveries in flight there are forgotten.
+    409 after a reset of the queue, until a client of the group has pulled from it.
     """
     new = call.body
     group, offset = call.path("group"), int(new.offset)

@@ -35,7 +35,7 @@ VALUES = {ResetTo.TIME: "time_ms", ResetTo.OFFSET: "offset", ResetTo.SHIFT: "by"
 
 
 class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How much of the past."""
+    """The page of the history."""
 
     limit: Annotated[int, Meta(ge=1, le=HISTORY_MAX)] = HISTORY_DEFAULT
     cursor: Annotated[
@@ -67,7 +67,7 @@ def reset_out(group: str, reset: Reset) -> CompletedReset:
     """-H 'Content-Type: application/json' -d '{"topics": ["orders"], "to": "earliest"}'""",
 )
 async def preview_reset(call: Call[None, ResetPlace]) -> GroupResetPreview:
-    """See what a reset of a group's offsets would do.
+    """Preview a reset of a group's offsets.
 
     Queue by queue: where the group is, where it would go on, how many messages would be delivered
     again and how many never. Nothing is changed.
@@ -91,9 +91,9 @@ async def preview_reset(call: Call[None, ResetPlace]) -> GroupResetPreview:
 async def reset_offsets(call: Call[None, NewReset]) -> CompletedReset | Raw:
     """Reset a group's offsets.
 
-    All queues move together, or none. What clients have in hand is forgotten: their receipts
+    All queues move together, or none. Deliveries in flight are forgotten: their receipts
     become stale. Clients that wait are woken. Commits of pulling clients do not count until they
-    have pulled once more and were told (`offset_reset`). Needs `precondition` or `force`.
+    have pulled once more (`offset_reset`). Needs `precondition` or `force`.
     """
     new, group = call.body, call.path("group")
     resets = call.services.resets
@@ -124,9 +124,9 @@ async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     group, query = call.path("group"), call.query
     resets = call.services.resets
     before = int(query.cursor) if query.cursor else None
-    left = [each for each in resets.history(group) if before is None or each.number < before]
-    page = left[: query.limit]
-    more = len(left) > len(page)
+    older = [each for each in resets.history(group) if before is None or each.number < before]
+    page = older[: query.limit]
+    more = len(older) > len(page)
     return GroupResetPage(
         [reset_out(group, each) for each in page], str(page[-1].number) if more else None
     )
@@ -142,7 +142,7 @@ async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     example="curl -X POST $URL/api/v1/groups/billing/resets/1/undo/preview",
 )
 async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
-    """See what undoing a reset would do. Nothing is changed."""
+    """Preview undoing a reset. Nothing is changed."""
     resets = call.services.resets
     number = number_in_path(call, "id", OFFSET_MAX)
     return convert(await resets.preview_undo(call.path("group"), number), GroupResetPreview)
@@ -179,7 +179,7 @@ async def undo_reset(call: Call[None, UndoReset]) -> CompletedReset | Raw:
 
 
 def _order(place: ResetPlace) -> ResetOrder:
-    """What is asked for; Invalid names the field that is missing, or that says nothing here."""
+    """The requested target; Invalid names a field that is missing or does not apply."""
     needed = VALUES.get(place.to, "")
     for field in VALUES.values():
         if field != needed and getattr(place, field) is not None:

@@ -33,7 +33,7 @@ PULL_MAX = 160
 KEY_MAX = 64
 WAIT_MS_MAX = 30_000
 # Properties that have a field of their own.
-SHOWN_ELSEWHERE = frozenset({TAGS, KEYS, UNIQ_KEY, SHARDING_KEY, WAIT})
+FIELD_PROPERTIES = frozenset({TAGS, KEYS, UNIQ_KEY, SHARDING_KEY, WAIT})
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Pulled(msgspec.Struct):
 
 
 class PullQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Where to read, and how much."""
+    """The range to read."""
 
     queue: Annotated[int, Meta(ge=0, le=65535)] = 0
     offset: Offset = 0
@@ -66,13 +66,13 @@ class PullQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ShowQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How to show it."""
+    """The encoding of bodies."""
 
     encoding: Encoding = Encoding.AUTO
 
 
 class KeyQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which key to look for."""
+    """The key to search."""
 
     key: Annotated[str, Meta(min_length=1)]
     limit: Annotated[int, Meta(ge=1, le=KEY_MAX)] = 32
@@ -87,7 +87,7 @@ class KeyQuery(msgspec.Struct, forbid_unknown_fields=True):
 def fields_of(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> tuple[Any, ...]:
     """The values of `Stored`, in the order of its fields."""
     plain = message.plain
-    body, shown_as = _shown(plain.body, encoding)
+    body, body_encoding = _encode_body(plain.body, encoding)
     properties = message.properties
     return (
         message.message_id,
@@ -99,7 +99,7 @@ def fields_of(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> tup
         message.origin_topic,
         properties.get(TAGS, ""),
         message.keys,
-        {name: value for name, value in properties.items() if name not in SHOWN_ELSEWHERE},
+        {name: value for name, value in properties.items() if name not in FIELD_PROPERTIES},
         properties.get(SHARDING_KEY, ""),
         message.attempt,
         message.born_ms,
@@ -107,17 +107,17 @@ def fields_of(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> tup
         message.stored_ms,
         message.size_bytes,
         body,
-        shown_as,
+        body_encoding,
         compressed_of(plain) if plain.codec else None,
     )
 
 
 def compressed_of(plain: PlainBody) -> Compressed:
-    """How a body was compressed, and whether it still is."""
+    """The compression of a body, and whether it still is compressed."""
     return Compressed(plain.codec, plain.stored_bytes, len(plain.body), plain.why_raw)
 
 
-def _shown(body: bytes, encoding: Encoding) -> tuple[str, str]:
+def _encode_body(body: bytes, encoding: Encoding) -> tuple[str, str]:
     if encoding is not Encoding.BASE64:
         try:
             return body.decode(), "utf-8"
@@ -140,7 +140,7 @@ def _shown(body: bytes, encoding: Encoding) -> tuple[str, str]:
 async def pull(call: Call[PullQuery, None]) -> Pulled:
     """Read a queue from an offset on.
 
-    Nothing is handed out: the caller keeps its place, and may commit it for a group with
+    Nothing is delivered: the caller stores its offset, and may commit it for a group with
     PUT /groups/{group}/offsets. With `wait_ms` it waits for a message that matches.
 
     On behalf of a `group` it is consuming: it may make the group, and takes the notice of a reset.
@@ -209,7 +209,7 @@ async def find_by_key(call: Call[KeyQuery, None]) -> KeyedMessages:
     )
     require_message(call.who, *page.messages)
     await bodies.decompress(page.messages)
-    items = [seen(message, query.encoding) for message in page.messages]
+    items = [message_view(message, query.encoding) for message in page.messages]
     return KeyedMessages(items, page.next_cursor or None)
 
 
@@ -249,21 +249,21 @@ async def find_by_id(call: Call[ShowQuery, None]) -> MessageList:
     """Find every record of a message by its id, the oldest first.
 
     Takes a message id or an offset id: as sent, each retry, and the dead letter, at most 64.
-    Those that the one who asks may not read come without what they say.
+    Messages that the caller may not read come without their content.
     """
-    wanted = call.path("id")
+    message_id = call.path("id")
     search = call.services.search
-    messages = await search.by_id(wanted)
+    messages = await search.by_id(message_id)
     if not messages:
         raise MessageNotFound(
-            f"no message has the id {wanted[:100]!r}", field="id", remedy="check the id"
+            f"no message has the id {message_id[:100]!r}", field="id", remedy="check the id"
         )
-    shown = all_visible(call.who, messages)
-    await bodies.decompress(shown)
-    return MessageList([seen(message, call.query.encoding) for message in shown])
+    visible = all_visible(call.who, messages)
+    await bodies.decompress(visible)
+    return MessageList([message_view(message, call.query.encoding) for message in visible])
 
 
-def seen(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> Seen:
+def message_view(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> Seen:
     """A message that `message_rights` has looked at."""
     values = (*fields_of(message, encoding), missing_right(message))
     return Seen(*values)
@@ -283,7 +283,7 @@ def number_in_path(call: Call[Any, Any], name: str, most: int) -> int:
 async def while_connected(call: Call[Any, Any], waiting: Coroutine[Any, Any, T]) -> T:
     """The result of `waiting`, which is cancelled (and ClientGone raised) when the client goes.
 
-    Where it had just finished, ClientGone carries the result that nobody takes any more.
+    If it had just finished, ClientGone carries the unused result.
     """
     work = asyncio.ensure_future(waiting)
     gone = asyncio.ensure_future(_disconnected(call))

@@ -74,7 +74,7 @@ class NewMessageAlone(NewMessage):
 
 
 class Produced(NewMessage, kw_only=True):
-    """What is decoded: either of the two, told apart by `messages`."""
+    """Either of the two bodies, discriminated by `messages`."""
 
     body: str | UnsetType = UNSET  # type: ignore[assignment]
     messages: Annotated[list[NewMessage], Meta(max_length=BATCH_MAX)] | UnsetType = UNSET
@@ -82,7 +82,7 @@ class Produced(NewMessage, kw_only=True):
 
 
 class StoredAt(msgspec.Struct, gc=False):
-    """Where one message stands now, and its ids."""
+    """The ids and the position of one stored message."""
 
     message_id: str
     offset_id: str
@@ -194,7 +194,7 @@ def message_of(
 
 
 def bytes_of(text: str, encoding: str, index: int | str) -> bytes:
-    """A body's bytes; `index` as in `message_of`. Invalid for what is no base64."""
+    """Decode a body; `index` as in `message_of`. Invalid for malformed base64."""
     return text.encode() if encoding == "utf-8" else _from_base64(text, index)
 
 
@@ -215,7 +215,7 @@ async def _send(
 
 
 def result_of(sent: BatchSlice, store_host: str) -> SendResult:
-    """The answer for what the engine stored."""
+    """Convert the engine's result."""
     address = _address_of(store_host)
     return SendResult(
         [
@@ -236,36 +236,38 @@ def result_of(sent: BatchSlice, store_host: str) -> SendResult:
 
 @lru_cache(maxsize=16)
 def _address_of(store_host: str) -> str:
-    """What every offset id of this server begins with; the position's 16 digits follow."""
+    """The common prefix of this server's offset ids; the position's 16 digits follow."""
     return offset_id(store_host, 0)[:-16]
 
 
 def _from_raw(topic: str, call: Call[None, None]) -> tuple[Message, Durability | None]:
     properties: dict[str, str] = {}
-    known: dict[bytes, str] = {}
+    headers: dict[bytes, str] = {}
     for name, value in call.scope["headers"]:
         if name.startswith(PROPERTY_HEADER):
             properties[text_of(name[len(PROPERTY_HEADER) :])] = text_of(value)
         elif name.startswith(b"kitemq-") or name == b"content-type":
-            known[name] = text_of(value)
-    kept_type = known.get(b"kitemq-content-type") or known.get(b"content-type")
-    if kept_type:
-        properties[CONTENT_TYPE_PROPERTY] = kept_type
-    keys = tuple(key for part in known.get(b"kitemq-keys", "").split(",") if (key := part.strip()))
+            headers[name] = text_of(value)
+    content_type = headers.get(b"kitemq-content-type") or headers.get(b"content-type")
+    if content_type:
+        properties[CONTENT_TYPE_PROPERTY] = content_type
+    keys = tuple(
+        key for part in headers.get(b"kitemq-keys", "").split(",") if (key := part.strip())
+    )
     message = Message(
         topic,
         call.content,
-        known.get(b"kitemq-tag", ""),
+        headers.get(b"kitemq-tag", ""),
         keys,
         properties,
-        known.get(b"kitemq-group", ""),
-        queue=_number(known, b"kitemq-queue", -1, 65535),
-        delay_level=_number(known, b"kitemq-delay-level", 0, 18),
+        headers.get(b"kitemq-group", ""),
+        queue=_number(headers, b"kitemq-queue", -1, 65535),
+        delay_level=_number(headers, b"kitemq-delay-level", 0, 18),
         born_host=call.client,
-        deliver_at_ms=_number(known, b"kitemq-deliver-at-ms", 0, TIME_MS_MAX),
-        transaction_group=known.get(b"kitemq-transaction-group", ""),
+        deliver_at_ms=_number(headers, b"kitemq-deliver-at-ms", 0, TIME_MS_MAX),
+        transaction_group=headers.get(b"kitemq-transaction-group", ""),
     )
-    return message, _durability(known.get(b"kitemq-durability", ""))
+    return message, _durability(headers.get(b"kitemq-durability", ""))
 
 
 def _number(headers: dict[bytes, str], name: bytes, default: int, most: int) -> int:

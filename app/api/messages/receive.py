@@ -1,4 +1,4 @@
-"""Consuming by hand-out: receive with a receipt, then ack, nack, extend or release."""
+"""REST for consumers: receive with a receipt, then ack, nack, extend or release."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -54,14 +54,14 @@ class Receive(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Delivered(Stored, gc=False):
-    """A message handed out. The receipt is the only key to settle it."""
+    """A delivered message. The receipt is the only key to settle it."""
 
     receipt: str
     invisible_until_ms: int
 
 
 class Deliveries(msgspec.Struct):
-    """What was handed out; empty where nothing came in time."""
+    """The delivered messages; empty if none came in time."""
 
     deliveries: list[Delivered]
 
@@ -98,9 +98,9 @@ class Extend(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Settled(msgspec.Struct):
-    """What became of one receipt.
+    """The result of one receipt.
 
-    done: settled now; already: it was settled before; stale: the message was handed out again.
+    done: settled now; already: it was settled before; stale: the message was delivered again.
     """
 
     receipt: str
@@ -140,26 +140,26 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
     """Receive messages for a consumer group.
 
     Each message is invisible to the rest of the group for `invisible_ms`. Settle it with its
-    receipt; what is not settled in time is delivered again with its attempt counted.
+    receipt; a message that is not settled in time is delivered again with its attempt counted.
     """
-    wanted = call.body
+    body = call.body
     group = call.path("group")
-    topics = _topics(wanted)
+    topics = _topics(body)
     for topic in topics:
         call.require(Action.CONSUME, Kind.TOPIC, topic)
-    call.claim_client(group, wanted.client)
+    call.claim_client(group, body.client)
     receiving = call.messaging.receive(
         group,
         topics,
-        count_max=wanted.max,
-        invisible_s=wanted.invisible_ms / 1000,
-        wait_s=wanted.wait_ms / 1000,
-        client=wanted.client or _unnamed(call, group),
+        count_max=body.max,
+        invisible_s=body.invisible_ms / 1000,
+        wait_s=body.wait_ms / 1000,
+        client=body.client or _unnamed(call, group),
     )
     try:
-        got = await (while_connected(call, receiving) if wanted.wait_ms else receiving)
-        if wanted.client:
-            _seen(call, wanted.client, topics)
+        got = await (while_connected(call, receiving) if body.wait_ms else receiving)
+        if body.client:
+            _record_client(call, body.client, topics)
         return _handed_out(await _fitting(call, group, got))
     except ClientGone as gone:
         deliveries: list[Delivery] = gone.args[0] or []
@@ -185,7 +185,7 @@ async def ack(call: Call[None, ReceiptList]) -> SettledList:
     call.claim_client(call.path("group"), call.body.client)
     results = await call.messaging.ack(call.path("group"), _parsed(receipts))
     if call.body.client:
-        _seen(call, call.body.client)
+        _record_client(call, call.body.client)
     return _settled(receipts, results)
 
 
@@ -210,7 +210,7 @@ async def nack(call: Call[None, Nacks]) -> SettledList:
     call.claim_client(call.path("group"), call.body.client)
     results = await call.messaging.nack(call.path("group"), nacks, call.body.client or call.client)
     if call.body.client:
-        _seen(call, call.body.client)
+        _record_client(call, call.body.client)
     return _settled([new.receipt for new in call.body.nacks], results)
 
 
@@ -233,7 +233,7 @@ async def extend(call: Call[None, Extend]) -> ExtendedList:
         call.path("group"), _parsed(receipts), call.body.invisible_ms / 1000
     )
     if call.body.client:
-        _seen(call, call.body.client)
+        _record_client(call, call.body.client)
     return ExtendedList(
         [
             Extended(receipt, item.result.value, item.until_ms)
@@ -262,33 +262,33 @@ async def release(call: Call[None, ReceiptList]) -> SettledList:
     call.claim_client(call.path("group"), call.body.client)
     results = await call.messaging.release(call.path("group"), _parsed(receipts))
     if call.body.client:
-        _seen(call, call.body.client)
+        _record_client(call, call.body.client)
     return _settled(receipts, results)
 
 
 def _unnamed(call: Call[Any, Any], group: str) -> str:
-    """What a client without a name is shown as; in a broadcast it has to have one."""
+    """The name shown for a client without one; in a broadcast a name is required."""
     return "" if call.host.broker.is_broadcast(group) else call.client
 
 
-def _seen(call: Call[Any, Any], client: str, topics: dict[str, str] | None = None) -> None:
+def _record_client(call: Call[Any, Any], client: str, topics: dict[str, str] | None = None) -> None:
     """The client gave a sign of life."""
     members = call.host.broker.members
     members.seen(call.path("group"), client, topics=topics, address=call.client)
 
 
-def _topics(wanted: Receive) -> dict[str, str]:
-    if wanted.topics is UNSET:
-        if wanted.topic:
-            return {wanted.topic: wanted.filter}
+def _topics(body: Receive) -> dict[str, str]:
+    if body.topics is UNSET:
+        if body.topic:
+            return {body.topic: body.filter}
         raise Invalid("no topic is named", field="topic", remedy="name a topic, or several")
-    if wanted.topic or not wanted.topics:
+    if body.topic or not body.topics:
         raise Invalid(
             "`topics` is empty, or `topic` stands beside it",
             field="topics",
             remedy="name one `topic`, or `topics` with their filters",
         )
-    return wanted.topics
+    return body.topics
 
 
 async def _fitting(

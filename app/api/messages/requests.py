@@ -1,4 +1,4 @@
-"""Request and reply: ask over a topic and wait; answer what was received; fetch a late reply."""
+"""Request and reply: send a request and wait, reply to a received one, fetch a late reply."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ from kitemq.model.requests import CorrelationId, KeptReply, NewReply, ReplyState
 from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.text import parse_receipt
 
-REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"  # where replies are stored
+REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"  # the topic that stores replies
 TAG = "requests"
 TIMEOUT_MS_MAX = 30_000
 TIMEOUT_MS_DEFAULT = 10_000
@@ -69,9 +69,11 @@ async def request(call: Call[None, NewRequest]) -> RequestAnswer:
         field = error.field.replace("messages[0].", "message.", 1)
         error.field = field.replace(".message_id", ".id")
         raise
-    asked = answered.request
+    stored_request = answered.request
     await bodies.decompress([answered.reply])
-    return RequestAnswer(asked.correlation_id, asked.message_id, Stored(*fields_of(answered.reply)))
+    return RequestAnswer(
+        stored_request.correlation_id, stored_request.message_id, Stored(*fields_of(answered.reply))
+    )
 
 
 @operation(
@@ -116,10 +118,10 @@ async def get_reply(call: Call[ShowQuery, None]) -> KeptReply:
     """
     call.require_messages(REPLY_TOPIC)
     correlation_id = call.path("correlation_id")
-    found = call.host.broker.requests.find(correlation_id)
-    await bodies.decompress([found.message])
-    shown = Stored(*fields_of(found.message, call.query.encoding))
-    return KeptReply(correlation_id, found.is_late, shown)
+    reply = call.host.broker.requests.find(correlation_id)
+    await bodies.decompress([reply.message])
+    message = Stored(*fields_of(reply.message, call.query.encoding))
+    return KeptReply(correlation_id, reply.is_late, message)
 
 
 @operation(
@@ -166,12 +168,12 @@ async def _engine_reply(requests: Requests, new: NewReply, client: str) -> Reply
         raise Invalid(
             f"{new.receipt[:80]!r} is no receipt", field="receipt", remedy="send it as it came"
         ) from None
-    asked = await requests.request_at(topic, queue, offset)
+    request = await requests.request_at(topic, queue, offset)
     return msgspec.structs.replace(
         plain,
-        correlation_id=asked.properties[CORRELATION_ID],
-        requester=asked.properties.get(REPLY_TO_CLIENT, ""),
-        ttl_ms=ttl_ms_of(asked),
+        correlation_id=request.properties[CORRELATION_ID],
+        requester=request.properties.get(REPLY_TO_CLIENT, ""),
+        ttl_ms=ttl_ms_of(request),
     )
 
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.api.messages.messages import fields_of, seen
+from app.api.messages.messages import fields_of, message_view
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.security.message_rights import require_message, visible_matches
 from app.services import bodies
@@ -23,7 +23,7 @@ TEXT_MAX = 512
 
 
 class TopicSearch(msgspec.Struct, forbid_unknown_fields=True):
-    """What to look for in a topic."""
+    """The search in a topic."""
 
     begin_ms: Annotated[int, Meta(ge=0, description="Stored then or later, ms since 1970 UTC.")] = 0
     end_ms: Annotated[int, Meta(ge=0, description="Stored before that; 0 means no end.")] = 0
@@ -107,18 +107,18 @@ async def search_topic(call: Call[TopicSearch, None]) -> SearchPage:
     example="curl '$URL/api/v1/search?q=orders'",
 )
 async def search_anything(call: Call[TextSearch, None]) -> SearchResult:
-    """Find whatever a text may mean.
+    """Find messages, topics and groups by one text.
 
     Messages with this id, or else with this key in any topic, and topics and groups of such names.
-    A key finds only messages that the one who asks may read.
+    A key finds only messages that the caller may read.
     """
     search = call.services.search
     text = call.query.q.strip()
-    found = await search.anything(text)
-    shown = visible_matches(call.who, text, found.messages)
-    await bodies.decompress(shown)
-    messages = [seen(message, call.query.encoding) for message in shown]
-    return convert(found, SearchResult, messages=messages)
+    matches = await search.anything(text)
+    visible = visible_matches(call.who, text, matches.messages)
+    await bodies.decompress(visible)
+    messages = [message_view(message, call.query.encoding) for message in visible]
+    return convert(matches, SearchResult, messages=messages)
 
 
 OPERATIONS = (search_topic, search_anything)

@@ -47,9 +47,9 @@ class Page:
         self._samples.setdefault(name, []).append((labels, value))
 
     def text(self) -> bytes:
-        """Everything, once; with ten thousand topics it takes longer than the loop may wait.
+        """Render all families; with ten thousand topics this takes longer than the loop may wait.
 
-        What is written is let go of here: to free a hundred thousand samples takes its time, too.
+        The samples are freed here: freeing a hundred thousand of them takes its time, too.
         """
         return "".join(self._lines()).encode()
 
@@ -90,18 +90,18 @@ async def metrics(call: Call[None, None]) -> Raw:
 
 
 def _add_totals(page: Page, broker: Broker) -> None:
-    found = broker.statistics.broker()
-    for code, count in found.refused_by_code.items():
+    totals = broker.statistics.broker()
+    for code, count in totals.refused_by_code.items():
         page.add("kitemq_sends_refused_total", count, (code,))
     for labels, count in broker.statistics.dead_letters().items():
         page.add("kitemq_dead_letters_total", count, labels)
-    page.add("kitemq_delayed_released_total", found.released)
-    page.add("kitemq_corrupt_records_total", found.corrupt)
+    page.add("kitemq_delayed_released_total", totals.released)
+    page.add("kitemq_corrupt_records_total", totals.corrupt)
     traces = broker.traces.status()
     page.add("kitemq_traces_recorded_total", traces.recorded)
     page.add("kitemq_traces_dropped_total", traces.dropped)
     page.add("kitemq_traces_bytes_total", traces.bytes)
-    latency = found.put_latency
+    latency = totals.put_latency
     for durability, spread in (
         ("stored", latency.stored.recent),
         ("flushed", latency.flushed.recent),
@@ -110,7 +110,7 @@ def _add_totals(page: Page, broker: Broker) -> None:
             page.add("kitemq_put_latency_seconds", value / 1e6, (durability, quantile))
     for quantile, value in _quantiles(broker.statistics.end_to_end()):
         page.add("kitemq_end_to_end_seconds", value / 1e6, (quantile,))
-    for quantile, value in _quantiles(found.message_size):
+    for quantile, value in _quantiles(totals.message_size):
         page.add("kitemq_message_size_bytes", value, (quantile,))
     keeping = broker.statistics.lag_keeping()
     page.add("kitemq_lag_history_bytes", keeping.size_bytes)

@@ -41,7 +41,7 @@ class LagHistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     example="curl $URL/api/v1/statistics",
 )
 async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
-    """See what the whole broker does, and how long sends take.
+    """Get the totals and rates of the whole broker, and the latency of sends.
 
     Everything is counted since the server started; only the history of lag is older.
     """
@@ -60,7 +60,7 @@ async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
     example="curl $URL/api/v1/topics/orders/statistics",
 )
 async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
-    """See what goes into a topic and what is taken from it, by queue and by group."""
+    """Get a topic's rates in and out, by queue and by group."""
     broker = call.host.broker
     name = broker.topic(call.path("topic")).name
     return convert(broker.statistics.topic(name), TopicStatistics)
@@ -76,7 +76,7 @@ async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     example="curl $URL/api/v1/groups/billing/statistics",
 )
 async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
-    """See what a group takes, acknowledges, fails with and gives up, by topic."""
+    """Get a group's deliveries, acknowledgements, failures and dead letters, by topic."""
     broker = call.host.broker
     name = broker.group(call.path("group")).name
     return convert(broker.statistics.group(name), GroupStatistics)
@@ -93,7 +93,7 @@ async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
     example="curl '$URL/api/v1/groups/billing/lag/history?from_ms=-3600000&points=60'",
 )
 async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
-    """See how far a group was behind over time, at most a month back.
+    """Get the lag of a group over time, at most a month back.
 
     Lag is sampled every ten seconds unless the setting `lag_sample_s` says otherwise. Where there
     are more samples than points, each point tells the highest and the mean of its stretch. A
@@ -103,11 +103,11 @@ async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
     group = broker.group(call.path("group")).name
     to_ms = query.to_ms or call.host.clock.now_ms() + 1
     from_ms = query.from_ms if query.from_ms > 0 else max(0, to_ms + query.from_ms)
-    found: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()
 
     def done(page: LagHistoryPage) -> None:
-        if not found.done():
-            found.set_result(page)
+        if not future.done():
+            future.set_result(page)
 
     broker.statistics.lag_history(
         group,
@@ -118,7 +118,7 @@ async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
         queue=query.queue,
         points_max=query.points,
     )
-    return convert(await found, LagHistory, group=group)
+    return convert(await future, LagHistory, group=group)
 
 
 OPERATIONS = (get_statistics, get_topic_statistics, get_group_statistics, get_lag_history)

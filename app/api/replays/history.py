@@ -22,7 +22,7 @@ Time = Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="ms since 1970 UTC."
 
 
 class ReplayHistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which jobs are listed; all that is given has to fit."""
+    """Filters of the list of jobs; all given ones have to match."""
 
     source: Annotated[str, Meta(description="Over this topic only.")] = ""
     state: Annotated[str, Meta(description="running, paused, stopped or finished.")] = ""

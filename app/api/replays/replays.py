@@ -30,7 +30,7 @@ OffsetCursor = Annotated[str, Meta(pattern="^[0-9]{0,18}$", description=CURSOR)]
 
 
 class ReplayQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which jobs are listed."""
+    """Filters of the list of jobs."""
 
     source: Annotated[str, Meta(description="Over this topic only.")] = ""
     state: Annotated[str, Meta(description="running, paused, stopped or finished.")] = ""
@@ -39,7 +39,7 @@ class ReplayQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class OutcomeQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which outcomes are listed."""
+    """Filters of the list of outcomes."""
 
     outcome: Annotated[str, Meta(description="This one only; empty for all.")] = ""
     limit: PageLimit = 50
@@ -47,7 +47,7 @@ class OutcomeQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _checked_id(call: Call[Any, Any]) -> str:
-    """The id of the job in the path, over which the one who asks has the right."""
+    """The id of the job in the path, to which the caller has the right."""
     job = call.host.broker.replays.get(call.path("id"))
     require_replay(call.who, job.source, job.to, job.to_name)
     return job.id
@@ -215,7 +215,7 @@ async def resume_replay(call: Call[None, None]) -> Replay:
     example="curl -X POST $URL/api/v1/replays/018bcfe56800/stop",
 )
 async def stop_replay(call: Call[None, None]) -> Replay:
-    """End a replay job: what it has not sent it never will."""
+    """End a replay job: its unsent messages are never sent."""
     job = await call.services.replays.stop(actor_of(call), _checked_id(call))
     return convert(job, Replay)
 
@@ -231,7 +231,7 @@ async def stop_replay(call: Call[None, None]) -> Replay:
     example="curl '$URL/api/v1/replays/018bcfe56800/outcomes?outcome=topic_gone'",
 )
 async def list_outcomes(call: Call[OutcomeQuery, None]) -> OutcomePage:
-    """See what became of each message of a replay job, or of those with one outcome.
+    """List the outcomes of a replay job's messages, or those with one outcome.
 
     `keys` are empty without the right to read the source's messages.
     """

@@ -33,7 +33,7 @@ By = Annotated[
 
 
 class FilterQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which figures; what is empty does not matter."""
+    """Filters of the figures; empty ones do not apply."""
 
     first: Hour = ""
     last: Annotated[str, Meta(description="Included.")] = ""
@@ -50,20 +50,20 @@ class FilterQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RowsQuery(FilterQuery, forbid_unknown_fields=True):
-    """Which figures, and which page of them."""
+    """Filters and page of the figures."""
 
     cursor: Cursor = ""
     limit: Annotated[int, Meta(ge=1, le=1000)] = 200
 
 
 class TotalsQuery(FilterQuery, forbid_unknown_fields=True):
-    """Which figures, and by what they are added up."""
+    """Filters and grouping columns of the figures."""
 
     by: By = ""
 
 
 class LatencyQuery(FilterQuery, forbid_unknown_fields=True):
-    """Which latencies, and by what they are put together: none for one of all."""
+    """Filters and grouping of the latencies; without grouping there is one row."""
 
     by: By = ""
     within_ms: Annotated[
@@ -100,7 +100,7 @@ async def list_report_rows(call: Call[RowsQuery, None]) -> ResultRows:
     """Read a table of figures, row by row, with what they were made of."""
     query = call.query
     page = await call.services.report_results.page(
-        call.path("table"), _wanted(query), limit=query.limit, cursor=query.cursor
+        call.path("table"), _criteria(query), limit=query.limit, cursor=query.cursor
     )
     rows = [_row_out(page.table, row) for row in page.rows]
     return ResultRows(rows, page.next_cursor or None, page.basis)
@@ -119,10 +119,10 @@ async def list_report_rows(call: Call[RowsQuery, None]) -> ResultRows:
 async def get_report_totals(call: Call[TotalsQuery, None]) -> ResultTotals:
     """Add figures up by some of their columns, or by `day`."""
     query = call.query
-    found = await call.services.report_results.totals(
-        call.path("table"), query.by.split(","), _wanted(query)
+    totals = await call.services.report_results.totals(
+        call.path("table"), query.by.split(","), _criteria(query)
     )
-    return ResultTotals(list(found.by), found.rows, found.is_cut, found.basis)
+    return ResultTotals(list(totals.by), totals.rows, totals.is_cut, totals.basis)
 
 
 @operation(
@@ -141,7 +141,7 @@ async def download_report_csv(call: Call[FilterQuery, None]) -> Raw:
 
     A text that a spreadsheet would take for a formula has an apostrophe before it.
     """
-    pieces = await call.services.report_results.csv(call.path("table"), _wanted(call.query))
+    pieces = await call.services.report_results.csv(call.path("table"), _criteria(call.query))
     return Raw(b"".join([piece async for piece in pieces]), CSV)
 
 
@@ -159,7 +159,8 @@ async def download_report_csv(call: Call[FilterQuery, None]) -> Raw:
 async def download_report_parquet(call: Call[FilterQuery, None]) -> Raw:
     """Take a table of figures as Parquet, at most 100,000 rows; needs Spark's Python packages."""
     return Raw(
-        await call.services.report_results.parquet(call.path("table"), _wanted(call.query)), PARQUET
+        await call.services.report_results.parquet(call.path("table"), _criteria(call.query)),
+        PARQUET,
     )
 
 
@@ -177,14 +178,14 @@ async def get_report_latency(call: Call[LatencyQuery, None]) -> ReportLatencies:
     """Read latencies with their percentiles, put together by hour, day, metric, topic, group or
     client: from histograms, so that those of a week are as exact as those of an hour."""
     query = call.query
-    found = await call.services.report_results.latency(
-        query.by.split(","), _wanted(query), within_ms=query.within_ms
+    latency = await call.services.report_results.latency(
+        query.by.split(","), _criteria(query), within_ms=query.within_ms
     )
-    items = [_latency_out(found.by, item, query.buckets) for item in found.items]
-    return ReportLatencies(items, found.basis)
+    items = [_latency_out(latency.by, item, query.buckets) for item in latency.items]
+    return ReportLatencies(items, latency.basis)
 
 
-def _wanted(query: FilterQuery) -> ResultFilter:
+def _criteria(query: FilterQuery) -> ResultFilter:
     fields = [name for name in FilterQuery.__struct_fields__ if name not in ("first", "last")]
     pairs = ((name, str(getattr(query, name))) for name in fields)
     chosen = tuple((name, value) for name, value in pairs if value)

@@ -32,7 +32,7 @@ JSON_EXAMPLE = "-H 'Content-Type: application/json'"
 
 
 class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which runs."""
+    """Filters of the list of runs."""
 
     job: str = ""
     state: Annotated[
@@ -51,12 +51,12 @@ class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
     example="curl $URL/api/v1/reports",
 )
 async def get_reports(call: Call[None, None]) -> ReportsNow:
-    """See all reports at a glance: how fresh they are, when they run, what runs now."""
+    """Get the state of all reports: freshness, schedules and the current run."""
     reports = call.services.reports
-    found = await reports.standing()
-    running = None if found.running is None else _run_out(reports, found.running)
-    jobs = [_job_out(reports, job) for job in found.jobs]
-    return ReportsNow(found.missing, found.remedy, jobs, running)
+    status = await reports.standing()
+    running = None if status.running is None else _run_out(reports, status.running)
+    jobs = [_job_out(reports, job) for job in status.jobs]
+    return ReportsNow(status.missing, status.remedy, jobs, running)
 
 
 @operation(
@@ -69,8 +69,10 @@ async def get_reports(call: Call[None, None]) -> ReportsNow:
 )
 async def list_report_schedules(call: Call[None, None]) -> ReportSchedules:
     """List when reports run by themselves."""
-    found = await call.services.reports.schedules()
-    return ReportSchedules([_schedule_out(row) for row in found], call.settings.report_schedules)
+    schedules = await call.services.reports.schedules()
+    return ReportSchedules(
+        [_schedule_out(row) for row in schedules], call.settings.report_schedules
+    )
 
 
 @operation(

@@ -15,7 +15,7 @@ from app.security.access import ADMINISTER_CONTROL, READ_CONTROL, READ_SERVER
 from app.services import support
 from app.services.log_levels import LINES_MAX, LogRing
 from app.services.read_only import ReadOnlyState
-from app.services.settings_shown import secrets_of, shown
+from app.services.settings_view import describe_settings, secrets_of
 from app.services.support import Part
 from app.version import VERSION
 from engine.errors import Busy
@@ -43,7 +43,7 @@ NAMES_MAX = 1000
     example="curl $URL/api/v1/self-checks",
 )
 async def list_self_checks(call: Call[None, None]) -> SelfCheckList:
-    """Tell what the server finds out about itself.
+    """Run the server's self-checks.
 
     The checks are made now, or were within the last ten seconds; each ends after five at the
     latest.
@@ -60,7 +60,7 @@ async def list_self_checks(call: Call[None, None]) -> SelfCheckList:
     example="curl $URL/api/v1/read-only",
 )
 async def get_read_only(call: Call[None, None]) -> ReadOnlyMode:
-    """Tell whether anything can be changed."""
+    """Get the read-only state."""
     switch = call.services.read_only
     return _read_only(switch.state)
 
@@ -77,9 +77,9 @@ async def get_read_only(call: Call[None, None]) -> ReadOnlyMode:
     """-d '{"read_only": true, "reason": "moving to another disk"}'""",
 )
 async def set_read_only(call: Call[None, NewReadOnlyMode]) -> ReadOnlyMode:
-    """Freeze the server, or thaw it.
+    """Make the server read-only, or writable again.
 
-    From the next request on every change is refused through every door, producing and consuming
+    From the next request on every change is refused at every endpoint, producing and consuming
     included; what runs already goes on. It lasts until it is switched off, through restarts too.
     Where the setting `read_only` holds it, this answers 409.
     """
@@ -132,11 +132,11 @@ async def set_log_level(call: Call[None, NewLoggerLevel]) -> LoggerLevel:
     example="curl -o bundle.zip $URL/api/v1/support-bundle",
 )
 async def get_support_bundle(call: Call[None, None]) -> Raw:
-    """Download what somebody who is to help needs to see, as one archive.
+    """Download a support archive.
 
     A manifest, settings and versions, engine figures, self-checks, metrics, the newest 2,000 lines
-    of the log, the first 1,000 topics and groups, what each thread does. At most 1 MB of each;
-    without secrets, message bodies and people. It is written to the audit trail.
+    of the log, the first 1,000 topics and groups, the stack of each thread. At most 1 MB of each;
+    without secrets, message bodies and users. It is written to the audit trail.
     """
     audit = call.services.audit
     try:
@@ -180,7 +180,7 @@ async def _figures(call: Call[None, None]) -> list[Part]:
         "traces": broker.traces.status(),
         "read_only": replace(services.read_only.state, by=""),  # nobody is named
     }
-    settings = shown(call.settings, services.origins)
+    settings = describe_settings(call.settings, services.origins)
     return [
         Part("settings.json", "every setting, and who set it", _text(settings)),
         Part("engine.json", "health, retention, statistics", _text(engine)),

@@ -1,4 +1,4 @@
-"""The server itself: whether it lives, whether it is ready, what it is, what people changed."""
+"""REST for the server itself: liveness, readiness, version and audit trail."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,7 @@ ID_MAX = 2**63 - 1
 
 
 class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which changes are listed."""
+    """Filters of the audit trail."""
 
     object_kind: Annotated[str, Meta(description="topic or group.")] = ""
     object_name: str = ""
@@ -61,18 +61,18 @@ def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
 
 @operation("GET", "/healthz", tag=TAG, needs=PUBLIC, answer=Alive, example="curl $URL/healthz")
 async def healthz(call: Call[None, None]) -> Alive:
-    """Tell whether the process lives."""
+    """Check that the process is alive."""
     return Alive("ok")
 
 
 @operation("GET", "/readyz", tag=TAG, needs=PUBLIC, answer=Readiness, example="curl $URL/readyz")
 async def readyz(call: Call[None, None]) -> Raw:
-    """Tell whether requests can be served.
+    """Check that requests can be served.
 
     200 when ready; 503 with the same body while starting, stopping, or unable to write.
     """
-    found = readiness(call.host, call.services.database)
-    return Raw(encode(found), status=200 if found.status == "ready" else 503)
+    state = readiness(call.host, call.services.database)
+    return Raw(encode(state), status=200 if state.status == "ready" else 503)
 
 
 @operation(
@@ -84,7 +84,7 @@ async def readyz(call: Call[None, None]) -> Raw:
     example="curl $URL/api/v1/system",
 )
 async def about(call: Call[None, None]) -> ServerInfo:
-    """Tell what this server is."""
+    """Get the version and identity of this server."""
     broker = call.host.broker
     started_ms: int = call.services.started_ms
     return ServerInfo(
@@ -100,9 +100,9 @@ async def about(call: Call[None, None]) -> ServerInfo:
 
 
 def _mark_of(data: Path) -> str:
-    """The identity of the store's lock file, which whoever reads the store's files can compare."""
-    found = (data / "lock").stat()
-    return f"{found.st_dev:x}-{found.st_ino:x}-{found.st_ctime_ns:x}"
+    """The identity of the store's lock file, for comparison by readers of the store's files."""
+    stat = (data / "lock").stat()
+    return f"{stat.st_dev:x}-{stat.st_ino:x}-{stat.st_ctime_ns:x}"
 
 
 @operation(
@@ -115,7 +115,7 @@ def _mark_of(data: Path) -> str:
     example="curl '$URL/api/v1/audit?object_kind=topic'",
 )
 async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
-    """List who changed what, the newest first.
+    """List the audit trail, newest first.
 
     Refused attempts to change something are there too, with the action `refused` and the error's
     code as result; the same one within ten minutes is one entry that counts.
@@ -123,8 +123,8 @@ async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
     query = call.query
     audit = call.services.audit
     before_id = _id_of(query.cursor) if query.cursor else None
-    wanted = convert(query, AuditFilter)
-    entries = await audit.find(wanted, limit=query.limit, before_id=before_id)
+    criteria = convert(query, AuditFilter)
+    entries = await audit.find(criteria, limit=query.limit, before_id=before_id)
     items = [convert(entry, AuditItem) for entry in entries]
     return AuditPage(items, items[-1].id if len(items) == query.limit else None)
 

@@ -39,15 +39,15 @@ async def import_topics(call: Call[None, TopicImportFile]) -> ImportedTopics:
         call.require(Action.ADMINISTER, Kind.TOPIC, name)
 
     if body.dry_run:
-        found = await imports.preview(rows, allowed)
+        preview = await imports.preview(rows, allowed)
     else:
-        found = await imports.apply(actor_of(call), rows, allowed)
+        preview = await imports.apply(actor_of(call), rows, allowed)
     pause = Pause()
-    shown = []
-    for row in found:
-        shown.append(_out(row))
+    visible_rows = []
+    for row in preview:
+        visible_rows.append(_out(row))
         await pause.when_due()
-    return ImportedTopics(body.dry_run, counted(found), shown)
+    return ImportedTopics(body.dry_run, counted(preview), visible_rows)
 
 
 async def _require_all(call: Call[Any, Any], rows: Sequence[FileRow]) -> None:

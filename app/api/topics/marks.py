@@ -1,4 +1,4 @@
-"""Stars, which put topics first in one's own list, and notes on what a topic is for."""
+"""REST for stars, which put topics first in a user's list, and for notes on topics."""
 
 from typing import TYPE_CHECKING
 
@@ -99,13 +99,15 @@ async def get_note(call: Call[None, None]) -> TopicNote:
 async def write_note(call: Call[None, NewNote]) -> TopicNote:
     """Write what a topic is for.
 
-    A 409 where somebody else changed the note since it was read. It is about the name: it stays
+    A 409 if the note has changed since it was read. It is about the name: it stays
     when the topic is deleted and created again.
     """
     body = call.body
-    seen_ms = version_ms(body.version)
+    expected_ms = version_ms(body.version)
     return _out(
-        await call.services.marks.write_note(actor_of(call), call.path("topic"), body.text, seen_ms)
+        await call.services.marks.write_note(
+            actor_of(call), call.path("topic"), body.text, expected_ms
+        )
     )
 
 

@@ -1,4 +1,4 @@
-"""Retention: what is kept for how long; and purging a topic."""
+"""REST for retention: its limits and state, and purging a topic."""
 
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import actor_of
@@ -55,12 +55,12 @@ async def purge_topic(call: Call[None, PurgeOrder]) -> Purged:
     return convert(await purges.purge(actor_of(call), topic, extent), Purged)
 
 
-def _offsets(given: dict[str, str | int] | None) -> dict[int, int] | None:
-    if given is None:
+def _offsets(texts: dict[str, str | int] | None) -> dict[int, int] | None:
+    if texts is None:
         return None
     return {
         _number(queue, queue, "a queue"): _number(offset, queue, "an offset")
-        for queue, offset in given.items()
+        for queue, offset in texts.items()
     }
 
 

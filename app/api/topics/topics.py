@@ -10,7 +10,7 @@ from app.api.framework.operation import API, Call, operation
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.audit import Actor, actor_at
 from engine.broker import TopicConfig
-from kitemq.model.conversion import convert, given
+from kitemq.model.conversion import convert, set_fields
 from kitemq.model.topics import NewTopic, Topic, TopicDetail, TopicPage, TopicSettings, TopicType
 
 TAG = "topics"
@@ -22,7 +22,7 @@ Cursor = Annotated[str, Meta(description="`next_cursor` of the page before.")]
 
 
 class TopicQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which topics are listed."""
+    """Filters of the list of topics."""
 
     q: Annotated[str, Meta(description="Part of the name, in any case.")] = ""
     type: TopicType | None = None
@@ -37,7 +37,7 @@ def topic_out(config: TopicConfig) -> Topic:
 
 
 def actor_of(call: Call[Any, Any]) -> Actor:
-    """Who makes this call, for the audit trail."""
+    """The caller, for the audit trail."""
     return actor_at(call.who.audit_name(call.client), call.header(b"x-request-id"))
 
 
@@ -56,19 +56,19 @@ async def list_topics(call: Call[TopicQuery, None]) -> TopicPage:
     Sorted by name; follow `next_cursor` until it is null.
     """
     query = call.query
-    wanted = query.q.lower()
-    found = [
+    text = query.q.lower()
+    topics = [
         config
         for config in call.host.broker.topics(system=query.system)
-        if wanted in config.name.lower() and (query.type is None or query.type == config.type.value)
+        if text in config.name.lower() and (query.type is None or query.type == config.type.value)
     ]
-    rest = (config for config in found if config.name > query.cursor)
+    rest = (config for config in topics if config.name > query.cursor)
     page = nsmallest(query.limit + 1, rest, key=lambda config: config.name)
     more = len(page) > query.limit
     return TopicPage(
         [topic_out(config) for config in page[: query.limit]],
         page[query.limit - 1].name if more else None,
-        len(found),
+        len(topics),
     )
 
 
@@ -93,7 +93,7 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
     call.require(Action.ADMINISTER, Kind.TOPIC, new.name)
     queues = call.settings.default_queues
     defaults = {"read_queues": queues, "write_queues": queues}
-    config = convert(new, TopicConfig, **{**defaults, **given(new)})
+    config = convert(new, TopicConfig, **{**defaults, **set_fields(new)})
     topics = call.services.topics
     return topic_out(await topics.create(actor_of(call), config))
 

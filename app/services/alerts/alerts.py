@@ -1,8 +1,8 @@
-"""Alerts as people and programs use them: rules, where they stand, silences, who was told.
+"""Alert rules, their states, silences and notifications, for pages and programs.
 
-Every ten seconds the rules are evaluated, in small steps beside the traffic. What changes is
-written in one transaction with what is to be told of it, and only then taken as true: a crash
-neither loses a change nor tells it twice.
+Rules are evaluated every ten seconds, in small steps beside the traffic. A change of state is
+written in one transaction with its notifications, and becomes visible only then: a crash neither
+loses a change nor notifies twice.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class Alerts:
         targets: Targets,
         backoff_s: Sequence[float] = BACKOFF_S,
     ) -> None:
-        """What fires goes to the webhooks of the settings; `targets` are the callable addresses."""
+        """Evaluates rules and notifies webhooks; `targets` checks their addresses."""
         self._host = host
         self._audit = audit
         self._database = database
@@ -97,12 +97,12 @@ class Alerts:
     # -- life -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Evaluate from now on, and tell what waits to be told."""
+        """Start evaluating rules and posting pending notifications."""
         self._task = asyncio.create_task(self._run())
         self._webhooks.start()
 
     async def stop(self) -> None:
-        """Leave off; what was written goes on after the next start."""
+        """Stop; pending notifications are posted after the next start."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -124,7 +124,7 @@ class Alerts:
 
     @property
     def webhooks(self) -> tuple[str, ...]:
-        """The addresses that are told."""
+        """The webhooks' addresses."""
         return self._teller.urls
 
     async def standings(self) -> list[RuleStatus]:
@@ -151,11 +151,11 @@ class Alerts:
         return await self._ask(lambda store: store.transitions(limit))
 
     async def deliveries(self, limit: int, before_id: int | None = None) -> list[DeliveryRow]:
-        """What was told or is to be told, the newest first."""
+        """The sent and pending notifications, newest first."""
         return await self._ask(lambda store: store.deliveries(limit, before_id))
 
     def is_silent(self, rule_id: int, subject: str) -> bool:
-        """Whether nothing is told of a rule and a subject now."""
+        """Whether notifications of a rule and a subject are silenced now."""
         now_ms = self._host.clock.now_ms()
         return any(
             silence.rule_id in (0, rule_id)
@@ -167,7 +167,7 @@ class Alerts:
     # -- evaluating -------------------------------------------------------------------------------
 
     async def evaluate(self) -> None:
-        """Evaluate every enabled rule now; what the database refuses is tried at the next time."""
+        """Evaluate every enabled rule now; failed writes are retried next time."""
         async with self._turn:
             try:
                 await self._load()
@@ -187,7 +187,7 @@ class Alerts:
                 continue
             readings = await self._readings.read(status.rule, lags)
             now_ms = self._host.clock.now_ms()
-            found = evaluation.evaluate(
+            evaluated = evaluation.evaluate(
                 status.rule,
                 readings,
                 status.by_subject,
@@ -195,9 +195,13 @@ class Alerts:
                 is_silent=partial(self.is_silent, status.rule.id),
                 teller=self._teller,
             )
-            await self._apply(found.changes)
-            status.by_subject = found.states
-            status.checked, status.left_out, status.at_ms = found.checked, found.left_out, now_ms
+            await self._apply(evaluated.changes)
+            status.by_subject = evaluated.states
+            status.checked, status.left_out, status.at_ms = (
+                evaluated.checked,
+                evaluated.left_out,
+                now_ms,
+            )
 
     async def _apply(self, changes: StateChanges) -> None:
         if changes.is_empty:
@@ -207,7 +211,7 @@ class Alerts:
             self._webhooks.wake()
 
     async def preview(self, rule: RuleRow) -> list[Reading]:
-        """What a rule would find now; nothing is kept. Raises Invalid."""
+        """Evaluate a rule without storing anything. Raises Invalid."""
         rule = replace(checked(rule), id=0, created_ms=self._host.clock.now_ms())
         return await self._readings.read(rule, {})
 
@@ -245,7 +249,7 @@ class Alerts:
         return rule
 
     async def delete(self, actor: Actor, rule_id: int) -> None:
-        """Take a rule away with its silences; what fired is told to be resolved."""
+        """Delete a rule with its silences; its firing alerts are notified as resolved."""
         async with self._turn:
             await self._load()
             status = self._find(rule_id)
@@ -260,9 +264,9 @@ class Alerts:
         self._webhooks.wake()
 
     async def acknowledge(self, actor: Actor, rule_id: int, subject: str) -> StateRow:
-        """Note who has seen that this fires; it ends with the firing.
+        """Acknowledge a firing alert until it ends.
 
-        Who has seen it first stays. Raises NotFound, Conflict where it does not fire.
+        The first acknowledgement stays. Raises NotFound, Conflict if it does not fire.
         """
         async with self._turn:
             await self._load()
@@ -314,21 +318,21 @@ class Alerts:
             if len(self._silences) >= SILENCES_MAX:
                 raise Refused(f"there are {SILENCES_MAX} silences", remedy="end one first")
             async with self._audit.change(actor, "alert.silence", KIND, name) as change:
-                change.after = kept = await self._ask(lambda store: store.insert_silence(silence))
-            self._silences.append(kept)
-        return kept
+                change.after = row = await self._ask(lambda store: store.insert_silence(silence))
+            self._silences.append(row)
+        return row
 
     async def end_silence(self, actor: Actor, silence_id: int) -> None:
-        """Tell again; what still fires is told at the next evaluation."""
+        """End a silence; alerts that still fire are notified at the next evaluation."""
         async with self._turn:
             await self._load()
-            found = next((s for s in self._silences if s.id == silence_id), None)
-            if found is None:
+            silence = next((s for s in self._silences if s.id == silence_id), None)
+            if silence is None:
                 raise NotFound(f"there is no silence {silence_id}", field="id")
-            name = str(found.rule_id)
-            async with self._audit.change(actor, "alert.end_silence", KIND, name, before=found):
+            name = str(silence.rule_id)
+            async with self._audit.change(actor, "alert.end_silence", KIND, name, before=silence):
                 await self._ask(lambda store: store.delete_silence(silence_id))
-            self._silences.remove(found)
+            self._silences.remove(silence)
 
     async def test(self, actor: Actor) -> str:
         """Send every address an event that says it is a test; the event's id."""
@@ -348,17 +352,17 @@ class Alerts:
 
     def _in_force(self) -> list[SilenceRow]:
         now_ms = self._host.clock.now_ms()
-        found = (silence for silence in self._silences if silence.until_ms > now_ms)
-        return sorted(found, key=lambda silence: silence.until_ms)
+        silences = (silence for silence in self._silences if silence.until_ms > now_ms)
+        return sorted(silences, key=lambda silence: silence.until_ms)
 
     async def _loaded(self) -> None:
-        """Whoever only looks need not wait for an evaluation."""
+        """Readers of the state need not wait for an evaluation."""
         if not self._is_loaded:
             async with self._turn:
                 await self._load()
 
     async def _load(self) -> None:
-        """Read what the last process left, once; the caller has the turn."""
+        """Load the stored state once; the caller holds the lock."""
         if self._is_loaded:
             return
         now_ms = self._host.clock.now_ms()

@@ -1,4 +1,4 @@
-"""One rule against what was read for it: its states afterwards, and what is to be written. Pure."""
+"""Evaluates one rule against its readings: the new states and the rows to write. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ class Evaluated:
 
 @dataclass
 class _Draft:
-    """What is written of one rule, as it comes up."""
+    """Collects the rows to write for one rule."""
 
     rule: RuleRow
     teller: Teller
@@ -55,10 +55,10 @@ class _Draft:
             row = replace(before, value=reading.value, detail=reading.detail)
         else:
             row = self._enter(before, after, reading)
-        told = self._tell(row)
-        self.states[row.subject] = told
-        if before is None or after is not state or told.is_told is not row.is_told:
-            self.written.append(told)
+        row_after = self._tell(row)
+        self.states[row.subject] = row_after
+        if before is None or after is not state or row_after.is_told is not row.is_told:
+            self.written.append(row_after)
 
     def end(self, before: StateRow, value: int | None, detail: str) -> None:
         """A subject is "ok" again, or no longer there."""
@@ -89,7 +89,7 @@ class _Draft:
         return row
 
     def _tell(self, row: StateRow) -> StateRow:
-        """Tell of a firing that nobody was told of, unless it is silenced."""
+        """Mark a firing alert for notification, unless it is silenced or was notified before."""
         if row.state != RuleState.FIRING or row.is_told or not self.teller.urls:
             return row
         if self.is_silent(row.subject):
@@ -119,37 +119,37 @@ class _Draft:
 def evaluate(
     rule: RuleRow,
     readings: Sequence[Reading],
-    known: Mapping[str, StateRow],
+    states: Mapping[str, StateRow],
     *,
     now_ms: int,
     is_silent: IsSilent,
     teller: Teller,
 ) -> Evaluated:
-    """Where the rule stands after `readings`, when it stood as `known`."""
+    """Evaluate `readings` against the previous `states`."""
     draft = _Draft(rule, teller, now_ms, is_silent)
-    chosen = _chosen(readings, known)
+    chosen = _chosen(readings, states)
     for reading in chosen:
-        draft.take(known.get(reading.subject), reading)
+        draft.take(states.get(reading.subject), reading)
     read = {reading.subject for reading in readings}
-    for subject, before in known.items():
+    for subject, before in states.items():
         if subject not in read:
             draft.end(before, None, GONE)
     return Evaluated(draft.states, draft.finished(), len(readings), len(readings) - len(chosen))
 
 
 def ended(
-    rule: RuleRow, known: Mapping[str, StateRow], *, now_ms: int, detail: str, teller: Teller
+    rule: RuleRow, states: Mapping[str, StateRow], *, now_ms: int, detail: str, teller: Teller
 ) -> StateChanges:
-    """What is written when a rule ends, whatever it stood for."""
+    """The rows to write when a rule ends."""
     draft = _Draft(rule, teller, now_ms, lambda _: False)
-    for before in known.values():
+    for before in states.values():
         draft.end(before, None, detail)
     return draft.finished()
 
 
-def _chosen(readings: Sequence[Reading], known: Mapping[str, StateRow]) -> Sequence[Reading]:
+def _chosen(readings: Sequence[Reading], states: Mapping[str, StateRow]) -> Sequence[Reading]:
     """All of them; of too many those that stand for something, then those over the threshold."""
     if len(readings) <= SUBJECTS_MAX:
         return readings
-    ranked = sorted(readings, key=lambda r: (r.subject not in known, not r.is_over, r.subject))
+    ranked = sorted(readings, key=lambda r: (r.subject not in states, not r.is_over, r.subject))
     return ranked[:SUBJECTS_MAX]

@@ -1,4 +1,4 @@
-"""What others are told: a webhook's body, its signature, the row that waits for it. Pure."""
+"""Webhook notifications: body, signature and the row that waits for delivery. Pure."""
 
 import hashlib
 import hmac
@@ -38,7 +38,7 @@ class EventRule(msgspec.Struct, frozen=True):
 
 
 class WebhookBody(msgspec.Struct, frozen=True):
-    """What is posted; docs/alerts.md explains it. A body with an `id` already seen is the same."""
+    """The body of a notification, see docs/alerts.md. Bodies with the same `id` are duplicates."""
 
     version: int
     id: str
@@ -80,7 +80,7 @@ class Teller:
         return self._rows(body, rule.name)
 
     def test(self, event_id: str, at_ms: int) -> tuple[DeliveryRow, ...]:
-        """Tell nothing, to see whether anybody hears it."""
+        """A test notification without an alert."""
         text = "This is a test of KiteMQ's alerts; nothing is wrong."
         body = WebhookBody(
             version=VERSION,

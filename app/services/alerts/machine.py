@@ -42,7 +42,7 @@ MOVES: dict[tuple[RuleState, Event], RuleState] = {
 
 @dataclass(frozen=True)
 class Reading:
-    """What a rule found about one subject; without `is_over` the figure is not known."""
+    """A rule's reading of one subject; without `is_over` the figure is unknown."""
 
     subject: str
     value: int | None
@@ -51,7 +51,7 @@ class Reading:
 
 
 def event_of(reading: Reading, state: RuleState, since_ms: int, now_ms: int, for_s: int) -> Event:
-    """What a reading means to a state that began at `since_ms`."""
+    """Classify a reading, for a state that began at `since_ms`."""
     if reading.is_over is None:
         return Event.MISSING
     if not reading.is_over:

@@ -18,7 +18,7 @@ from kitemq.model.alerts import RuleKind
 
 
 class Readings:
-    """Asks the broker for what a rule looks at."""
+    """Reads the broker's figures for rules."""
 
     def __init__(self, host: EngineHost, data: Path, reports: Reports) -> None:
         self._host = host
@@ -26,7 +26,7 @@ class Readings:
         self._reports = reports
 
     async def read(self, rule: RuleRow, lags: dict[str, GroupLag | None]) -> list[Reading]:
-        """What the rule finds now; `lags` keeps what was read for rules before it."""
+        """The rule's readings; `lags` caches the lags of rules read before it."""
         kind = RuleKind(rule.kind)
         if kind is RuleKind.DISK:
             return [await self._disk(rule)]
@@ -48,7 +48,7 @@ class Readings:
             RuleKind.LAG_AGE: self._lag_age,
             RuleKind.DEAD_LETTERS: self._dead_letters,
         }[kind]
-        found: list[Reading] = []
+        readings: list[Reading] = []
         pause = Pause()
         for group in self._host.broker.groups():
             if matches(rule.group_pattern, group.name):
@@ -57,9 +57,9 @@ class Readings:
                 lag = lags[group.name]
                 if lag is not None:
                     with suppress(GroupNotFound):  # deleted since another rule read its lag
-                        found.append(read(rule, group.name, lag))
+                        readings.append(read(rule, group.name, lag))
             await pause.when_due()
-        return found or [Reading("", None, None, f"no group matches {rule.group_pattern}")]
+        return readings or [Reading("", None, None, f"no group matches {rule.group_pattern}")]
 
     def _lag_of(self, group: str) -> GroupLag | None:
         try:
@@ -87,7 +87,7 @@ class Readings:
         )
 
     def _dead_letters(self, rule: RuleRow, group: str, lag: GroupLag) -> Reading:
-        """What came within the window and nobody dismissed, as the page of dead letters has it."""
+        """Undismissed dead letters of the window, counted as on the page of dead letters."""
         count = dismissed = 0
         if lag.dead:
             since_ms = self._host.clock.now_ms() - rule.window_s * 1000
@@ -101,14 +101,14 @@ class Readings:
     # -- topics -----------------------------------------------------------------------------------
 
     async def _topics(self, rule: RuleRow) -> list[Reading]:
-        found: list[Reading] = []
+        readings: list[Reading] = []
         pause = Pause()
         for name in self._topic_names(rule.topic_pattern):
             stats = self._stats_of(name)
             if stats is not None:
-                found.append(self._silence(rule, name, stats))
+                readings.append(self._silence(rule, name, stats))
             await pause.when_due()
-        return found or [Reading("", None, True, f"no topic matches {rule.topic_pattern}")]
+        return readings or [Reading("", None, True, f"no topic matches {rule.topic_pattern}")]
 
     def _topic_names(self, pattern: str) -> list[str]:
         if is_exact(pattern):
@@ -141,8 +141,8 @@ class Readings:
         if kind is RuleKind.REPORT_FAILED:
             return [self._failed(rule, each.job) for each in schedules]
         enabled = [each.job for each in schedules if each.is_enabled]
-        found = [self._age(rule, job, fresh[job]) for job in enabled]
-        return found or [Reading("reports", None, None, "no report is scheduled")]
+        readings = [self._age(rule, job, fresh[job]) for job in enabled]
+        return readings or [Reading("reports", None, None, "no report is scheduled")]
 
     def _failed(self, rule: RuleRow, job: str) -> Reading:
         figures = self._reports.figures[job]

@@ -1,4 +1,4 @@
-"""What a rule may ask for: its kinds, their units, and the values that make sense. Pure."""
+"""Kinds of alert rules, with units and valid values. Pure."""
 
 import fnmatch
 import re
@@ -125,12 +125,12 @@ def pattern_of(text: str) -> re.Pattern[str]:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a name is meant by a pattern."""
+    """Whether a pattern matches a name."""
     return pattern == EVERYTHING or pattern_of(pattern).match(name) is not None
 
 
 def is_exact(pattern: str) -> bool:
-    """Whether a pattern means one name only."""
+    """Whether a pattern matches one name only."""
     return not any(sign in pattern for sign in "*?[")
 
 

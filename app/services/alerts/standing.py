@@ -29,5 +29,5 @@ class RuleStatus:
     @property
     def state(self) -> RuleState:
         """That of its worst subject."""
-        found = {row.state for row in self.by_subject.values()}
-        return next((state for state in ORDER if state in found), RuleState.OK)
+        states = {row.state for row in self.by_subject.values()}
+        return next((state for state in ORDER if state in states), RuleState.OK)

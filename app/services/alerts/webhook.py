@@ -1,7 +1,7 @@
-"""Posting what waits in the database to its addresses: in order, again after failures, bounded.
+"""Posts the notifications in the database to their webhooks: in order, with bounded retries.
 
-The rows are the queue, so a restart goes on where it stopped. An event whose answer was lost is
-posted again with the same id; what can never be accepted (most of 4xx) is given up at once.
+The rows are the queue, so a restart resumes where it stopped. An event whose answer was lost is
+posted again with the same id; a permanent refusal (most of 4xx) is not retried.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from app.addresses import shown_text
+from app.addresses import redacted_text
 from app.db.alert_rows import DeliveryRow
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
@@ -37,14 +37,14 @@ TRY_AGAIN = frozenset({408, 425, 429})
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended; `error` is empty where it was accepted."""
+    """The result of an attempt; `error` is empty after a success."""
 
     status: int | None
     error: str = ""
 
     @property
     def is_final(self) -> bool:
-        """Whether the same request would be refused again."""
+        """Whether a retry would be refused again."""
         status = self.status
         return status is not None and 300 <= status < 500 and status not in TRY_AGAIN
 
@@ -76,7 +76,7 @@ class Webhooks:
         self._tasks = [asyncio.create_task(self._run(url)) for url in self._wakes]
 
     async def stop(self) -> None:
-        """Cancel what is under way; it is posted again after the next start."""
+        """Cancel the posts under way; they are repeated after the next start."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -147,8 +147,8 @@ class Webhooks:
         except TargetRefused as error:
             return Outcome(None, f"the address is not called: {error}"[:ERROR_CHARS_MAX])
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            told = shown_text(f"{type(error).__name__}: {error}")
-            return Outcome(None, told[:ERROR_CHARS_MAX])
+            reason = redacted_text(f"{type(error).__name__}: {error}")
+            return Outcome(None, reason[:ERROR_CHARS_MAX])
         return Outcome(status, "" if 200 <= status < 300 else f"the answer was {status}")
 
     async def _opened(self) -> "httpx.AsyncClient":

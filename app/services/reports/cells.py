@@ -45,9 +45,9 @@ class Cell:
     def percentile(self, share: float) -> float:
         """The value that this share of all do not exceed: the middle of its bucket, yet never
         outside of what was measured."""
-        found = percentile(self.buckets, share)
-        assert found is not None, "a cell has values"
-        return min(max(found, float(self.least)), float(self.most))
+        value = percentile(self.buckets, share)
+        assert value is not None, "a cell has values"
+        return min(max(value, float(self.least)), float(self.most))
 
     def share_within(self, limit_ms: float | None) -> float | None:
         """The share of values that do not exceed a limit; None without one."""

@@ -66,14 +66,14 @@ async def run(
 
 def tail_of(*logs: Path) -> str:
     """The last 8 KB of each log that has anything."""
-    found = []
+    lines = []
     for log in logs:
         with suppress(OSError), log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL_BYTES))
             text = file.read().decode(errors="replace").replace("\0", "\ufffd").strip()
             if text:
-                found.append(text)
-    return "\n".join(found)
+                lines.append(text)
+    return "\n".join(lines)
 
 
 def _start(words: Sequence[str], mark: str, output: Path, log: Path) -> "subprocess.Popen[bytes]":
@@ -130,8 +130,8 @@ def _take_long_turns(pid: int) -> None:
     number = SCHED_SETATTR.get(platform.machine())
     if number is None:
         return
-    wanted = ATTRIBUTES.pack(ATTRIBUTES.size, 0, 0, LAST, 0, SLICE_MOST_NS, 0, 0)
-    ctypes.CDLL(None).syscall(number, pid, wanted, 0)
+    attributes = ATTRIBUTES.pack(ATTRIBUTES.size, 0, 0, LAST, 0, SLICE_MOST_NS, 0, 0)
+    ctypes.CDLL(None).syscall(number, pid, attributes, 0)
 
 
 async def _is_over(process: "subprocess.Popen[bytes]", wait_s: float) -> bool:

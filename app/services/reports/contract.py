@@ -51,7 +51,7 @@ class ColumnSaid(msgspec.Struct, frozen=True):
     kind: str
 
 
-class TableSaid(msgspec.Struct, frozen=True):
+class TableDeclaration(msgspec.Struct, frozen=True):
     """A table as the result has it."""
 
     rows: int
@@ -89,7 +89,7 @@ class Result(msgspec.Struct):
     java: str = ""
     master: str = ""
     peak_kib: int | None = None
-    tables: dict[str, TableSaid] = {}
+    tables: dict[str, TableDeclaration] = {}
 
 
 class BadResult(Exception):
@@ -103,12 +103,12 @@ def read_result(folder: Path) -> Result | None:
     except FileNotFoundError:
         return None
     try:
-        found = msgspec.json.decode(data, type=Result)
+        result = msgspec.json.decode(data, type=Result)
     except ValueError as error:  # also of bytes that are no UTF-8
         raise BadResult(f"the result cannot be read: {error}") from None
-    if found.format != FORMAT:
-        raise BadResult(f"the result has format {found.format}, not {FORMAT}")
-    return found
+    if result.format != FORMAT:
+        raise BadResult(f"the result has format {result.format}, not {FORMAT}")
+    return result
 
 
 def read_progress(folder: Path) -> Progress | None:
@@ -128,36 +128,40 @@ def tables_of(result: Result, folder: Path) -> list[tuple[ResultTable, Iterator[
     rows = sum(table.rows for table in result.tables.values())
     if rows > ROWS_MAX:
         raise BadResult(f"{rows:,} rows are more than the {ROWS_MAX:,} that are taken at once")
-    for known in RESULTS:
-        if known.job == result.job and known.replaces != "all" and known.name not in result.tables:
-            raise BadResult(f"the result has no table {known.name}")
-    found = []
-    for name, said in result.tables.items():
+    for expected in RESULTS:
+        if (
+            expected.job == result.job
+            and expected.replaces != "all"
+            and expected.name not in result.tables
+        ):
+            raise BadResult(f"the result has no table {expected.name}")
+    tables = []
+    for name, declaration in result.tables.items():
         table = RESULTS_BY_NAME.get(name)
         if table is None or table.job != result.job:
             raise BadResult(f"the result has a table {name} that is not known here")
-        _compare(table, said)
-        found.append((table, _rows(table, said, folder)))
-    return found
+        _compare(table, declaration)
+        tables.append((table, _rows(table, declaration, folder)))
+    return tables
 
 
-def _compare(table: ResultTable, said: TableSaid) -> None:
-    columns = [(column.name, column.kind) for column in said.columns]
-    if (said.replaces, tuple(said.key), columns) != (
+def _compare(table: ResultTable, declaration: TableDeclaration) -> None:
+    columns = [(column.name, column.kind) for column in declaration.columns]
+    if (declaration.replaces, tuple(declaration.key), columns) != (
         table.replaces,
         table.key,
         [(column.name, column.kind) for column in table.columns],
     ):
         raise BadResult(f"the result's table {table.name} has other columns than are known here")
-    if Path(said.file).name != said.file:
-        raise BadResult(f"{said.file!r} is no file of the result")
+    if Path(declaration.file).name != declaration.file:
+        raise BadResult(f"{declaration.file!r} is no file of the result")
 
 
-def _rows(table: ResultTable, said: TableSaid, folder: Path) -> Iterator[Row]:
+def _rows(table: ResultTable, declaration: TableDeclaration, folder: Path) -> Iterator[Row]:
     """Row by row; ValueError where one is not as its table says, or some are missing."""
     decoder = msgspec.json.Decoder(dict[str, Any])
     names, count = set(table.names), 0
-    with (folder / said.file).open("rb") as file:
+    with (folder / declaration.file).open("rb") as file:
         for line in file:
             row = decoder.decode(line)
             if row.keys() != names:
@@ -166,8 +170,8 @@ def _rows(table: ResultTable, said: TableSaid, folder: Path) -> Iterator[Row]:
                 row[column.name] = _value(table, column, row[column.name])
             count += 1
             yield row
-    if count != said.rows:
-        raise ValueError(f"{table.name} has {count:,} rows instead of {said.rows:,}")
+    if count != declaration.rows:
+        raise ValueError(f"{table.name} has {count:,} rows instead of {declaration.rows:,}")
 
 
 def _value(table: ResultTable, column: ResultColumn, value: Any) -> Any:
@@ -176,9 +180,9 @@ def _value(table: ResultTable, column: ResultColumn, value: Any) -> Any:
         raise ValueError(f"{table.name}.{name} is NULL")
     if value is None:
         return None
-    wanted = PLAIN[kind]
-    if isinstance(value, bool) or not isinstance(value, wanted):
-        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+    plain_type = PLAIN[kind]
+    if isinstance(value, bool) or not isinstance(value, plain_type):
+        if plain_type is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)
         raise ValueError(f"{table.name}.{name} is no {kind}")
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value

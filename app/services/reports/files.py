@@ -44,31 +44,31 @@ class ResultFiles:
         self._folder = (settings.data / "spark" / "files").absolute()
         self._numbers = count(1)
 
-    async def csv(self, table: ResultTable, wanted: ResultFilter) -> AsyncIterator[bytes]:
+    async def csv(self, table: ResultTable, criteria: ResultFilter) -> AsyncIterator[bytes]:
         """A table as CSV, piece by piece, with its column names; cells are no formulas.
 
         Raises Refused over 100,000 rows, before the first piece.
         """
-        await self._check_size(table, wanted)
+        await self._check_size(table, criteria)
 
         async def pieces() -> AsyncIterator[bytes]:
             names = [column.name for column in columns_of(table)]
             yield _csv([dict(zip(names, names, strict=True))], table)
-            async for rows in self._results.pages(table.name, wanted):
+            async for rows in self._results.pages(table.name, criteria):
                 yield await asyncio.to_thread(_csv, [plain(table, row) for row in rows], table)
 
         return pieces()
 
-    async def parquet(self, table: ResultTable, wanted: ResultFilter) -> bytes:
+    async def parquet(self, table: ResultTable, criteria: ResultFilter) -> bytes:
         """A table as Parquet. Refused over 100,000 rows, and where Spark's Python packages are
         not installed."""
         if self._reports.missing():
             raise Refused(NOT_INSTALLED, remedy=INSTALL, code="analytics_missing")
-        await self._check_size(table, wanted)
+        await self._check_size(table, criteria)
         folder = self._folder / f"file-{next(self._numbers)}"
         try:
             await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-            async for rows in self._results.pages(table.name, wanted):
+            async for rows in self._results.pages(table.name, criteria):
                 await asyncio.to_thread(_append, folder / "rows.ndjson", rows, table)
             return await self._converted(table, folder)
         finally:
@@ -90,12 +90,12 @@ class ResultFiles:
         except child.TimedOut:
             code = -1
         if code:
-            said = await asyncio.to_thread(child.tail_of, log)
-            raise Busy(f"the file could not be made: {said[-500:] or 'it took too long'}")
+            output = await asyncio.to_thread(child.tail_of, log)
+            raise Busy(f"the file could not be made: {output[-500:] or 'it took too long'}")
         return await asyncio.to_thread((folder / "rows.parquet").read_bytes)
 
-    async def _check_size(self, table: ResultTable, wanted: ResultFilter) -> None:
-        amount = await self._results.ask(lambda db: db.results.count(table.name, wanted))
+    async def _check_size(self, table: ResultTable, criteria: ResultFilter) -> None:
+        amount = await self._results.ask(lambda db: db.results.count(table.name, criteria))
         if amount > ROWS_MAX:
             raise Refused(
                 f"{amount:,} rows are more than the {ROWS_MAX:,} of one file",
@@ -110,12 +110,12 @@ def columns_of(table: ResultTable) -> tuple[ResultColumn, ...]:
 
 def plain(table: ResultTable, row: Row) -> Row:
     """A row as a file has it: histograms as texts, and its length."""
-    found = dict(row)
-    for name in PACKED & found.keys():
-        found[name] = histogram_text(found[name])
+    values = dict(row)
+    for name in PACKED & values.keys():
+        values[name] = histogram_text(values[name])
     if table.replaces == HOURS:
-        found.setdefault(LENGTH.name, 1)
-    return found
+        values.setdefault(LENGTH.name, 1)
+    return values
 
 
 def histogram_text(packed: bytes) -> str:

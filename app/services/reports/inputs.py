@@ -1,7 +1,7 @@
-"""Which hours are due: those whose input changed since their figures were made. Pure but `load`.
+"""Determines the due hours: those whose input changed since their figures were made.
 
-The Parquet folder's manifest says what there is of each hour; its form is that of the jobs
-(`analytics/manifest.py`).
+Pure but for `load`. The manifest of the Parquet folder describes each hour's input; its form is
+that of the jobs (`analytics/manifest.py`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,13 +40,13 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """What the folder has; `at_ms`: everything stored before that is in."""
+    """The folder's contents; `at_ms`: everything stored before that is included."""
 
     at_ms: int = 0
     frames: dict[str, dict[str, Partition]] = {}
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
-        """By frame and hour, what to compare with what was computed last."""
+        """Input fingerprints by frame and hour, to compare with those of the last run."""
         return {
             frame: {hour: each.fingerprint for hour, each in hours.items()}
             for frame, hours in self.frames.items()
@@ -74,32 +74,34 @@ class Periods:
         done: Mapping[str, str],
         coarse: Iterable[tuple[str, int]],
     ) -> None:
-        known = set(hours_with_input(job, inputs))
-        first = min(known, default="")
+        available = set(hours_with_input(job, inputs))
+        first = min(available, default="")
         self._by_hour: dict[str, tuple[str, ...]] = {}
         for begin, length in coarse:
             last = moved(begin, length - 1)
-            if not known or last < first:
+            if not available or last < first:
                 continue  # nobody asks for hours without input
             hours = span(begin, last)
             needed = {hour for hour in hours if hour in done}
-            whole = tuple(hour for hour in hours if hour in known) if needed <= known else ()
+            whole = (
+                tuple(hour for hour in hours if hour in available) if needed <= available else ()
+            )
             self._by_hour |= dict.fromkeys(hours, whole)
 
     def is_frozen(self, hour: str) -> bool:
-        """Whether its figures stay: some of those that they are one with have no input any more."""
+        """Whether its figures are final: some hours of its period have no input any more."""
         return self._by_hour.get(hour) == ()
 
     def whole(self, hours: Iterable[str]) -> tuple[str, ...]:
         """These hours with those that they are kept as one with, without the frozen ones."""
-        found: set[str] = set()
+        names: set[str] = set()
         for hour in hours:
-            found.update(self._by_hour.get(hour, (hour,)))
-        return tuple(sorted(found))
+            names.update(self._by_hour.get(hour, (hour,)))
+        return tuple(sorted(names))
 
 
 def load(root: Path) -> Inputs:
-    """What the folder has; nothing where there is no manifest. Raises OSError, DecodeError."""
+    """Load the manifest, empty if there is none. Raises OSError, DecodeError."""
     try:
         data = (root / MANIFEST).read_bytes()
     except FileNotFoundError:
@@ -109,38 +111,38 @@ def load(root: Path) -> Inputs:
 
 def hours_with_input(job: str, inputs: Inputs) -> list[str]:
     """Hours that there can be figures of: with input, and those after them when they are over."""
-    found: set[str] = set()
+    hours: set[str] = set()
     for frame in INPUTS[job]:
         for hour in inputs.frames.get(frame, {}):
-            found.add(hour)
+            hours.add(hour)
             after = moved(hour, 1)
             if begin_ms(after) + HOUR_MS <= inputs.at_ms:
-                found.add(after)
-    return sorted(found)
+                hours.add(after)
+    return sorted(hours)
 
 
 def due(
     job: str, inputs: Inputs, done: Mapping[str, str], input_days: int, periods: Periods
 ) -> Due:
-    """What changed, the newest hours first where it is too much for one run.
+    """The hours to compute, the newest first if there are too many for one run.
 
-    What is done stays as it is when its input is about to be deleted: with the hour before it
-    gone, its fingerprint changes though it has lost, not won, something.
+    Hours stay as they are when their input is about to be deleted: with the hour before them gone,
+    the fingerprint changes though it has lost input, not gained any.
     """
-    kept_ms = inputs.at_ms - input_days * DAY_MS + DAY_MS if input_days else 0
-    known = inputs.fingerprints()
+    oldest_ms = inputs.at_ms - input_days * DAY_MS + DAY_MS if input_days else 0
+    fingerprints = inputs.fingerprints()
     changed = [
         hour
         for hour in hours_with_input(job, inputs)
-        if done.get(hour) != fingerprint(job, hour, known)
-        and not (hour in done and begin_ms(hour) < kept_ms)
+        if done.get(hour) != fingerprint(job, hour, fingerprints)
+        and not (hour in done and begin_ms(hour) < oldest_ms)
         and not periods.is_frozen(hour)
     ]
     chosen = periods.whole(changed[-HOURS_PER_RUN:])
     return Due(chosen, len(set(changed).difference(chosen)))
 
 
-def chosen(job: str, inputs: Inputs, wanted: Iterable[str]) -> tuple[str, ...]:
-    """Those of the wanted hours that there is input of: others would lose the figures they have."""
-    known = set(hours_with_input(job, inputs))
-    return tuple(hour for hour in wanted if hour in known)
+def chosen(job: str, inputs: Inputs, hours: Iterable[str]) -> tuple[str, ...]:
+    """Those of the hours that have input: others would lose the figures they have."""
+    available = set(hours_with_input(job, inputs))
+    return tuple(hour for hour in hours if hour in available)

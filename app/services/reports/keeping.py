@@ -1,8 +1,8 @@
-"""How long figures are kept, and how finely: by hours, then by days, then by four weeks.
+"""Compacts report figures as they age: from hours to days, then to four weeks.
 
 Packed figures take a fraction of the room, so hours are packed soon after they are over. A period
-is put together when all of it is older than its setting says, in a transaction of its own; so
-whatever ends this half way, each hour's figures are there once.
+is compacted when all of it is older than its setting says, in a transaction of its own, so that an
+interruption never loses or duplicates an hour.
 """
 
 import logging
@@ -35,7 +35,7 @@ class Keeping:
         self._expired = ""
 
     async def look(self, now_ms: int) -> int:
-        """Do what is due, at most 400 periods; how many there were. Raises DatabaseError."""
+        """Compact the due periods, at most 400, and return their number. Raises DatabaseError."""
         oldest = report_hours.hour_of(now_ms - self._keep_days * inputs.DAY_MS)
         if oldest[:10] != self._expired:
             await self._database.run(lambda db: db.results.expire(oldest))
@@ -53,11 +53,13 @@ class Keeping:
         done = 0
         while count + done < PERIODS_MAX:
             try:
-                found = await self._database.run(lambda db: db.results.compact(name, hours, before))
+                result = await self._database.run(
+                    lambda db: db.results.compact(name, hours, before)
+                )
             except ValueError as error:
                 log.error("figures are not put together: %s", error)
                 break
-            if not found:
+            if not result:
                 break
             done += 1
         return done

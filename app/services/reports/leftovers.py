@@ -1,8 +1,8 @@
-"""What runs may leave behind when they, or the server, are killed: processes and folders.
+"""Finds processes and folders of runs whose server was killed.
 
-Every process of a run carries a mark in its environment, which all that it starts inherits: Java
-machines, Spark's Python workers (which have a process group of their own, and outlive Java). So
-they are found whoever started them, also by the next server over the same data.
+Every process of a run carries a mark in its environment, which all its children inherit: Java
+machines, Spark's Python workers (which have a process group of their own, and outlive Java). So the
+next server over the same data finds them too.
 """
 
 import os
@@ -15,34 +15,34 @@ from pathlib import Path
 
 MARK = "KITEMQ_REPORTS_OF"
 PROC = Path("/proc")
-GONE_S = 5.0  # for the kernel to take away what was killed
-ENDED = ("Z", "X")  # states of a process whose parent has not yet asked how it ended
+GONE_S = 5.0  # for the kernel to remove killed processes
+ENDED = ("Z", "X")  # states of a process whose parent has not yet waited for it
 START_FIELD = 19  # of /proc/<pid>/stat behind the name: when the process started
 
 
 def mark_of(data: Path) -> str:
-    """What the processes of runs over a data directory carry."""
+    """The mark of the processes of runs over a data directory."""
     return sha256(str(data.resolve()).encode()).hexdigest()[:32]
 
 
 def marked(mark: str) -> list[int]:
     """Processes that carry the mark and still run."""
-    wanted = f"{MARK}={mark}".encode()
-    found = []
+    variable = f"{MARK}={mark}".encode()
+    pids = []
     for folder in PROC.glob("[0-9]*"):
-        with suppress(OSError):  # it ended meanwhile, or is somebody else's
-            if wanted in (folder / "environ").read_bytes().split(b"\0"):
-                found.append(int(folder.name))
-    return found
+        with suppress(OSError):  # it ended meanwhile, or belongs to another user
+            if variable in (folder / "environ").read_bytes().split(b"\0"):
+                pids.append(int(folder.name))
+    return pids
 
 
 def end_marked(mark: str) -> int:
     """Kill every process that carries the mark, and wait until none does; how many there were."""
     ended: set[int] = set()
     until_s = time.monotonic() + GONE_S
-    while (found := marked(mark)) and time.monotonic() < until_s:
-        ended.update(found)
-        for pid in found:
+    while (pids := marked(mark)) and time.monotonic() < until_s:
+        ended.update(pids)
+        for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
@@ -70,9 +70,9 @@ def sweep(spark: Path) -> int:
 
 
 def _started(pid: int) -> str:
-    """When a process started, in the kernel's ticks; "" where there is none.
+    """A process's start in the kernel's ticks; "" if there is none.
 
-    One that ended and that nobody has asked about is none any more.
+    A zombie counts as none.
     """
     try:
         status = (PROC / str(pid) / "stat").read_text()

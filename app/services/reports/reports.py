@@ -43,7 +43,7 @@ from app.services.reports.start_cache import StartCache
 from app.settings import Settings
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
 from engine.report_tables import JOBS
-from kitemq.model.conversion import convert, given
+from kitemq.model.conversion import convert, set_fields
 from kitemq.model.reports import RunState, ScheduleChanges, Trigger
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ BACKOFF_S = (30, 120)
 SCHEDULE, RUN = "report_schedule", "report_run"
 BY_ITSELF = Actor("schedule", "")
 OVER = tuple(state for state in RunState if state is not RunState.RUNNING)
-TOLD = (*GOOD, RunState.FAILED, RunState.TIMED_OUT, RunState.LOST)
+NOTIFY_STATES = (*GOOD, RunState.FAILED, RunState.TIMED_OUT, RunState.LOST)
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Reports:
     # -- life -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take away what a killed server left, then run what is due."""
+        """Remove the leftovers of a killed server, then run due jobs."""
         self._loop = asyncio.create_task(self._run_loop())
 
     async def stop(self) -> None:
@@ -127,7 +127,7 @@ class Reports:
             await asyncio.sleep(TICK_S)
 
     async def tick(self) -> None:
-        """Begin what is due, if anything is and nothing runs."""
+        """Start a due job, unless one is running."""
         await self._ready()
         if self._under_way is not None or not self._settings.report_schedules:
             return
@@ -163,7 +163,7 @@ class Reports:
     # -- looking ----------------------------------------------------------------------------------
 
     def missing(self) -> str:
-        """What keeps reports from running here; "" if nothing. Of Java only a run tells."""
+        """Why reports cannot run here; "" if they can. A missing Java shows only in a run."""
         is_there = all(find_spec(name) is not None for name in ("pyspark", "pyarrow"))
         return "" if is_there else NOT_INSTALLED
 
@@ -187,39 +187,39 @@ class Reports:
         return self.figures[job].fresh_ms
 
     async def schedules(self, *, keeps: bool = False) -> list[ScheduleRow]:
-        """When each job runs, by name; `keeps` writes those that nobody has set yet.
+        """The schedule of each job by name; `keeps` stores the defaults of those without one.
 
-        From then on their next time stays, so that it comes.
+        From then on their next time is fixed.
         """
         now_ms = self._host.clock.now_ms()
         defaults = [schedule.default(job, now_ms) for job in JOBS]
         return await self._ask(lambda db: db.reports.schedules(defaults, keeps=keeps))
 
-    async def runs(self, wanted: RunFilter, limit: int) -> list[RunRow]:
+    async def runs(self, criteria: RunFilter, limit: int) -> list[RunRow]:
         """The newest runs, at most 200; the newest 5,000 are kept."""
-        check_job(wanted.job, is_needed=False)
-        if wanted.state and wanted.state not in set(RunState):
+        check_job(criteria.job, is_needed=False)
+        if criteria.state and criteria.state not in set(RunState):
             raise Invalid(
-                f"{wanted.state[:40]!r} is no state of a run",
+                f"{criteria.state[:40]!r} is no state of a run",
                 field="state",
                 remedy="one of " + ", ".join(RunState),
             )
         await self._ready()
-        return await self._ask(lambda db: db.reports.runs(wanted, limit))
+        return await self._ask(lambda db: db.reports.runs(criteria, limit))
 
     async def get(self, run_id: int) -> RunRow:
         """One run; its log as it is now where it is under way. NotFound."""
         await self._ready()
-        found = await self._ask(lambda db: db.reports.run(run_id))
-        if found is None:
+        run = await self._ask(lambda db: db.reports.run(run_id))
+        if run is None:
             raise NotFound(f"there is no run {run_id}", field="id", remedy="list the runs")
-        if found.state == RunState.RUNNING:
+        if run.state == RunState.RUNNING:
             tail = await asyncio.to_thread(self._runner.log_tail, run_id)
-            return replace(found, log_tail=tail)
-        return found
+            return replace(run, log_tail=tail)
+        return run
 
     def progress(self, run_id: int) -> Progress | None:
-        """How far a run of this server is; None where it is over or another server's."""
+        """The progress of a run of this server; None if it is over or another server's."""
         mine = self._under_way
         return self._runner.progress if mine is not None and mine.run.id == run_id else None
 
@@ -235,7 +235,7 @@ class Reports:
         after = convert(
             before,
             ScheduleRow,
-            **given(changes),
+            **set_fields(changes),
             is_enabled=before.is_enabled if changes.enabled is UNSET else changes.enabled,
             changed_ms=now_ms,
             changed_by=actor.name,
@@ -350,7 +350,7 @@ class Reports:
         except Exception as error:
             log.exception("report run %d failed", run.id)
             return await self._ended(run, RunState.FAILED, type(error).__name__, str(error))
-        if self._runner.left:  # more is due than one run does
+        if self._runner.hours_remaining:  # more is due than one run does
             self._retries[run.job] = (1, self._host.clock.now_ms())
         return done
 
@@ -388,11 +388,11 @@ class Reports:
                 log.warning("report run %d was lost with the server that ran it", run.id)
             for job in JOBS:
                 good = await self._ask(partial(_newest, job=job, states=GOOD))
-                last = await self._ask(partial(_newest, job=job, states=TOLD))
-                found = self.figures[job]
-                found.fresh_ms = good.input_at_ms if good else None
+                last = await self._ask(partial(_newest, job=job, states=NOTIFY_STATES))
+                figures = self.figures[job]
+                figures.fresh_ms = good.input_at_ms if good else None
                 if last is not None and last.state not in GOOD:
-                    found.failures, found.last_error = 1, last.error
+                    figures.failures, figures.last_error = 1, last.error
             self._is_ready = True
 
     async def _job_standing(self, row: ScheduleRow) -> JobStanding:

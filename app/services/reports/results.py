@@ -67,7 +67,7 @@ class Totals:
 class Latency:
     """Latencies that have the values `by` in common.
 
-    `within` is the share of them that does not exceed what was asked for; None if nothing was.
+    `within` is the share that does not exceed the given limit; None without a limit.
     """
 
     by: tuple[str, ...]
@@ -93,75 +93,75 @@ class Results:
         self._files = ResultFiles(self, reports, settings)
 
     async def page(
-        self, name: str, wanted: ResultFilter, *, limit: int = 500, cursor: str = ""
+        self, name: str, criteria: ResultFilter, *, limit: int = 500, cursor: str = ""
     ) -> Page:
         """Rows of a table, at most 5,000; raises NotFound, Invalid."""
-        table = checked(name, wanted)
+        table = checked(name, criteria)
         after = _after(table, cursor)
         size = max(1, min(limit, PAGE_MAX))
-        rows = await self.ask(lambda db: db.results.page(name, wanted, size + 1, after))
+        rows = await self.ask(lambda db: db.results.page(name, criteria, size + 1, after))
         is_more = len(rows) > size
         rows = rows[:size]
         following = _cursor(table, rows[-1]) if is_more else ""
-        return Page(table, rows, following, await self.basis(table.job, wanted))
+        return Page(table, rows, following, await self.basis(table.job, criteria))
 
-    async def totals(self, name: str, by: Sequence[str], wanted: ResultFilter) -> Totals:
+    async def totals(self, name: str, by: Sequence[str], criteria: ResultFilter) -> Totals:
         """Sums of a table by some of its dimensions, "day" among them."""
-        table = checked(name, wanted)
+        table = checked(name, criteria)
         allowed = ("day", *table.dimensions)
         chosen = _checked_by(by, allowed)
         if not table.sums:
             raise Invalid(f"nothing of {name} can be added up", field="table", remedy=_SUMMED)
-        amount = await self.ask(lambda db: db.results.packed_count(name, wanted))
+        amount = await self.ask(lambda db: db.results.packed_count(name, criteria))
         if amount > UNPACKED_MAX:
             raise Refused(
                 f"{amount:,} older rows are more than the {UNPACKED_MAX:,} that are added up",
                 remedy="ask for fewer hours, or one topic",
             )
-        rows = await self.ask(lambda db: db.results.totals(name, chosen, wanted, TOTALS_MAX + 1))
-        basis = await self.basis(table.job, wanted)
+        rows = await self.ask(lambda db: db.results.totals(name, chosen, criteria, TOTALS_MAX + 1))
+        basis = await self.basis(table.job, criteria)
         return Totals(table, chosen, rows[:TOTALS_MAX], len(rows) > TOTALS_MAX, basis)
 
     async def latency(
-        self, by: Sequence[str], wanted: ResultFilter, *, within_ms: float | None = None
+        self, by: Sequence[str], criteria: ResultFilter, *, within_ms: float | None = None
     ) -> Latencies:
         """Latencies put together by these columns (LATENCY_BY); none of them for one of all.
 
         `within_ms` asks for the share of values that do not exceed it. Raises Refused where more
         than 200,000 cells would have to be read.
         """
-        checked(LATENCY, wanted)
+        checked(LATENCY, criteria)
         chosen = _checked_by(by, LATENCY_BY)
-        amount = await self.ask(lambda db: db.results.count(LATENCY, wanted))
+        amount = await self.ask(lambda db: db.results.count(LATENCY, criteria))
         if amount > CELLS_MAX:
             raise Refused(
                 f"{amount:,} cells are more than the {CELLS_MAX:,} that are put together at once",
                 remedy="ask for fewer hours, or one topic, group or metric",
             )
         cells: dict[tuple[str, ...], Cell] = {}
-        async for rows in self.pages(LATENCY, wanted):
+        async for rows in self.pages(LATENCY, criteria):
             await asyncio.to_thread(_merge, cells, rows, chosen)
-        found = await asyncio.to_thread(_latencies, cells, within_ms)
-        return Latencies(chosen, found, await self.basis("traces", wanted))
+        latencies = await asyncio.to_thread(_latencies, cells, within_ms)
+        return Latencies(chosen, latencies, await self.basis("traces", criteria))
 
-    async def values(self, name: str, column: str, wanted: ResultFilter) -> list[str]:
+    async def values(self, name: str, column: str, criteria: ResultFilter) -> list[str]:
         """The different topics or groups, in order, at most 1,000: for choosing from."""
-        table = checked(name, wanted)
+        table = checked(name, criteria)
         if column not in table.dimensions or column not in NAMES:
             raise Invalid(f"{name} has no {column!r} to choose from", field="column")
-        return await self.ask(lambda db: db.results.values(name, column, wanted, VALUES_MAX))
+        return await self.ask(lambda db: db.results.values(name, column, criteria, VALUES_MAX))
 
-    async def basis(self, job: str, wanted: ResultFilter) -> Basis:
-        """What answers about this range are made of."""
-        hours = await self.ask(lambda db: db.results.hours_done(job, wanted.first, wanted.last))
+    async def basis(self, job: str, criteria: ResultFilter) -> Basis:
+        """The sources of an answer about this range."""
+        hours = await self.ask(lambda db: db.results.hours_done(job, criteria.first, criteria.last))
         fresh_ms = await self._reports.fresh_ms(job)
         first, last = (hours[0], hours[-1]) if hours else ("", "")
         coarse = await self.coarse(job)
         return Basis(
             job=job,
             fresh_ms=fresh_ms,
-            first=wanted.first,
-            last=wanted.last,
+            first=criteria.first,
+            last=criteria.last,
             hours_done=len(hours),
             done_first=first,
             done_last=last,
@@ -172,22 +172,22 @@ class Results:
         """Up to where the figures of a job are by more than hours; the longest periods first."""
         return await self.ask(lambda db: db.results.coarse(job))
 
-    async def csv(self, name: str, wanted: ResultFilter) -> AsyncIterator[bytes]:
+    async def csv(self, name: str, criteria: ResultFilter) -> AsyncIterator[bytes]:
         """A table as CSV, piece by piece; Refused over 100,000 rows, before the first piece."""
-        return await self._files.csv(checked(name, wanted), wanted)
+        return await self._files.csv(checked(name, criteria), criteria)
 
-    async def parquet(self, name: str, wanted: ResultFilter) -> bytes:
+    async def parquet(self, name: str, criteria: ResultFilter) -> bytes:
         """A table as Parquet. Refused over 100,000 rows, and without Spark's Python packages."""
-        return await self._files.parquet(checked(name, wanted), wanted)
+        return await self._files.parquet(checked(name, criteria), criteria)
 
     # -- helpers ----------------------------------------------------------------------------------
 
-    async def pages(self, name: str, wanted: ResultFilter) -> AsyncIterator[list[Row]]:
+    async def pages(self, name: str, criteria: ResultFilter) -> AsyncIterator[list[Row]]:
         """All rows, 5,000 at a time."""
         table = RESULTS_BY_NAME[name]
         after: tuple[object, ...] = ()
         while True:
-            rows = await self.ask(_page_of(name, wanted, after))
+            rows = await self.ask(_page_of(name, criteria, after))
             if rows:
                 yield rows
             if len(rows) < PAGE_MAX:
@@ -195,7 +195,7 @@ class Results:
             after = tuple(rows[-1][key] for key in table.key)
 
     async def ask(self, work: "Callable[[Database], T]") -> T:
-        """What the database says; Busy where it fails, or hours went while they were read."""
+        """Query the database; Busy if it fails, or if hours were deleted during the read."""
         try:
             return await self._database.run(work)
         except DatabaseError as error:
@@ -207,7 +207,7 @@ class Results:
             ) from None
 
 
-def checked(name: str, wanted: ResultFilter) -> ResultTable:
+def checked(name: str, criteria: ResultFilter) -> ResultTable:
     """The table of that name; NotFound, or Invalid where the filter does not fit it."""
     table = RESULTS_BY_NAME.get(name)
     if table is None:
@@ -216,12 +216,12 @@ def checked(name: str, wanted: ResultFilter) -> ResultTable:
             field="table",
             remedy="one of " + ", ".join(RESULTS_BY_NAME),
         )
-    for field, hour in (("first", wanted.first), ("last", wanted.last)):
+    for field, hour in (("first", criteria.first), ("last", criteria.last)):
         if hour and not _is_hour(hour):
             raise Invalid(
                 f"{hour[:40]!r} is no hour", field=field, remedy="in UTC, as in 2026-11-21T03"
             )
-    for column, value in wanted.equal:
+    for column, value in criteria.equal:
         if column not in table.dimensions:
             raise Invalid(
                 f"{name} has no column {column[:40]!r} to choose by",
@@ -237,9 +237,9 @@ _SUMMED = "one of " + ", ".join(name for name, table in RESULTS_BY_NAME.items() 
 
 
 def _page_of(
-    name: str, wanted: ResultFilter, after: tuple[object, ...]
+    name: str, criteria: ResultFilter, after: tuple[object, ...]
 ) -> "Callable[[Database], list[Row]]":
-    return lambda db: db.results.page(name, wanted, PAGE_MAX, after)
+    return lambda db: db.results.page(name, criteria, PAGE_MAX, after)
 
 
 def _checked_by(by: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
@@ -270,18 +270,18 @@ def _after(table: ResultTable, cursor: str) -> tuple[object, ...]:
         return ()
     kinds = {column.name: column.kind for column in table.columns}
     try:
-        found = msgspec.json.decode(bytes.fromhex(cursor), type=list[str | int])
+        values = msgspec.json.decode(bytes.fromhex(cursor), type=list[str | int])
     except (ValueError, msgspec.DecodeError):
-        found = []
-    wanted = [kinds[key] for key in table.key]
-    is_whole = len(found) == len(wanted) and all(map(_fits, wanted, found))
-    if not is_whole or (table.key[0] == "hour" and not _is_hour(str(found[0]))):
+        values = []
+    key_kinds = [kinds[key] for key in table.key]
+    is_whole = len(values) == len(key_kinds) and all(map(_fits, key_kinds, values))
+    if not is_whole or (table.key[0] == "hour" and not _is_hour(str(values[0]))):
         raise Invalid("this is no cursor", field="cursor", remedy="begin without a cursor")
-    return tuple(found)
+    return tuple(values)
 
 
 def _fits(kind: str, value: str | int) -> bool:
-    """Whether a value may stand in a column, in any database."""
+    """Whether any database can store a value in a column."""
     if isinstance(value, str):
         return kind == "STRING" and "\0" not in value
     return abs(value) < (2**31 if kind == "INT" else 2**63) and kind in ("INT", "BIGINT")

@@ -80,25 +80,25 @@ class Runner:
         self.progress: Progress | None = None
         self.hours: tuple[str, ...] = ()  # of the run under way, or of the last
         self.last_tail = ""  # the ends of the last run's logs
-        self.left = 0  # hours that were due and are not done by the last run
+        self.hours_remaining = 0  # hours that were due and are not done by the last run
 
     def clean(self) -> None:
         """Take away what earlier runs left behind, processes and folders; waits."""
         end_marked(self._mark)
         remove_folders(self._spark / "runs", self._reports)
 
-    async def run(self, run: RunRow, wanted: Sequence[str] | None, limit_s: float) -> RunRow:
-        """Do a run and write how it ended; `wanted` hours, or those that are due if None.
+    async def run(self, run: RunRow, hours: Sequence[str] | None, limit_s: float) -> RunRow:
+        """Do a run and write how it ended; `hours`, or those that are due if None.
 
         Raises RunFailed, TimedOut, DatabaseError, or what cancels it; then nothing was written and
         the figures are as they were.
         """
         folder = self._reports / f"run-{run.id}"
-        self.left, self.hours, self._renewed_ms = 0, (), self._host.clock.now_ms()
+        self.hours_remaining, self.hours, self._renewed_ms = 0, (), self._host.clock.now_ms()
         self._say("log", 0)
         try:
             await asyncio.to_thread(_make, folder)
-            return await self._steps(run, wanted, limit_s, folder)
+            return await self._steps(run, hours, limit_s, folder)
         except OSError as error:
             raise RunFailed("OSError", f"the disk says: {error}", is_transient=True) from error
         except (BadResult, ValueError, msgspec.DecodeError) as error:
@@ -117,23 +117,25 @@ class Runner:
     # -- the steps --------------------------------------------------------------------------------
 
     async def _steps(
-        self, run: RunRow, wanted: Sequence[str] | None, limit_s: float, folder: Path
+        self, run: RunRow, selection: Sequence[str] | None, limit_s: float, folder: Path
     ) -> RunRow:
         await self._roll(run, folder)
-        found = await asyncio.to_thread(inputs.load, self._root)
+        current_inputs = await asyncio.to_thread(inputs.load, self._root)
         done = await self._database.run(lambda db: db.reports.done(run.job))
         coarse = await self._database.run(lambda db: db.results.coarse_periods(run.job))
-        periods = inputs.Periods(run.job, found, done, coarse)
-        if wanted is None:
-            due = inputs.due(run.job, found, done, self._settings.report_input_days, periods)
-            hours, left = due.hours, due.left
+        periods = inputs.Periods(run.job, current_inputs, done, coarse)
+        if selection is None:
+            due = inputs.due(
+                run.job, current_inputs, done, self._settings.report_input_days, periods
+            )
+            hours, remaining = due.hours, due.left
             nothing = "nothing was recorded since the figures were made"
         else:
-            known = inputs.chosen(run.job, found, wanted)
-            hours, left = periods.whole(known), 0
-            nothing = FROZEN if known else "nothing is kept of these hours to compute from"
+            available = inputs.chosen(run.job, current_inputs, selection)
+            hours, remaining = periods.whole(available), 0
+            nothing = FROZEN if available else "nothing is kept of these hours to compute from"
         if not hours:
-            return await self._finish_skipped(run, found.at_ms, nothing)
+            return await self._finish_skipped(run, current_inputs.at_ms, nothing)
         self.hours, run = hours, replace(run, hours=hours)
         result = await self._compute(run, limit_s, folder)
         self._say("loading", LOADED)
@@ -142,11 +144,11 @@ class Runner:
         tables = await asyncio.to_thread(tables_of, result, folder / "output")
         loaded = Loaded(finished, result.fingerprints, tables)
         await self._database.run(lambda db: db.results.replace(loaded))
-        self.left = left
+        self.hours_remaining = remaining
         return finished
 
     async def _roll(self, run: RunRow, folder: Path) -> None:
-        """Write what was recorded until now as Parquet."""
+        """Write the records so far as Parquet."""
         position, at_ms = self._host.broker.log_end, self._host.clock.now_ms()
         try:
             async with asyncio.timeout(FLUSH_LIMIT_S):
@@ -207,15 +209,15 @@ class Runner:
     async def _previous(self, hour: str) -> list[Row]:
         """Each queue's state as it was published at the end of an hour, if it was the last."""
         names = ("group", "topic", "queue", "state", "raw_state")
-        wanted, found = ResultFilter(first=hour, last=hour), list[Row]()
+        criteria, previous = ResultFilter(first=hour, last=hour), list[Row]()
         after: tuple[object, ...] = ()
-        while len(found) < PREVIOUS_MAX:
-            rows = await self._database.run(partial(_states, wanted=wanted, after=after))
-            found += [{name: row[name] for name in names} for row in rows]
+        while len(previous) < PREVIOUS_MAX:
+            rows = await self._database.run(partial(_states, criteria=criteria, after=after))
+            previous += [{name: row[name] for name in names} for row in rows]
             if len(rows) < PAGE:
                 break
             after = tuple(rows[-1][name] for name in names[:3])
-        return found
+        return previous
 
     # -- ends -------------------------------------------------------------------------------------
 
@@ -264,10 +266,10 @@ class Runner:
 
     async def _beat(self, run: RunRow, folder: Path) -> None:
         """Look how far it is, and keep the lease."""
-        found = await asyncio.to_thread(read_progress, folder / "output")
-        if found is not None:
-            share = STARTED + (LOADED - STARTED) * found.percent // 100
-            self.progress = msgspec.structs.replace(found, percent=share)
+        progress = await asyncio.to_thread(read_progress, folder / "output")
+        if progress is not None:
+            share = STARTED + (LOADED - STARTED) * progress.percent // 100
+            self.progress = msgspec.structs.replace(progress, percent=share)
         now_ms = self._host.clock.now_ms()
         if now_ms - self._renewed_ms < RENEW_MS:
             return
@@ -290,8 +292,10 @@ class Runner:
         remove_folders(self._spark / "runs", self._reports)
 
 
-def _states(database: "Database", *, wanted: ResultFilter, after: tuple[object, ...]) -> list[Row]:
-    return database.results.page("lag_now", wanted, PAGE, after)
+def _states(
+    database: "Database", *, criteria: ResultFilter, after: tuple[object, ...]
+) -> list[Row]:
+    return database.results.page("lag_now", criteria, PAGE, after)
 
 
 def _make(folder: Path) -> None:
@@ -299,7 +303,7 @@ def _make(folder: Path) -> None:
 
 
 def _last_line(text: str, code: int) -> str:
-    """What the process said last, for people; where its calls stood (indented) is for the log."""
+    """The last output of the process for users; its stack frames (indented) are for the log."""
     lines = [line for line in text.splitlines() if line[:1].strip()]
     how = f"ended by signal {-code}" if code < 0 else f"ended with code {code}"
     return f"{lines[-1][:TEXT_CHARS_MAX]} ({how})" if lines else how

@@ -1,4 +1,4 @@
-"""When a job is due: five fields of cron, in UTC."""
+"""Computes when a job is due: five fields of cron, in UTC."""
 
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ DEFAULTS = {LAG_JOB: ("*/5 * * * *", 300), TRACES_JOB: ("1-59/10 * * * *", 600)}
 
 
 def default(job: str, now_ms: int) -> ScheduleRow:
-    """How a job runs until somebody changes it."""
+    """A job's default schedule."""
     cron, limit_s = DEFAULTS[job]
     return ScheduleRow(
         job=job,
@@ -35,12 +35,12 @@ def next_ms(cron: str, after_ms: int) -> int:
     if len(fields) != 5 or len(cron) > CHARS_MAX or not cron.isascii():
         raise Invalid(f"{cron[:40]!r} is no schedule", field="cron", remedy=REMEDY)
     try:
-        found = next(CronSim(" ".join(fields), datetime.fromtimestamp(after_ms / 1000, UTC)))
+        moment = next(CronSim(" ".join(fields), datetime.fromtimestamp(after_ms / 1000, UTC)))
     except CronSimError as error:
         raise Invalid(f"{cron!r} is no schedule: {error}", field="cron", remedy=REMEDY) from None
     except StopIteration:
         raise Invalid(f"{cron!r} never comes", field="cron", remedy=REMEDY) from None
-    return int(found.timestamp()) * 1000
+    return int(moment.timestamp()) * 1000
 
 
 def check_limit(limit_s: int) -> int:

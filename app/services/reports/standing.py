@@ -1,4 +1,4 @@
-"""What there is to know of the reports at a glance, and what may be asked of them."""
+"""The state of the reports at a glance, and the checks of requests for them."""
 
 from dataclasses import dataclass
 
@@ -53,7 +53,7 @@ class Figures:
     last_error: str = ""
 
     def take(self, run: RunRow) -> None:
-        """A run that is over; what a person cancelled is no failure."""
+        """Count a run that has ended; a cancelled one is no failure."""
         self.runs[run.state] = self.runs.get(run.state, 0) + 1
         if run.ended_ms is not None:
             self.last_s = (run.ended_ms - run.began_ms) / 1000
@@ -66,7 +66,7 @@ class Figures:
 
 
 def unavailable(error: DatabaseError) -> Busy:
-    """What a failing database is for whoever asked."""
+    """The error for callers when the database fails."""
     busy = Busy(
         f"the reports cannot be read or written: {error}",
         remedy="see the server's log about its database, then try again",
@@ -76,14 +76,14 @@ def unavailable(error: DatabaseError) -> Busy:
 
 
 def check_job(job: str, *, is_needed: bool = True) -> None:
-    """Invalid for what is no report."""
+    """Raise Invalid for an unknown report."""
     if job in JOBS or (not job and not is_needed):
         return
     raise Invalid(f"{job[:40]!r} is no report", field="job", remedy="one of " + ", ".join(JOBS))
 
 
 def checked_hours(first: str, last: str, now_ms: int) -> list[str] | None:
-    """The hours that are asked for; None where none is named."""
+    """The requested hours; None if none is named."""
     if not first and not last:
         return None
     for field, hour in (("first", first), ("last", last)):

@@ -61,8 +61,8 @@ class StartCache:
                 processors=self._settings.report_processors,
             )
             if code:
-                said = await asyncio.to_thread(child.tail_of, logs[1])
-                log.warning("%s", said or f"the start-up cache was not made: code {code}")
+                output = await asyncio.to_thread(child.tail_of, logs[1])
+                log.warning("%s", output or f"the start-up cache was not made: code {code}")
         except child.TimedOut:
             log.warning("the start-up cache was not made within %.0f s", LIMIT_S)
         except OSError as error:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.monitoring import dead_index, sparkline
-from app.monitoring.dead_index import Known
+from app.monitoring.dead_index import DeadLetterListing
 from app.monitoring.sparkline import Line
 from app.pause import Pause
 from app.security.access import Principal, principal_of
@@ -142,7 +142,7 @@ class DeadPage:
 class View:
     """The index of a group's dead letters, and the selection that meets the criteria."""
 
-    index: Known
+    index: DeadLetterListing
     selection: Selection
     note: str
 
@@ -305,7 +305,7 @@ async def view_of(
     Raises GroupNotFound.
     """
     console = pages.console_of(request)
-    index = await console.dead_index.known(group, budget_s)
+    index = await console.dead_index.listing(group, budget_s)
     offsets, note = await _matching_offsets(request, group, criteria) if index.total else (None, "")
     resting = console.broker.dead_letters.snapshot(group)
     selection = await console.render(

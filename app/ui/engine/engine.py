@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.services import settings_shown
-from app.services.settings_shown import Hidden
+from app.services import settings_view
+from app.services.settings_view import Hidden
 from app.settings import Settings
 from app.ui.framework import pages
 from app.ui.framework.language import N_, _, translated
@@ -43,8 +43,8 @@ CHECKS = {
     "exposure": N_("Who gets in"),
 }
 SOURCES = {
-    settings_shown.DEFAULT: "",
-    settings_shown.PROGRAM: N_("the program that embeds the server"),
+    settings_view.DEFAULT: "",
+    settings_view.PROGRAM: N_("the program that embeds the server"),
     "environment": N_("environment"),
     "command line": N_("command line"),
 }
@@ -203,7 +203,7 @@ def _settings(settings: Settings, origins: Mapping[str, str]) -> list[SettingRow
             help=each.help,
             is_set=each.is_set,
         )
-        for each in settings_shown.shown(settings, origins)
+        for each in settings_view.describe_settings(settings, origins)
     ]
 
 

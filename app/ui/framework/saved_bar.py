@@ -49,7 +49,7 @@ async def read(request: Request) -> SavedBar | None:
     if not views.is_list(path):
         return None
     try:
-        here = views.kept_query(request.url.query)
+        here = views.stored_query(request.url.query)
     except Invalid:
         here = ""
     views_glance = await glance(request)

@@ -86,7 +86,7 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
     saved = await services_of(request.scope).views.of(_owner(request))
     path = form.values["path"]
     try:
-        form.values["query"] = views.kept_query(form.values["query"])
+        form.values["query"] = views.stored_query(form.values["query"])
     except Invalid as error:
         form = _blamed(form, error)
     query = form.values["query"]

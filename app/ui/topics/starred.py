@@ -6,7 +6,7 @@ from starlette.responses import Response
 from app.container import services_of
 from app.security.access import principal_of
 from app.services.audit import Actor, actor_at
-from app.services.marks import Marks
+from app.services.stars_and_notes import Marks
 from app.ui.framework import forms
 from app.ui.framework.console import client_of
 from app.ui.framework.language import _

@@ -16,7 +16,7 @@ from app.monitoring.sparkline import Line
 from app.pause import Pause
 from app.security.access import Action, Kind
 from app.services.audit import actor_at
-from app.services.marks import Marks
+from app.services.stars_and_notes import Marks
 from app.services.topic_kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
 from app.ui.framework import forms, list_exports, pages, rights, tables
 from app.ui.framework.console import Console, client_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.addresses import shown_url
+from app.addresses import redacted_url
 from app.container import services_of
 from app.pause import Pause
 from app.security.access import Principal, principal_of
@@ -276,7 +276,7 @@ async def _tally(request: Request, total: int) -> Tally:
                 pending=counts["pending"][name],
                 given_up=counts["given_up"][name],
                 live_producers=live.get(name, 0),
-                callback=shown_url(callback.url) if callback else "",
+                callback=redacted_url(callback.url) if callback else "",
             )
         )
     return Tally(rows, len(names), examined, total)
@@ -293,7 +293,7 @@ async def _detail(request: Request, form: Form, status: int) -> Response:
         form=form,
         is_open=transaction.state in (TransactionState.PENDING, TransactionState.GIVEN_UP),
         live_producers=service.producers.count(transaction.producer_group),
-        callback=shown_url(callback.url) if callback else "",
+        callback=redacted_url(callback.url) if callback else "",
         check_max=console.host.config.transaction_check_max,
     )
     return await pages.respond(

@@ -93,7 +93,7 @@ async def test_who_is_too_far_behind_is_taken_forward_and_told(
     running: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail, "BEHIND_MAX", 20)
-    monkeypatch.setattr(tail, "KEPT_WHEN_BEHIND", 8)
+    monkeypatch.setattr(tail, "CATCH_UP_COUNT", 8)
     monkeypatch.setattr(tail, "COUNT_MAX", 4)
     await send(running, "orders", 1)
     following = follow(running, "orders")

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.addresses import UNREADABLE, quiet_clients, shown_text, shown_url
+from app.addresses import UNREADABLE, quiet_clients, redacted_text, redacted_url
 from app.db.rows import AuditEntry
 from app.errors import DoorError
 from app.security.oidc.provider import Metadata, Provider
@@ -270,8 +270,8 @@ async def test_an_answer_that_would_unpack_to_more_is_no_answer(
     ],
 )
 async def test_an_address_is_shown_without_what_could_be_a_secret(url: str, shown: str) -> None:
-    assert shown_url(url) == shown
-    assert SECRET not in shown_text(f"before {url} after")
+    assert redacted_url(url) == shown
+    assert SECRET not in redacted_text(f"before {url} after")
 
 
 async def test_a_secret_in_a_callback_is_shown_and_logged_nowhere(

@@ -16,7 +16,7 @@ import pytest
 from app.services import self_checks, support
 from app.services.log_levels import LINE_CHARS_MAX, LINES_MAX, LogRing
 from app.services.read_only import FILE
-from app.services.settings_shown import secrets_of
+from app.services.settings_view import secrets_of
 from app.services.support import GONE, PART_BYTES_MAX, Part, pack, redacted
 from app.settings import Settings, load, origins
 from tests.app.conftest import URL, App, Starter

@@ -177,7 +177,7 @@ def test_a_result_that_is_not_as_agreed_is_not_taken(
     tables = {}
     for table in tables_of("traces"):
         said_of = {"rows": 0, "file": f"{table.name}.ndjson", **manifest(table)}
-        tables[table.name] = msgspec.convert(said_of, contract.TableSaid)
+        tables[table.name] = msgspec.convert(said_of, contract.TableDeclaration)
     good = contract.Result(1, "traces", "ok", tables=tables)
     assert len(contract.tables_of(good, tmp_path)) == len(tables)
     tables["throughput"] = msgspec.structs.replace(tables["throughput"], **changes)

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from app.monitoring import dead_index
-from app.monitoring.dead_index import DeadIndex, Known
+from app.monitoring.dead_index import DeadIndex, DeadLetterListing
 from app.ui.dead_letters import exports as dead_exports
 from app.ui.dead_letters.exports import guarded
 from app.ui.framework.xlsx import CELL_CHARS_MAX, Workbook
@@ -401,9 +401,9 @@ def test_counting_that_takes_long_goes_on_where_it_stopped(
         kill(scenery, "sloth", "slow", [{"body": str(n)} for n in range(20)])
         index = DeadIndex(live.broker)
 
-        def known(budget_s: float) -> Known:
+        def known(budget_s: float) -> DeadLetterListing:
             assert live.loop is not None
-            asked = index.known("sloth", budget_s)
+            asked = index.listing("sloth", budget_s)
             return asyncio.run_coroutine_threadsafe(asked, live.loop).result(30)
 
         none = known(-1)

@@ -6,8 +6,8 @@ import pytest
 
 from app.db import queries
 from app.db.rows import AuditEntry, AuditFilter
-from app.services import audit_keeping
-from app.services.audit_keeping import DAY_MS, AuditKeeping
+from app.services import audit_pruning
+from app.services.audit_pruning import DAY_MS, AuditPruner
 from app.settings import Settings
 from tests.app.conftest import App
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.databases]
 @pytest.fixture(autouse=True)
 def _steps_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queries, "PRUNE_MAX", 7)
-    monkeypatch.setattr(audit_keeping, "PAUSE_S", 0.0)
+    monkeypatch.setattr(audit_pruning, "PAUSE_S", 0.0)
 
 
 async def write(app: App, count: int, *, age_days: float = 0.0, **fields: Any) -> None:
@@ -40,9 +40,9 @@ async def actions(app: App) -> list[str]:
     return [entry.action for entry in entries]
 
 
-def keeping(app: App, **settings: Any) -> AuditKeeping:
+def keeping(app: App, **settings: Any) -> AuditPruner:
     state = app.app.services
-    return AuditKeeping(state.database, state.host.clock, Settings(**settings))
+    return AuditPruner(state.database, state.host.clock, Settings(**settings))
 
 
 async def test_entries_that_are_too_old_go_and_the_others_stay(running: App) -> None:

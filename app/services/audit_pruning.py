@@ -1,7 +1,7 @@
-"""The audit trail's age and size: what is too old, or too many, goes by small steps.
+"""Prunes the audit trail by age and count, in small steps.
 
 Each step is a transaction of its own with a pause behind it, so that no other use of the database
-waits for long. How old and how many is a setting.
+waits for long. Settings give the age and the count.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ PAUSE_S = 0.05  # after each step
 DAY_MS = 86_400_000
 
 
-class AuditKeeping:
+class AuditPruner:
     """Prunes the trail now and then between `start` and `stop`."""
 
     def __init__(self, database: DatabaseWorker, clock: Clock, settings: AccessSettings) -> None:
@@ -47,7 +47,7 @@ class AuditKeeping:
                 await self._task
 
     async def prune(self) -> int:
-        """Delete what is too old or too many; how many entries that were. Raises DatabaseError."""
+        """Delete surplus and old entries and return their number. Raises DatabaseError."""
         deleted = 0
         if self._days:
             before_ms = self._clock.now_ms() - self._days * DAY_MS

@@ -1,8 +1,8 @@
 """Stars and notes of topics.
 
-A star is one's own and puts a topic first in one's list; while there are no users everybody shares
-one set. A note is everybody's: Markdown about what a topic is for, with its author. Both are about
-the name: they stay when the topic is deleted, and are there again when it is created anew.
+A star belongs to a user and puts a topic first in that user's list; while there are no users, all
+share one set. A note is shared: Markdown on the purpose of a topic, with its author. Both are tied
+to the name: they outlive the topic and apply again when it is created anew.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.services.audit import Actor
-from app.services.glances import Glances
-from app.services.kept import Kept
+from app.services.audited_store import AuditedStore
+from app.services.ttl_cache import TtlCache
 from engine.errors import Invalid
 from kitemq.model.marks import NOTE_CHARS_MAX
 
@@ -20,88 +20,88 @@ if TYPE_CHECKING:
     from app.db.mark_store import NoteRow
 
 KIND = "topic"
-EVERYBODY = ""  # whose the notes are, to `Glances`
+EVERYBODY = ""  # whose the notes are, to `TtlCache`
 
 
 @dataclass(frozen=True)
 class Marks:
-    """What a page shows beside topics' names; `failure` says why it is not known."""
+    """Stars and notes as a page shows them beside topics; `failure` is the reason if unknown."""
 
     stars: frozenset[str]
     noted: frozenset[str]
     failure: str = ""
 
 
-class TopicMarks:
-    """Keeps both, and knows those that whoever looks at a page wants to see."""
+class StarsAndNotes:
+    """Stores stars and notes, and caches them for pages."""
 
     def __init__(self, host: EngineHost, database: DatabaseWorker) -> None:
         self._host = host
-        self._kept = Kept(
+        self._store = AuditedStore(
             database, host.clock, kind=KIND, code="marks_unavailable", what="stars and notes"
         )
         nothing: frozenset[str] = frozenset()
-        self._stars = Glances(host.clock, self._read_stars, nothing)
-        self._noted = Glances(host.clock, self._read_noted, nothing)
+        self._stars = TtlCache(host.clock, self._read_stars, nothing)
+        self._noted = TtlCache(host.clock, self._read_noted, nothing)
 
     async def glance(self, owner: str, people_version: int = 0) -> Marks:
-        """An owner's stars and the topics with notes, for a page; see `Glances.of`."""
+        """An owner's stars and the topics with notes, for a page; see `TtlCache.of`."""
         stars = await self._stars.of(owner, people_version)
         noted = await self._noted.of(EVERYBODY)
         return Marks(stars.value, noted.value, stars.failure or noted.failure)
 
     async def stars_of(self, owner: str) -> list[str]:
         """The topics with a star, by name, at most 500; also those that are gone."""
-        return await self._kept.run(lambda database: database.marks.stars_of(owner))
+        return await self._store.run(lambda database: database.marks.stars_of(owner))
 
     async def star(self, actor: Actor, owner: str, topic: str) -> None:
         """Star a topic that there is; TopicNotFound, Conflict for one too many."""
         self._host.broker.topic(topic)
-        entry = self._kept.entry(actor, "topic.star", topic)
-        await self._kept.run(lambda database: database.marks.star(owner, topic, entry))
+        entry = self._store.entry(actor, "topic.star", topic)
+        await self._store.run(lambda database: database.marks.star(owner, topic, entry))
         self._stars.forget(owner)
 
     async def unstar(self, actor: Actor, owner: str, topic: str) -> None:
         """Take a star away, also of a topic that is gone; nothing happens where none is."""
-        entry = self._kept.entry(actor, "topic.unstar", topic[:255])
-        await self._kept.run(lambda database: database.marks.unstar(owner, topic, entry))
+        entry = self._store.entry(actor, "topic.unstar", topic[:255])
+        await self._store.run(lambda database: database.marks.unstar(owner, topic, entry))
         self._stars.forget(owner)
 
     async def note(self, topic: str) -> "NoteRow":
         """A topic's note, without text where it has none; TopicNotFound."""
         self._host.broker.topic(topic)
-        return await self._kept.run(lambda database: database.marks.note(topic))
+        return await self._store.run(lambda database: database.marks.note(topic))
 
-    async def write_note(self, actor: Actor, topic: str, text: str, seen_ms: int) -> "NoteRow":
+    async def write_note(self, actor: Actor, topic: str, text: str, expected_ms: int) -> "NoteRow":
         """Let the note say `text`, nothing for none; TopicNotFound, Invalid.
 
-        Conflict where the note is not the one of `seen_ms` any more (0: where there was none).
+        Conflict where the note is not the one of `expected_ms` any more (0: where there was none).
         """
         from app.db.mark_store import NoteRow  # with SQLAlchemy, which is not needed at the start
 
         self._host.broker.topic(topic)
-        entry = self._kept.entry(actor, "topic.note", topic)
+        entry = self._store.entry(actor, "topic.note", topic)
         row = NoteRow(topic=topic, text=checked(text), author=actor.name, changed_ms=entry.at_ms)
-        kept = await self._kept.run(lambda db: db.marks.write_note(row, seen_ms, entry))
+        note = await self._store.run(lambda db: db.marks.write_note(row, expected_ms, entry))
         self._noted.forget(EVERYBODY)
-        return kept
+        return note
 
     async def _read_stars(self, owner: str) -> frozenset[str]:
         return frozenset(await self.stars_of(owner))
 
     async def _read_noted(self, _owner: str) -> frozenset[str]:
-        return frozenset(await self._kept.run(lambda database: database.marks.noted()))
+        return frozenset(await self._store.run(lambda database: database.marks.noted()))
 
 
 def checked(text: str) -> str:
     """The note as it is kept: lines are joined by line feeds; Invalid names the fault."""
-    kept = text.replace("\r\n", "\n").rstrip()
-    if len(kept) > NOTE_CHARS_MAX:
+    content = text.replace("\r\n", "\n").rstrip()
+    if len(content) > NOTE_CHARS_MAX:
         raise Invalid(
-            f"the note has {len(kept):,} characters; at most {NOTE_CHARS_MAX:,} are kept",
+            f"the note has {len(content):,} characters; at most {NOTE_CHARS_MAX:,} are kept",
             field="text",
             remedy="shorten it, or link to a longer page",
         )
-    if "\0" in kept:
+    if "\0" in content:
         raise Invalid("the note holds a NUL character", field="text", remedy="take it out")
-    return kept
+    return content

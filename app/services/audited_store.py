@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Kept:
-    """Things of one `kind`; a database that fails is Busy with this `code`, `what` says of what."""
+class AuditedStore:
+    """Runs database work on objects of one `kind`, and makes the audit entries of its changes.
+
+    A failing database raises Busy with this `code`; its text names the objects as `what`.
+    """
 
     def __init__(
         self, database: DatabaseWorker, clock: Clock, *, kind: str, code: str, what: str
@@ -28,7 +31,7 @@ class Kept:
         self._what = what
 
     def entry(self, actor: Actor, action: str, name: str) -> AuditEntry:
-        """What the trail says of a change that is written together with it."""
+        """Make the audit entry that is written in the same transaction as the change."""
         return AuditEntry(
             at_ms=self._clock.now_ms(),
             actor=actor.name,
@@ -42,7 +45,7 @@ class Kept:
         )
 
     async def run(self, work: "Callable[[Database], T]") -> T:
-        """The result of `work`, done off the event loop; raises Busy."""
+        """Run `work` on the database thread and return its result; raises Busy."""
         try:
             return await self._database.run(work)
         except DatabaseError as error:

@@ -1,6 +1,6 @@
-"""The settings as anybody who may read may see them: value, default, where each came from.
+"""The settings without their secrets: value, default and origin of each.
 
-What is a secret is not shown, nor any part of an address that could hold one.
+Hidden are secrets and every part of an address that could hold one.
 """
 
 import re
@@ -17,7 +17,7 @@ from app.settings import Settings, settings_fields
 DEFAULT = "default"
 SECRET_PARAMETER = re.compile("(?i)pass|secret|token|key|sig")
 PIECE_CHARS_MIN = 8  # a shorter piece of a webhook's path is a word, as "services"
-PROGRAM = "program"  # neither file, environment nor command line: whoever embeds the server
+PROGRAM = "program"  # neither file, environment nor command line: the embedding program
 
 
 class Hidden(StrEnum):
@@ -30,7 +30,7 @@ class Hidden(StrEnum):
 
 @dataclass(frozen=True)
 class ShownSetting:
-    """A setting; `value` is empty where it is hidden, `source` says who set it."""
+    """A setting; `value` is empty if hidden, `source` is its origin."""
 
     name: str
     value: str
@@ -41,57 +41,57 @@ class ShownSetting:
 
     @property
     def is_set(self) -> bool:
-        """Whether it is other than the default."""
+        """Whether it differs from the default."""
         return self.hidden is not Hidden.NOT or self.value != self.default
 
 
-def shown(settings: Settings, origins: Mapping[str, str]) -> list[ShownSetting]:
+def describe_settings(settings: Settings, origins: Mapping[str, str]) -> list[ShownSetting]:
     """Every setting in the order of docs/settings.md; `origins` says where given ones came from."""
-    return [_shown(item, getattr(settings, item.name), origins) for item in settings_fields()]
+    return [_describe(item, getattr(settings, item.name), origins) for item in settings_fields()]
 
 
 def secrets_of(settings: Settings) -> set[str]:
     """Every text among the settings that must leave the server nowhere."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     for item in settings_fields():
         value = getattr(settings, item.name)
         if item.metadata.get("is_secret"):
-            found.add(str(value))
+            secrets.add(str(value))
         for text in value if isinstance(value, tuple) else (value,):
             if isinstance(text, str) and "://" in text:
-                found |= _secrets_in(text, is_whole=item.name == "alert_webhooks")
-    return {text for text in found if text}
+                secrets |= _secrets_in(text, is_whole=item.name == "alert_webhooks")
+    return {text for text in secrets if text}
 
 
 def _secrets_in(address: str, *, is_whole: bool) -> set[str]:
-    """What of an address is secret: passwords, also in its query; of a webhook all but the host."""
+    """The secret parts of an address: passwords, also in queries; of a webhook all but the host."""
     try:
         parts = urlsplit(address)
     except ValueError:
         return {address}
-    found = {parts.password or "", unquote(parts.password or "")}
+    secrets = {parts.password or "", unquote(parts.password or "")}
     for name, value in parse_qsl(parts.query):
         if is_whole or SECRET_PARAMETER.search(name):
-            found |= {value, quote(value, safe="")}
+            secrets |= {value, quote(value, safe="")}
     if is_whole:
         pieces = (parts.path.strip("/"), *parts.path.split("/"), parts.username or "")
-        found |= {address, *(piece for piece in pieces if len(piece) >= PIECE_CHARS_MIN)}
-    return found
+        secrets |= {address, *(piece for piece in pieces if len(piece) >= PIECE_CHARS_MIN)}
+    return secrets
 
 
-def _shown(item: Field[Any], value: Any, origins: Mapping[str, str]) -> ShownSetting:
+def _describe(item: Field[Any], value: Any, origins: Mapping[str, str]) -> ShownSetting:
     default = text_of("" if item.default is MISSING else item.default)
     hidden = _hidden(item, value)
     if hidden:
-        said = ""
+        text = ""
     elif item.name == "alert_webhooks":
-        said = text_of(tuple(f"{host_of(url)}/…" for url in value))
+        text = text_of(tuple(f"{host_of(url)}/…" for url in value))
     else:
-        said = text_of(value)
-    is_default = not hidden and said == default
+        text = text_of(value)
+    is_default = not hidden and text == default
     source = origins.get(item.name) or (DEFAULT if is_default else PROGRAM)
     return ShownSetting(
-        item.name, said, default, source, hidden, item.metadata["help"].replace("`", "")
+        item.name, text, default, source, hidden, item.metadata["help"].replace("`", "")
     )
 
 
