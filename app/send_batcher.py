@@ -36,7 +36,6 @@ class PendingSend(NamedTuple):
 
     messages: Sequence[Message]
     durability: Durability | None
-    size_bytes: int
     done: Done
 
 
@@ -49,10 +48,9 @@ class SendBatcher:
 
     def add(self, messages: Sequence[Message], durability: Durability | None, done: Done) -> None:
         """Store `messages`, all of one topic, at the end of this turn; `done` gets the result."""
-        size_bytes = sum([len(message.body) for message in messages])
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._waiting.append(PendingSend(messages, durability, size_bytes, done))
+        self._waiting.append(PendingSend(messages, durability, done))
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -62,8 +60,9 @@ class SendBatcher:
         run: list[PendingSend] = []
         count = size_bytes = 0
         for item in waiting:
+            item_bytes = sum([len(message.body) for message in item.messages])
             count += len(item.messages)
-            size_bytes += item.size_bytes
+            size_bytes += item_bytes
             if run and (
                 not _joins(run[-1], item)
                 or count > BATCH_COUNT_MAX
@@ -71,7 +70,7 @@ class SendBatcher:
             ):
                 self._store(run)
                 run = []
-                count, size_bytes = len(item.messages), item.size_bytes
+                count, size_bytes = len(item.messages), item_bytes
             run.append(item)
         self._store(run)
 
