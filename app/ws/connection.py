@@ -77,7 +77,8 @@ class Connection:
     def __init__(self, hub: Hub, remote: str, scope: Scope) -> None:
         self._hub = hub
         self._host = hub.host
-        self._messaging = services_of(scope).messaging
+        self._services = services_of(scope)
+        self._messaging = self._services.messaging
         self._limits = hub.limits
         self._remote = remote
         self._outbox = Outbox(self._on_room)
@@ -89,7 +90,7 @@ class Connection:
         self._is_closing = False
         self._scope = scope
         self._looking: asyncio.TimerHandle | None = None
-        self._authenticator: Authenticator = services_of(scope).authenticator
+        self._authenticator: Authenticator = self._services.authenticator
         self.holder = owner_of(principal_of(scope))
         self.client = f"ws-{secrets.token_hex(6)}"
         self._calls = Calls(
@@ -101,7 +102,7 @@ class Connection:
         )
         self._producers = Producers(
             hub.host,
-            services_of(scope).transactions,
+            self._services.transactions,
             requests_max=hub.limits.subscriptions_max,
             on_answer=self._answer,
             has_room=lambda: self.has_push_room,

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from app.container import services_of
 from app.security.access import Action, Kind
 from app.security.client_names import ClientNames
 from app.send_batcher import BatchSlice
@@ -76,7 +75,7 @@ class Session(Connection):
             if self._is_closing:
                 return
             if part is not None:
-                figures = services_of(self._scope).client_figures
+                figures = self._services.client_figures
                 figures.sent(self.client, len(messages), self._host.clock.now_ms())
                 with_ids = is_text or not frame.id_prefix
                 self._answer(request, sent_frame(part, with_ids=with_ids), is_text)
@@ -127,7 +126,7 @@ class Session(Connection):
         self.check_push(frame.group, frame.topics)
         # Whatever is wrong with group, topics or filters shows here, not at the first message.
         broker, client = self._host.broker, self.client
-        names: ClientNames = services_of(self._scope).client_names
+        names: ClientNames = self._services.client_names
         names.claim(frame.group, client, self.holder)
         broker.wait_to_receive(frame.group, frame.topics, lambda: None, client).cancel()
         # Read before the first delivery, so that all of it is from an earlier connection.
