@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import actor_of
-from app.numbers import is_whole
 from app.security.access import OWN
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
+from kitemq.model.numbers import is_whole
 from kitemq.model.views import NewView, SavedView, ViewList
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind, Principal, require
 from app.security.byte_budget import ByteReservation
 from app.services.audit import Actor, actor_at
+from kitemq.model.numbers import is_whole
 from protocol.remoting.codes import ResponseCode
 from protocol.remoting.frames import Command
 
@@ -62,7 +63,7 @@ class RemotingCall:
         if not value and default is not None:
             return default
         digits = value.removeprefix("-")
-        if not (digits.isascii() and digits.isdecimal() and len(digits) < NUMBER_CHARS_MAX):
+        if not is_whole(digits, NUMBER_CHARS_MAX - 1):
             raise RemotingRefusal(
                 ResponseCode.INVALID_PARAMETER, f"the field {name!r} is {value[:80]!r}, no number"
             )

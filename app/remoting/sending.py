@@ -25,6 +25,7 @@ from engine.message import (
     Message,
     split_properties,
 )
+from kitemq.model.numbers import is_whole
 from protocol.remoting.batches import BatchError, decode_batch
 from protocol.remoting.codes import RequestCode, ResponseCode, SysFlag
 
@@ -167,7 +168,7 @@ def _number(properties: dict[str, str], name: str) -> int:
     text = properties.get(name, "")
     if not text:
         return 0
-    if not (text.isascii() and text.isdecimal() and len(text) <= NUMBER_CHARS_MAX):
+    if not is_whole(text, NUMBER_CHARS_MAX):
         raise RemotingRefusal(
             ResponseCode.MESSAGE_ILLEGAL, f"the property {name!r} is {text[:80]!r}, no number"
         )

@@ -15,10 +15,10 @@ import msgspec
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
-from app.numbers import is_whole
 from engine.broker import ReplayJob
 from engine.errors import Busy, Invalid
 from kitemq.model.conversion import convert
+from kitemq.model.numbers import is_whole
 
 if TYPE_CHECKING:
     from app.db.replay_store import JobFilter, JobRow

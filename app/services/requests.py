@@ -6,10 +6,10 @@ from typing import NamedTuple
 from app.errors import NoReply
 from app.host import EngineHost
 from app.messaging import Messaging
-from app.numbers import is_whole
 from engine.broker import PendingRequest, ReplyMessage, ReplyOutcome
 from engine.errors import Invalid, Stopping
 from engine.message import Message, StoredMessage
+from kitemq.model.numbers import is_whole
 
 GRACE_S = 1.0  # the engine says itself when the time is over; this is for one that does not tick
 CORRELATION_ID = "CORRELATION_ID"

@@ -8,10 +8,10 @@ from functools import partial
 import msgspec
 
 from app.host import EngineHost
-from app.numbers import is_whole
 from engine.broker import ANYWHERE, FOREVER_MS, Lookup, ScanPage, ScanQuery
 from engine.errors import Busy, Invalid
 from engine.message import StoredMessage
+from kitemq.model.numbers import INT64_DIGITS, is_whole
 
 AT_ONCE_MAX = 2  # searches that work; the threads also flush
 WAITING_MAX = 32
@@ -169,7 +169,7 @@ def near(names: list[str], text: str) -> list[str]:
 
 
 def _position_of(cursor: str) -> int:
-    if is_whole(cursor, 19):
+    if is_whole(cursor, INT64_DIGITS):
         return int(cursor)
     raise Invalid(
         f"{cursor[:40]!r} is no cursor", field="cursor", remedy="send next_cursor as it came"

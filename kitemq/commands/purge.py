@@ -18,6 +18,7 @@ from kitemq.commands.command import (
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import time_ms
 from kitemq.errors import Invalid
+from kitemq.model.numbers import INT64_DIGITS, is_whole
 
 COLUMNS = ("queue", "from_offset", "to_offset", "count")
 
@@ -69,13 +70,9 @@ def _extent(options: Options) -> dict[str, Any]:
     offsets = {}
     for pair in options.before_offset:
         queue, separator, offset = pair.partition("=")
-        if not (separator and _is_number(queue) and _is_number(offset)):
+        if not (separator and is_whole(queue, INT64_DIGITS) and is_whole(offset, INT64_DIGITS)):
             raise Invalid(
                 f"{pair!r} is no QUEUE=OFFSET", field="--before-offset", remedy="as in 0=1200"
             )
         offsets[int(queue)] = int(offset)
     return {"before_offset": offsets}
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 20

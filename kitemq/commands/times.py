@@ -4,6 +4,7 @@ import re
 from datetime import datetime
 
 from kitemq.errors import Invalid
+from kitemq.model.numbers import is_whole
 
 LENGTH = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -22,7 +23,7 @@ def time_ms(text: str, field: str) -> int:
 
     Without a zone it is this machine's time. Invalid for anything else.
     """
-    if text.isascii() and text.isdecimal() and len(text) < 17:
+    if is_whole(text, 16):
         return int(text)
     try:
         return round(datetime.fromisoformat(text).timestamp() * 1000)

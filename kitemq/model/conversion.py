@@ -4,6 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kitemq.model.numbers import whole
 from kitemq.model.values import OFFSET_MAX, Int64, OffsetInput
 
 T = TypeVar("T")
@@ -49,9 +50,10 @@ def decoded(kind: type, value: object) -> object:
 def _offset_of(value: str | int) -> int:
     """An offset as a text or a number, 0 to 2^63 - 1; raises ValueError for anything else."""
     text = str(value)
-    if text.isdecimal() and text.isascii() and len(text) < 20 and int(text) <= OFFSET_MAX:
-        return int(text)
-    raise ValueError(f"{text[:40]!r} is no offset: send a whole number from 0")
+    offset = whole(text, OFFSET_MAX)
+    if offset is None:
+        raise ValueError(f"{text[:40]!r} is no offset: send a whole number from 0")
+    return offset
 
 
 def encoded(value: object) -> object:

@@ -7,7 +7,6 @@ import msgspec
 from app.api.access.users import READ_OWN, TAG, by_of
 from app.api.framework.operation import API, Call, operation
 from app.db.rows import SessionRow, TokenRow
-from app.numbers import is_whole
 from app.security.access import OWN, Action, Kind, lacks, require
 from app.security.credentials import parse_name
 from app.security.user_directory import UserDirectory
@@ -21,6 +20,7 @@ from kitemq.model.access import (
     TokenList,
 )
 from kitemq.model.conversion import convert
+from kitemq.model.numbers import is_whole
 
 ID_CHARS_MAX = 18
 

@@ -8,7 +8,6 @@ from app.api.framework.operation import API, Call, operation
 from app.api.messages.messages import number_in_path
 from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow
-from app.numbers import is_whole
 from app.security.access import ADMINISTER_SERVER, READ_SERVER
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
@@ -33,6 +32,7 @@ from kitemq.model.alerts import (
     TestSent,
 )
 from kitemq.model.conversion import convert, set_fields
+from kitemq.model.numbers import is_whole
 
 TAG = "alerts"
 ID_MAX = 2**63 - 1

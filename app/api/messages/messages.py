@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, ClientGone, operation
-from app.numbers import whole
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.security.message_rights import all_visible, missing_right, require_message
 from app.services import bodies
@@ -26,6 +25,7 @@ from kitemq.model.messages import (
     Seen,
     Stored,
 )
+from kitemq.model.numbers import whole
 from kitemq.model.values import OFFSET_MAX
 
 TAG = "messages"

@@ -18,11 +18,11 @@ from app.api.framework.operation import (
     operation,
     text_of,
 )
-from app.numbers import whole
 from app.security.access import Action, Kind, Needs
 from app.send_batcher import BatchSlice
 from engine.errors import Invalid
 from engine.message import BODY_BYTES_MAX, EVENT_MS, Durability, Message, offset_id
+from kitemq.model.numbers import is_whole
 from kitemq.model.scheduled import TIME_MS_MAX, DelayMs, Time
 
 TAG = "messages"
@@ -274,9 +274,8 @@ def _number(headers: dict[bytes, str], name: bytes, default: int, most: int) -> 
     text = headers.get(name)
     if text is None:
         return default
-    number = whole(text, most)
-    if number is not None:
-        return number
+    if is_whole(text, len(str(most))) and int(text) <= most:
+        return int(text)
     raise Invalid(
         f"{text!r} is not a number from 0 to {most}",
         field=name.decode(),

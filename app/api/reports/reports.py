@@ -9,12 +9,12 @@ from app.api.framework.operation import API, Call, operation
 from app.api.reports import figures as report_figures
 from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
-from app.numbers import is_whole
 from app.security.access import ADMINISTER_SERVER, READ_SERVER, RUN_REPORTS
 from app.services.reports.reports import Reports
 from app.services.reports.standing import JobStanding
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
+from kitemq.model.numbers import is_whole
 from kitemq.model.reports import (
     NewReportRun,
     ReportJob,

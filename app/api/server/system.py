@@ -11,11 +11,11 @@ from app.api.topics.topics import PAGE_DEFAULT, Limit
 from app.db.rows import AuditFilter
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
-from app.numbers import whole
 from app.security.access import PUBLIC, READ_SERVER, Action, Kind, Needs
 from app.version import VERSION
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
+from kitemq.model.numbers import whole
 from kitemq.model.server import Alive, AuditItem, AuditPage, Readiness, ServerInfo
 
 TAG = "system"

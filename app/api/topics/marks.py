@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import TAG, actor_of
-from app.numbers import is_whole
 from app.security.access import OWN, Action, Kind, Needs
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.marks import NewNote, StarList, TopicNote
+from kitemq.model.numbers import is_whole
 
 if TYPE_CHECKING:
     from app.db.mark_store import NoteRow

@@ -2,11 +2,11 @@
 
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import actor_of
-from app.numbers import is_whole
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.retention import Extent
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
+from kitemq.model.numbers import is_whole
 from kitemq.model.retention import Purged, PurgeOrder, Retention
 
 TAG = "retention"

@@ -16,7 +16,6 @@ import msgspec
 from app.db.report_rows import Moved, ResultFilter, Row
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
-from app.numbers import is_whole
 from app.services.reports.cells import Cell
 from app.services.reports.files import ResultFiles
 from app.services.reports.reports import Reports
@@ -25,6 +24,7 @@ from app.settings import Settings
 from engine import report_hours
 from engine.errors import Busy, Invalid, NotFound, Refused
 from engine.report_tables import RESULTS_BY_NAME, ResultTable
+from kitemq.model.numbers import is_whole
 from kitemq.model.reports import Basis, Coarse
 
 if TYPE_CHECKING:

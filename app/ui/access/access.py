@@ -9,7 +9,6 @@ from starlette.responses import Response
 from app.container import services_of
 from app.db.rows import SessionRow, TokenRow, UserRow
 from app.errors import DoorError
-from app.numbers import is_whole
 from app.security.access import (
     TABLE,
     Action,
@@ -30,6 +29,7 @@ from app.ui.framework.language import N_, _
 from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotFound
 from kitemq.model.access import NewToken, NewUser
 from kitemq.model.conversion import convert
+from kitemq.model.numbers import is_whole
 
 ROWS_MAX = 200
 ROLES = (

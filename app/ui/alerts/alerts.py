@@ -7,7 +7,6 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.alert_rows import DeliveryRow, SilenceRow, TransitionRow
-from app.numbers import is_whole
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
 from app.services.alerts.standing import RuleStatus
@@ -20,6 +19,7 @@ from app.ui.framework.templating import segment
 from engine.errors import NotFound
 from kitemq.model.alerts import RuleKind, RuleState
 from kitemq.model.conversion import convert
+from kitemq.model.numbers import is_whole
 
 SUBJECTS_SHOWN_MAX = 50
 DELIVERIES_SHOWN = 20

@@ -9,7 +9,6 @@ from starlette.responses import Response, StreamingResponse
 
 from app.container import services_of
 from app.db.rows import AuditEntry, AuditFilter
-from app.numbers import whole
 from app.services.audit import DONE, STARTED, Audit
 from app.ui.framework import cells, formats, forms, pages, preferences, tables
 from app.ui.framework.forms import Form
@@ -19,6 +18,7 @@ from app.ui.framework.turns import Turns
 from app.ui.framework.zones import Zone
 from engine.errors import EngineError, Invalid
 from kitemq.model.conversion import convert
+from kitemq.model.numbers import whole
 
 FIELDS = ("kind", "name", "action", "actor", "result", "address", "request_id", "from", "to")
 TEXT_MAX = 512

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from app.monitoring.dead_index import DeadRow
-from app.numbers import is_whole
 from app.ui.framework import typed_time, zones
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.typed_time import NoMoment
 from app.ui.framework.zones import UTC_ZONE, Zone
 from engine.errors import Invalid
+from kitemq.model.numbers import is_whole
 
 TEXT_MAX = 512
 OFFSETS_MAX = 10_000

@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.monitoring.dead_index import COUNTED_MAX
-from app.numbers import is_whole
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.dead_letters import View, criteria_of, has_group, view_of
 from app.ui.dead_letters.filters import NONE, OFFSETS_MAX, Criteria
@@ -21,6 +20,7 @@ from app.ui.framework.templating import segment
 from app.ui.replays import jobs
 from engine.broker import DEAD_LETTER_PREFIX, GROUP_QUEUE, NewReplay, ReplayTo
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, TopicNotFound
+from kitemq.model.numbers import is_whole
 
 BUDGET_S = 0.4
 WHOLE_S = 20.0  # time to index the whole group before a job is created

@@ -14,12 +14,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.errors import DoorError
-from app.numbers import is_whole
 from app.ui.framework import typed_time, zones
 from app.ui.framework.language import _
 from app.ui.framework.typed_time import NoMoment
 from app.ui.framework.zones import UTC_ZONE, Zone
 from engine.errors import EngineError, Invalid
+from kitemq.model.numbers import is_whole
 
 FIELDS_MAX = 200
 FORM_BYTES_MAX = 256 * 1024

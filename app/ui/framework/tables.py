@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from app.numbers import is_whole
+from kitemq.model.numbers import is_whole
 
 Row = TypeVar("Row")
 Other = TypeVar("Other")

@@ -10,7 +10,6 @@ from starlette.responses import Response
 from app.monitoring.forecast import Forecast
 from app.monitoring.lag_reader import SPANS, LagOf, Span
 from app.monitoring.sampler import GroupFigures, group_figures
-from app.numbers import is_whole
 from app.ui.framework import pages, tables
 from app.ui.framework.console import Console
 from app.ui.framework.tables import Cut, Query
@@ -18,6 +17,7 @@ from app.ui.groups import lag_chart
 from app.ui.groups.head import GroupHead, head_of, topics_of_group
 from app.ui.groups.lag_chart import SHAPES, LagChart, Shape
 from engine.broker import RETRY_PREFIX, GroupConfig, LagBasis, LagHistoryRetention, QueueLag
+from kitemq.model.numbers import is_whole
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.rows import AuditEntry
-from app.numbers import is_whole
 from app.services.audit import actor_at
 from app.services.client_figures import PASSAGES_MAX, Passage
 from app.services.groups import KIND
@@ -23,6 +22,7 @@ from app.ui.groups.head import GroupHead, head_of
 from app.ui.groups.reset_review import DoneRow, Review, done_rows, place_in_words, review
 from engine.broker import OffsetsMoved, Reset
 from engine.errors import Conflict, EngineError, NotFound, Refused
+from kitemq.model.numbers import is_whole
 
 ENTRIES_SHOWN = 50
 CHANGES_SHOWN_MAX = 8

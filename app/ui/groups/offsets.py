@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.numbers import is_whole
 from app.services.audit import actor_at
 from app.services.resets import ResetOrder
 from app.ui.framework import forms, pages, preferences
@@ -25,6 +24,7 @@ from app.ui.groups.head import GroupHead, head_of, topics_of_group
 from app.ui.groups.reset_review import Review, place_in_words, review
 from engine.broker import GroupConfig, OffsetsMoved, ResetTarget, ResetTo
 from engine.errors import EngineError
+from kitemq.model.numbers import is_whole
 
 PLAN = "plan"  # a target of a reset: the offsets of a file
 FIELDS = ("to", "at", "zone", "offset", "by", "from_group", "queues", "other", PLAN)

@@ -7,11 +7,11 @@ have moved since.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.numbers import is_whole
 from app.ui.framework.formats import absolute
 from app.ui.framework.language import N_, _, ngettext, translated
 from engine.broker import QueueMove, Reset, ResetNote, ResetPreview
 from kitemq.model.conversion import convert
+from kitemq.model.numbers import INT64_DIGITS, is_whole
 
 SHOWN = 200
 NONE = "-"
@@ -178,4 +178,4 @@ def _parsed(text: str) -> dict[Place, int | None]:
 
 
 def _is_number(text: str) -> bool:
-    return is_whole(text, 19)
+    return is_whole(text, INT64_DIGITS)

@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
-from app.numbers import is_whole
 from app.security.access import principal_of
 from app.security.message_rights import all_visible, missing_right, require_message, visible
 from app.services.bodies import decompress
@@ -38,6 +37,7 @@ from engine.message import (
     StoredMessage,
 )
 from kitemq.model.conversion import convert
+from kitemq.model.numbers import is_whole
 
 COPIES_MAX = 50
 ID_DIGITS = 32  # of an id made by a broker at an IPv4 address, the last 16 its position

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.numbers import is_whole
 from app.security.access import principal_of
 from app.security.message_rights import require_message
 from app.send_batcher import BatchSlice
@@ -19,6 +18,7 @@ from app.ui.topics.head import Head, head_of
 from engine.broker import TopicConfig
 from engine.errors import Busy, EngineError, Invalid, Refused
 from engine.message import RESERVED, AppendResult, Message
+from kitemq.model.numbers import is_whole
 
 FIELDS = ("body", "tag", "keys", "properties", "message_group", "delay_level", "queue", "count")
 ENGINE_NAMES = {"id": "body", "topic": "body", "message_group": "message_group"}

@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.numbers import is_whole
 from app.security.access import principal_of
 from app.services import views
 from app.services.audit import Actor, actor_at
@@ -17,6 +16,7 @@ from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from engine.errors import Conflict, EngineError, Invalid, NotFound
+from kitemq.model.numbers import is_whole
 from kitemq.model.views import NewView
 
 FIELDS = ("name", "path", "query")

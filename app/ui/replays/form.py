@@ -7,7 +7,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.numbers import is_whole
 from app.ui.dead_letters.resend import TARGETS
 from app.ui.framework import forms, pages, preferences, rights
 from app.ui.framework.forms import Form, Posted
@@ -15,6 +14,7 @@ from app.ui.framework.language import N_, _
 from app.ui.replays import jobs
 from engine.broker import NewReplay
 from engine.errors import Forbidden, Invalid, NotFound
+from kitemq.model.numbers import is_whole
 
 FIELDS = (
     "source", "by", "from", "until", "ranges", "filter", "to", "to_group", "to_topic", "rate",

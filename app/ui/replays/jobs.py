@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
-from app.numbers import is_whole
 from app.security.access import principal_of
 from app.security.message_rights import lacks_messages
 from app.services.audit import Actor, actor_at
@@ -30,6 +29,7 @@ from engine.broker import (
 from engine.errors import Conflict, Invalid, MessageNotFound, NotFound, Refused
 from engine.message import REDRIVEN_JOB
 from kitemq.model.conversion import convert
+from kitemq.model.numbers import is_whole
 from kitemq.model.replays import MessageOutcome
 
 PAGE_SIZE = 50

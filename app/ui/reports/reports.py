@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.report_rows import RunFilter, RunRow
-from app.numbers import is_whole
 from app.services.audit import actor_at
 from app.services.reports.contract import Progress
 from app.services.reports.reports import Reports
@@ -23,6 +22,7 @@ from app.ui.reports.kinds import REPORTS
 from app.ui.reports.parts import hour_ms
 from engine.errors import Conflict, Invalid, NotFound, Refused
 from kitemq.model.conversion import convert
+from kitemq.model.numbers import is_whole
 from kitemq.model.reports import RunState
 
 RUNS_SHOWN = 20

@@ -6,7 +6,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.numbers import is_whole
 from app.ui.framework import forms, pages
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
@@ -16,6 +15,7 @@ from app.ui.topics.head import Head, head_of
 from engine.broker import TopicConfig
 from engine.errors import Conflict, Invalid
 from kitemq.model.marks import NOTE_CHARS_MAX
+from kitemq.model.numbers import is_whole
 
 FIELDS = ("text", "version")
 VERSION_CHARS_MAX = 18

@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.numbers import is_whole
 from app.security.access import Principal, principal_of
 from app.security.message_rights import all_visible, lacks_messages, missing_right
 from app.services.bodies import decompress_all
@@ -22,6 +21,7 @@ from app.ui.topics.head import Head, head_of
 from engine.broker import QueueStats
 from engine.errors import NotFound
 from engine.message import FAILED_ERROR, FAILED_REASON, StoredMessage
+from kitemq.model.numbers import is_whole
 
 WAYS = ("newest", "offset", "id", "key")
 SIZES = (25, 50, 100)

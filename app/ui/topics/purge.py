@@ -6,7 +6,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.numbers import is_whole
 from app.services.audit import actor_at
 from app.services.retention import Extent
 from app.ui.framework import forms, pages, preferences
@@ -18,6 +17,7 @@ from app.ui.framework.zones import Zone
 from app.ui.topics.head import Head, head_of
 from engine.broker import Purge, TopicConfig
 from engine.errors import Invalid, QueueNotFound
+from kitemq.model.numbers import is_whole
 
 FIELDS = ("how", "before", "zone", "queue", "offset", "confirm", "shown")
 HOW = (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.numbers import is_whole, whole
+from kitemq.model.numbers import is_whole, whole
 
 
 @pytest.mark.parametrize("text", ["0", "7", "007", "9" * 18])
@@ -19,4 +19,5 @@ def test_any_other_text_is_none(text: str) -> None:
 def test_a_number_is_at_most_as_large_as_the_limit() -> None:
     assert whole("255", 255) == 255
     assert whole("256", 255) is None
-    assert whole("0255", 255) is None, "more digits than the limit has"
+    assert whole("0255", 255) == 255
+    assert whole("0" * 17 + "255", 255) is None, "more digits than 64 bits need"
