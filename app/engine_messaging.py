@@ -12,12 +12,15 @@ from app.host import EngineHost
 from app.send_batcher import BatchSlice, Done, SendBatcher
 from engine.broker import (
     AckResult,
+    Assignment,
     Decider,
     Delivery,
     ExtendResult,
     LockedQueue,
     LockResult,
     LongPoll,
+    Member,
+    MemberConnection,
     Nack,
     PullAnswer,
     PullResult,
@@ -26,6 +29,7 @@ from engine.broker import (
     Receipt,
     Scheduled,
     ScheduledPage,
+    Strategy,
     TimerAnswer,
     Transaction,
     TransactionCheck,
@@ -47,6 +51,7 @@ class EngineMessaging:
         self._batcher = SendBatcher(host)
         self.transactions = EngineTransactions(host)
         self.locks = EngineLocks(host)
+        self.members = EngineMembers(host)
 
     async def send(
         self, messages: Sequence[Message], durability: Durability | None = None
@@ -301,3 +306,65 @@ class EngineLocks:
 
     async def of(self, group: str) -> list[QueueLock]:
         return self._host.broker.locks.of(group)
+
+
+class EngineMembers:
+    """`MemberVerbs` of a started `EngineHost`."""
+
+    def __init__(self, host: EngineHost) -> None:
+        self._host = host
+
+    async def heartbeat(
+        self,
+        group: str,
+        client: str,
+        *,
+        topics: Mapping[str, str] | None = None,
+        version: str = "",
+        language: str = "",
+        address: str = "",
+    ) -> Member:
+        return self._host.broker.members.heartbeat(
+            group, client, topics=topics, version=version, language=language, address=address
+        )
+
+    async def seen(
+        self,
+        group: str,
+        client: str,
+        *,
+        topics: Mapping[str, str] | None = None,
+        address: str = "",
+        version: str = "",
+        language: str = "",
+        creates: bool = False,
+    ) -> None:
+        self._host.broker.members.seen(
+            group,
+            client,
+            topics=topics,
+            address=address,
+            version=version,
+            language=language,
+            creates=creates,
+        )
+
+    async def connect(
+        self, group: str, client: str, *, topics: Mapping[str, str], address: str = ""
+    ) -> MemberConnection:
+        return self._host.broker.members.connect(group, client, topics=topics, address=address)
+
+    async def leave(self, group: str, client: str) -> bool:
+        return self._host.broker.members.leave(group, client)
+
+    async def assignment(
+        self,
+        group: str,
+        topic: str,
+        client: str,
+        *,
+        strategy: Strategy | None = None,
+        broker_name: str = "kitemq",
+    ) -> Assignment:
+        members = self._host.broker.members
+        return members.assignment(group, topic, client, strategy=strategy, broker_name=broker_name)

@@ -13,12 +13,15 @@ from typing import Protocol
 from app.send_batcher import BatchSlice, Done
 from engine.broker import (
     AckResult,
+    Assignment,
     Decider,
     Delivery,
     ExtendResult,
     LockedQueue,
     LockResult,
     LongPoll,
+    Member,
+    MemberConnection,
     Nack,
     PullResult,
     QueueContent,
@@ -26,6 +29,7 @@ from engine.broker import (
     Receipt,
     Scheduled,
     ScheduledPage,
+    Strategy,
     TimerAnswer,
     Transaction,
     TransactionCheck,
@@ -99,6 +103,62 @@ class LockVerbs(Protocol):
         ...
 
 
+class MemberVerbs(Protocol):
+    """Signs of life of a group's members, and the queues that they are assigned."""
+
+    async def heartbeat(
+        self,
+        group: str,
+        client: str,
+        *,
+        topics: Mapping[str, str] | None = None,
+        version: str = "",
+        language: str = "",
+        address: str = "",
+    ) -> Member:
+        """A pulling consumer is alive and subscribes to `topics` (name to filter).
+
+        Creates the group where that is allowed. Invalid, GroupNotFound; Refused for one too many.
+        """
+        ...
+
+    async def seen(
+        self,
+        group: str,
+        client: str,
+        *,
+        topics: Mapping[str, str] | None = None,
+        address: str = "",
+        version: str = "",
+        language: str = "",
+        creates: bool = False,
+    ) -> None:
+        """A client that receives or settles is alive; `creates` makes its group if need be."""
+        ...
+
+    async def connect(
+        self, group: str, client: str, *, topics: Mapping[str, str], address: str = ""
+    ) -> MemberConnection:
+        """A client subscribes on a connection: it is alive until that is closed."""
+        ...
+
+    async def leave(self, group: str, client: str) -> bool:
+        """Remove a member; False if it was none. Open connections keep theirs. GroupNotFound."""
+        ...
+
+    async def assignment(
+        self,
+        group: str,
+        topic: str,
+        client: str,
+        *,
+        strategy: Strategy | None = None,
+        broker_name: str = "kitemq",
+    ) -> Assignment:
+        """The queues of a topic that a pulling client gets, by the group's strategy by default."""
+        ...
+
+
 class Messaging(Protocol):
     """Sends, receives, settles and reads messages. Errors are those of `engine.errors`."""
 
@@ -107,6 +167,9 @@ class Messaging(Protocol):
 
     @property
     def locks(self) -> LockVerbs: ...
+
+    @property
+    def members(self) -> MemberVerbs: ...
 
     # -- sending --------------------------------------------------------------------------------
 
