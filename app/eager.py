@@ -80,6 +80,10 @@ def run(coroutine: Coroutine[Any, Any, T], done: Done[T]) -> None:
     task.add_done_callback(_tasks.discard)
 
 
+def ignore(_: object, error: EngineError | None) -> None:
+    """Take no notice of a result or error, such as that of giving back what expires by itself."""
+
+
 def as_engine_error(error: Exception) -> EngineError:
     """The error as callers get it: one that is not the engine's is logged and kept from them."""
     if isinstance(error, EngineError):

@@ -16,6 +16,7 @@ from engine.broker import (
     Decider,
     Delivery,
     ExtendResult,
+    GroupConfig,
     LockedQueue,
     LockResult,
     LongPoll,
@@ -31,6 +32,7 @@ from engine.broker import (
     ScheduledPage,
     Strategy,
     TimerAnswer,
+    TopicConfig,
     Transaction,
     TransactionCheck,
     TransactionDecision,
@@ -227,6 +229,18 @@ class EngineMessaging:
 
     async def queue_content(self, topic: str, queue: int, *, count_max: int) -> QueueContent:
         return self._host.broker.queue_content(topic, queue, count_max=count_max)
+
+    async def topic(self, name: str) -> TopicConfig:
+        return self._host.broker.topic(name)
+
+    async def plan_topic(self, name: str) -> TopicConfig:
+        return self._host.broker.plan_topic(name)
+
+    async def group(self, name: str) -> GroupConfig:
+        return self._host.broker.group(name)
+
+    async def is_broadcast(self, group: str) -> bool:
+        return self._host.broker.is_broadcast(group)
 
     async def scheduled(
         self, *, topic: str = "", from_ms: int = 0, after: str = "", count_max: int = 50
