@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from app.capabilities import EMBEDDED
 from app.host import EngineHost
 from app.send_batcher import BatchSlice, Done, SendBatcher
 from engine.broker import (
@@ -51,6 +52,7 @@ class EngineMessaging:
     def __init__(self, host: EngineHost) -> None:
         self._host = host
         self._batcher = SendBatcher(host)
+        self.capabilities = EMBEDDED
         self.transactions = EngineTransactions(host)
         self.locks = EngineLocks(host)
         self.members = EngineMembers(host)

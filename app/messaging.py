@@ -39,6 +39,7 @@ from engine.broker import (
     TransactionPage,
 )
 from engine.message import Durability, Message, StoredMessage
+from kitemq.model.server import Capabilities
 
 
 class TransactionVerbs(Protocol):
@@ -163,6 +164,11 @@ class MemberVerbs(Protocol):
 
 class Messaging(Protocol):
     """Sends, receives, settles and reads messages. Errors are those of `engine.errors`."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the engine can do; `app.capabilities.require` refuses what it cannot."""
+        ...
 
     @property
     def transactions(self) -> TransactionVerbs: ...

@@ -8,6 +8,7 @@ from msgspec import Meta
 from app.api.framework.operation import API, Call, encode, operation
 from app.api.messages.messages import fields_of, message_view
 from app.api.topics.topics import actor_of
+from app.capabilities import require
 from app.security.access import (
     READ_SERVER,
     Action,
@@ -137,6 +138,7 @@ async def list_transactions(call: Call[TransactionQuery, None]) -> UndecidedTran
     The oldest first: those that are still checked, or with `given_up` those that are not.
     """
     query, transactions = call.query, call.messaging.transactions
+    require(call.messaging.capabilities, "transaction_queries")
     listed = transactions.given_up if query.given_up else transactions.pending
     page = await listed(group=query.group, after=query.after, count_max=query.limit)
     await bodies.decompress([item.message for item in page.items])
@@ -253,6 +255,7 @@ async def get_transaction(call: Call[ShownQuery, None]) -> TransactionInfo:
     By the message's id, or the offset id of its half message.
     """
     query = call.query
+    require(call.messaging.capabilities, "transaction_queries", field="id")
     transactions = call.messaging.transactions
     transaction = await transactions.get(call.path("id"), group=query.group)
     await bodies.decompress([transaction.message])
