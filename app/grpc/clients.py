@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from app.grpc import workarounds
@@ -371,11 +372,7 @@ class GrpcClients:
 
     def _send_pending_checks(self, client: GrpcClient, topic: str) -> None:
         """Send the checks that were due while no producer was reachable."""
-        try:
-            for check in self._host.broker.transactions.checks(topic):
-                self._send_check(client, check)
-        except EngineError:
-            return  # repeated at the next check
+        self._transactions.ask_pending(topic, partial(self._send_check, client))
 
     def _remove(self, client: GrpcClient) -> None:
         del self._clients[client.name]

@@ -214,11 +214,7 @@ class RemotingClients:
 
         client.producers[group] = ask
         self._transactions.producers.enter(group, ask)
-        try:
-            for check in self._host.broker.transactions.checks(group):
-                ask(check)
-        except EngineError:
-            return  # they are asked again at the next check
+        self._transactions.ask_pending(group, ask)
 
     def retain_groups(self, client: RemotingClient, groups: Iterable[str]) -> None:
         """Remove a client from groups that its heartbeat does not name."""

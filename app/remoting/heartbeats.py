@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from app.eager import eager
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.clients import RemotingConsumer, RemotingSubscription
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
@@ -96,11 +97,12 @@ def consumer_list(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
     return ErrorResponse(body=json_body({"consumerIdList": members}))
 
 
-def check_client(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def check_client(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Check an SQL92 subscription; others are not checked, as with Apache."""
     check = call.document(_ClientCheck)
     if check.subscriptionData is not None:
-        backend.broker.check_filter(filter_text(check.subscriptionData))
+        await backend.messaging.check_filter(filter_text(check.subscriptionData))
     return OK
 
 

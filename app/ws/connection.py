@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 from starlette.types import Scope
 
+from app import eager
 from app.container import services_of
 from app.host import EngineHost
 from app.network.bounded_socket import RESERVATION, SOCKET, BoundedSocket
@@ -103,7 +104,7 @@ class Connection:
             has_room=lambda: self._outbox.size_bytes <= self._limits.outbox_bytes_max,
         )
         self._producers = Producers(
-            hub.host,
+            self._messaging.transactions,
             self._services.transactions,
             requests_max=hub.limits.subscriptions_max,
             on_answer=self._answer,
@@ -320,19 +321,20 @@ class Connection:
         is_current = self._hub.leave(self.client, self)
         if not self._host.is_ready:
             return
-        try:
-            self._outbox.abandon()
-            if is_current and code in CLEAN_CLOSES:
-                self._release_held()
-        except EngineError as error:
-            log.warning("what %s held was not put back: %s", self.client, error.detail)
+        self._outbox.abandon()
+        if is_current and code in CLEAN_CLOSES:
+            eager.run(self._release_held(), self._on_released)
 
-    def _release_held(self) -> None:
-        broker = self._host.broker
+    async def _release_held(self) -> None:
         for group in self._groups:
-            held = broker.held(group, self.client)
+            held = await self._messaging.held(group, self.client)
             for start in range(0, len(held), self._limits.count_max):
-                broker.release(group, held[start : start + self._limits.count_max])
+                part = held[start : start + self._limits.count_max]
+                await self._messaging.release(group, part)
+
+    def _on_released(self, _: None, error: EngineError | None) -> None:
+        if error is not None:
+            log.warning("what %s held was not put back: %s", self.client, error.detail)
 
 
 def _hold_of(scope: Scope) -> ByteReservation:
