@@ -20,7 +20,6 @@ from app.security.access import Action, Kind, Principal, principal_of, require
 from app.security.authenticator import Authenticator
 from app.security.byte_budget import ByteReservation
 from app.security.client_names import check_name, owner_of
-from app.ws import eager
 from app.ws.calls import Calls
 from app.ws.limits import SocketLimits
 from app.ws.outbox import Outbox
@@ -138,9 +137,10 @@ class Connection:
         """Work on a message at once; while that has to wait, the socket keeps further ones."""
         if self._is_closing:
             return
-        self._work = eager.start(self._on_data(data))
-        if self._work is not None:
+        rest = eager.begin(self._on_data(data))
+        if rest is not None:
             self._socket.pause()
+            self._work = asyncio.get_running_loop().create_task(_finish(rest))
             self._work.add_done_callback(self._on_worked)
 
     def on_writable(self) -> None:
@@ -345,6 +345,10 @@ def _hold_of(scope: Scope) -> ByteReservation:
     ).request_limits.budget.reserve(client[0] if client else "", "", _nothing)
     hold.name(principal_of(scope).caller)
     return hold
+
+
+async def _finish(rest: eager.Rest[None]) -> None:
+    await rest
 
 
 def _nothing() -> None:
