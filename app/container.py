@@ -209,7 +209,7 @@ class Services:
         self.resets = Resets(host, self.audit)
         self.search = Search(host)
         self.journeys = Journeys(host, self.search)
-        self.replays = Replays(host, self.audit)
+        self.replays = Replays(host, self.messaging, self.audit)
         self.replay_copies = ReplayCopies(host, database)
         self.report_results = Results(self.reports, database, settings)
         self.views = Views(database, host.clock)

@@ -22,7 +22,7 @@ log = logging.getLogger("kitemq.messaging")
 _tasks: set[asyncio.Task[Any]] = set()  # the event loop keeps weak references only
 
 
-class Rest(Generic[T]):
+class Remainder(Generic[T]):
     """The part of a coroutine after its first wait; to be awaited once."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: Any) -> None:
@@ -42,20 +42,20 @@ class Rest(Generic[T]):
                 return end.value  # type: ignore[no-any-return]
 
 
-def begin(coroutine: Coroutine[Any, Any, T]) -> T | Rest[T]:
+def begin(coroutine: Coroutine[Any, Any, T]) -> T | Remainder[T]:
     """Run a coroutine up to its first wait; returns its result or what is left to await."""
     try:
         waits_for = coroutine.send(None)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
-    return Rest(coroutine, waits_for)
+    return Remainder(coroutine, waits_for)
 
 
-def eager(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T | Rest[T]]:
+def eager(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T | Remainder[T]]:
     """Decorate an `async def` so that calling it runs it up to its first wait."""
 
     @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T | Rest[T]:
+    def call(*args: P.args, **kwargs: P.kwargs) -> T | Remainder[T]:
         return begin(function(*args, **kwargs))
 
     return call
@@ -72,12 +72,16 @@ def run(coroutine: Coroutine[Any, Any, T], done: Done[T]) -> None:
     except Exception as error:
         done(None, as_engine_error(error))
         return
-    if not isinstance(result, Rest):
+    if not isinstance(result, Remainder):
         done(result, None)
         return
     task = asyncio.get_running_loop().create_task(_finish(result, done))
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
+
+
+def ignore(_: object, error: EngineError | None) -> None:
+    """Take no notice of a result or error, such as that of giving back what expires by itself."""
 
 
 def as_engine_error(error: Exception) -> EngineError:
@@ -88,7 +92,7 @@ def as_engine_error(error: Exception) -> EngineError:
     return EngineError("the server failed; its log says why", code="internal_error")
 
 
-async def _finish(rest: Rest[T], done: Done[T]) -> None:
+async def _finish(rest: Remainder[T], done: Done[T]) -> None:
     try:
         result = await rest
     except Exception as error:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from app.capabilities import EMBEDDED
 from app.host import EngineHost
 from app.send_batcher import BatchSlice, Done, SendBatcher
 from engine.broker import (
@@ -16,6 +17,7 @@ from engine.broker import (
     Decider,
     Delivery,
     ExtendResult,
+    GroupConfig,
     LockedQueue,
     LockResult,
     LongPoll,
@@ -31,6 +33,7 @@ from engine.broker import (
     ScheduledPage,
     Strategy,
     TimerAnswer,
+    TopicConfig,
     Transaction,
     TransactionCheck,
     TransactionDecision,
@@ -49,6 +52,7 @@ class EngineMessaging:
     def __init__(self, host: EngineHost) -> None:
         self._host = host
         self._batcher = SendBatcher(host)
+        self.capabilities = EMBEDDED
         self.transactions = EngineTransactions(host)
         self.locks = EngineLocks(host)
         self.members = EngineMembers(host)
@@ -227,6 +231,18 @@ class EngineMessaging:
 
     async def queue_content(self, topic: str, queue: int, *, count_max: int) -> QueueContent:
         return self._host.broker.queue_content(topic, queue, count_max=count_max)
+
+    async def topic(self, name: str) -> TopicConfig:
+        return self._host.broker.topic(name)
+
+    async def plan_topic(self, name: str) -> TopicConfig:
+        return self._host.broker.plan_topic(name)
+
+    async def group(self, name: str) -> GroupConfig:
+        return self._host.broker.group(name)
+
+    async def is_broadcast(self, group: str) -> bool:
+        return self._host.broker.is_broadcast(group)
 
     async def scheduled(
         self, *, topic: str = "", from_ms: int = 0, after: str = "", count_max: int = 50

@@ -17,6 +17,7 @@ from engine.broker import (
     Decider,
     Delivery,
     ExtendResult,
+    GroupConfig,
     LockedQueue,
     LockResult,
     LongPoll,
@@ -31,12 +32,14 @@ from engine.broker import (
     ScheduledPage,
     Strategy,
     TimerAnswer,
+    TopicConfig,
     Transaction,
     TransactionCheck,
     TransactionDecision,
     TransactionPage,
 )
 from engine.message import Durability, Message, StoredMessage
+from kitemq.model.server import Capabilities
 
 
 class TransactionVerbs(Protocol):
@@ -161,6 +164,11 @@ class MemberVerbs(Protocol):
 
 class Messaging(Protocol):
     """Sends, receives, settles and reads messages. Errors are those of `engine.errors`."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the engine can do; `app.capabilities.require` refuses what it cannot."""
+        ...
 
     @property
     def transactions(self) -> TransactionVerbs: ...
@@ -331,6 +339,24 @@ class Messaging(Protocol):
 
     async def queue_content(self, topic: str, queue: int, *, count_max: int) -> QueueContent:
         """The age of a queue's oldest message and the size of its newest `count_max`."""
+        ...
+
+    # -- topics and groups, as far as messages need them -----------------------------------------
+
+    async def topic(self, name: str) -> TopicConfig:
+        """The settings of a topic; TopicNotFound."""
+        ...
+
+    async def plan_topic(self, name: str) -> TopicConfig:
+        """A topic as the next message to it would find it, which may create it; TopicNotFound."""
+        ...
+
+    async def group(self, name: str) -> GroupConfig:
+        """The settings of a consumer group; GroupNotFound."""
+        ...
+
+    async def is_broadcast(self, group: str) -> bool:
+        """Whether each client of a group has offsets of its own; False for an unknown group."""
         ...
 
     # -- scheduled messages ---------------------------------------------------------------------

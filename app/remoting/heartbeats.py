@@ -50,7 +50,8 @@ class _ClientCheck(msgspec.Struct):
     subscriptionData: _Subscription | None = None
 
 
-def heartbeat(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def heartbeat(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Store a client's producer groups, consumer groups and subscriptions."""
     beat = call.document(_Heartbeat)
     if len(beat.producerDataSet) + len(beat.consumerDataSet) > GROUPS_MAX:
@@ -64,7 +65,7 @@ def heartbeat(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     for producer in beat.producerDataSet:
         clients.register_producer(client, producer.groupName)
     for consumer in beat.consumerDataSet:
-        clients.join_group(client, _consumer(consumer), call.principal)
+        await clients.join_group(client, _consumer(consumer), call.principal)
     clients.retain_groups(client, (consumer.groupName for consumer in beat.consumerDataSet))
     return OK
 

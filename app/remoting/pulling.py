@@ -113,7 +113,7 @@ async def _commit(
 ) -> bool:
     """Advance a group's offset; False if a reset forbids it."""
     client = ""
-    if backend.broker.is_broadcast(group):
+    if await backend.messaging.is_broadcast(group):
         client = backend.clients.member_name(call.connection, group)
     return await backend.messaging.advance_offset(group, topic, queue, offset, client)
 
@@ -143,7 +143,7 @@ async def query_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorR
     group, topic = call.group(Action.CONSUME), call.topic(Action.CONSUME)
     queue, messaging = call.number("queueId"), backend.messaging
     client = ""
-    if backend.broker.is_broadcast(group):
+    if await backend.messaging.is_broadcast(group):
         client = backend.clients.member_name(call.connection, group)
     offset = await messaging.committed_offset(group, topic, queue, client)
     if offset is None:
@@ -220,7 +220,7 @@ async def _bound(backend: "RemotingBackend", call: RemotingCall, which: int) -> 
 
 async def _queue_bounds(backend: "RemotingBackend", topic: str, queue: int) -> tuple[int, int]:
     """The oldest offset of a queue, and its next one."""
-    config = backend.broker.topic(topic)
+    config = await backend.messaging.topic(topic)
     queue_count = max(config.read_queues, config.write_queues)
     if not 0 <= queue < queue_count:
         raise RemotingRefusal(

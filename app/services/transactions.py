@@ -16,7 +16,14 @@ from app.services import bodies
 from app.services.audit import CALLBACKS, Actor, Audit
 from app.services.callbacks import CallbackCaller
 from app.services.targets import Targets
-from engine.broker import Callback, Decider, Transaction, TransactionCheck, TransactionDecision
+from engine.broker import (
+    Callback,
+    Callbacks,
+    Decider,
+    Transaction,
+    TransactionCheck,
+    TransactionDecision,
+)
 from engine.errors import EngineError, Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.transactions import TransactionCallback
@@ -112,6 +119,11 @@ class Transactions:
         self.producers.cancel()
         await self._caller.stop()
 
+    @property
+    def callbacks(self) -> Callbacks:
+        """The callbacks of producer groups, with their secrets."""
+        return self._host.broker.transactions.callbacks
+
     async def decide(
         self,
         transaction_id: str,
@@ -162,7 +174,7 @@ class Transactions:
 
         An address equal to the redacted present one keeps the present one, with its secrets.
         """
-        callbacks = self._host.broker.transactions.callbacks
+        callbacks = self.callbacks
         before = callbacks.find(callback.group)
         if before is not None and callback.url == redacted_url(before.url):
             callback = msgspec.structs.replace(callback, url=before.url)
@@ -190,7 +202,7 @@ class Transactions:
 
     async def delete_callback(self, actor: Actor, group: str) -> None:
         """Call a group no more, audited; GroupNotFound where it has no callback."""
-        callbacks = self._host.broker.transactions.callbacks
+        callbacks = self.callbacks
         before = callbacks.get(group)
         async with self._audit.change(
             actor, "transaction_callback.delete", CALLBACK_KIND, group, before=redacted(before)

@@ -63,7 +63,7 @@ def test_errors_reach_the_coroutine_that_waits():
     async def story() -> None:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         rest = eager.begin(_wait_for(future))
-        assert isinstance(rest, eager.Rest)
+        assert isinstance(rest, eager.Remainder)
         future.set_exception(TimeoutError())
         assert await rest == -1
 
@@ -90,7 +90,7 @@ def test_a_decorated_function_gives_its_result_or_what_is_left_of_it():
         assert answer(None) == 9
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         rest = answer(future)
-        assert isinstance(rest, eager.Rest)
+        assert isinstance(rest, eager.Remainder)
         future.set_result(10)
         assert await rest == 10
 
@@ -110,7 +110,7 @@ def test_a_wait_that_no_task_takes_up_gives_its_place_back(tmp_path):
         host = EngineHost(EngineConfig(data=tmp_path))
         place = _Place()
         rest = eager.begin(host.wait(lambda wake: place, 60.0))
-        assert isinstance(rest, eager.Rest)
+        assert isinstance(rest, eager.Remainder)
         assert host.waiting_count == 1
         del rest
         gc.collect()
