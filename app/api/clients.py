@@ -1,23 +1,18 @@
 """Asking single clients, and sending one away."""
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import Call, Operations
 from app.api.topics.topics import actor_of
 from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs
 from kitemq.model.clients import NamedClient, Processing, SentAway, ThreadStack, ToVerify
 
-TAG = "clients"
+operations = Operations("clients")
 
 
-@operation(
-    "POST",
-    f"{API}/clients/stack",
-    tag=TAG,
+@operations.post(
+    "/clients/stack",
     needs=ADMINISTER_SERVER,
-    body=NamedClient,
-    answer=ThreadStack,
     errors=(404, 409, 503),
-    example="curl -X POST $URL/api/v1/clients/stack -H 'Content-Type: application/json' "
-    """-d '{"client": "w1"}'""",
+    example_body='{"client": "w1"}',
 )
 async def ask_stack(call: Call[None, NamedClient]) -> ThreadStack:
     """Get the stack traces of a client's threads.
@@ -28,16 +23,11 @@ async def ask_stack(call: Call[None, NamedClient]) -> ThreadStack:
     return await call.services.clients.stack(actor_of(call), call.body.client)
 
 
-@operation(
-    "POST",
-    f"{API}/clients/disconnect",
-    tag=TAG,
+@operations.post(
+    "/clients/disconnect",
     needs=ADMINISTER_SERVER,
-    body=NamedClient,
-    answer=SentAway,
     errors=(404, 503),
-    example="curl -X POST $URL/api/v1/clients/disconnect -H 'Content-Type: application/json' "
-    """-d '{"client": "w1"}'""",
+    example_body='{"client": "w1"}',
 )
 async def disconnect_client(call: Call[None, NamedClient]) -> SentAway:
     """End a client's connections and its memberships.
@@ -49,17 +39,11 @@ async def disconnect_client(call: Call[None, NamedClient]) -> SentAway:
     return await call.services.clients.disconnect(actor_of(call), call.body.client)
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/members/verify",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/members/verify",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    body=ToVerify,
-    answer=Processing,
     errors=(404, 409, 503),
-    example="curl -X POST $URL/api/v1/groups/billing/members/verify "
-    "-H 'Content-Type: application/json' "
-    """-d '{"client": "w1", "topic": "orders", "queue": 0, "offset": "7"}'""",
+    example_body='{"client": "w1", "topic": "orders", "queue": 0, "offset": "7"}',
 )
 async def verify_message(call: Call[None, ToVerify]) -> Processing:
     """Let one client of a group process a stored message, apart from its delivery.
@@ -77,6 +61,3 @@ async def verify_message(call: Call[None, ToVerify]) -> Processing:
         body.queue,
         int(body.offset),
     )
-
-
-OPERATIONS = (ask_stack, disconnect_client, verify_message)

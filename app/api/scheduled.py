@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import message_view
 from app.api.topics.topics import actor_of
 from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
@@ -17,7 +17,7 @@ from kitemq.model.conversion import convert
 from kitemq.model.messages import Encoding
 from kitemq.model.scheduled import NewTime, ScheduledChange, Time, WaitingMessage, WaitingPage
 
-TAG = "scheduled"
+operations = Operations("scheduled")
 LIMIT_MAX = 200
 LIMIT_DEFAULT = 50
 
@@ -32,15 +32,7 @@ class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
     encoding: Encoding = Encoding.AUTO
 
 
-@operation(
-    "GET",
-    f"{API}/scheduled",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=ScheduledQuery,
-    answer=WaitingPage,
-    example="curl '$URL/api/v1/scheduled?topic=reminders&limit=10'",
-)
+@operations.get("/scheduled", needs=READ_SERVER, example="/scheduled?topic=reminders&limit=10")
 async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     """List messages that wait for their time.
 
@@ -56,14 +48,11 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     return WaitingPage(items, page.next, page.count)
 
 
-@operation(
-    "POST",
-    f"{API}/scheduled/{{message_id}}/recall",
-    tag=TAG,
+@operations.post(
+    "/scheduled/{message_id}/recall",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
-    answer=ScheduledChange,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/recall",
+    example="/scheduled/7F00000100001F900000000000000000/recall",
 )
 async def recall_message(call: Call[None, None]) -> ScheduledChange:
     """Recall a waiting message: it is never delivered.
@@ -76,14 +65,11 @@ async def recall_message(call: Call[None, None]) -> ScheduledChange:
     return ScheduledChange(message_id, answer.value)
 
 
-@operation(
-    "POST",
-    f"{API}/scheduled/{{message_id}}/deliver",
-    tag=TAG,
+@operations.post(
+    "/scheduled/{message_id}/deliver",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
-    answer=ScheduledChange,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/deliver",
+    example="/scheduled/7F00000100001F900000000000000000/deliver",
 )
 async def deliver_message(call: Call[None, None]) -> ScheduledChange:
     """Deliver a waiting message at once."""
@@ -93,16 +79,12 @@ async def deliver_message(call: Call[None, None]) -> ScheduledChange:
     return ScheduledChange(message_id, answer.value)
 
 
-@operation(
-    "POST",
-    f"{API}/scheduled/{{message_id}}/reschedule",
-    tag=TAG,
+@operations.post(
+    "/scheduled/{message_id}/reschedule",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
-    body=NewTime,
-    answer=ScheduledChange,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/reschedule "
-    """-H 'Content-Type: application/json' -d '{"delay_ms": 60000}'""",
+    example="/scheduled/7F00000100001F900000000000000000/reschedule",
+    example_body='{"delay_ms": 60000}',
 )
 async def reschedule_message(call: Call[None, NewTime]) -> ScheduledChange:
     """Let a waiting message wait for another time.
@@ -133,6 +115,3 @@ def _waiting_message(who: Principal, item: Scheduled, encoding: Encoding) -> Wai
     queue = item.queue if item.queue >= 0 else None
     fields = message_view(message, encoding)
     return convert(item, WaitingMessage, message_id=message.message_id, queue=queue, message=fields)
-
-
-OPERATIONS = (list_scheduled, recall_message, deliver_message, reschedule_message)

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from app.api.access.users import READ_OWN, TAG, by_of
-from app.api.framework.operation import API, Call, operation
+from app.api.access.users import READ_OWN, by_of
+from app.api.framework.operation import Call, Operations
 from app.db.rows import SessionRow, TokenRow
 from app.security.access import OWN, Action, Kind, lacks, require
 from app.security.credentials import parse_name
@@ -46,31 +46,22 @@ def _owned(call: Call[Any, Any], owner: str) -> None:
         require(call.who, Action.ADMINISTER, Kind.PEOPLE)
 
 
-@operation(
-    "GET",
-    f"{API}/tokens",
-    tag=TAG,
-    needs=READ_OWN,
-    answer=TokenList,
-    example="curl $URL/api/v1/tokens",
-)
+operations = Operations("access")
+
+
+@operations.get("/tokens", needs=READ_OWN)
 async def list_tokens(call: Call[None, None]) -> TokenList:
     """List the caller's tokens, or all tokens with the right to read users."""
     directory = call.services.user_directory
     return TokenList([_token(row, directory) for row in directory.tokens(_owner_of(call))])
 
 
-@operation(
-    "POST",
-    f"{API}/tokens",
-    tag=TAG,
+@operations.post(
+    "/tokens",
     needs=OWN,
-    body=NewToken,
-    answer=MadeToken,
     status=201,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/tokens -H 'Content-Type: application/json' "
-    """-d '{"name": "ci", "owner": "ann", "role": "operator", "days": 90}'""",
+    example_body='{"name": "ci", "owner": "ann", "role": "operator", "days": 90}',
 )
 async def create_token(call: Call[None, NewToken]) -> MadeToken:
     """Make a token, whose text is shown this once.
@@ -89,15 +80,7 @@ async def create_token(call: Call[None, NewToken]) -> MadeToken:
     )
 
 
-@operation(
-    "DELETE",
-    f"{API}/tokens/{{id}}",
-    tag=TAG,
-    needs=OWN,
-    status=204,
-    errors=(404,),
-    example="curl -X DELETE $URL/api/v1/tokens/1",
-)
+@operations.delete("/tokens/{id}", needs=OWN, errors=(404,), example="/tokens/1")
 async def revoke_token(call: Call[None, None]) -> None:
     """Revoke a token: it is useless at once."""
     token_id, directory = _id(call), call.services.user_directory
@@ -106,29 +89,14 @@ async def revoke_token(call: Call[None, None]) -> None:
     await call.services.accounts.revoke_token(by_of(call), token_id)
 
 
-@operation(
-    "GET",
-    f"{API}/sessions",
-    tag=TAG,
-    needs=READ_OWN,
-    answer=SessionList,
-    example="curl $URL/api/v1/sessions",
-)
+@operations.get("/sessions", needs=READ_OWN)
 async def list_sessions(call: Call[None, None]) -> SessionList:
     """List the caller's logins, or all logins with the right to read users."""
     directory = call.services.user_directory
     return SessionList([_session(row, directory) for row in directory.sessions(_owner_of(call))])
 
 
-@operation(
-    "DELETE",
-    f"{API}/sessions/{{id}}",
-    tag=TAG,
-    needs=OWN,
-    status=204,
-    errors=(404,),
-    example="curl -X DELETE $URL/api/v1/sessions/1",
-)
+@operations.delete("/sessions/{id}", needs=OWN, errors=(404,), example="/sessions/1")
 async def end_session(call: Call[None, None]) -> None:
     """End a login: that browser has to log in again."""
     session_id, directory = _id(call), call.services.user_directory
@@ -140,12 +108,3 @@ async def end_session(call: Call[None, None]) -> None:
 def _owner_of(call: Call[None, None]) -> str:
     """The owner whose tokens and logins are listed: "" (all) with the right to read users."""
     return call.who.name if lacks(call.who, Action.READ, Kind.PEOPLE) else ""
-
-
-OPERATIONS = (
-    list_tokens,
-    create_token,
-    revoke_token,
-    list_sessions,
-    end_session,
-)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import msgspec
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import number_in_path
 from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow
@@ -34,7 +34,7 @@ from kitemq.model.alerts import (
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.numbers import is_whole
 
-TAG = "alerts"
+operations = Operations("alerts")
 ID_MAX = 2**63 - 1
 
 
@@ -45,14 +45,7 @@ class DeliveryQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit = PAGE_DEFAULT
 
 
-@operation(
-    "GET",
-    f"{API}/alerts",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=AlertStates,
-    example="curl $URL/api/v1/alerts",
-)
+@operations.get("/alerts", needs=READ_SERVER)
 async def get_alerts(call: Call[None, None]) -> AlertStates:
     """List the state of every rule, firing ones first, and the silences."""
     alerts = call.services.alerts
@@ -66,14 +59,7 @@ async def get_alerts(call: Call[None, None]) -> AlertStates:
     )
 
 
-@operation(
-    "GET",
-    f"{API}/alerts/rules",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=AlertRules,
-    example="curl $URL/api/v1/alerts/rules",
-)
+@operations.get("/alerts/rules", needs=READ_SERVER)
 async def list_alert_rules(call: Call[None, None]) -> AlertRules:
     """List the rules."""
     standings = await call.services.alerts.standings()
@@ -81,18 +67,15 @@ async def list_alert_rules(call: Call[None, None]) -> AlertRules:
     return AlertRules([_rule_out(rule) for rule in rules])
 
 
-@operation(
-    "POST",
-    f"{API}/alerts/rules",
-    tag=TAG,
+@operations.post(
+    "/alerts/rules",
     needs=ADMINISTER_SERVER,
-    body=NewAlertRule,
-    answer=AlertRule,
     status=201,
     errors=(409,),
-    example="curl -X POST $URL/api/v1/alerts/rules -H 'Content-Type: application/json' "
-    """-d '{"name": "billing is behind", "kind": "lag", "group_pattern": "billing", """
-    """"threshold": 1000, "for_s": 60, "severity": "critical"}'""",
+    example_body=(
+        '{"name": "billing is behind", "kind": "lag", "group_pattern": "billing", "threshold": '
+        '1000, "for_s": 60, "severity": "critical"}'
+    ),
 )
 async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
     """Add a rule; it is evaluated within ten seconds."""
@@ -103,31 +86,19 @@ async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
     return _rule_out(await call.services.alerts.create(actor_of(call), rule))
 
 
-@operation(
-    "GET",
-    f"{API}/alerts/rules/{{id}}",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=AlertRule,
-    errors=(404,),
-    example="curl $URL/api/v1/alerts/rules/1",
-)
+@operations.get("/alerts/rules/{id}", needs=READ_SERVER, errors=(404,), example="/alerts/rules/1")
 async def get_alert_rule(call: Call[None, None]) -> AlertRule:
     """Get one rule."""
     standing = await call.services.alerts.standing(number_in_path(call, "id", ID_MAX))
     return _rule_out(standing.rule)
 
 
-@operation(
-    "PATCH",
-    f"{API}/alerts/rules/{{id}}",
-    tag=TAG,
+@operations.patch(
+    "/alerts/rules/{id}",
     needs=ADMINISTER_SERVER,
-    body=AlertRulePatch,
-    answer=AlertRule,
     errors=(404, 409),
-    example="curl -X PATCH $URL/api/v1/alerts/rules/1 -H 'Content-Type: application/json' "
-    """-d '{"threshold": 5000}'""",
+    example="/alerts/rules/1",
+    example_body='{"threshold": 5000}',
 )
 async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
     """Change a rule. Disabling it resets it to ok; its firing alerts are notified as resolved."""
@@ -139,30 +110,19 @@ async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
     return _rule_out(await alerts.change(actor_of(call), replace(standing.rule, **fields)))
 
 
-@operation(
-    "DELETE",
-    f"{API}/alerts/rules/{{id}}",
-    tag=TAG,
-    needs=ADMINISTER_SERVER,
-    status=204,
-    errors=(404,),
-    example="curl -X DELETE $URL/api/v1/alerts/rules/1",
+@operations.delete(
+    "/alerts/rules/{id}", needs=ADMINISTER_SERVER, errors=(404,), example="/alerts/rules/1"
 )
 async def delete_alert_rule(call: Call[None, None]) -> None:
     """Delete a rule with its silences; its firing alerts are notified as resolved."""
     await call.services.alerts.delete(actor_of(call), number_in_path(call, "id", ID_MAX))
 
 
-@operation(
-    "POST",
-    f"{API}/alerts/acknowledge",
-    tag=TAG,
+@operations.post(
+    "/alerts/acknowledge",
     needs=ADMINISTER_SERVER,
-    body=NewAcknowledgement,
-    answer=AlertSubject,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/alerts/acknowledge -H 'Content-Type: application/json' "
-    """-d '{"rule_id": "1", "subject": "billing"}'""",
+    example_body='{"rule_id": "1", "subject": "billing"}',
 )
 async def acknowledge_alert(call: Call[None, NewAcknowledgement]) -> AlertSubject:
     """Acknowledge an alert: a rule that fires for a subject.
@@ -176,17 +136,12 @@ async def acknowledge_alert(call: Call[None, NewAcknowledgement]) -> AlertSubjec
     return _subject_out(alerts, row)
 
 
-@operation(
-    "POST",
-    f"{API}/alerts/silences",
-    tag=TAG,
+@operations.post(
+    "/alerts/silences",
     needs=ADMINISTER_SERVER,
-    body=NewSilence,
-    answer=Silence,
     status=201,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/alerts/silences -H 'Content-Type: application/json' "
-    """-d '{"rule_id": "1", "until_ms": 1893456000000, "note": "planned work"}'""",
+    example_body='{"rule_id": "1", "until_ms": 1893456000000, "note": "planned work"}',
 )
 async def create_silence(call: Call[None, NewSilence]) -> Silence:
     """Silence the webhooks for a rule, or for one of its subjects, until a time.
@@ -201,29 +156,15 @@ async def create_silence(call: Call[None, NewSilence]) -> Silence:
     return _silence_out(silence)
 
 
-@operation(
-    "DELETE",
-    f"{API}/alerts/silences/{{id}}",
-    tag=TAG,
-    needs=ADMINISTER_SERVER,
-    status=204,
-    errors=(404,),
-    example="curl -X DELETE $URL/api/v1/alerts/silences/1",
+@operations.delete(
+    "/alerts/silences/{id}", needs=ADMINISTER_SERVER, errors=(404,), example="/alerts/silences/1"
 )
 async def end_silence(call: Call[None, None]) -> None:
     """End a silence before its time."""
     await call.services.alerts.end_silence(actor_of(call), number_in_path(call, "id", ID_MAX))
 
 
-@operation(
-    "GET",
-    f"{API}/alerts/deliveries",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=DeliveryQuery,
-    answer=AlertDeliveries,
-    example="curl '$URL/api/v1/alerts/deliveries?limit=20'",
-)
+@operations.get("/alerts/deliveries", needs=READ_SERVER, example="/alerts/deliveries?limit=20")
 async def list_alert_deliveries(call: Call[DeliveryQuery, None]) -> AlertDeliveries:
     """List deliveries to webhooks: sent, pending and failed."""
     query = call.query
@@ -238,16 +179,7 @@ async def list_alert_deliveries(call: Call[DeliveryQuery, None]) -> AlertDeliver
     )
 
 
-@operation(
-    "POST",
-    f"{API}/alerts/test",
-    tag=TAG,
-    needs=ADMINISTER_SERVER,
-    answer=TestSent,
-    status=202,
-    errors=(409,),
-    example="curl -X POST $URL/api/v1/alerts/test",
-)
+@operations.post("/alerts/test", needs=ADMINISTER_SERVER, status=202, errors=(409,))
 async def test_alerts(call: Call[None, None]) -> TestSent:
     """Send every webhook an event that says it is a test."""
     return TestSent(await call.services.alerts.test(actor_of(call)))
@@ -298,18 +230,3 @@ def _delivery_out(row: DeliveryRow) -> AlertDelivery:
     next_ms = row.next_ms if row.result == "waiting" else None
     webhook = host_of(row.url)
     return convert(row, AlertDelivery, webhook=webhook, rule=row.rule_name, next_ms=next_ms)
-
-
-OPERATIONS = (
-    get_alerts,
-    list_alert_rules,
-    create_alert_rule,
-    get_alert_rule,
-    change_alert_rule,
-    delete_alert_rule,
-    acknowledge_alert,
-    create_silence,
-    end_silence,
-    list_alert_deliveries,
-    test_alerts,
-)

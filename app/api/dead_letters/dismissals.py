@@ -2,7 +2,7 @@
 
 import msgspec
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import API, Call, Operations
 from app.api.replays.replays import PageLimit
 from app.api.topics.topics import actor_of
 from app.security.access import Action, Kind, Needs
@@ -18,7 +18,7 @@ from kitemq.model.dead_letters import (
     RestoreAnswer,
 )
 
-TAG = "dead letters"
+operations = Operations("dead letters")
 GROUP = Needs(Action.ADMINISTER, Kind.GROUP, "group")
 PATH = f"{API}/groups/{{group}}/dead-letters"
 
@@ -29,16 +29,11 @@ class DismissalQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: PageLimit = 50
 
 
-@operation(
-    "POST",
-    f"{PATH}/dismiss",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/dead-letters/dismiss",
     needs=GROUP,
-    body=Dismiss,
-    answer=DismissAnswer,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/dead-letters/dismiss "
-    """-H 'Content-Type: application/json' -d '{"reason": "rejected", "note": "test orders"}'""",
+    example_body='{"reason": "rejected", "note": "test orders"}',
 )
 async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
     """Dismiss dead letters: some, all, or those that meet conditions.
@@ -56,16 +51,11 @@ async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
     return DismissAnswer(done.id if done.count else "", done.count, impact.already)
 
 
-@operation(
-    "POST",
-    f"{PATH}/restore",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/dead-letters/restore",
     needs=GROUP,
-    body=Restore,
-    answer=RestoreAnswer,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/dead-letters/restore "
-    """-H 'Content-Type: application/json' -d '{"offsets": ["17", "18"]}'""",
+    example_body='{"offsets": ["17", "18"]}',
 )
 async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
     """Take the marks of dismissed dead letters off again: of some, of one dismissal, or of all."""
@@ -84,15 +74,10 @@ async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
     return RestoreAnswer(await service.restore(actor_of(call), group, runs))
 
 
-@operation(
-    "GET",
-    f"{PATH}/dismissals",
-    tag=TAG,
+@operations.get(
+    "/groups/{group}/dead-letters/dismissals",
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    query=DismissalQuery,
-    answer=DismissalList,
     errors=(404,),
-    example="curl $URL/api/v1/groups/billing/dead-letters/dismissals",
 )
 async def list_dismissals(call: Call[DismissalQuery, None]) -> DismissalList:
     """List dismissals with their notes, newest first."""
@@ -103,6 +88,3 @@ async def list_dismissals(call: Call[DismissalQuery, None]) -> DismissalList:
         len(dismissals),
         sum(each.count for each in dismissals),
     )
-
-
-OPERATIONS = (dismiss_dead_letters, restore_dead_letters, list_dismissals)

@@ -1,14 +1,17 @@
 """An operation of the REST API: one declaration that is both its route and its description.
 
-`@operation(...)` names method, path, query, body and answer types. From it come the endpoint
-(a plain ASGI callable: msgspec decodes and encodes, nothing else stands in the hot path) and the
-entry in the OpenAPI document (`openapi.py`), so the two cannot drift apart.
+`@operations.get(...)` names the path and the right; the handler's annotations name query, body and
+answer. From both come the endpoint (a plain ASGI callable: msgspec decodes and encodes, nothing
+else stands in the hot path) and the entry in the OpenAPI document (`openapi.py`), so that they
+cannot drift apart.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import partial
+from types import NoneType, UnionType
+from typing import Any, Generic, TypeVar, get_args
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -38,6 +41,9 @@ from kitemq.protocol.json_values import VALUES_MAX, has_too_many_values
 
 API = "/api/v1"
 JSON = b"application/json"
+# What paths of examples name.
+EXAMPLES = {"topic": "orders", "group": "billing"}
+SHELL_SPECIAL = frozenset("?&*")
 
 Q = TypeVar("Q")
 B = TypeVar("B")
@@ -156,19 +162,19 @@ class Operation:
     method: str
     path: str
     handler: Handler
-    summary: str
-    description: str
     tag: str
-    query: type[msgspec.Struct] | None = None
-    body: Any = None
-    answer: Any = None
-    status: int = 200
+    query: type[msgspec.Struct] | None
+    body: Any
+    answer: Any
+    status: int
     errors: tuple[int, ...] = ()
     raw_body: bool = False  # the handler decodes `content` itself; `body` only describes it,
     # and may be several types, of which the body is one
     headers: tuple[Parameter, ...] = ()
     media_type: str = "application/json"
-    example: str = ""
+    example_path: str
+    example_body: str = ""
+    curl_flags: str = ""  # further flags of the example
     needs: Needs | None = None  # the right; without one it is the admins', and a test fails
 
     @property
@@ -176,30 +182,87 @@ class Operation:
         """The operation's id in the description."""
         return self.handler.__name__
 
+    @property
+    def summary(self) -> str:
+        """The first line of the handler's docstring."""
+        return (self.handler.__doc__ or "").strip().partition("\n")[0]
+
+    @property
+    def description(self) -> str:
+        """The rest of the handler's docstring."""
+        rest = (self.handler.__doc__ or "").strip().split("\n")[1:]
+        return "\n".join(line.strip() for line in rest).strip()
+
+    @property
+    def example(self) -> str:
+        """A call by curl; `$URL` stands for the server's address."""
+        url = f"$URL{self.example_path}"
+        words = ["curl", self.curl_flags, "" if self.method == "GET" else f"-X {self.method}"]
+        words.append(f"'{url}'" if SHELL_SPECIAL & set(url) else url)
+        if self.example_body:
+            words.append(f"-H 'Content-Type: application/json' -d '{self.example_body}'")
+        return " ".join(filter(None, words))
+
     def route(self) -> Route:
         """The route that answers this operation."""
         return Route(self.path, _Endpoint(self), methods=[self.method], name=self.name)
 
 
-def operation(
-    method: str, path: str, *, tag: str, **declared: Any
-) -> Callable[[Handler], Operation]:
-    """Declare the decorated handler as an operation; its docstring becomes the description."""
+class Operations:
+    """The operations of a module under one tag; they are routed in the order of declaration.
 
-    def declare(handler: Handler) -> Operation:
-        lines = (handler.__doc__ or "").strip().split("\n")
-        rest = "\n".join(line.strip() for line in lines[1:]).strip()
-        return Operation(
-            method=method,
-            path=path,
-            handler=handler,
-            summary=lines[0],
-            description=rest,
-            tag=tag,
-            **declared,
-        )
+    A handler's annotations say what it takes and answers: `async def get_topic(call: Call[Query,
+    Body]) -> Answer`, with None for no query, no body, and an empty answer (204). Keyword arguments
+    are the fields of `Operation`; `answer` is one where a handler returns Raw.
+    """
 
-    return declare
+    def __init__(self, tag: str) -> None:
+        self._tag = tag
+        self._declared: list[Operation] = []
+        self.get = partial(self._declare, "GET")
+        self.post = partial(self._declare, "POST")
+        self.put = partial(self._declare, "PUT")
+        self.patch = partial(self._declare, "PATCH")
+        self.delete = partial(self._declare, "DELETE")
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self._declared)
+
+    def _declare(
+        self, method: str, path: str, *, prefix: str = API, example: str = "", **declared: Any
+    ) -> Callable[[Handler], Operation]:
+        """Declare the decorated handler at `prefix` and `path`.
+
+        `example` is a path and query below the prefix; without one it is that of the operation, for
+        the objects that all examples name.
+        """
+
+        def declare(handler: Handler) -> Operation:
+            fields = {
+                **_types_of(handler),
+                "method": method,
+                "path": prefix + path,
+                "handler": handler,
+                "tag": self._tag,
+                "example_path": prefix + (example or path.format(**EXAMPLES)),
+                **declared,
+            }
+            self._declared.append(Operation(**fields))
+            return self._declared[-1]
+
+        return declare
+
+
+def _types_of(handler: Handler) -> dict[str, Any]:
+    """Query, body and answer as the handler's annotations have them, and the answer's status."""
+    query, body = (
+        None if kind is NoneType else kind for kind in get_args(handler.__annotations__["call"])
+    )
+    answer = handler.__annotations__["return"]
+    if isinstance(answer, UnionType):
+        (answer,) = (kind for kind in get_args(answer) if kind is not Raw)
+    status = 204 if answer is None else 200
+    return {"query": query, "body": body, "answer": answer, "status": status}
 
 
 class _Endpoint:

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import Call, Operations
 from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import GroupConfig
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
 
-TAG = "groups"
+operations = Operations("groups")
 
 
 class GroupListQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -36,15 +36,7 @@ def group_out(call: Call[Any, Any], config: GroupConfig) -> Group:
     return convert(config, Group, paused=not config.consume_enabled, members=members)
 
 
-@operation(
-    "GET",
-    f"{API}/groups",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=GroupListQuery,
-    answer=GroupPage,
-    example="curl '$URL/api/v1/groups?limit=10'",
-)
+@operations.get("/groups", needs=READ_SERVER, example="/groups?limit=10")
 async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     """List consumer groups.
 
@@ -63,17 +55,12 @@ async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     )
 
 
-@operation(
-    "POST",
-    f"{API}/groups",
-    tag=TAG,
+@operations.post(
+    "/groups",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    body=NewGroup,
-    answer=Group,
     status=201,
     errors=(409,),
-    example="curl -X POST $URL/api/v1/groups -H 'Content-Type: application/json' "
-    """-d '{"name": "billing", "retry_max": 5}'""",
+    example_body='{"name": "billing", "retry_max": 5}',
 )
 async def create_group(call: Call[None, NewGroup]) -> Group:
     """Create a consumer group.
@@ -87,30 +74,17 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     return group_out(call, await groups.create(actor_of(call), config))
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}",
-    tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    answer=Group,
-    errors=(404,),
-    example="curl $URL/api/v1/groups/billing",
-)
+@operations.get("/groups/{group}", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,))
 async def get_group(call: Call[None, None]) -> Group:
     """Look at one consumer group."""
     return group_out(call, call.host.broker.group(call.path("group")))
 
 
-@operation(
-    "PATCH",
-    f"{API}/groups/{{group}}",
-    tag=TAG,
+@operations.patch(
+    "/groups/{group}",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    body=GroupSettings,
-    answer=Group,
     errors=(404,),
-    example="curl -X PATCH $URL/api/v1/groups/billing -H 'Content-Type: application/json' "
-    """-d '{"consume_enabled": false}'""",
+    example_body='{"consume_enabled": false}',
 )
 async def change_group(call: Call[None, GroupSettings]) -> Group:
     """Change a consumer group. Only what is given changes."""
@@ -118,15 +92,11 @@ async def change_group(call: Call[None, GroupSettings]) -> Group:
     return group_out(call, await groups.change(actor_of(call), call.path("group"), call.body))
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/pause",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/pause",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    query=PauseQuery,
-    answer=Group,
     errors=(404,),
-    example="curl -X POST '$URL/api/v1/groups/billing/pause?topic=orders'",
+    example="/groups/billing/pause?topic=orders",
 )
 async def pause_group(call: Call[PauseQuery, None]) -> Group:
     """Pause a group, or one topic of it.
@@ -138,15 +108,11 @@ async def pause_group(call: Call[PauseQuery, None]) -> Group:
     return group_out(call, await groups.pause(actor_of(call), call.path("group"), call.query.topic))
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/resume",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/resume",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    query=PauseQuery,
-    answer=Group,
     errors=(404,),
-    example="curl -X POST '$URL/api/v1/groups/billing/resume?topic=orders'",
+    example="/groups/billing/resume?topic=orders",
 )
 async def resume_group(call: Call[PauseQuery, None]) -> Group:
     """Resume a group, or one topic of it. Waiting clients are woken."""
@@ -156,27 +122,10 @@ async def resume_group(call: Call[PauseQuery, None]) -> Group:
     )
 
 
-@operation(
-    "DELETE",
-    f"{API}/groups/{{group}}",
-    tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    status=204,
-    errors=(404,),
-    example="curl -X DELETE $URL/api/v1/groups/billing",
+@operations.delete(
+    "/groups/{group}", needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"), errors=(404,)
 )
 async def delete_group(call: Call[None, None]) -> None:
     """Delete a consumer group with its progress."""
     groups = call.services.groups
     await groups.delete(actor_of(call), call.path("group"))
-
-
-OPERATIONS = (
-    list_groups,
-    create_group,
-    get_group,
-    change_group,
-    pause_group,
-    resume_group,
-    delete_group,
-)

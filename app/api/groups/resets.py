@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, Raw, encode, operation
+from app.api.framework.operation import Call, Operations, Raw, encode
 from app.api.messages.messages import number_in_path
 from app.api.topics.topics import actor_of
 from app.errors import PROBLEM_TYPE, problem_of
@@ -26,7 +26,7 @@ from kitemq.model.resets import (
 )
 from kitemq.model.values import OFFSET_MAX
 
-TAG = "groups"
+operations = Operations("groups")
 HISTORY_DEFAULT = 20
 HISTORY_MAX = 100
 
@@ -55,16 +55,11 @@ def reset_out(group: str, reset: Reset) -> CompletedReset:
     )
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/resets/preview",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/resets/preview",
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    body=ResetPlace,
-    answer=GroupResetPreview,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/resets/preview "
-    """-H 'Content-Type: application/json' -d '{"topics": ["orders"], "to": "earliest"}'""",
+    example_body='{"topics": ["orders"], "to": "earliest"}',
 )
 async def preview_reset(call: Call[None, ResetPlace]) -> GroupResetPreview:
     """Preview a reset of a group's offsets.
@@ -76,17 +71,12 @@ async def preview_reset(call: Call[None, ResetPlace]) -> GroupResetPreview:
     return convert(preview, GroupResetPreview)
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/resets",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/resets",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    body=NewReset,
-    answer=CompletedReset,
     status=201,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/resets -H 'Content-Type: application/json' "
-    """-d '{"topics": ["orders"], "to": "earliest", "force": true}'""",
+    example_body='{"topics": ["orders"], "to": "earliest", "force": true}',
 )
 async def reset_offsets(call: Call[None, NewReset]) -> CompletedReset | Raw:
     """Reset a group's offsets.
@@ -106,15 +96,8 @@ async def reset_offsets(call: Call[None, NewReset]) -> CompletedReset | Raw:
     return reset_out(group, reset)
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}/resets",
-    tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    query=HistoryQuery,
-    answer=GroupResetPage,
-    errors=(404,),
-    example="curl $URL/api/v1/groups/billing/resets",
+@operations.get(
+    "/groups/{group}/resets", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,)
 )
 async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     """List a group's offset resets, the newest first.
@@ -132,14 +115,11 @@ async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     )
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/resets/{{id}}/undo/preview",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/resets/{id}/undo/preview",
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    answer=GroupResetPreview,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/resets/1/undo/preview",
+    example="/groups/billing/resets/1/undo/preview",
 )
 async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
     """Preview undoing a reset. Nothing is changed."""
@@ -148,17 +128,13 @@ async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
     return convert(await resets.preview_undo(call.path("group"), number), GroupResetPreview)
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/resets/{{id}}/undo",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/resets/{id}/undo",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    body=UndoReset,
-    answer=CompletedReset,
     status=201,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/resets/1/undo "
-    "-H 'Content-Type: application/json' -d '{}'",
+    example="/groups/billing/resets/1/undo",
+    example_body="{}",
 )
 async def undo_reset(call: Call[None, UndoReset]) -> CompletedReset | Raw:
     """Undo a reset: back to the committed offsets that it found.
@@ -204,6 +180,3 @@ def _moved_answer(error: OffsetsMoved) -> Raw:
     problem: dict[str, Any] = msgspec.to_builtins(problem_of(error))
     problem["preview"] = convert(error.preview, GroupResetPreview)
     return Raw(encode(problem), PROBLEM_TYPE, problem["status"])
-
-
-OPERATIONS = (preview_reset, reset_offsets, list_resets, preview_undo, undo_reset)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from app.api.framework.operation import Call, Raw, operation
+from app.api.framework.operation import Call, Operations, Raw
 from app.api.monitoring.metric_families import FAMILIES, Family, Labels, document
 from app.host import EngineHost
 from app.network.connection_limits import ConnectionLimits
@@ -25,7 +25,7 @@ from app.version import VERSION
 from engine.broker import Broker, GroupLag, LagBasis, Metric, Spread
 from engine.errors import NotFound
 
-TAG = "system"
+operations = Operations("system")
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 PAGE_BYTES = 4096
 STATM = Path("/proc/self/statm")
@@ -64,15 +64,7 @@ class Page:
                 yield form.format(*map(_escaped, labels), _number(value))
 
 
-@operation(
-    "GET",
-    "/metrics",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=str,
-    media_type="text/plain",
-    example="curl $URL/metrics",
-)
+@operations.get("/metrics", prefix="", needs=READ_SERVER, answer=str, media_type="text/plain")
 async def metrics(call: Call[None, None]) -> Raw:
     """Read the metrics in Prometheus text."""
     page = Page()
@@ -281,8 +273,6 @@ def _escaped(value: str) -> str:
 def _number(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.6g}"
 
-
-OPERATIONS = (metrics,)
 
 if __name__ == "__main__":
     sys.stdout.write(document())

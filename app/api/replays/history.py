@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import Call, Operations
 from app.api.replays.replays import CURSOR, PageLimit
 from app.security.access import READ_SERVER
 from app.services.replay_copies import parse_cursor
@@ -16,7 +16,7 @@ from kitemq.model.values import OFFSET_MAX
 if TYPE_CHECKING:
     from app.db.replay_store import JobRow
 
-TAG = "replays"
+operations = Operations("replays")
 
 Time = Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="ms since 1970 UTC.")]
 
@@ -33,14 +33,8 @@ class ReplayHistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Annotated[str, Meta(description=CURSOR)] = ""
 
 
-@operation(
-    "GET",
-    f"{API}/replay-history",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=ReplayHistoryQuery,
-    answer=PastReplayPage,
-    example="curl '$URL/api/v1/replay-history?created_by=ann&state=finished'",
+@operations.get(
+    "/replay-history", needs=READ_SERVER, example="/replay-history?created_by=ann&state=finished"
 )
 async def list_replay_history(call: Call[ReplayHistoryQuery, None]) -> PastReplayPage:
     """List the newest 10,000 replay jobs, also those that the engine no longer keeps.
@@ -69,6 +63,3 @@ def _past(row: "JobRow") -> PastReplay:
         selection=msgspec.json.decode(row.selection_json),
         totals=msgspec.json.decode(row.totals_json),
     )
-
-
-OPERATIONS = (list_replay_history,)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import Call, Operations
 from app.api.topics.topics import actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs, require_replay
 from app.security.message_rights import lacks_messages
@@ -21,7 +21,7 @@ from kitemq.model.replays import (
     ReplayRate,
 )
 
-TAG = "replays"
+operations = Operations("replays")
 PAGE_MAX = 200
 CURSOR = "`next_cursor` of the page before."
 
@@ -53,17 +53,12 @@ def _checked_id(call: Call[Any, Any]) -> str:
     return job.id
 
 
-@operation(
-    "POST",
-    f"{API}/replays",
-    tag=TAG,
+@operations.post(
+    "/replays",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    body=NewReplayJob,
-    answer=Replay,
     status=201,
     errors=(403, 404, 409),
-    example="curl -X POST $URL/api/v1/replays -H 'Content-Type: application/json' "
-    """-d '{"source": "%DLQ%billing", "to": "group", "rate": 20, "dry_run": true}'""",
+    example_body='{"source": "%DLQ%billing", "to": "group", "rate": 20, "dry_run": true}',
 )
 async def create_replay(call: Call[None, NewReplayJob]) -> Replay:
     """Create a replay job.
@@ -83,15 +78,7 @@ async def create_replay(call: Call[None, NewReplayJob]) -> Replay:
     return convert(await call.services.replays.create(actor_of(call), order), Replay)
 
 
-@operation(
-    "GET",
-    f"{API}/replays",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=ReplayQuery,
-    answer=ReplayPage,
-    example="curl '$URL/api/v1/replays?state=running'",
-)
+@operations.get("/replays", needs=READ_SERVER, example="/replays?state=running")
 async def list_replays(call: Call[ReplayQuery, None]) -> ReplayPage:
     """List replay jobs, the newest first. The newest 1,000 are kept."""
     query = call.query
@@ -102,30 +89,18 @@ async def list_replays(call: Call[ReplayQuery, None]) -> ReplayPage:
     return ReplayPage([convert(job, Replay) for job in jobs], jobs[-1].id if is_more else None)
 
 
-@operation(
-    "GET",
-    f"{API}/replays/{{id}}",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=Replay,
-    errors=(404,),
-    example="curl $URL/api/v1/replays/018bcfe56800",
-)
+@operations.get("/replays/{id}", needs=READ_SERVER, errors=(404,), example="/replays/018bcfe56800")
 async def get_replay(call: Call[None, None]) -> Replay:
     """Look at one replay job: how far it is, and what became of its messages."""
     return convert(call.host.broker.replays.get(call.path("id")), Replay)
 
 
-@operation(
-    "PATCH",
-    f"{API}/replays/{{id}}",
-    tag=TAG,
+@operations.patch(
+    "/replays/{id}",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    body=ReplayRate,
-    answer=Replay,
     errors=(404, 409),
-    example="curl -X PATCH $URL/api/v1/replays/018bcfe56800 -H 'Content-Type: application/json' "
-    """-d '{"rate": 500}'""",
+    example="/replays/018bcfe56800",
+    example_body='{"rate": 500}',
 )
 async def change_replay(call: Call[None, ReplayRate]) -> Replay:
     """Change how fast a replay job sends."""
@@ -133,14 +108,11 @@ async def change_replay(call: Call[None, ReplayRate]) -> Replay:
     return convert(job, Replay)
 
 
-@operation(
-    "POST",
-    f"{API}/replays/{{id}}/begin",
-    tag=TAG,
+@operations.post(
+    "/replays/{id}/begin",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    answer=Replay,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/replays/018bcfe56800/begin",
+    example="/replays/018bcfe56800/begin",
 )
 async def begin_replay(call: Call[None, None]) -> Replay:
     """Do a dry run in earnest: the very messages that it looked at."""
@@ -148,17 +120,13 @@ async def begin_replay(call: Call[None, None]) -> Replay:
     return convert(job, Replay)
 
 
-@operation(
-    "POST",
-    f"{API}/replays/{{id}}/retry",
-    tag=TAG,
+@operations.post(
+    "/replays/{id}/retry",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    body=NewReplayRetry,
-    answer=Replay,
     status=201,
     errors=(403, 404, 409),
-    example="curl -X POST $URL/api/v1/replays/018bcfe56800/retry "
-    """-H 'Content-Type: application/json' -d '{"dry_run": true}'""",
+    example="/replays/018bcfe56800/retry",
+    example_body='{"dry_run": true}',
 )
 async def retry_replay(call: Call[None, NewReplayRetry]) -> Replay:
     """Try again what failed in a job that is over: these messages, and no others.
@@ -175,14 +143,11 @@ async def retry_replay(call: Call[None, NewReplayRetry]) -> Replay:
     return convert(await call.services.replays.retry(actor_of(call), job.id, how), Replay)
 
 
-@operation(
-    "POST",
-    f"{API}/replays/{{id}}/pause",
-    tag=TAG,
+@operations.post(
+    "/replays/{id}/pause",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    answer=Replay,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/replays/018bcfe56800/pause",
+    example="/replays/018bcfe56800/pause",
 )
 async def pause_replay(call: Call[None, None]) -> Replay:
     """Pause a replay job; it stays paused over a restart."""
@@ -190,14 +155,11 @@ async def pause_replay(call: Call[None, None]) -> Replay:
     return convert(job, Replay)
 
 
-@operation(
-    "POST",
-    f"{API}/replays/{{id}}/resume",
-    tag=TAG,
+@operations.post(
+    "/replays/{id}/resume",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    answer=Replay,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/replays/018bcfe56800/resume",
+    example="/replays/018bcfe56800/resume",
 )
 async def resume_replay(call: Call[None, None]) -> Replay:
     """Let a paused replay job go on, at its rate and without a burst."""
@@ -205,14 +167,11 @@ async def resume_replay(call: Call[None, None]) -> Replay:
     return convert(job, Replay)
 
 
-@operation(
-    "POST",
-    f"{API}/replays/{{id}}/stop",
-    tag=TAG,
+@operations.post(
+    "/replays/{id}/stop",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    answer=Replay,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/replays/018bcfe56800/stop",
+    example="/replays/018bcfe56800/stop",
 )
 async def stop_replay(call: Call[None, None]) -> Replay:
     """End a replay job: its unsent messages are never sent."""
@@ -220,15 +179,11 @@ async def stop_replay(call: Call[None, None]) -> Replay:
     return convert(job, Replay)
 
 
-@operation(
-    "GET",
-    f"{API}/replays/{{id}}/outcomes",
-    tag=TAG,
+@operations.get(
+    "/replays/{id}/outcomes",
     needs=READ_SERVER,
-    query=OutcomeQuery,
-    answer=OutcomePage,
     errors=(404,),
-    example="curl '$URL/api/v1/replays/018bcfe56800/outcomes?outcome=topic_gone'",
+    example="/replays/018bcfe56800/outcomes?outcome=topic_gone",
 )
 async def list_outcomes(call: Call[OutcomeQuery, None]) -> OutcomePage:
     """List the outcomes of a replay job's messages, or those with one outcome.
@@ -248,17 +203,3 @@ async def list_outcomes(call: Call[OutcomeQuery, None]) -> OutcomePage:
         [convert(row, MessageOutcome, **hidden) for row in page.items],
         None if page.next is None else str(page.next),
     )
-
-
-OPERATIONS = (
-    create_replay,
-    list_replays,
-    get_replay,
-    change_replay,
-    begin_replay,
-    retry_replay,
-    pause_replay,
-    resume_replay,
-    stop_replay,
-    list_outcomes,
-)

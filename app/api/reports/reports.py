@@ -5,8 +5,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
-from app.api.reports import figures as report_figures
+from app.api.framework.operation import Call, Operations
 from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
 from app.security.access import ADMINISTER_SERVER, READ_SERVER, RUN_REPORTS
@@ -27,7 +26,7 @@ from kitemq.model.reports import (
     ScheduleChanges,
 )
 
-TAG = "reports"
+operations = Operations("reports")
 JSON_EXAMPLE = "-H 'Content-Type: application/json'"
 
 
@@ -42,14 +41,7 @@ class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit = PAGE_DEFAULT
 
 
-@operation(
-    "GET",
-    f"{API}/reports",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=ReportsNow,
-    example="curl $URL/api/v1/reports",
-)
+@operations.get("/reports", needs=READ_SERVER)
 async def get_reports(call: Call[None, None]) -> ReportsNow:
     """Get the state of all reports: freshness, schedules and the current run."""
     reports = call.services.reports
@@ -59,14 +51,7 @@ async def get_reports(call: Call[None, None]) -> ReportsNow:
     return ReportsNow(status.missing, status.remedy, jobs, running)
 
 
-@operation(
-    "GET",
-    f"{API}/reports/schedules",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=ReportSchedules,
-    example="curl $URL/api/v1/reports/schedules",
-)
+@operations.get("/reports/schedules", needs=READ_SERVER)
 async def list_report_schedules(call: Call[None, None]) -> ReportSchedules:
     """List when reports run by themselves."""
     schedules = await call.services.reports.schedules()
@@ -75,16 +60,12 @@ async def list_report_schedules(call: Call[None, None]) -> ReportSchedules:
     )
 
 
-@operation(
-    "PATCH",
-    f"{API}/reports/schedules/{{job}}",
-    tag=TAG,
+@operations.patch(
+    "/reports/schedules/{job}",
     needs=ADMINISTER_SERVER,
-    body=ScheduleChanges,
-    answer=ReportSchedule,
     errors=(),
-    example=f"curl -X PATCH $URL/api/v1/reports/schedules/lag {JSON_EXAMPLE} "
-    """-d '{"cron": "*/10 * * * *", "limit_s": 300}'""",
+    example="/reports/schedules/lag",
+    example_body='{"cron": "*/10 * * * *", "limit_s": 300}',
 )
 async def change_report_schedule(call: Call[None, ScheduleChanges]) -> ReportSchedule:
     """Change when a report runs by itself, for how long at most, or whether at all."""
@@ -92,15 +73,7 @@ async def change_report_schedule(call: Call[None, ScheduleChanges]) -> ReportSch
     return _schedule_out(await call.services.reports.change_schedule(actor, job, call.body))
 
 
-@operation(
-    "GET",
-    f"{API}/reports/runs",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=RunQuery,
-    answer=ReportRuns,
-    example="curl '$URL/api/v1/reports/runs?job=traces'",
-)
+@operations.get("/reports/runs", needs=READ_SERVER, example="/reports/runs?job=traces")
 async def list_report_runs(call: Call[RunQuery, None]) -> ReportRuns:
     """List runs, the newest first. The newest 5,000 are kept."""
     query, reports = call.query, call.services.reports
@@ -112,17 +85,8 @@ async def list_report_runs(call: Call[RunQuery, None]) -> ReportRuns:
     return ReportRuns([_run_out(reports, row) for row in rows], last)
 
 
-@operation(
-    "POST",
-    f"{API}/reports/runs",
-    tag=TAG,
-    needs=RUN_REPORTS,
-    body=NewReportRun,
-    answer=ReportRun,
-    status=201,
-    errors=(409,),
-    example=f"curl -X POST $URL/api/v1/reports/runs {JSON_EXAMPLE} "
-    """-d '{"job": "traces"}'""",
+@operations.post(
+    "/reports/runs", needs=RUN_REPORTS, status=201, errors=(409,), example_body='{"job": "traces"}'
 )
 async def run_report(call: Call[None, NewReportRun]) -> ReportRun:
     """Run a report now: what is due of it, or hours of the past, which are computed anew.
@@ -134,15 +98,7 @@ async def run_report(call: Call[None, NewReportRun]) -> ReportRun:
     return _run_out(reports, row)
 
 
-@operation(
-    "GET",
-    f"{API}/reports/runs/{{id}}",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=ReportRunInFull,
-    errors=(404,),
-    example="curl $URL/api/v1/reports/runs/1",
-)
+@operations.get("/reports/runs/{id}", needs=READ_SERVER, errors=(404,), example="/reports/runs/1")
 async def get_report_run(call: Call[None, None]) -> ReportRunInFull:
     """Look at one run: how far it is, what became of it, what its logs said last."""
     reports = call.services.reports
@@ -150,14 +106,11 @@ async def get_report_run(call: Call[None, None]) -> ReportRunInFull:
     return convert(_run_out(reports, row), ReportRunInFull, log_tail=row.log_tail)
 
 
-@operation(
-    "POST",
-    f"{API}/reports/runs/{{id}}/cancel",
-    tag=TAG,
+@operations.post(
+    "/reports/runs/{id}/cancel",
     needs=RUN_REPORTS,
-    answer=ReportRun,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/reports/runs/1/cancel",
+    example="/reports/runs/1/cancel",
 )
 async def cancel_report_run(call: Call[None, None]) -> ReportRun:
     """End a run; the figures stay as they were before it."""
@@ -201,15 +154,3 @@ def _job_out(reports: Reports, job: JobStanding) -> ReportJob:
         last_run=None if job.last is None else _run_out(reports, job.last),
         last_ok=None if job.last_ok is None else _run_out(reports, job.last_ok),
     )
-
-
-OPERATIONS = (
-    get_reports,
-    list_report_schedules,
-    change_report_schedule,
-    list_report_runs,
-    run_report,
-    get_report_run,
-    cancel_report_run,
-    *report_figures.OPERATIONS,
-)

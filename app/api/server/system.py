@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, Raw, encode, operation
+from app.api.framework.operation import Call, Operations, Raw, encode
 from app.api.topics.topics import PAGE_DEFAULT, Limit
 from app.db.rows import AuditFilter
 from app.db.worker import DatabaseWorker
@@ -18,7 +18,7 @@ from kitemq.model.conversion import convert
 from kitemq.model.numbers import whole
 from kitemq.model.server import Alive, AuditItem, AuditPage, Readiness, ServerInfo
 
-TAG = "system"
+operations = Operations("system")
 ID_MAX = 2**63 - 1
 
 
@@ -59,13 +59,13 @@ def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
     return Readiness(status, problems, warnings)
 
 
-@operation("GET", "/healthz", tag=TAG, needs=PUBLIC, answer=Alive, example="curl $URL/healthz")
+@operations.get("/healthz", prefix="", needs=PUBLIC)
 async def healthz(call: Call[None, None]) -> Alive:
     """Check that the process is alive."""
     return Alive("ok")
 
 
-@operation("GET", "/readyz", tag=TAG, needs=PUBLIC, answer=Readiness, example="curl $URL/readyz")
+@operations.get("/readyz", prefix="", needs=PUBLIC, answer=Readiness)
 async def readyz(call: Call[None, None]) -> Raw:
     """Check that requests can be served.
 
@@ -75,14 +75,7 @@ async def readyz(call: Call[None, None]) -> Raw:
     return Raw(encode(state), status=200 if state.status == "ready" else 503)
 
 
-@operation(
-    "GET",
-    f"{API}/system",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=ServerInfo,
-    example="curl $URL/api/v1/system",
-)
+@operations.get("/system", needs=READ_SERVER)
 async def about(call: Call[None, None]) -> ServerInfo:
     """Get the version and identity of this server."""
     broker = call.host.broker
@@ -105,15 +98,7 @@ def _mark_of(data: Path) -> str:
     return f"{stat.st_dev:x}-{stat.st_ino:x}-{stat.st_ctime_ns:x}"
 
 
-@operation(
-    "GET",
-    f"{API}/audit",
-    tag=TAG,
-    needs=Needs(Action.READ, Kind.AUDIT),
-    query=AuditQuery,
-    answer=AuditPage,
-    example="curl '$URL/api/v1/audit?object_kind=topic'",
-)
+@operations.get("/audit", needs=Needs(Action.READ, Kind.AUDIT), example="/audit?object_kind=topic")
 async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
     """List the audit trail, newest first.
 
@@ -136,6 +121,3 @@ def _id_of(cursor: str) -> int:
     raise Invalid(
         f"{cursor[:40]!r} is no cursor", field="cursor", remedy="send next_cursor as it came"
     )
-
-
-OPERATIONS = (healthz, readyz, about, list_audit)

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import Call, Operations
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.audit import Actor, actor_at
 from engine.broker import TopicConfig
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.topics import NewTopic, Topic, TopicDetail, TopicPage, TopicSettings, TopicType
 
-TAG = "topics"
+operations = Operations("topics")
 PAGE_DEFAULT = 50
 PAGE_MAX = 200
 
@@ -41,15 +41,7 @@ def actor_of(call: Call[Any, Any]) -> Actor:
     return actor_at(call.who.audit_name(call.client), call.header(b"x-request-id"))
 
 
-@operation(
-    "GET",
-    f"{API}/topics",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=TopicQuery,
-    answer=TopicPage,
-    example="curl '$URL/api/v1/topics?q=order&limit=10'",
-)
+@operations.get("/topics", needs=READ_SERVER, example="/topics?q=order&limit=10")
 async def list_topics(call: Call[TopicQuery, None]) -> TopicPage:
     """List topics.
 
@@ -72,17 +64,12 @@ async def list_topics(call: Call[TopicQuery, None]) -> TopicPage:
     )
 
 
-@operation(
-    "POST",
-    f"{API}/topics",
-    tag=TAG,
+@operations.post(
+    "/topics",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC),
-    body=NewTopic,
-    answer=Topic,
     status=201,
     errors=(409,),
-    example="curl -X POST $URL/api/v1/topics -H 'Content-Type: application/json' "
-    """-d '{"name": "orders", "read_queues": 8, "write_queues": 8}'""",
+    example_body='{"name": "orders", "read_queues": 8, "write_queues": 8}',
 )
 async def create_topic(call: Call[None, NewTopic]) -> Topic:
     """Create a topic.
@@ -98,15 +85,7 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
     return topic_out(await topics.create(actor_of(call), config))
 
 
-@operation(
-    "GET",
-    f"{API}/topics/{{topic}}",
-    tag=TAG,
-    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
-    answer=TopicDetail,
-    errors=(404,),
-    example="curl $URL/api/v1/topics/orders",
-)
+@operations.get("/topics/{topic}", needs=Needs(Action.READ, Kind.TOPIC, "topic"), errors=(404,))
 async def get_topic(call: Call[None, None]) -> TopicDetail:
     """Look at one topic with its queues."""
     name = call.path("topic")
@@ -121,16 +100,11 @@ async def get_topic(call: Call[None, None]) -> TopicDetail:
     )
 
 
-@operation(
-    "PATCH",
-    f"{API}/topics/{{topic}}",
-    tag=TAG,
+@operations.patch(
+    "/topics/{topic}",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
-    body=TopicSettings,
-    answer=Topic,
     errors=(404, 409),
-    example="curl -X PATCH $URL/api/v1/topics/orders -H 'Content-Type: application/json' "
-    """-d '{"permission": 4}'""",
+    example_body='{"permission": 4}',
 )
 async def change_topic(call: Call[None, TopicSettings]) -> Topic:
     """Change a topic.
@@ -141,14 +115,8 @@ async def change_topic(call: Call[None, TopicSettings]) -> Topic:
     return topic_out(await topics.change(actor_of(call), call.path("topic"), call.body))
 
 
-@operation(
-    "DELETE",
-    f"{API}/topics/{{topic}}",
-    tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
-    status=204,
-    errors=(404,),
-    example="curl -X DELETE $URL/api/v1/topics/orders",
+@operations.delete(
+    "/topics/{topic}", needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"), errors=(404,)
 )
 async def delete_topic(call: Call[None, None]) -> None:
     """Delete a topic.
@@ -157,6 +125,3 @@ async def delete_topic(call: Call[None, None]) -> None:
     """
     topics = call.services.topics
     await topics.delete(actor_of(call), call.path("topic"))
-
-
-OPERATIONS = (list_topics, create_topic, get_topic, change_topic, delete_topic)
