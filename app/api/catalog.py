@@ -20,7 +20,7 @@ from app.api.replays import replays
 from app.api.reports import figures, reports
 from app.api.server import control, system
 from app.api.topics import imports as topic_imports
-from app.api.topics import marks, retention, topics
+from app.api.topics import retention, stars_and_notes, topics
 
 # Operations that are called thousands of times a second.
 HOT = (*produce.operations, *receive.operations, messages.pull)
@@ -32,7 +32,7 @@ OPERATIONS = (
     *traces.operations,
     *topics.operations,
     *topic_imports.operations,
-    *marks.operations,
+    *stars_and_notes.operations,
     *groups.operations,
     *progress.operations,
     *resets.operations,

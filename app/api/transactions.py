@@ -59,7 +59,7 @@ class TransactionQuery(msgspec.Struct, forbid_unknown_fields=True):
     encoding: Encoding = Encoding.AUTO
 
 
-class ShownQuery(msgspec.Struct, forbid_unknown_fields=True):
+class ShowTransactionQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The transaction and the encoding of its body."""
 
     group: Group = ""
@@ -203,7 +203,7 @@ async def delete_callback(call: Call[None, None]) -> None:
 @operations.get(
     "/transactions/{id}", needs=READ_SERVER, errors=(404, 409), example="/transactions/$TRANSACTION"
 )
-async def get_transaction(call: Call[ShownQuery, None]) -> TransactionInfo:
+async def get_transaction(call: Call[ShowTransactionQuery, None]) -> TransactionInfo:
     """Look at one transaction, decided or not.
 
     By the message's id, or the offset id of its half message.

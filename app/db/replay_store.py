@@ -114,6 +114,6 @@ def _trim(connection: Connection) -> None:
     """Delete the oldest jobs over the limit."""
     columns = replay_jobs.c
     newest = select(columns.created_ms).order_by(columns.created_ms.desc())
-    oldest_kept = connection.execute(newest.offset(JOBS_MAX - 1).limit(1)).scalar()
-    if oldest_kept is not None:
-        connection.execute(delete(replay_jobs).where(columns.created_ms < oldest_kept))
+    cutoff_ms = connection.execute(newest.offset(JOBS_MAX - 1).limit(1)).scalar()
+    if cutoff_ms is not None:
+        connection.execute(delete(replay_jobs).where(columns.created_ms < cutoff_ms))

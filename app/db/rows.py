@@ -8,7 +8,7 @@ from kitemq.model.access import UserSource
 
 # The address of the current request, for its audit entries. Each endpoint sets it; work without a
 # request, such as a scheduled run, has none.
-ASKED_FROM: ContextVar[str] = ContextVar("asked_from", default="")
+CLIENT_ADDRESS: ContextVar[str] = ContextVar("client_address", default="")
 
 
 class DatabaseError(Exception):
@@ -29,7 +29,7 @@ class AuditEntry:
     after_json: str
     result: str
     request_id: str
-    address: str = field(default_factory=ASKED_FROM.get)
+    address: str = field(default_factory=CLIENT_ADDRESS.get)
 
 
 @dataclass(frozen=True, kw_only=True)

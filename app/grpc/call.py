@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.db.rows import ASKED_FROM
+from app.db.rows import CLIENT_ADDRESS
 from app.grpc import workarounds
 from app.grpc.codes import GrpcRefusal
 from app.grpc.connection import GrpcConnection
@@ -29,7 +29,7 @@ class GrpcCall:
     namespace: str = field(init=False)
 
     def __post_init__(self) -> None:
-        ASKED_FROM.set(self.origin.host)
+        CLIENT_ADDRESS.set(self.origin.host)
         self.namespace = check_namespace(self.metadata.get("x-mq-namespace", ""))
 
     @property

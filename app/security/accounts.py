@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from app.db.rows import AuditEntry, DatabaseError, SessionRow, TokenRow, UserRow
 from app.db.worker import DatabaseWorker
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.security.access import Role, parse_patterns
 from app.security.credentials import (
     DAYS_MAX,
@@ -200,11 +200,11 @@ class Accounts:
     async def log_in(self, name: str, password: str, browser: Browser) -> tuple[str, int]:
         """Open a session; returns its secret and its latest end (ms since 1970).
 
-        Raises DoorError: 401 for a wrong name or password, 429 after too many failures, 403 if
+        Raises ProblemError: 401 for a wrong name or password, 429 after too many failures, 403 if
         password logins are off.
         """
         if not self._has_passwords:
-            raise DoorError(
+            raise ProblemError(
                 403,
                 "password_login_off",
                 "nobody logs in by a password here",
@@ -229,14 +229,14 @@ class Accounts:
     async def log_in_from_provider(self, provided: UserRow, browser: Browser) -> tuple[str, int]:
         """Open a session for a provider's user, who is added or gets the role of `provided`.
 
-        Returns the same as `log_in`. Raises DoorError for a user who is switched off here,
+        Returns the same as `log_in`. Raises ProblemError for a user who is switched off here,
         Conflict where the name is taken.
         """
         entry = self._entry(ChangeAuthor(provided.issuer or ""), "", "user", provided.name)
         user = await self._run(lambda db: db.users.upsert_provided(provided, entry))
         if user.disabled:
             await self._reload()
-            raise DoorError(
+            raise ProblemError(
                 403,
                 "user_disabled",
                 f"the user {user.name!r} is switched off on this server",
@@ -310,7 +310,7 @@ class Accounts:
         wait_s = self._limits.wait_s(guess, now_s)
         if wait_s > 0:
             self._note(guess, address, "login_limited")
-            raise DoorError(
+            raise ProblemError(
                 429,
                 "login_limited",
                 "too many logins failed",
@@ -378,8 +378,8 @@ class Accounts:
             raise _unavailable() from error
 
 
-def _wrong(field: str) -> DoorError:
-    return DoorError(
+def _wrong(field: str) -> ProblemError:
+    return ProblemError(
         401,
         "login_failed",
         "name and password do not fit together",

@@ -16,7 +16,7 @@ from starlette.types import Send as AsgiSend
 
 from app.container import services_of
 from app.host import EngineHost
-from app.network.bounded_socket import RESERVATION
+from app.network.websocket_protocol import RESERVATION
 from app.security.access import Action, Kind, Principal, principal_of, require
 from app.security.authenticator import Authenticator
 from app.security.byte_budget import ByteReservation

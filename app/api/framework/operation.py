@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from app.container import Services, services_of
-from app.errors import REFUSED, DoorError, Headers, problem_answer
+from app.errors import REFUSED, Headers, ProblemError, problem_answer
 from app.host import EngineHost
 from app.messaging import Messaging
 from app.security.access import (
@@ -343,7 +343,7 @@ def content_type(scope: Scope) -> bytes:
 def require_json(scope: Scope) -> None:
     """Raise a 415 unless the request says its body is JSON."""
     if content_type(scope) != JSON:
-        raise DoorError(
+        raise ProblemError(
             415,
             "unsupported_media_type",
             "the body must be JSON",
@@ -355,10 +355,10 @@ def require_json(scope: Scope) -> None:
 def decode_body(content: bytes, decoder: msgspec.json.Decoder[B]) -> B:
     """Decode the body. Raises a 400 for malformed JSON, Invalid for a wrong value.
 
-    A DoorError (413) for one that holds more than VALUES_MAX values.
+    A ProblemError (413) for one that holds more than VALUES_MAX values.
     """
     if has_too_many_values(content):
-        raise DoorError(
+        raise ProblemError(
             413,
             "too_many_values",
             f"the body holds more than {VALUES_MAX} values",
@@ -371,7 +371,7 @@ def decode_body(content: bytes, decoder: msgspec.json.Decoder[B]) -> B:
         raise _invalid(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         detail = _short(str(error)) or type(error).__name__
-        raise DoorError(
+        raise ProblemError(
             400, "malformed_json", f"the body is not valid JSON: {detail}", remedy="send valid JSON"
         ) from None
 

@@ -22,7 +22,7 @@ from kitemq.model.messages import (
     Filter,
     KeyedMessages,
     MessageList,
-    Seen,
+    MessageView,
     Stored,
 )
 from kitemq.model.numbers import whole
@@ -247,10 +247,10 @@ async def find_by_id(call: Call[ShowQuery, None]) -> MessageList:
     return MessageList([message_view(message, call.query.encoding) for message in visible])
 
 
-def message_view(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> Seen:
+def message_view(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> MessageView:
     """A message that `message_rights` has looked at."""
     values = (*fields_of(message, encoding), missing_right(message))
-    return Seen(*values)
+    return MessageView(*values)
 
 
 def number_in_path(call: Call[Any, Any], name: str, most: int) -> int:

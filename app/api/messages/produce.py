@@ -90,7 +90,7 @@ class StoredAt(msgspec.Struct, gc=False):
     position: str
 
 
-class SendResult(msgspec.Struct):
+class ProduceResult(msgspec.Struct):
     """The messages in the order sent, and the durability they have."""
 
     messages: list[StoredAt]
@@ -120,7 +120,7 @@ DECODER = msgspec.json.Decoder(Produced)
     ),
     example_body='{"body": "order 1", "tag": "new", "keys": ["1"]}',
 )
-async def produce(call: Call[None, None]) -> SendResult:
+async def produce(call: Call[None, None]) -> ProduceResult:
     """Store one message or a batch.
 
     JSON is one message or `{"messages": [...]}`; any other content type is the raw body of one
@@ -199,7 +199,7 @@ async def _send(
     durability: Durability | None,
     *,
     is_alone: bool,
-) -> SendResult:
+) -> ProduceResult:
     try:
         sent = await call.messaging.send(messages, durability)
     except Invalid as error:
@@ -209,10 +209,10 @@ async def _send(
     return result_of(sent, call.settings.store_host)
 
 
-def result_of(sent: BatchSlice, store_host: str) -> SendResult:
+def result_of(sent: BatchSlice, store_host: str) -> ProduceResult:
     """Convert the engine's result."""
     address = _address_of(store_host)
-    return SendResult(
+    return ProduceResult(
         [
             StoredAt(
                 message.message_id,

@@ -141,7 +141,7 @@ async def _choices(request: Request, group: str) -> GroupChoice:
 
 
 def _about(client: Offer) -> str:
-    for each in client.doors:
-        words = [each.door, each.language, each.version, each.kind]
+    for each in client.endpoints:
+        words = [each.endpoint, each.language, each.version, each.kind]
         return " ".join(word for word in words if word)
     return "REST"

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.monitoring import sparkline
-from app.monitoring.sparkline import Line
+from app.monitoring.sparkline import Sparkline
 from app.pause import Pause
 from app.services.audit import actor_at
 from app.ui.framework import forms, pages
@@ -62,7 +62,7 @@ class TopicOverview:
     head: Head
     tab: str
     rate: float
-    history: Line
+    history: Sparkline
     history_counts: list[int]
     last_ms: int | None
     worst_lag: int | None

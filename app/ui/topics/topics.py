@@ -12,7 +12,7 @@ from starlette.responses import Response
 from app.container import services_of
 from app.monitoring import sparkline
 from app.monitoring.sampler import Snapshot, topic_figures
-from app.monitoring.sparkline import Line
+from app.monitoring.sparkline import Sparkline
 from app.pause import Pause
 from app.security.access import Action, Kind
 from app.services.audit import actor_at
@@ -67,7 +67,7 @@ class TopicRow:
     messages: int
     rate: float
     bytes_rate: float
-    history: Line
+    history: Sparkline
     last_ms: int | None
     groups: int
     lag: int | None

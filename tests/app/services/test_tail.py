@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.services import tail
-from app.services.tail import Batch, Tail
+from app.services.tail import Tail, TailBatch
 from engine.broker import TopicConfig
 from engine.errors import Invalid, TopicNotFound
 from tests.app.conftest import App
@@ -18,11 +18,11 @@ def follow(app: App, *topics: str, filter: str = "*", mark: str = "", lookback: 
     return Tail(app.app.services.host.broker, topics, filter, mark=mark, lookback=lookback)
 
 
-def bodies(*batches: Batch) -> list[str]:
+def bodies(*batches: TailBatch) -> list[str]:
     return [message.body.decode() for batch in batches for message in batch.messages]
 
 
-def drain(following: Tail) -> list[Batch]:
+def drain(following: Tail) -> list[TailBatch]:
     batches = [following.read()]
     while batches[-1].is_behind:
         batches.append(following.read())

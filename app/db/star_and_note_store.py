@@ -28,7 +28,7 @@ class NoteRow:
     changed_ms: int = 0
 
 
-class MarkStore:
+class StarAndNoteStore:
     """Part of an open database; every method raises DatabaseError."""
 
     def __init__(self, transaction: Transaction) -> None:

@@ -8,11 +8,11 @@ from app.api.topics.topics import actor_of
 from app.security.access import OWN, Action, Kind, Needs
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
-from kitemq.model.marks import NewNote, StarList, TopicNote
 from kitemq.model.numbers import is_whole
+from kitemq.model.stars_and_notes import NewNote, StarList, TopicNote
 
 if TYPE_CHECKING:
-    from app.db.mark_store import NoteRow
+    from app.db.star_and_note_store import NoteRow
 
 VERSION_CHARS_MAX = 18
 
@@ -34,7 +34,7 @@ operations = Operations("topics")
 @operations.get("/stars", needs=READ_OWN)
 async def list_stars(call: Call[None, None]) -> StarList:
     """List the topics one has starred; while there are no users everybody shares them."""
-    return StarList(await call.services.marks.stars_of(call.who.name))
+    return StarList(await call.services.stars_and_notes.stars_of(call.who.name))
 
 
 @operations.put("/topics/{topic}/star", needs=OWN, errors=(404, 409))
@@ -43,13 +43,13 @@ async def star_topic(call: Call[None, None]) -> None:
 
     At most 500. A star is about the name: it stays when the topic is deleted and created again.
     """
-    await call.services.marks.star(actor_of(call), call.who.name, call.path("topic"))
+    await call.services.stars_and_notes.star(actor_of(call), call.who.name, call.path("topic"))
 
 
 @operations.delete("/topics/{topic}/star", needs=OWN)
 async def unstar_topic(call: Call[None, None]) -> None:
     """Take one's star from a topic, also from one that is gone."""
-    await call.services.marks.unstar(actor_of(call), call.who.name, call.path("topic"))
+    await call.services.stars_and_notes.unstar(actor_of(call), call.who.name, call.path("topic"))
 
 
 @operations.get(
@@ -57,7 +57,7 @@ async def unstar_topic(call: Call[None, None]) -> None:
 )
 async def get_note(call: Call[None, None]) -> TopicNote:
     """Read what people wrote about a topic."""
-    return _out(await call.services.marks.note(call.path("topic")))
+    return _out(await call.services.stars_and_notes.note(call.path("topic")))
 
 
 @operations.put(
@@ -75,7 +75,7 @@ async def write_note(call: Call[None, NewNote]) -> TopicNote:
     body = call.body
     expected_ms = version_ms(body.version)
     return _out(
-        await call.services.marks.write_note(
+        await call.services.stars_and_notes.write_note(
             actor_of(call), call.path("topic"), body.text, expected_ms
         )
     )
