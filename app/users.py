@@ -14,10 +14,10 @@ from typing import Any
 
 from msgspec import UNSET
 
-from app.db.rows import AuditEntry, DatabaseError, UserRow
+from app.db.rows import Actor, AuditEntry, DatabaseError, UserRow
 from app.security.access import Role, parse_patterns
 from app.security.access_keys import AccessKeys, access_key_of
-from app.security.accounts import DONE, TOKENS_MAX
+from app.security.accounts import TOKENS_MAX
 from app.security.credentials import (
     EVERYWHERE,
     TOKEN_NAME,
@@ -35,7 +35,7 @@ from engine.errors import EngineError, Invalid, NotFound
 
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
-ACTOR = "command line"
+ACTOR = Actor("command line")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -150,17 +150,7 @@ def _new_hash(options: argparse.Namespace) -> str:
 
 
 def _entry(action: str, kind: str, name: str) -> AuditEntry:
-    return AuditEntry(
-        at_ms=_now_ms(),
-        actor=ACTOR,
-        action=action,
-        object_kind=kind,
-        object_name=name,
-        before_json="",
-        after_json="",
-        result=DONE,
-        request_id="",
-    )
+    return AuditEntry.of(ACTOR, action, kind, name, at_ms=_now_ms())
 
 
 def _now_ms() -> int:

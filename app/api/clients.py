@@ -1,7 +1,6 @@
 """Asking single clients, and sending one away."""
 
 from app.api.framework.operation import Call, Operations
-from app.api.topics.topics import actor_of
 from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs
 from kitemq.model.clients import NamedClient, Processing, SentAway, ThreadStack, ToVerify
 
@@ -20,7 +19,7 @@ async def ask_stack(call: Call[None, NamedClient]) -> ThreadStack:
     Clients of the RocketMQ 5 protocol can be asked while their telemetry stream is open; others
     are a 409 (`not_offered`). Waits at most 5 s. Audited.
     """
-    return await call.services.clients.stack(actor_of(call), call.body.client)
+    return await call.services.clients.stack(call.actor, call.body.client)
 
 
 @operations.post(
@@ -36,7 +35,7 @@ async def disconnect_client(call: Call[None, NamedClient]) -> SentAway:
     that only makes requests loses its membership. Its messages in flight return within a second,
     their attempt counted. It is not locked out: it may connect again. Audited.
     """
-    return await call.services.clients.disconnect(actor_of(call), call.body.client)
+    return await call.services.clients.disconnect(call.actor, call.body.client)
 
 
 @operations.post(
@@ -54,7 +53,7 @@ async def verify_message(call: Call[None, ToVerify]) -> Processing:
     """
     body = call.body
     return await call.services.clients.verify(
-        actor_of(call),
+        call.actor,
         body.client,
         call.path("group"),
         body.topic,

@@ -7,7 +7,6 @@ from msgspec import UNSET, Meta
 
 from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import message_view
-from app.api.topics.topics import actor_of
 from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
 from app.security.message_rights import visible
 from app.services import bodies
@@ -61,7 +60,7 @@ async def recall_message(call: Call[None, None]) -> ScheduledChange:
     """
     message_id = call.path("message_id")
     scheduled = call.services.scheduled
-    answer = await scheduled.recall(actor_of(call), message_id)
+    answer = await scheduled.recall(call.actor, message_id)
     return ScheduledChange(message_id, answer.value)
 
 
@@ -75,7 +74,7 @@ async def deliver_message(call: Call[None, None]) -> ScheduledChange:
     """Deliver a waiting message at once."""
     message_id = call.path("message_id")
     scheduled = call.services.scheduled
-    answer = await scheduled.deliver_now(actor_of(call), message_id)
+    answer = await scheduled.deliver_now(call.actor, message_id)
     return ScheduledChange(message_id, answer.value)
 
 
@@ -94,7 +93,7 @@ async def reschedule_message(call: Call[None, NewTime]) -> ScheduledChange:
     message_id = call.path("message_id")
     deliver_at_ms = _time_of(call.body, call.host.clock.now_ms())
     scheduled = call.services.scheduled
-    answer = await scheduled.reschedule(actor_of(call), message_id, deliver_at_ms)
+    answer = await scheduled.reschedule(call.actor, message_id, deliver_at_ms)
     return ScheduledChange(message_id, answer.value)
 
 

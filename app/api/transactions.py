@@ -7,7 +7,6 @@ from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations, encode
 from app.api.messages.messages import fields_of, message_view
-from app.api.topics.topics import actor_of
 from app.security.access import (
     READ_SERVER,
     Action,
@@ -115,7 +114,7 @@ async def _decide(
     name, query = call.path("id"), call.query
     _check_right(call, by_hand=query.by is Decider.OPERATOR)
     if query.by is Decider.OPERATOR:
-        done = await service.decide_by_hand(actor_of(call), name, decision, query.group)
+        done = await service.decide_by_hand(call.actor, name, decision, query.group)
     else:
         done = await service.decide(name, decision, query.group, query.by)
     return convert(done, DecidedTransaction)
@@ -186,7 +185,7 @@ async def set_callback(call: Call[None, NewCallback]) -> TransactionCallback:
     call.require(Action.READ_MESSAGES, Kind.GROUP, call.path("group"))
     service = call.services.transactions
     callback = Callback(call.path("group"), call.body.url, call.body.timeout_ms)
-    return service.described(await service.set_callback(actor_of(call), callback))
+    return service.described(await service.set_callback(call.actor, callback))
 
 
 @operations.delete(
@@ -197,7 +196,7 @@ async def set_callback(call: Call[None, NewCallback]) -> TransactionCallback:
 async def delete_callback(call: Call[None, None]) -> None:
     """Call a producer group no more."""
     service = call.services.transactions
-    await service.delete_callback(actor_of(call), call.path("group"))
+    await service.delete_callback(call.actor, call.path("group"))
 
 
 @operations.get(
@@ -270,5 +269,5 @@ async def resume_transaction(call: Call[GroupQuery, None]) -> DecidedTransaction
     """Check a given-up transaction again, from the first check on."""
     _check_right(call, by_hand=True)
     service = call.services.transactions
-    done = await service.resume(actor_of(call), call.path("id"), call.query.group)
+    done = await service.resume(call.actor, call.path("id"), call.query.group)
     return convert(done, DecidedTransaction)

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import Call, Operations
-from app.api.topics.topics import actor_of
 from app.security.access import OWN
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
@@ -37,7 +36,7 @@ async def list_views(call: Call[None, None]) -> ViewList:
 )
 async def create_view(call: Call[None, NewView]) -> SavedView:
     """Save a view of a list, at most 100. A name that is taken is a 409."""
-    return _out(await call.services.views.add(actor_of(call), call.who.name, call.body))
+    return _out(await call.services.views.add(call.actor, call.who.name, call.body))
 
 
 @operations.delete("/views/{id}", needs=OWN, errors=(404,), example="/views/1")
@@ -46,4 +45,4 @@ async def delete_view(call: Call[None, None]) -> None:
     text = call.path("id")
     if not is_whole(text, ID_CHARS_MAX):
         raise Invalid(f"{text[:40]!r} is no id of a view", field="id", remedy="list the views")
-    await call.services.views.delete(actor_of(call), call.who.name, int(text))
+    await call.services.views.delete(call.actor, call.who.name, int(text))

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.db.rows import Actor
 from app.host import EngineHost
 from app.messaging import Messaging
-from app.services.audit import Actor, Audit
+from app.services.audit import Audit
 from app.services.connections import REST_ONLY, ClientEndpoint, ClientFacts, Connections, why_not
 from engine.broker import AckResult, Member
 from engine.errors import EngineError, GroupNotFound, NotFound, Refused

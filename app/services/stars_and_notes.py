@@ -8,9 +8,9 @@ to the name: they outlive the topic and apply again when it is created anew.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from app.db.rows import Actor
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
-from app.services.audit import Actor
 from app.services.audited_store import AuditedStore
 from app.services.ttl_cache import TtlCache
 from engine.errors import Invalid

@@ -9,9 +9,10 @@ from collections.abc import Callable
 import msgspec
 
 from app.addresses import HIDDEN, redacted_url
+from app.db.rows import Actor
 from app.host import EngineHost
 from app.services import bodies
-from app.services.audit import CALLBACKS, Actor, Audit
+from app.services.audit import CALLBACKS, Audit
 from app.services.callbacks import CallbackCaller
 from app.services.targets import Targets
 from engine.broker import Callback, Decider, Transaction, TransactionCheck, TransactionDecision

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from app.db.rows import actor_at
 from app.remoting.operations import OFFERED, REFUSED
-from app.services.audit import actor_at
 from app.services.resets import ResetOrder
 from engine.broker import ResetTarget, ResetTo
 from engine.message import StoredMessage

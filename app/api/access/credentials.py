@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from app.api.access.users import READ_OWN, by_of
+from app.api.access.users import READ_OWN
 from app.api.framework.operation import Call, Operations
 from app.db.rows import SessionRow, TokenRow
 from app.security.access import OWN, Action, Kind, lacks, require
@@ -72,7 +72,7 @@ async def create_token(call: Call[None, NewToken]) -> MadeToken:
     owner = parse_name(new.owner) if new.owner else call.who.name
     _owned(call, owner)
     new = msgspec.structs.replace(new, owner=owner)
-    row, secret = await call.services.accounts.add_token(by_of(call), new)
+    row, secret = await call.services.accounts.add_token(call.actor, new)
     owner = call.services.user_directory.name_of(row.user_id)
     access_key, secret_key = await call.services.access_keys.key_pair(row.secret_hash)
     return convert(
@@ -86,7 +86,7 @@ async def revoke_token(call: Call[None, None]) -> None:
     token_id, directory = _id(call), call.services.user_directory
     token = next((row for row in directory.tokens() if row.id == token_id), None)
     _owned(call, directory.name_of(token.user_id) if token else "")
-    await call.services.accounts.revoke_token(by_of(call), token_id)
+    await call.services.accounts.revoke_token(call.actor, token_id)
 
 
 @operations.get("/sessions", needs=READ_OWN)
@@ -102,7 +102,7 @@ async def end_session(call: Call[None, None]) -> None:
     session_id, directory = _id(call), call.services.user_directory
     session = next((row for row in directory.sessions() if row.id == session_id), None)
     _owned(call, directory.name_of(session.user_id) if session else "")
-    await call.services.accounts.end_session(by_of(call), session_id)
+    await call.services.accounts.end_session(call.actor, session_id)
 
 
 def _owner_of(call: Call[None, None]) -> str:

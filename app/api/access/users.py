@@ -1,7 +1,5 @@
 """REST for users and the caller's own account; tokens and logins: credentials.py."""
 
-from typing import Any
-
 from msgspec import UNSET
 
 from app.api.framework.operation import Call, Operations
@@ -16,7 +14,7 @@ from app.security.access import (
     Needs,
     lacks,
 )
-from app.security.accounts import Browser, ChangeAuthor
+from app.security.accounts import Browser
 from app.security.credentials import parse_name
 from app.security.passwords import check_password
 from app.settings import Settings, is_loopback
@@ -34,11 +32,6 @@ from kitemq.model.conversion import convert
 
 operations = Operations("access")
 READ_OWN = Needs(Action.READ, Kind.OWN)
-
-
-def by_of(call: Call[Any, Any]) -> ChangeAuthor:
-    """The actor of a change, for the audit trail."""
-    return ChangeAuthor(call.who.audit_name(call.client), call.header(b"x-request-id"))
 
 
 def check_first(settings: Settings) -> None:
@@ -88,7 +81,7 @@ async def change_my_password(call: Call[None, NewPassword]) -> None:
     browser = Browser(call.client.rpartition(":")[0])
     name, body = call.who.name, call.body
     await call.services.accounts.change_password(
-        by_of(call), name, body.old, body.new, browser=browser
+        call.actor, name, body.old, body.new, browser=browser
     )
 
 
@@ -114,7 +107,7 @@ async def create_user(call: Call[None, NewUser]) -> User:
     new, is_first = call.body, call.who.is_open
     if is_first:
         check_first(call.settings)
-    return _user(await call.services.accounts.add_user(by_of(call), new, is_first=is_first))
+    return _user(await call.services.accounts.add_user(call.actor, new, is_first=is_first))
 
 
 @operations.get("/users/{name}", needs=READ_PEOPLE, errors=(404,), example="/users/ann")
@@ -139,9 +132,9 @@ async def change_user(call: Call[None, UserPatch]) -> User:
     patch, name, accounts = call.body, parse_name(call.path("name")), call.services.accounts
     if patch.password is not UNSET:
         check_password(patch.password)
-    changed = await accounts.change_user(by_of(call), name, patch)
+    changed = await accounts.change_user(call.actor, name, patch)
     if patch.password is not UNSET:
-        await accounts.set_password(by_of(call), name, patch.password)
+        await accounts.set_password(call.actor, name, patch.password)
     return _user(changed)
 
 
@@ -150,4 +143,4 @@ async def change_user(call: Call[None, UserPatch]) -> User:
 )
 async def delete_user(call: Call[None, None]) -> None:
     """Delete a user with the user's tokens and sessions. The last admin cannot be deleted."""
-    await call.services.accounts.delete_user(by_of(call), parse_name(call.path("name")))
+    await call.services.accounts.delete_user(call.actor, parse_name(call.path("name")))

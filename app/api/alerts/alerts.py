@@ -6,7 +6,7 @@ import msgspec
 
 from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import number_in_path
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
+from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow
 from app.security.access import ADMINISTER_SERVER, READ_SERVER
 from app.services.alerts.alerts import Alerts
@@ -83,7 +83,7 @@ async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
     default = ABOUT[new.kind].default
     threshold = default if new.threshold is None else new.threshold
     rule = convert(new, RuleRow, threshold=threshold, is_enabled=new.enabled)
-    return _rule_out(await call.services.alerts.create(actor_of(call), rule))
+    return _rule_out(await call.services.alerts.create(call.actor, rule))
 
 
 @operations.get("/alerts/rules/{id}", needs=READ_SERVER, errors=(404,), example="/alerts/rules/1")
@@ -107,7 +107,7 @@ async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
     fields = set_fields(call.body)
     if "enabled" in fields:
         fields["is_enabled"] = fields.pop("enabled")
-    return _rule_out(await alerts.change(actor_of(call), replace(standing.rule, **fields)))
+    return _rule_out(await alerts.change(call.actor, replace(standing.rule, **fields)))
 
 
 @operations.delete(
@@ -115,7 +115,7 @@ async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
 )
 async def delete_alert_rule(call: Call[None, None]) -> None:
     """Delete a rule with its silences; its firing alerts are notified as resolved."""
-    await call.services.alerts.delete(actor_of(call), number_in_path(call, "id", ID_MAX))
+    await call.services.alerts.delete(call.actor, number_in_path(call, "id", ID_MAX))
 
 
 @operations.post(
@@ -132,7 +132,7 @@ async def acknowledge_alert(call: Call[None, NewAcknowledgement]) -> AlertSubjec
     """
     alerts = call.services.alerts
     rule_id = _rule_id(call.body.rule_id)
-    row = await alerts.acknowledge(actor_of(call), rule_id, call.body.subject)
+    row = await alerts.acknowledge(call.actor, rule_id, call.body.subject)
     return _subject_out(alerts, row)
 
 
@@ -149,7 +149,7 @@ async def create_silence(call: Call[None, NewSilence]) -> Silence:
     States go on changing. Alerts that still fire when the silence ends are notified then; the
     end of an alert that was notified before is notified at once.
     """
-    new, actor = call.body, actor_of(call)
+    new, actor = call.body, call.actor
     silence = await call.services.alerts.silence(
         actor, _rule_id(new.rule_id), new.subject, new.until_ms, new.note
     )
@@ -161,7 +161,7 @@ async def create_silence(call: Call[None, NewSilence]) -> Silence:
 )
 async def end_silence(call: Call[None, None]) -> None:
     """End a silence before its time."""
-    await call.services.alerts.end_silence(actor_of(call), number_in_path(call, "id", ID_MAX))
+    await call.services.alerts.end_silence(call.actor, number_in_path(call, "id", ID_MAX))
 
 
 @operations.get("/alerts/deliveries", needs=READ_SERVER, example="/alerts/deliveries?limit=20")
@@ -182,7 +182,7 @@ async def list_alert_deliveries(call: Call[DeliveryQuery, None]) -> AlertDeliver
 @operations.post("/alerts/test", needs=ADMINISTER_SERVER, status=202, errors=(409,))
 async def test_alerts(call: Call[None, None]) -> TestSent:
     """Send every webhook an event that says it is a test."""
-    return TestSent(await call.services.alerts.test(actor_of(call)))
+    return TestSent(await call.services.alerts.test(call.actor))
 
 
 def _rule_id(text: str) -> int:

@@ -8,7 +8,6 @@ from msgspec import Meta
 from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import message_view, number_in_path
 from app.api.replays.replays import OffsetCursor, PageLimit
-from app.api.topics.topics import actor_of
 from app.security.access import Action, Kind, Needs, Principal, require_replay
 from app.security.message_rights import looks_inside, visible
 from app.services import bodies
@@ -138,7 +137,7 @@ async def redrive_dead_letters(call: Call[None, Redrive]) -> Replay:
     )
     require_replay(call.who, order.source, order.to, order.to_name)
     try:
-        job = await call.services.replays.create(actor_of(call), order)
+        job = await call.services.replays.create(call.actor, order)
     except TopicNotFound as error:
         if body.to_name and DEAD_LETTER_PREFIX not in error.detail:
             raise

@@ -4,7 +4,6 @@ import msgspec
 
 from app.api.framework.operation import API, Call, Operations
 from app.api.replays.replays import PageLimit
-from app.api.topics.topics import actor_of
 from app.security.access import Action, Kind, Needs
 from app.services.dismissals import DeadChoice
 from engine.errors import Invalid
@@ -47,7 +46,7 @@ async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
     impact = await service.impact(group, runs)
     if body.dry_run:
         return DismissAnswer("", impact.count, impact.already)
-    done = await service.dismiss(actor_of(call), group, runs, body.note, body.expected)
+    done = await service.dismiss(call.actor, group, runs, body.note, body.expected)
     return DismissAnswer(done.id if done.count else "", done.count, impact.already)
 
 
@@ -71,7 +70,7 @@ async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
         __, runs = await service.of_dismissal(group, body.dismissal)
     else:
         runs = await service.chosen(group, convert(body, DeadChoice))
-    return RestoreAnswer(await service.restore(actor_of(call), group, runs))
+    return RestoreAnswer(await service.restore(call.actor, group, runs))
 
 
 @operations.get(

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from app.container import Services, services_of
+from app.db.rows import Actor, actor_at
 from app.errors import REFUSED, Headers, ProblemError, problem_answer
 from app.host import EngineHost
 from app.messaging import Messaging
@@ -107,6 +108,11 @@ class Call(Generic[Q, B]):
     def who(self) -> Principal:
         """The caller's principal."""
         return principal_of(self.scope)
+
+    @property
+    def actor(self) -> Actor:
+        """The caller, for the audit trail."""
+        return actor_at(self.who.audit_name(self.client), self.header(b"x-request-id"))
 
     def require(self, action: Action, kind: Kind, name: str) -> None:
         """Raise RightMissing unless the caller may do this to an object that the body names."""

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
+from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import GroupConfig
 from kitemq.model.conversion import convert, set_fields
@@ -71,7 +71,7 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     call.require(Action.ADMINISTER, Kind.GROUP, new.name)
     config = convert(new, GroupConfig, **{"retry_max": call.settings.retry_max, **set_fields(new)})
     groups = call.services.groups
-    return group_out(call, await groups.create(actor_of(call), config))
+    return group_out(call, await groups.create(call.actor, config))
 
 
 @operations.get("/groups/{group}", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,))
@@ -89,7 +89,7 @@ async def get_group(call: Call[None, None]) -> Group:
 async def change_group(call: Call[None, GroupSettings]) -> Group:
     """Change a consumer group. Only what is given changes."""
     groups = call.services.groups
-    return group_out(call, await groups.change(actor_of(call), call.path("group"), call.body))
+    return group_out(call, await groups.change(call.actor, call.path("group"), call.body))
 
 
 @operations.post(
@@ -105,7 +105,7 @@ async def pause_group(call: Call[PauseQuery, None]) -> Group:
     and wait. What is in flight can be settled.
     """
     groups = call.services.groups
-    return group_out(call, await groups.pause(actor_of(call), call.path("group"), call.query.topic))
+    return group_out(call, await groups.pause(call.actor, call.path("group"), call.query.topic))
 
 
 @operations.post(
@@ -117,9 +117,7 @@ async def pause_group(call: Call[PauseQuery, None]) -> Group:
 async def resume_group(call: Call[PauseQuery, None]) -> Group:
     """Resume a group, or one topic of it. Waiting clients are woken."""
     groups = call.services.groups
-    return group_out(
-        call, await groups.resume(actor_of(call), call.path("group"), call.query.topic)
-    )
+    return group_out(call, await groups.resume(call.actor, call.path("group"), call.query.topic))
 
 
 @operations.delete(
@@ -128,4 +126,4 @@ async def resume_group(call: Call[PauseQuery, None]) -> Group:
 async def delete_group(call: Call[None, None]) -> None:
     """Delete a consumer group with its progress."""
     groups = call.services.groups
-    await groups.delete(actor_of(call), call.path("group"))
+    await groups.delete(call.actor, call.path("group"))

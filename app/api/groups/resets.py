@@ -7,7 +7,6 @@ from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations, Raw, encode
 from app.api.messages.messages import number_in_path
-from app.api.topics.topics import actor_of
 from app.errors import PROBLEM_TYPE, problem_of
 from app.security.access import Action, Kind, Needs
 from app.services.resets import ResetOrder
@@ -89,7 +88,7 @@ async def reset_offsets(call: Call[None, NewReset]) -> CompletedReset | Raw:
     resets = call.services.resets
     try:
         reset = await resets.apply(
-            actor_of(call), group, _order(new), precondition=new.precondition, force=new.force
+            call.actor, group, _order(new), precondition=new.precondition, force=new.force
         )
     except OffsetsMoved as error:
         return _moved_answer(error)
@@ -147,7 +146,7 @@ async def undo_reset(call: Call[None, UndoReset]) -> CompletedReset | Raw:
     number = number_in_path(call, "id", OFFSET_MAX)
     try:
         reset = await resets.undo(
-            actor_of(call), group, number, precondition=body.precondition, force=body.force
+            call.actor, group, number, precondition=body.precondition, force=body.force
         )
     except OffsetsMoved as error:
         return _moved_answer(error)

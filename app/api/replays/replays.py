@@ -6,7 +6,6 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
-from app.api.topics.topics import actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs, require_replay
 from app.security.message_rights import lacks_messages
 from engine.broker import NewReplay, RetryRequest
@@ -75,7 +74,7 @@ async def create_replay(call: Call[None, NewReplayJob]) -> Replay:
         ranges=[(each.queue, int(each.first), int(each.end)) for each in body.ranges],
     )
     require_replay(call.who, order.source, order.to, order.to_name)
-    return convert(await call.services.replays.create(actor_of(call), order), Replay)
+    return convert(await call.services.replays.create(call.actor, order), Replay)
 
 
 @operations.get("/replays", needs=READ_SERVER, example="/replays?state=running")
@@ -104,7 +103,7 @@ async def get_replay(call: Call[None, None]) -> Replay:
 )
 async def change_replay(call: Call[None, ReplayRate]) -> Replay:
     """Change how fast a replay job sends."""
-    job = await call.services.replays.change_rate(actor_of(call), _checked_id(call), call.body.rate)
+    job = await call.services.replays.change_rate(call.actor, _checked_id(call), call.body.rate)
     return convert(job, Replay)
 
 
@@ -116,7 +115,7 @@ async def change_replay(call: Call[None, ReplayRate]) -> Replay:
 )
 async def begin_replay(call: Call[None, None]) -> Replay:
     """Do a dry run in earnest: the very messages that it looked at."""
-    job = await call.services.replays.begin(actor_of(call), _checked_id(call))
+    job = await call.services.replays.begin(call.actor, _checked_id(call))
     return convert(job, Replay)
 
 
@@ -140,7 +139,7 @@ async def retry_replay(call: Call[None, NewReplayRetry]) -> Replay:
     if body.to is not None:
         require_replay(call.who, job.source, body.to, body.to_name)
     how = convert(body, RetryRequest)
-    return convert(await call.services.replays.retry(actor_of(call), job.id, how), Replay)
+    return convert(await call.services.replays.retry(call.actor, job.id, how), Replay)
 
 
 @operations.post(
@@ -151,7 +150,7 @@ async def retry_replay(call: Call[None, NewReplayRetry]) -> Replay:
 )
 async def pause_replay(call: Call[None, None]) -> Replay:
     """Pause a replay job; it stays paused over a restart."""
-    job = await call.services.replays.pause(actor_of(call), _checked_id(call))
+    job = await call.services.replays.pause(call.actor, _checked_id(call))
     return convert(job, Replay)
 
 
@@ -163,7 +162,7 @@ async def pause_replay(call: Call[None, None]) -> Replay:
 )
 async def resume_replay(call: Call[None, None]) -> Replay:
     """Let a paused replay job go on, at its rate and without a burst."""
-    job = await call.services.replays.resume(actor_of(call), _checked_id(call))
+    job = await call.services.replays.resume(call.actor, _checked_id(call))
     return convert(job, Replay)
 
 
@@ -175,7 +174,7 @@ async def resume_replay(call: Call[None, None]) -> Replay:
 )
 async def stop_replay(call: Call[None, None]) -> Replay:
     """End a replay job: its unsent messages are never sent."""
-    job = await call.services.replays.stop(actor_of(call), _checked_id(call))
+    job = await call.services.replays.stop(call.actor, _checked_id(call))
     return convert(job, Replay)
 
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
+from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
 from app.security.access import ADMINISTER_SERVER, READ_SERVER, RUN_REPORTS
 from app.services.reports.reports import Reports
@@ -69,7 +69,7 @@ async def list_report_schedules(call: Call[None, None]) -> ReportSchedules:
 )
 async def change_report_schedule(call: Call[None, ScheduleChanges]) -> ReportSchedule:
     """Change when a report runs by itself, for how long at most, or whether at all."""
-    actor, job = actor_of(call), call.path("job")
+    actor, job = call.actor, call.path("job")
     return _schedule_out(await call.services.reports.change_schedule(actor, job, call.body))
 
 
@@ -94,7 +94,7 @@ async def run_report(call: Call[None, NewReportRun]) -> ReportRun:
     A 409 while another run is under way, and where Spark is not installed.
     """
     body, reports = call.body, call.services.reports
-    row = await reports.run(actor_of(call), body.job, body.first, body.last)
+    row = await reports.run(call.actor, body.job, body.first, body.last)
     return _run_out(reports, row)
 
 
@@ -115,7 +115,7 @@ async def get_report_run(call: Call[None, None]) -> ReportRunInFull:
 async def cancel_report_run(call: Call[None, None]) -> ReportRun:
     """End a run; the figures stay as they were before it."""
     reports = call.services.reports
-    return _run_out(reports, await reports.cancel(actor_of(call), _id(call)))
+    return _run_out(reports, await reports.cancel(call.actor, _id(call)))
 
 
 def _id(call: Call[Any, Any]) -> int:

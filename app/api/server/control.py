@@ -10,7 +10,6 @@ import msgspec
 from app.api.framework.operation import Call, Operations, Raw
 from app.api.monitoring.metrics import metrics
 from app.api.server.system import readiness
-from app.api.topics.topics import actor_of
 from app.security.access import ADMINISTER_CONTROL, READ_CONTROL, READ_SERVER
 from app.services import support
 from app.services.log_levels import LINES_MAX, LogRing
@@ -66,7 +65,7 @@ async def set_read_only(call: Call[None, NewReadOnlyMode]) -> ReadOnlyMode:
     """
     switch = call.services.read_only
     body = call.body
-    return _read_only(await switch.switch(actor_of(call), is_on=body.read_only, reason=body.reason))
+    return _read_only(await switch.switch(call.actor, is_on=body.read_only, reason=body.reason))
 
 
 def _read_only(state: ReadOnlyState) -> ReadOnlyMode:
@@ -89,7 +88,7 @@ async def list_loggers(call: Call[None, None]) -> LoggerList:
 async def set_log_level(call: Call[None, NewLoggerLevel]) -> LoggerLevel:
     """Let a part of the server write more or less to its log, until the next start."""
     levels = call.services.log_levels
-    return await levels.change(actor_of(call), call.path("name"), call.body.level)
+    return await levels.change(call.actor, call.path("name"), call.body.level)
 
 
 @operations.get(
@@ -108,7 +107,7 @@ async def get_support_bundle(call: Call[None, None]) -> Raw:
     """
     audit = call.services.audit
     try:
-        async with audit.change(actor_of(call), "support.bundle", "server", "") as change:
+        async with audit.change(call.actor, "support.bundle", "server", "") as change:
             data = await _bundle(call)
             change.after = {"bytes": len(data)}
     except Busy:  # the trail cannot be written, which is when help is needed most

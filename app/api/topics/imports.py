@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.api.framework.operation import Call, Operations
-from app.api.topics.topics import actor_of
 from app.pause import Pause
 from app.security.access import Action, Kind, Needs
 from app.services.topic_files import FileRow
@@ -38,7 +37,7 @@ async def import_topics(call: Call[None, TopicImportFile]) -> ImportedTopics:
     if body.dry_run:
         preview = await imports.preview(rows, allowed)
     else:
-        preview = await imports.apply(actor_of(call), rows, allowed)
+        preview = await imports.apply(call.actor, rows, allowed)
     pause = Pause()
     visible_rows = []
     for row in preview:

@@ -1,7 +1,6 @@
 """REST for retention: its limits and state, and purging a topic."""
 
 from app.api.framework.operation import Call, Operations
-from app.api.topics.topics import actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.retention import Extent
 from engine.errors import Invalid
@@ -40,7 +39,7 @@ async def purge_topic(call: Call[None, PurgeOrder]) -> Purged:
     topic = call.path("topic")
     if order.dry_run:
         return convert(purges.preview(topic, extent), Purged)
-    return convert(await purges.purge(actor_of(call), topic, extent), Purged)
+    return convert(await purges.purge(call.actor, topic, extent), Purged)
 
 
 def _offsets(texts: dict[str, str | int] | None) -> dict[int, int] | None:

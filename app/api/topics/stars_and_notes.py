@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import Call, Operations
-from app.api.topics.topics import actor_of
 from app.security.access import OWN, Action, Kind, Needs
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
@@ -43,13 +42,13 @@ async def star_topic(call: Call[None, None]) -> None:
 
     At most 500. A star is about the name: it stays when the topic is deleted and created again.
     """
-    await call.services.stars_and_notes.star(actor_of(call), call.who.name, call.path("topic"))
+    await call.services.stars_and_notes.star(call.actor, call.who.name, call.path("topic"))
 
 
 @operations.delete("/topics/{topic}/star", needs=OWN)
 async def unstar_topic(call: Call[None, None]) -> None:
     """Take one's star from a topic, also from one that is gone."""
-    await call.services.stars_and_notes.unstar(actor_of(call), call.who.name, call.path("topic"))
+    await call.services.stars_and_notes.unstar(call.actor, call.who.name, call.path("topic"))
 
 
 @operations.get(
@@ -76,6 +75,6 @@ async def write_note(call: Call[None, NewNote]) -> TopicNote:
     expected_ms = version_ms(body.version)
     return _out(
         await call.services.stars_and_notes.write_note(
-            actor_of(call), call.path("topic"), body.text, expected_ms
+            call.actor, call.path("topic"), body.text, expected_ms
         )
     )

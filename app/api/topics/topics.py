@@ -1,14 +1,13 @@
 """Topics: list, create, look at, change, delete."""
 
 from heapq import nsmallest
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
 from app.security.access import READ_SERVER, Action, Kind, Needs
-from app.services.audit import Actor, actor_at
 from engine.broker import TopicConfig
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.topics import NewTopic, Topic, TopicDetail, TopicPage, TopicSettings, TopicType
@@ -34,11 +33,6 @@ class TopicQuery(msgspec.Struct, forbid_unknown_fields=True):
 def topic_out(config: TopicConfig) -> Topic:
     """A topic as the API shows it."""
     return convert(config, Topic, system=config.is_system)
-
-
-def actor_of(call: Call[Any, Any]) -> Actor:
-    """The caller, for the audit trail."""
-    return actor_at(call.who.audit_name(call.client), call.header(b"x-request-id"))
 
 
 @operations.get("/topics", needs=READ_SERVER, example="/topics?q=order&limit=10")
@@ -82,7 +76,7 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
     defaults = {"read_queues": queues, "write_queues": queues}
     config = convert(new, TopicConfig, **{**defaults, **set_fields(new)})
     topics = call.services.topics
-    return topic_out(await topics.create(actor_of(call), config))
+    return topic_out(await topics.create(call.actor, config))
 
 
 @operations.get("/topics/{topic}", needs=Needs(Action.READ, Kind.TOPIC, "topic"), errors=(404,))
@@ -112,7 +106,7 @@ async def change_topic(call: Call[None, TopicSettings]) -> Topic:
     Only what is given changes; a topic keeps its type for life.
     """
     topics = call.services.topics
-    return topic_out(await topics.change(actor_of(call), call.path("topic"), call.body))
+    return topic_out(await topics.change(call.actor, call.path("topic"), call.body))
 
 
 @operations.delete(
@@ -124,4 +118,4 @@ async def delete_topic(call: Call[None, None]) -> None:
     Its messages and the progress of all groups in it are gone at once.
     """
     topics = call.services.topics
-    await topics.delete(actor_of(call), call.path("topic"))
+    await topics.delete(call.actor, call.path("topic"))

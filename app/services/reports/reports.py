@@ -19,10 +19,10 @@ from uuid import uuid4
 from msgspec import UNSET
 
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
-from app.db.rows import DatabaseError
+from app.db.rows import Actor, DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
-from app.services.audit import Actor, Audit
+from app.services.audit import Audit
 from app.services.reports import schedule
 from app.services.reports.child import ChildTimeout
 from app.services.reports.contract import Progress

@@ -6,9 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import Actor, actor_at
 from app.errors import ProblemError
 from app.security.access import principal_of
-from app.security.accounts import Browser, ChangeAuthor
+from app.security.accounts import Browser
 from app.security.authenticator import COOKIE, LOGIN, LOGIN_BEGIN, LOGOUT_LEFT, cookie_of
 from app.security.oidc.login_state import LIFETIME_S
 from app.ui.framework import forms, pages
@@ -43,9 +44,9 @@ class Login:
     failure: Failure | None = None
 
 
-def by_of(request: Request) -> ChangeAuthor:
+def by_of(request: Request) -> Actor:
     """The actor of a change to users, for the audit trail."""
-    return ChangeAuthor(client_of(request), request.headers.get("x-request-id", ""))
+    return actor_at(client_of(request), request.headers.get("x-request-id", ""))
 
 
 def browser_of(request: Request) -> Browser:

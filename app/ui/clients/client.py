@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.services.audit import actor_at
+from app.db.rows import actor_at
 from app.services.client_figures import ClientActivity, Refusals
 from app.services.clients import ASK_S, ClientState
 from app.services.connections import ClientFacts

@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import actor_at
 from app.pause import Pause
 from app.security.access import Action, Kind
-from app.services.audit import actor_at
 from app.services.clients import ASK_S, Offer
 from app.services.topic_kinds import group_of
 from app.ui.clients.client import path_of

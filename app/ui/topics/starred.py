@@ -4,8 +4,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import Actor, actor_at
 from app.security.access import principal_of
-from app.services.audit import Actor, actor_at
 from app.services.stars_and_notes import Marks
 from app.ui.framework import forms
 from app.ui.framework.console import client_of
