@@ -1,12 +1,18 @@
 """REST for alerts: rules, their states, silences, and webhook deliveries."""
 
 from dataclasses import replace
+from operator import attrgetter
 
 import msgspec
 
 from app.api.framework.operation import Call, Operations
-from app.api.messages.messages import number_in_path
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
+from app.api.framework.paging import (
+    PAGE_DEFAULT,
+    Limit,
+    NumberCursor,
+    cursor_after,
+    number_in,
+)
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow
 from app.security.access import ADMINISTER_SERVER, READ_SERVER
 from app.services.alerts.alerts import Alerts
@@ -35,13 +41,12 @@ from kitemq.model.conversion import convert, set_fields
 from kitemq.model.numbers import is_whole
 
 operations = Operations("alerts")
-ID_MAX = 2**63 - 1
 
 
 class DeliveryQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The page of deliveries to list."""
 
-    cursor: Cursor = ""
+    cursor: NumberCursor = ""
     limit: Limit = PAGE_DEFAULT
 
 
@@ -89,7 +94,7 @@ async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
 @operations.get("/alerts/rules/{id}", needs=READ_SERVER, errors=(404,), example="/alerts/rules/1")
 async def get_alert_rule(call: Call[None, None]) -> AlertRule:
     """Get one rule."""
-    standing = await call.services.alerts.standing(number_in_path(call, "id", ID_MAX))
+    standing = await call.services.alerts.standing(call.number("id"))
     return _rule_out(standing.rule)
 
 
@@ -103,7 +108,7 @@ async def get_alert_rule(call: Call[None, None]) -> AlertRule:
 async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
     """Change a rule. Disabling it resets it to ok; its firing alerts are notified as resolved."""
     alerts = call.services.alerts
-    standing = await alerts.standing(number_in_path(call, "id", ID_MAX))
+    standing = await alerts.standing(call.number("id"))
     fields = set_fields(call.body)
     if "enabled" in fields:
         fields["is_enabled"] = fields.pop("enabled")
@@ -115,7 +120,7 @@ async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
 )
 async def delete_alert_rule(call: Call[None, None]) -> None:
     """Delete a rule with its silences; its firing alerts are notified as resolved."""
-    await call.services.alerts.delete(call.actor, number_in_path(call, "id", ID_MAX))
+    await call.services.alerts.delete(call.actor, call.number("id"))
 
 
 @operations.post(
@@ -161,22 +166,17 @@ async def create_silence(call: Call[None, NewSilence]) -> Silence:
 )
 async def end_silence(call: Call[None, None]) -> None:
     """End a silence before its time."""
-    await call.services.alerts.end_silence(call.actor, number_in_path(call, "id", ID_MAX))
+    await call.services.alerts.end_silence(call.actor, call.number("id"))
 
 
 @operations.get("/alerts/deliveries", needs=READ_SERVER, example="/alerts/deliveries?limit=20")
 async def list_alert_deliveries(call: Call[DeliveryQuery, None]) -> AlertDeliveries:
     """List deliveries to webhooks: sent, pending and failed."""
     query = call.query
-    is_number = is_whole(query.cursor)
-    if query.cursor and not is_number:
-        raise Invalid("that is no cursor", field="cursor", remedy="give a page's next_cursor")
-    before = int(query.cursor) if query.cursor else None
-    deliveries = await call.services.alerts.deliveries(query.limit, before)
-    more = len(deliveries) == query.limit
-    return AlertDeliveries(
-        [_delivery_out(row) for row in deliveries], str(deliveries[-1].id) if more else None
-    )
+    alerts = call.services.alerts
+    deliveries = await alerts.deliveries(query.limit, number_in(query.cursor))
+    next_cursor = cursor_after(deliveries, query.limit, attrgetter("id"))
+    return AlertDeliveries(list(map(_delivery_out, deliveries)), next_cursor)
 
 
 @operations.post("/alerts/test", needs=ADMINISTER_SERVER, status=202, errors=(409,))

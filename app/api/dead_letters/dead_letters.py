@@ -6,8 +6,8 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
-from app.api.messages.messages import message_view, number_in_path
-from app.api.replays.replays import OffsetCursor, PageLimit
+from app.api.framework.paging import PAGE_DEFAULT, Limit, NumberCursor, number_in
+from app.api.messages.messages import message_view
 from app.security.access import Action, Kind, Needs, Principal, require_replay
 from app.security.message_rights import looks_inside, visible
 from app.services import bodies
@@ -22,7 +22,6 @@ from kitemq.model.dead_letters import (
 )
 from kitemq.model.messages import Encoding, Filter
 from kitemq.model.replays import OriginTopic, Reason, Replay
-from kitemq.model.values import OFFSET_MAX
 
 operations = Operations("dead letters")
 NEWEST_MAX = 10_000
@@ -31,8 +30,8 @@ NEWEST_MAX = 10_000
 class DeadQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Filters of the list of dead letters."""
 
-    limit: PageLimit = 50
-    after: OffsetCursor = ""
+    limit: Limit = PAGE_DEFAULT
+    after: NumberCursor = ""
     reason: Reason = ""
     topic: OriginTopic = ""
     filter: Filter = "*"
@@ -74,7 +73,7 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadLetterList:
         call.require_messages(DEAD_LETTER_PREFIX + group)
     page = call.host.broker.dead_letters.page(
         group,
-        after=int(query.after) if query.after else None,
+        after=number_in(query.after),
         count_max=query.limit,
         reason=query.reason,
         topic=query.topic,
@@ -109,7 +108,7 @@ async def count_dead_letters(call: Call[CountQuery, None]) -> DeadLetterCounts:
 )
 async def get_dead_letter(call: Call[None, None]) -> DeadLetterInfo:
     """Get one dead letter; without the right to read it, without its content."""
-    offset = number_in_path(call, "offset", OFFSET_MAX)
+    offset = call.number("offset")
     letter = call.host.broker.dead_letters.get(call.path("group"), offset)
     await bodies.decompress([letter.message])
     return dead_letter_out(call.who, letter)

@@ -3,7 +3,7 @@
 import msgspec
 
 from app.api.framework.operation import API, Call, Operations
-from app.api.replays.replays import PageLimit
+from app.api.framework.paging import PAGE_DEFAULT, Limit
 from app.security.access import Action, Kind, Needs
 from app.services.dismissals import DeadChoice
 from engine.errors import Invalid
@@ -25,7 +25,7 @@ PATH = f"{API}/groups/{{group}}/dead-letters"
 class DismissalQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The number of dismissals to list."""
 
-    limit: PageLimit = 50
+    limit: Limit = PAGE_DEFAULT
 
 
 @operations.post(

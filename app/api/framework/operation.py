@@ -38,6 +38,8 @@ from app.security.origins import check_own_page
 from app.settings import Settings
 from engine.errors import Invalid
 from kitemq.model.conversion import decoded, encoded
+from kitemq.model.numbers import whole
+from kitemq.model.values import OFFSET_MAX
 from kitemq.protocol.json_values import VALUES_MAX, has_too_many_values
 
 API = "/api/v1"
@@ -141,6 +143,18 @@ class Call(Generic[Q, B]):
     def path(self, name: str) -> str:
         """A parameter of the path."""
         return str(self.scope["path_params"][name])
+
+    def number(self, name: str, most: int = OFFSET_MAX) -> int:
+        """A number in the path, from 0 to `most`; Invalid names it where it is none."""
+        text = self.path(name)
+        number = whole(text, most)
+        if number is not None:
+            return number
+        raise Invalid(
+            f"{text[:40]!r} is not a number from 0 to {most}",
+            field=name,
+            remedy="correct the address",
+        )
 
     def header(self, name: bytes) -> str:
         """A header by its lower-case name; empty where it was not sent."""

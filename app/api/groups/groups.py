@@ -1,13 +1,13 @@
 """Consumer groups: their settings, pause and resume. How far they are is `progress.py`'s."""
 
-from heapq import nsmallest
+from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
+from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_by
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import GroupConfig
 from kitemq.model.conversion import convert, set_fields
@@ -45,14 +45,8 @@ async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     query = call.query
     text = query.q.lower()
     groups = [config for config in call.host.broker.groups() if text in config.name.lower()]
-    rest = (config for config in groups if config.name > query.cursor)
-    page = nsmallest(query.limit + 1, rest, key=lambda config: config.name)
-    more = len(page) > query.limit
-    return GroupPage(
-        [group_out(call, config) for config in page[: query.limit]],
-        page[query.limit - 1].name if more else None,
-        len(groups),
-    )
+    page, next_cursor = page_by(groups, attrgetter("name"), query.cursor, query.limit)
+    return GroupPage([group_out(call, config) for config in page], next_cursor, len(groups))
 
 
 @operations.post(

@@ -1,14 +1,14 @@
 """REST for members of a consumer group: heartbeats, liveness, shares of queues, queue locks."""
 
 from collections.abc import Sequence
-from heapq import nsmallest
+from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from app.api.framework.operation import Call, Operations
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
+from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_by
 from app.security.access import Action, Kind, Needs
 from engine.broker import LockedQueue
 from engine.broker import Strategy as EngineStrategy
@@ -106,13 +106,11 @@ async def list_members(call: Call[MemberQuery, None]) -> MemberPage:
     group, query = call.path("group"), call.query
     members = call.host.broker.members
     alive = members.of(group)
-    rest = (member for member in alive if member.client > query.cursor)
-    page = nsmallest(query.limit + 1, rest, key=lambda member: member.client)
-    more = len(page) > query.limit
+    page, next_cursor = page_by(alive, attrgetter("client"), query.cursor, query.limit)
     return MemberPage(
         group=group,
-        items=[convert(member, MemberInfo) for member in page[: query.limit]],
-        next_cursor=page[query.limit - 1].client if more else None,
+        items=[convert(member, MemberInfo) for member in page],
+        next_cursor=next_cursor,
         total=len(alive),
         subscription=members.subscription(group),
         warnings=_warnings(call, group),

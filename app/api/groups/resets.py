@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations, Raw, encode
-from app.api.messages.messages import number_in_path
+from app.api.framework.paging import NumberCursor, number_in
 from app.errors import PROBLEM_TYPE, problem_of
 from app.security.access import Action, Kind, Needs
 from app.services.resets import ResetOrder
@@ -23,7 +23,6 @@ from kitemq.model.resets import (
     ResetTo,
     UndoReset,
 )
-from kitemq.model.values import OFFSET_MAX
 
 operations = Operations("groups")
 HISTORY_DEFAULT = 20
@@ -37,9 +36,7 @@ class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The page of the history."""
 
     limit: Annotated[int, Meta(ge=1, le=HISTORY_MAX)] = HISTORY_DEFAULT
-    cursor: Annotated[
-        str, Meta(pattern="^[0-9]{0,18}$", description="`next_cursor` of the page before.")
-    ] = ""
+    cursor: NumberCursor = ""
 
 
 def reset_out(group: str, reset: Reset) -> CompletedReset:
@@ -105,7 +102,7 @@ async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     """
     group, query = call.path("group"), call.query
     resets = call.services.resets
-    before = int(query.cursor) if query.cursor else None
+    before = number_in(query.cursor)
     older = [each for each in resets.history(group) if before is None or each.number < before]
     page = older[: query.limit]
     more = len(older) > len(page)
@@ -123,7 +120,7 @@ async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
 async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
     """Preview undoing a reset. Nothing is changed."""
     resets = call.services.resets
-    number = number_in_path(call, "id", OFFSET_MAX)
+    number = call.number("id")
     return convert(await resets.preview_undo(call.path("group"), number), GroupResetPreview)
 
 
@@ -143,7 +140,7 @@ async def undo_reset(call: Call[None, UndoReset]) -> CompletedReset | Raw:
     """
     group, body = call.path("group"), call.body
     resets = call.services.resets
-    number = number_in_path(call, "id", OFFSET_MAX)
+    number = call.number("id")
     try:
         reset = await resets.undo(
             call.actor, group, number, precondition=body.precondition, force=body.force

@@ -14,7 +14,7 @@ from app.security.message_rights import all_visible, missing_right, require_mess
 from app.services import bodies
 from engine.broker import PullResult
 from engine.compression import PlainBody
-from engine.errors import Invalid, MessageNotFound
+from engine.errors import MessageNotFound
 from engine.message import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT, StoredMessage
 from kitemq.model.messages import (
     Compressed,
@@ -25,7 +25,6 @@ from kitemq.model.messages import (
     MessageView,
     Stored,
 )
-from kitemq.model.numbers import whole
 from kitemq.model.values import OFFSET_MAX
 
 operations = Operations("messages")
@@ -213,8 +212,8 @@ async def find_by_key(call: Call[KeyQuery, None]) -> KeyedMessages:
 )
 async def get_message(call: Call[ShowQuery, None]) -> Stored:
     """Read one message by its queue and offset."""
-    queue = number_in_path(call, "queue", 65535)
-    offset = number_in_path(call, "offset", OFFSET_MAX)
+    queue = call.number("queue", 65535)
+    offset = call.number("offset")
     topic = call.path("topic")
     call.require_messages(topic)
     message = await call.messaging.message(topic, queue, offset)
@@ -251,17 +250,6 @@ def message_view(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> 
     """A message that `message_rights` has looked at."""
     values = (*fields_of(message, encoding), missing_right(message))
     return MessageView(*values)
-
-
-def number_in_path(call: Call[Any, Any], name: str, most: int) -> int:
-    """A number in the path; Invalid names it where it is none, or is too large."""
-    text = call.path(name)
-    number = whole(text, most)
-    if number is not None:
-        return number
-    raise Invalid(
-        f"{text[:40]!r} is not a number from 0 to {most}", field=name, remedy="correct the address"
-    )
 
 
 async def while_connected(call: Call[Any, Any], waiting: Coroutine[Any, Any, T]) -> T:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
-from app.api.replays.replays import CURSOR, PageLimit
+from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit
 from app.security.access import READ_SERVER
 from app.services.replay_copies import parse_cursor
 from kitemq.model.conversion import convert
@@ -29,8 +29,8 @@ class ReplayHistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     created_by: Annotated[str, Meta(description="Who ordered it, as the audit trail has it.")] = ""
     from_ms: Time | None = None
     to_ms: Annotated[Time, Meta(description="Created before.")] | None = None
-    limit: PageLimit = 50
-    cursor: Annotated[str, Meta(description=CURSOR)] = ""
+    limit: Limit = PAGE_DEFAULT
+    cursor: Cursor = ""
 
 
 @operations.get(

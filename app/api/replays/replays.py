@@ -1,11 +1,13 @@
 """Replay jobs: chosen messages sent again, at a pace, with one outcome for each."""
 
+from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
+from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, NumberCursor, cursor_after
 from app.security.access import READ_SERVER, Action, Kind, Needs, require_replay
 from app.security.message_rights import lacks_messages
 from engine.broker import NewReplay, RetryRequest
@@ -21,11 +23,6 @@ from kitemq.model.replays import (
 )
 
 operations = Operations("replays")
-PAGE_MAX = 200
-CURSOR = "`next_cursor` of the page before."
-
-PageLimit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
-OffsetCursor = Annotated[str, Meta(pattern="^[0-9]{0,18}$", description=CURSOR)]
 
 
 class ReplayQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -33,16 +30,16 @@ class ReplayQuery(msgspec.Struct, forbid_unknown_fields=True):
 
     source: Annotated[str, Meta(description="Over this topic only.")] = ""
     state: Annotated[str, Meta(description="running, paused, stopped or finished.")] = ""
-    limit: PageLimit = 50
-    cursor: Annotated[str, Meta(description=CURSOR)] = ""
+    limit: Limit = PAGE_DEFAULT
+    cursor: Cursor = ""
 
 
 class OutcomeQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Filters of the list of outcomes."""
 
     outcome: Annotated[str, Meta(description="This one only; empty for all.")] = ""
-    limit: PageLimit = 50
-    cursor: OffsetCursor = ""
+    limit: Limit = PAGE_DEFAULT
+    cursor: NumberCursor = ""
 
 
 def _checked_id(call: Call[Any, Any]) -> str:
@@ -84,8 +81,8 @@ async def list_replays(call: Call[ReplayQuery, None]) -> ReplayPage:
     jobs = call.host.broker.replays.list(
         source=query.source, state=query.state, after=query.cursor, count_max=query.limit
     )
-    is_more = len(jobs) == query.limit
-    return ReplayPage([convert(job, Replay) for job in jobs], jobs[-1].id if is_more else None)
+    next_cursor = cursor_after(jobs, query.limit, attrgetter("id"))
+    return ReplayPage([convert(job, Replay) for job in jobs], next_cursor)
 
 
 @operations.get("/replays/{id}", needs=READ_SERVER, errors=(404,), example="/replays/018bcfe56800")

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations, Raw
-from app.api.topics.topics import Cursor
+from app.api.framework.paging import Cursor
 from app.db.report_rows import PACKED, ResultFilter, Row
 from app.security.access import READ_SERVER
 from app.services.reports.files import histogram_text

@@ -1,19 +1,24 @@
 """Reports: schedules and runs; their figures are in `figures.py`."""
 
-from typing import Annotated, Any
+from operator import attrgetter
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
+from app.api.framework.paging import (
+    PAGE_DEFAULT,
+    Limit,
+    NumberCursor,
+    cursor_after,
+    number_in,
+)
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
 from app.security.access import ADMINISTER_SERVER, READ_SERVER, RUN_REPORTS
 from app.services.reports.reports import Reports
 from app.services.reports.standing import JobStanding
-from engine.errors import Invalid
 from kitemq.model.conversion import convert
-from kitemq.model.numbers import is_whole
 from kitemq.model.reports import (
     NewReportRun,
     ReportJob,
@@ -37,7 +42,7 @@ class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
     state: Annotated[
         str, Meta(description="running, ok, skipped, failed, timed_out, cancelled or lost.")
     ] = ""
-    cursor: Cursor = ""
+    cursor: NumberCursor = ""
     limit: Limit = PAGE_DEFAULT
 
 
@@ -77,12 +82,10 @@ async def change_report_schedule(call: Call[None, ScheduleChanges]) -> ReportSch
 async def list_report_runs(call: Call[RunQuery, None]) -> ReportRuns:
     """List runs, the newest first. The newest 5,000 are kept."""
     query, reports = call.query, call.services.reports
-    before = _number(query.cursor, "cursor") if query.cursor else None
-    rows = await reports.runs(
-        RunFilter(job=query.job, state=query.state, before_id=before), query.limit
-    )
-    last = str(rows[-1].id) if len(rows) == query.limit else None
-    return ReportRuns([_run_out(reports, row) for row in rows], last)
+    chosen = RunFilter(job=query.job, state=query.state, before_id=number_in(query.cursor))
+    rows = await reports.runs(chosen, query.limit)
+    next_cursor = cursor_after(rows, query.limit, attrgetter("id"))
+    return ReportRuns([_run_out(reports, row) for row in rows], next_cursor)
 
 
 @operations.post(
@@ -102,7 +105,7 @@ async def run_report(call: Call[None, NewReportRun]) -> ReportRun:
 async def get_report_run(call: Call[None, None]) -> ReportRunInFull:
     """Look at one run: how far it is, what became of it, what its logs said last."""
     reports = call.services.reports
-    row = await reports.get(_id(call))
+    row = await reports.get(call.number("id"))
     return convert(_run_out(reports, row), ReportRunInFull, log_tail=row.log_tail)
 
 
@@ -115,17 +118,7 @@ async def get_report_run(call: Call[None, None]) -> ReportRunInFull:
 async def cancel_report_run(call: Call[None, None]) -> ReportRun:
     """End a run; the figures stay as they were before it."""
     reports = call.services.reports
-    return _run_out(reports, await reports.cancel(call.actor, _id(call)))
-
-
-def _id(call: Call[Any, Any]) -> int:
-    return _number(call.path("id"), "id")
-
-
-def _number(text: str, field: str) -> int:
-    if not is_whole(text):
-        raise Invalid(f"{text[:40]!r} is no number", field=field, remedy="list the runs")
-    return int(text)
+    return _run_out(reports, await reports.cancel(call.actor, call.number("id")))
 
 
 def _schedule_out(row: ScheduleRow) -> ReportSchedule:

@@ -7,15 +7,18 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations, Raw, encode
-from app.api.topics.topics import PAGE_DEFAULT, Limit
+from app.api.framework.paging import (
+    PAGE_DEFAULT,
+    Limit,
+    NumberCursor,
+    number_in,
+)
 from app.db.rows import AuditFilter
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.security.access import PUBLIC, READ_SERVER, Action, Kind, Needs
 from app.version import VERSION
-from engine.errors import Invalid
 from kitemq.model.conversion import convert
-from kitemq.model.numbers import whole
 from kitemq.model.server import Alive, AuditItem, AuditPage, Readiness, ServerInfo
 
 operations = Operations("system")
@@ -32,7 +35,7 @@ class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
     actor: str = ""
     address: str = ""
     limit: Limit = PAGE_DEFAULT
-    cursor: Annotated[str, Meta(description="`next_cursor` of the page before.")] = ""
+    cursor: NumberCursor = ""
 
 
 def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
@@ -107,17 +110,8 @@ async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
     """
     query = call.query
     audit = call.services.audit
-    before_id = _id_of(query.cursor) if query.cursor else None
+    before_id = number_in(query.cursor)
     criteria = convert(query, AuditFilter)
     entries = await audit.find(criteria, limit=query.limit, before_id=before_id)
     items = [convert(entry, AuditItem) for entry in entries]
     return AuditPage(items, items[-1].id if len(items) == query.limit else None)
-
-
-def _id_of(cursor: str) -> int:
-    number = whole(cursor, ID_MAX)
-    if number is not None:
-        return number
-    raise Invalid(
-        f"{cursor[:40]!r} is no cursor", field="cursor", remedy="send next_cursor as it came"
-    )

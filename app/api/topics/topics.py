@@ -1,23 +1,19 @@
 """Topics: list, create, look at, change, delete."""
 
-from heapq import nsmallest
+from operator import attrgetter
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
+from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_by
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import TopicConfig
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.topics import NewTopic, Topic, TopicDetail, TopicPage, TopicSettings, TopicType
 
 operations = Operations("topics")
-PAGE_DEFAULT = 50
-PAGE_MAX = 200
-
-Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX, description="Items of one page.")]
-Cursor = Annotated[str, Meta(description="`next_cursor` of the page before.")]
 
 
 class TopicQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,14 +44,8 @@ async def list_topics(call: Call[TopicQuery, None]) -> TopicPage:
         for config in call.host.broker.topics(system=query.system)
         if text in config.name.lower() and (query.type is None or query.type == config.type.value)
     ]
-    rest = (config for config in topics if config.name > query.cursor)
-    page = nsmallest(query.limit + 1, rest, key=lambda config: config.name)
-    more = len(page) > query.limit
-    return TopicPage(
-        [topic_out(config) for config in page[: query.limit]],
-        page[query.limit - 1].name if more else None,
-        len(topics),
-    )
+    page, next_cursor = page_by(topics, attrgetter("name"), query.cursor, query.limit)
+    return TopicPage(list(map(topic_out, page)), next_cursor, len(topics))
 
 
 @operations.post(
