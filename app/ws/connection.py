@@ -15,7 +15,7 @@ from starlette.types import Scope
 from app import eager
 from app.container import services_of
 from app.host import EngineHost
-from app.network.bounded_socket import RESERVATION, SOCKET, BoundedSocket
+from app.network.websocket_protocol import RESERVATION, SOCKET, BoundedWebSocketProtocol
 from app.security.access import Action, Kind, Principal, principal_of, require
 from app.security.authenticator import Authenticator
 from app.security.byte_budget import ByteReservation
@@ -80,7 +80,7 @@ class Connection:
         self._messaging = self._services.messaging
         self._limits = hub.limits
         self._remote = remote
-        self._socket: BoundedSocket = scope[SOCKET]
+        self._socket: BoundedWebSocketProtocol = scope[SOCKET]
         self._outbox = Outbox(self._socket, self._on_room)
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._work: asyncio.Task[None] | None = None  # on a message that has to wait
@@ -347,7 +347,7 @@ def _hold_of(scope: Scope) -> ByteReservation:
     return hold
 
 
-async def _finish(rest: eager.Rest[None]) -> None:
+async def _finish(rest: eager.Remainder[None]) -> None:
     await rest
 
 

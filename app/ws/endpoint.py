@@ -22,7 +22,7 @@ PROTOCOL = "kitemq.v1"  # the subprotocol that a browser's script offers beside 
 CLOSE_TRY_LATER = 1013
 
 
-class SocketDoor:
+class SocketEndpoint:
     """Accepts connections and gives each a `Session`."""
 
     def __init__(self) -> None:
@@ -59,4 +59,4 @@ def _address(scope: Scope) -> str:
     return host_text(client[0], client[1])
 
 
-routes: list[BaseRoute] = [WebSocketRoute(PATH, SocketDoor())]
+routes: list[BaseRoute] = [WebSocketRoute(PATH, SocketEndpoint())]

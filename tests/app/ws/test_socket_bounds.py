@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.network import bounded_socket
+from app.network import websocket_protocol
 from engine.broker import TopicConfig
 from kitemq.protocol.batches import SentFrame
 from kitemq.protocol.frames import HelloFrame, WelcomeFrame, encode
@@ -123,8 +123,8 @@ def test_frames_that_wait_for_their_turn_are_all_taken(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In order, whether the client waits for the answers or closes at once."""
-    monkeypatch.setattr(bounded_socket, "TURN_S", -1.0)  # a slice in each turn of the loop
-    monkeypatch.setattr(bounded_socket, "SLICE_BYTES", 100)
+    monkeypatch.setattr(websocket_protocol, "TURN_S", -1.0)  # a slice in each turn of the loop
+    monkeypatch.setattr(websocket_protocol, "SLICE_BYTES", 100)
     count = 300
     frames = [encode(number, send_of(b"%d" % number, topic="orders")) for number in range(count)]
     with opened(server) as client:
@@ -141,7 +141,7 @@ def test_frames_that_wait_for_their_turn_are_all_taken(
 def test_a_message_that_does_not_arrive_in_time_is_closed(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_socket, "MESSAGE_S", 0.05)
+    monkeypatch.setattr(websocket_protocol, "MESSAGE_S", 0.05)
     with connected(server) as link:
         link.sendall(head(BINARY, 1000) + bytes(10))
         assert close_code(link) == 1008
@@ -166,7 +166,8 @@ def test_pings_of_who_reads_nothing_are_answered_no_more(server: LiveServer) -> 
             writing.extend(
                 each.transport.get_write_buffer_size()
                 for each in gc.get_objects()  # isinstance fails at dead weak proxies
-                if issubclass(type(each), bounded_socket.BoundedSocket) and not each.disconnected
+                if issubclass(type(each), websocket_protocol.BoundedWebSocketProtocol)
+                and not each.disconnected
             )
 
         server.call(look)

@@ -75,11 +75,11 @@ class LargeReads:
     """Schedules the parsing of large reads of all connections of one event loop."""
 
     def __init__(self) -> None:
-        self._waiting: deque[BoundedSocket] = deque()
+        self._waiting: deque[BoundedWebSocketProtocol] = deque()
         self._end_s = 0.0  # when this turn's time for parsing is over
         self._is_scheduled = False
 
-    def parse(self, connection: "BoundedSocket") -> bool:
+    def parse(self, connection: "BoundedWebSocketProtocol") -> bool:
         """Parse the read of `connection`; False if it has to wait for its next turn."""
         if not self._is_scheduled:
             self._end_s = perf_counter() + TURN_S
@@ -107,7 +107,7 @@ class LargeReads:
             self._is_scheduled = False
 
 
-class BoundedSocket(WebSocketsSansIOProtocol):
+class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     """One connection; `with_budget` creates the class for a server's budget."""
 
     budget: ClassVar[ByteBudget]
@@ -371,7 +371,7 @@ class BoundedSocket(WebSocketsSansIOProtocol):
             reservation.close()
 
 
-Socket = TypeVar("Socket", bound=BoundedSocket)
+Socket = TypeVar("Socket", bound=BoundedWebSocketProtocol)
 
 
 def with_budget(kind: type[Socket], budget: ByteBudget) -> type[Socket]:
