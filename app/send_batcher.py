@@ -43,11 +43,14 @@ class SendBatcher:
     def __init__(self, host: EngineHost) -> None:
         self._host = host
         self._waiting: list[PendingSend] = []
+        # Kept, as `get_running_loop` of Python 3.11 makes a system call each time.
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(self, messages: Sequence[Message], durability: Durability | None, done: Done) -> None:
         """Store `messages`, all of one topic, at the end of this turn; `done` gets the result."""
         if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._loop = self._loop or asyncio.get_running_loop()
+            self._loop.call_soon(self._flush)
         self._waiting.append(PendingSend(messages, durability, done))
 
     def _flush(self) -> None:

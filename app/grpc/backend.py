@@ -54,7 +54,7 @@ class GrpcBackend:
         each = self.settings.grpc_client_polls_max
         if client.polls >= each:
             raise GrpcRefusal(Code.TOO_MANY_REQUESTS, f"one client holds at most {each} polls")
-        with _taken(self._polls, call):
+        with _slot(self._polls, call):
             client.polls += 1
             self.figures.polls = self._polls.count
             try:
@@ -66,12 +66,12 @@ class GrpcBackend:
     @contextmanager
     def streaming(self, call: GrpcCall) -> Iterator[None]:
         """Count a telemetry stream during the context; raises GrpcRefusal beyond the limits."""
-        with _taken(self._streams, call):
+        with _slot(self._streams, call):
             yield
 
 
 @contextmanager
-def _taken(shares: AddressQuota, call: GrpcCall) -> Iterator[None]:
+def _slot(shares: AddressQuota, call: GrpcCall) -> Iterator[None]:
     if why_not := shares.take(call.origin.host):
         raise GrpcRefusal(Code.TOO_MANY_REQUESTS, why_not)
     try:

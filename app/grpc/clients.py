@@ -42,7 +42,7 @@ QUESTIONS_MAX = 16  # unanswered, to one client
 SILENT_S = 30.0
 IDENTIFIED_MAX = 500  # streams that are authenticated again in one round
 STEP_MAX = 100  # clients in one turn of the event loop
-KNOWN_BYTES_MAX = 64 * 1024 * 1024  # of the settings and subscriptions of all clients
+SUBSCRIPTION_BYTES_MAX = 64 * 1024 * 1024  # of the settings and subscriptions of all clients
 
 
 @dataclass
@@ -63,7 +63,7 @@ class GrpcClient:
     kind: ClientType = ClientType.CLIENT_TYPE_UNSPECIFIED
     settings: Any = None
     user: str = ""  # its owner; "" while there are no users
-    told: str = ""  # a summary of the answer to its settings
+    settings_answer: str = ""  # a summary of the answer to its settings
     refusal: EngineError | None = None  # of its settings
     stream: TelemetryStream | None = None
     groups: dict[str, dict[str, str]] = field(default_factory=dict)  # to topics with filters
@@ -76,7 +76,7 @@ class GrpcClient:
     )  # callbacks that end its polls early
     is_whole: bool = True
     settings_bytes: int = 0
-    known_bytes: int = 0  # of its groups, topics and filters
+    subscription_bytes: int = 0  # of its groups, topics and filters
 
     @property
     def is_push(self) -> bool:
@@ -89,7 +89,7 @@ class GrpcClient:
         stream = "telemetry" if self.stream is not None else ""
         language = f"{self.language} {self.version}".strip()
         about = ", ".join(part for part in (language, kind, stream) if part)
-        return f"{about}; {self.told}" if self.told else about
+        return f"{about}; {self.settings_answer}" if self.settings_answer else about
 
     @property
     def speaks(self) -> ClientLanguage:
@@ -124,7 +124,7 @@ class GrpcClients:
         self._leases = leases
         self._clients: dict[str, GrpcClient] = {}
         self._shares = AddressQuota("clients", each_max=address_clients_max, all_max=CLIENTS_MAX)
-        self._known = StreamBytesBudget(KNOWN_BYTES_MAX)
+        self._subscription_budget = StreamBytesBudget(SUBSCRIPTION_BYTES_MAX)
         self.outboxes = StreamBytesBudget(OUTBOXES_BYTES_MAX)
         self._identified = 0  # streams that were authenticated again in this cycle
 
@@ -141,7 +141,7 @@ class GrpcClients:
                 client=client.name,
                 address=client.address,
                 since_ms=client.since_ms,
-                door="gRPC",
+                endpoint="gRPC",
                 about=client.about,
                 language=client.language,
                 version=client.version,
@@ -256,9 +256,9 @@ class GrpcClients:
 
     def store_settings(self, client: GrpcClient, settings: Any) -> None:
         """Store a client's settings, as a whole if there is room for them."""
-        self._known.give(client.settings_bytes)
+        self._subscription_budget.give(client.settings_bytes)
         size_bytes = settings.ByteSize()
-        client.is_whole = self._known.take(size_bytes)
+        client.is_whole = self._subscription_budget.take(size_bytes)
         client.settings_bytes = size_bytes if client.is_whole else 0
         if not client.is_whole:
             reduced = Settings(client_type=settings.client_type)
@@ -346,9 +346,9 @@ class GrpcClients:
 
     def _reserve(self, client: GrpcClient, size_bytes: int) -> bool:
         """Reserve bytes for what is stored of a client; False if there is no room."""
-        if not self._known.take(size_bytes):
+        if not self._subscription_budget.take(size_bytes):
             return False
-        client.known_bytes += size_bytes
+        client.subscription_bytes += size_bytes
         return True
 
     def _client_of(self, call: GrpcCall) -> GrpcClient | None:
@@ -384,7 +384,7 @@ class GrpcClients:
         for end in list(client.waits):
             end()
         self._shares.give(client.host)
-        self._known.give(client.settings_bytes + client.known_bytes)
+        self._subscription_budget.give(client.settings_bytes + client.subscription_bytes)
         for topic, ask in client.asks.items():
             self._transactions.producers.leave(topic, ask)
         if client.stream is not None:

@@ -178,7 +178,7 @@ class Receives:
         backend = self._backend
         backend.clients.touch(call)
         results: list[Any] = []
-        receipts = [_known(entry.receipt_handle) for entry in entries]
+        receipts = [_parse_receipt(entry.receipt_handle) for entry in entries]
         valid = [receipt for receipt in receipts if receipt is not None]
         try:
             acks = await backend.messaging.ack(group, valid)
@@ -248,14 +248,14 @@ FAILED = "the push consumer reported a failure"
 
 def poll_s(request: Any, limit_s: float | None) -> float:
     """The wait of a poll in seconds: as requested, at most 20, and within the call's deadline."""
-    asked_ms = int(request.long_polling_timeout.ToMilliseconds())
-    if asked_ms < 0:
+    polling_ms = int(request.long_polling_timeout.ToMilliseconds())
+    if polling_ms < 0:
         raise GrpcRefusal(
             Code.ILLEGAL_POLLING_TIME,
-            f"the polling time is too small: {asked_ms} ms, 0 ms is the least",
+            f"the polling time is too small: {polling_ms} ms, 0 ms is the least",
         )
-    asked_s = asked_ms / 1000
-    wait_s = min(asked_s, POLL_S) if request.HasField("long_polling_timeout") else POLL_S
+    polling_s = polling_ms / 1000
+    wait_s = min(polling_s, POLL_S) if request.HasField("long_polling_timeout") else POLL_S
     return wait_s if limit_s is None else max(0.0, min(wait_s, limit_s - ANSWER_S))
 
 
@@ -300,7 +300,7 @@ async def _answers(
     yield last
 
 
-def _known(handle: str) -> Receipt | None:
+def _parse_receipt(handle: str) -> Receipt | None:
     try:
         return receipt_of(handle)
     except GrpcRefusal:

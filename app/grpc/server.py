@@ -67,7 +67,7 @@ class GrpcServer:
         self._server.add_generic_rpc_handlers((service.handler(),))
         self.inner_port = self._server.add_insecure_port(f"{LOOPBACK}:0")
         await self._server.start()
-        self._unlist = self._services.connections.add_door(
+        self._unlist = self._services.connections.add_endpoint(
             GrpcClientDirectory(self.backend, self._tls_mux.end)
         )
         self._ticking = asyncio.get_running_loop().create_task(self._tick())

@@ -67,7 +67,7 @@ async def _read(
             kind = command.WhichOneof("command")
             if kind == "settings":
                 answer = await settle(backend, call, command)
-                client.told = client_settings.words(answer, is_whole=client.is_whole)
+                client.settings_answer = client_settings.words(answer, is_whole=client.is_whole)
                 if not stream.offer(TelemetryCommand(status=ok(), settings=answer)):
                     raise GrpcRefusal(
                         Code.TOO_MANY_REQUESTS, "the client does not read what it is sent"
@@ -129,7 +129,7 @@ async def _settle_consumer(
         if (name := _allowed(call.topic, entry.topic, Action.CONSUME, missing))
     }
     group = _allowed(call.group, settings.subscription.group, Action.CONSUME, missing)
-    is_starting = client.is_push and not client.told
+    is_starting = client.is_push and not client.settings_answer
     if missing and is_starting and workarounds.tells_refusals(client.speaks, client.version):
         client.refusal = missing[0]
         raise missing[0]

@@ -58,7 +58,7 @@ class RemotingPort:
             log.error("the remoting port serves no access keys: %s", error)
         certificate = await asyncio.to_thread(_certificate, settings)
         self._services.host.broker.events.subscribe(self.backend.clients.on_event)
-        self._unlist = self._services.connections.add_door(
+        self._unlist = self._services.connections.add_endpoint(
             RemotingClientDirectory(self.backend.clients)
         )
         self._acceptor = Acceptor(

@@ -8,9 +8,10 @@ from functools import partial
 import msgspec
 
 from app.capabilities import require
+from app.db.rows import Actor
 from app.host import EngineHost
 from app.messaging import Messaging
-from app.services.audit import Actor, Audit
+from app.services.audit import Audit
 from engine.broker import NewReplay, ReplayJob, RetryRequest
 from kitemq.model.conversion import convert
 from kitemq.model.dead_letters import DeadLetterCounts

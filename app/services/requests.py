@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from app.errors import NoReply
+from app.errors import ReplyTimeout
 from app.host import EngineHost
 from app.messaging import Messaging
 from engine.broker import FoundReply, PendingRequest, ReplyMessage, ReplyOutcome, RequestCounts
@@ -37,7 +37,7 @@ class Requests:
     ) -> Answered:
         """Send a request and wait for its reply.
 
-        Raises NoReply after `timeout_ms`, Stopping when the server stops meanwhile, and what
+        Raises ReplyTimeout after `timeout_ms`, Stopping when the server stops meanwhile, and what
         `broker.requests.request` raises. Cancelling it leaves a late reply to be fetched.
         """
         begun: list[PendingRequest] = []
@@ -59,7 +59,7 @@ class Requests:
             return Answered(request, request.reply)
         if request is None or not (is_over or self._host.is_ready):
             raise Stopping("the server is stopping", retry_after_s=5.0)
-        raise NoReply(request.correlation_id, timeout_ms)
+        raise ReplyTimeout(request.correlation_id, timeout_ms)
 
     def reply(self, new: ReplyMessage) -> ReplyOutcome:
         """Answer a request by its correlation id."""

@@ -3,8 +3,9 @@
 from collections.abc import Awaitable, Callable
 
 from app.capabilities import require
+from app.db.rows import Actor
 from app.messaging import Messaging
-from app.services.audit import Actor, Audit
+from app.services.audit import Audit
 from engine.broker import TimerAnswer
 from engine.errors import MessageNotFound
 

@@ -29,7 +29,7 @@ Queue = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Batch:
+class TailBatch:
     """Messages in the order of storing, and what there was besides.
 
     `looked` messages were looked at, `skipped` passed over as the reader was too far behind,
@@ -141,7 +141,7 @@ class Tail:
             first[queue] = min(first.get(queue, message.offset), message.offset)
         return self._mark(first)
 
-    async def read(self) -> Batch:
+    async def read(self) -> TailBatch:
         """The next messages, bounded; never waits. Raises TopicNotFound, Forbidden, Invalid."""
         await self._find_queues()
         until_s = time.perf_counter() + READ_S
@@ -154,7 +154,7 @@ class Tail:
         gone = sum(read.gone for read in reads.values())
         scanned = sum(self._offsets[queue] - read.begin for queue, read in reads.items()) - gone
         skipped = self._catch_up(reads)
-        return Batch(
+        return TailBatch(
             messages=messages,
             looked=scanned,
             skipped=skipped,
@@ -241,15 +241,15 @@ class Tail:
         """The messages by position; those behind an unread one wait for the next read."""
         lasts = [read.messages[-1].position for read in reads.values() if _is_cut(read)]
         until = min(lasts, default=None)
-        taken: list[StoredMessage] = []
+        messages: list[StoredMessage] = []
         for queue, read in reads.items():
             chosen = [m for m in read.messages if until is None or m.position <= until]
-            taken += chosen
+            messages += chosen
             is_held_back = len(chosen) < len(read.messages)
             following = read.messages[len(chosen)].offset if is_held_back else read.following
             self._offsets[queue] = following
-        taken.sort(key=lambda message: message.position)
-        return taken
+        messages.sort(key=lambda message: message.position)
+        return messages
 
     def _catch_up(self, reads: dict[Queue, _Read]) -> int:
         """Go forward where too much is unread; how many messages that passes over."""

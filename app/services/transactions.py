@@ -10,10 +10,11 @@ import msgspec
 
 from app import eager
 from app.addresses import HIDDEN, redacted_url
+from app.db.rows import Actor
 from app.host import EngineHost
 from app.messaging import Messaging
 from app.services import bodies
-from app.services.audit import CALLBACKS, Actor, Audit
+from app.services.audit import CALLBACKS, Audit
 from app.services.callbacks import CallbackCaller
 from app.services.targets import Targets
 from engine.broker import (

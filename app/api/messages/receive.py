@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.api.framework.operation import API, Call, ClientGone, operation
+from app.api.framework.operation import Call, ClientGone, Operations
 from app.api.messages.messages import Wait, fields_of, while_connected
 from app.security.access import Action, Kind, Needs
 from app.services import bodies
@@ -16,7 +16,7 @@ from kitemq.model.messages import Filter, Stored
 from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.text import parse_receipt, receipt_text
 
-TAG = "consume"
+operations = Operations("consume")
 RECEIVE_MAX = 256
 RECEIPTS_MAX = 1024
 INVISIBLE_MS_MAX = 43_200_000
@@ -125,16 +125,11 @@ class ExtendedList(msgspec.Struct):
     results: list[Extended]
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/receive",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/receive",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    body=Receive,
-    answer=Deliveries,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/receive -H 'Content-Type: application/json' "
-    """-d '{"topic": "orders", "max": 10, "wait_ms": 20000}'""",
+    example_body='{"topic": "orders", "max": 10, "wait_ms": 20000}',
 )
 async def receive(call: Call[None, Receive]) -> Deliveries:
     """Receive messages for a consumer group.
@@ -168,16 +163,11 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
         raise
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/ack",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/ack",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    body=ReceiptList,
-    answer=SettledList,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/groups/billing/ack -H 'Content-Type: application/json' "
-    """-d '{"receipts": ["orders:0:0:18c"]}'""",
+    example_body='{"receipts": ["orders:0:0:18c"]}',
 )
 async def ack(call: Call[None, ReceiptList]) -> SettledList:
     """Acknowledge messages: the group is done with them."""
@@ -189,16 +179,11 @@ async def ack(call: Call[None, ReceiptList]) -> SettledList:
     return _settled(receipts, results)
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/nack",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/nack",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    body=Nacks,
-    answer=SettledList,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/groups/billing/nack -H 'Content-Type: application/json' "
-    """-d '{"nacks": [{"receipt": "orders:0:0:18c", "delay_level": 1, "error": "no stock"}]}'""",
+    example_body='{"nacks": [{"receipt": "orders:0:0:18c", "error": "no stock"}]}',
 )
 async def nack(call: Call[None, Nacks]) -> SettledList:
     """Give messages back as failed.
@@ -214,16 +199,11 @@ async def nack(call: Call[None, Nacks]) -> SettledList:
     return _settled([new.receipt for new in call.body.nacks], results)
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/extend",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/extend",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    body=Extend,
-    answer=ExtendedList,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/groups/billing/extend -H 'Content-Type: application/json' "
-    """-d '{"receipts": ["orders:0:0:18c"], "invisible_ms": 60000}'""",
+    example_body='{"receipts": ["orders:0:0:18c"], "invisible_ms": 60000}',
 )
 async def extend(call: Call[None, Extend]) -> ExtendedList:
     """Keep messages invisible for longer."""
@@ -242,16 +222,11 @@ async def extend(call: Call[None, Extend]) -> ExtendedList:
     )
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/release",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/release",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    body=ReceiptList,
-    answer=SettledList,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/groups/billing/release -H 'Content-Type: application/json' "
-    """-d '{"receipts": ["orders:0:0:18c"]}'""",
+    example_body='{"receipts": ["orders:0:0:18c"]}',
 )
 async def release(call: Call[None, ReceiptList]) -> SettledList:
     """Put messages back unprocessed.
@@ -346,6 +321,3 @@ def _settled(receipts: list[str], results: Sequence[AckResult]) -> SettledList:
     return SettledList(
         [Settled(receipt, result.value) for receipt, result in zip(receipts, results, strict=True)]
     )
-
-
-OPERATIONS = (receive, ack, nack, extend, release)

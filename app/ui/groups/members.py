@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import actor_at
 from app.pause import Pause
-from app.services.audit import actor_at
 from app.ui.clients.client import path_of
 from app.ui.framework import forms, pages, tables
 from app.ui.framework.console import client_of

@@ -21,7 +21,7 @@ from app.pause import Pause
 from app.security.access import READ_SERVER, Principal, principal_of, require
 from app.security.message_rights import all_visible, looks_inside, require_messages
 from app.services.bodies import decompress_all
-from app.services.tail import TOPICS_MAX, Batch, Tail
+from app.services.tail import TOPICS_MAX, Tail, TailBatch
 from app.ui.framework import formats, pages, preferences
 from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
@@ -192,7 +192,7 @@ class _Nothing:
         """Do nothing: there is nothing to cancel."""
 
 
-def _event(who: Principal, batch: Batch, zone: tzinfo) -> bytes:
+def _event(who: Principal, batch: TailBatch, zone: tzinfo) -> bytes:
     """A batch as one event; pure, because it runs on another thread."""
     decompress_all(batch.messages)
     data: dict[str, Any] = {

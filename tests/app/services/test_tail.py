@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.services import tail
-from app.services.tail import Batch, Tail
+from app.services.tail import Tail, TailBatch
 from engine.broker import TopicConfig
 from engine.errors import Invalid, TopicNotFound
 from tests.app.conftest import App
@@ -21,11 +21,11 @@ async def follow(
     return await Tail.begin(messaging, topics, filter, mark=mark, lookback=lookback)
 
 
-def bodies(*batches: Batch) -> list[str]:
+def bodies(*batches: TailBatch) -> list[str]:
     return [message.body.decode() for batch in batches for message in batch.messages]
 
 
-async def drain(following: Tail) -> list[Batch]:
+async def drain(following: Tail) -> list[TailBatch]:
     batches = [await following.read()]
     while batches[-1].is_behind:
         batches.append(await following.read())
