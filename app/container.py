@@ -209,7 +209,7 @@ class Services:
         self.resets = Resets(host, self.audit)
         self.search = SearchService(host)
         self.journeys = Journeys(host, self.search)
-        self.replays = Replays(host, self.audit)
+        self.replays = Replays(host, self.messaging, self.audit)
         self.replay_copies = ReplayCopies(host, database)
         self.report_results = ReportResults(self.reports, database, settings)
         self.views = Views(database, host.clock)
@@ -218,7 +218,7 @@ class Services:
         self.requests = Requests(host, self.messaging)
         self.scheduled = ScheduledMessages(self.messaging, self.audit)
         self.transactions = Transactions(
-            host, self.audit, self.targets, document=self._check_document
+            host, self.messaging, self.audit, self.targets, document=self._check_document
         )
 
     @asynccontextmanager

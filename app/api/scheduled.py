@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta
 
 from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import message_view
+from app.capabilities import require
 from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
 from app.security.message_rights import visible
 from app.services import bodies
@@ -39,6 +40,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     delay level cannot be listed. Messages that the caller may not read come without their content.
     """
     query = call.query
+    require(call.messaging.capabilities, "timer_changes")
     page = await call.messaging.scheduled(
         topic=query.topic, from_ms=query.from_ms, after=query.after, count_max=query.limit
     )

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations, encode
 from app.api.messages.messages import fields_of, message_view
+from app.capabilities import require
 from app.security.access import (
     READ_SERVER,
     Action,
@@ -100,10 +101,11 @@ def _transaction_info(
     )
 
 
-def _check_right(call: Call[Any, Any], *, by_hand: bool) -> None:
+async def _check_right(call: Call[Any, Any], *, by_hand: bool) -> None:
     if call.who.is_open:
         return  # not even looked up: an open server restricts no decision
-    transaction = call.host.broker.transactions.get(call.path("id"), group=call.query.group)
+    transactions = call.messaging.transactions
+    transaction = await transactions.get(call.path("id"), group=call.query.group)
     require_decision(call.who, transaction.topic, by_hand=by_hand)
 
 
@@ -112,7 +114,7 @@ async def _decide(
 ) -> DecidedTransaction:
     service = call.services.transactions
     name, query = call.path("id"), call.query
-    _check_right(call, by_hand=query.by is Decider.OPERATOR)
+    await _check_right(call, by_hand=query.by is Decider.OPERATOR)
     if query.by is Decider.OPERATOR:
         done = await service.decide_by_hand(call.actor, name, decision, query.group)
     else:
@@ -126,9 +128,10 @@ async def list_transactions(call: Call[TransactionQuery, None]) -> UndecidedTran
 
     The oldest first: those that are still checked, or with `given_up` those that are not.
     """
-    query, transactions = call.query, call.host.broker.transactions
+    query, transactions = call.query, call.messaging.transactions
+    require(call.messaging.capabilities, "transaction_queries")
     listed = transactions.given_up if query.given_up else transactions.pending
-    page = listed(group=query.group, after=query.after, count_max=query.limit)
+    page = await listed(group=query.group, after=query.after, count_max=query.limit)
     await bodies.decompress([item.message for item in page.items])
     items = [_transaction_info(call.who, item, query.encoding) for item in page.items]
     return UndecidedTransactions(items, page.next, page.count)
@@ -147,15 +150,15 @@ async def poll_checks(call: Call[None, NewCheckPoll]) -> PendingChecks:
     """
     body = call.body
     call.require(Action.PRODUCE, Kind.GROUP, body.group)
-    checks = call.host.broker.transactions.checks(body.group, body.max)
+    checks = await call.messaging.transactions.checks(body.group, body.max)
     return PendingChecks(list(map(_check_out, checks)))
 
 
 @operations.get("/transactions/callbacks", needs=READ_SERVER)
 async def list_callbacks(call: Call[None, None]) -> CallbackList:
     """List the callbacks of producer groups."""
-    callbacks = call.host.broker.transactions.callbacks.all()
-    return CallbackList(list(map(call.services.transactions.described, callbacks)))
+    transactions = call.services.transactions
+    return CallbackList(list(map(transactions.described, transactions.callbacks.all())))
 
 
 @operations.get(
@@ -163,8 +166,8 @@ async def list_callbacks(call: Call[None, None]) -> CallbackList:
 )
 async def get_callback(call: Call[None, None]) -> TransactionCallback:
     """Look at the callback of a producer group."""
-    callback = call.host.broker.transactions.callbacks.get(call.path("group"))
-    return call.services.transactions.described(callback)
+    transactions = call.services.transactions
+    return transactions.described(transactions.callbacks.get(call.path("group")))
 
 
 @operations.put(
@@ -208,7 +211,9 @@ async def get_transaction(call: Call[ShowTransactionQuery, None]) -> Transaction
     By the message's id, or the offset id of its half message.
     """
     query = call.query
-    transaction = call.host.broker.transactions.get(call.path("id"), group=query.group)
+    require(call.messaging.capabilities, "transaction_queries", field="id")
+    transactions = call.messaging.transactions
+    transaction = await transactions.get(call.path("id"), group=query.group)
     await bodies.decompress([transaction.message])
     return _transaction_info(call.who, transaction, query.encoding)
 
@@ -253,7 +258,7 @@ async def leave_transaction(call: Call[DecisionQuery, None]) -> DecidedTransacti
 
     Nothing changes: the transaction is checked again. The answer says how it stands.
     """
-    _check_right(call, by_hand=False)
+    await _check_right(call, by_hand=False)
     service = call.services.transactions
     done = await service.decide(call.path("id"), TransactionDecision.UNKNOWN, call.query.group)
     return convert(done, DecidedTransaction)
@@ -267,7 +272,7 @@ async def leave_transaction(call: Call[DecisionQuery, None]) -> DecidedTransacti
 )
 async def resume_transaction(call: Call[GroupQuery, None]) -> DecidedTransaction:
     """Check a given-up transaction again, from the first check on."""
-    _check_right(call, by_hand=True)
+    await _check_right(call, by_hand=True)
     service = call.services.transactions
     done = await service.resume(call.actor, call.path("id"), call.query.group)
     return convert(done, DecidedTransaction)

@@ -13,7 +13,7 @@ from app.db.alert_rows import (
     StateRow,
     TransitionRow,
 )
-from app.db.store import Store, insert_row, read, values_of
+from app.db.store import TableStore, insert_row, read, values_of
 from app.db.tables import (
     alert_deliveries,
     alert_rules,
@@ -29,7 +29,7 @@ DROPPED = "dropped"
 PAGE_MAX = 200
 
 
-class AlertStore(Store):
+class AlertStore(TableStore):
     """The part of the database that holds alerts."""
 
     # -- rules ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, and_, delete, insert, or_, select, update
 
-from app.db.store import Store
+from app.db.store import TableStore
 from app.db.tables import replay_jobs
 
 JOBS_MAX = 10_000  # rows that are kept; the engine itself keeps 1,000 jobs
@@ -48,7 +48,7 @@ class JobFilter:
     to_ms: int | None = None
 
 
-class ReplayStore(Store):
+class ReplayStore(TableStore):
     """The part of the database that holds copies of replay jobs."""
 
     def write(self, jobs: Sequence[JobRow]) -> None:

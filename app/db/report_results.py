@@ -26,7 +26,7 @@ from app.db.report_rows import (
 )
 from app.db.report_store import finish
 from app.db.report_tables import RESULT_TABLES, report_partitions
-from app.db.store import Store
+from app.db.store import TableStore
 from engine.histogram import pack
 from engine.report_tables import ALL, HOURS, RESULTS_BY_NAME, ResultTable
 from kitemq.model.reports import Coarse
@@ -38,7 +38,7 @@ DAY, DAY_CHARS = "day", 10
 QUEUE = "queue"  # the one column that rows are chosen by which is a number
 
 
-class ResultStore(Store):
+class ResultStore(TableStore):
     """The part of the database that holds the reports' figures."""
 
     def replace(self, loaded: Loaded) -> None:

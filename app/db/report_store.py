@@ -10,14 +10,14 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from app.db.report_rows import Coverage, RunFilter, RunRow, ScheduleRow
 from app.db.report_tables import report_partitions, report_runs, report_schedules
-from app.db.store import Store, insert_row, read, values_of
+from app.db.store import TableStore, insert_row, read, values_of
 from kitemq.model.reports import RunState
 
 RUNS_MAX = 5_000  # that are kept
 PAGE_MAX = 200
 
 
-class ReportStore(Store):
+class ReportStore(TableStore):
     """The part of the database that holds schedules and runs."""
 
     # -- schedules --------------------------------------------------------------------------------

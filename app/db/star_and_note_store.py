@@ -7,7 +7,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from app.db.queries import insert_audit
 from app.db.rows import AuditEntry
-from app.db.store import Store, read_one
+from app.db.store import TableStore, read_one
 from app.db.tables import topic_notes, topic_stars
 from engine.errors import Conflict
 
@@ -25,7 +25,7 @@ class NoteRow:
     changed_ms: int = 0
 
 
-class StarAndNoteStore(Store):
+class StarAndNoteStore(TableStore):
     """The part of the database that holds stars and notes."""
 
     def stars_of(self, owner: str) -> list[str]:

@@ -19,7 +19,7 @@ JSON = "_json"
 Transaction = Callable[[], AbstractContextManager[Connection]]
 
 
-class Store:
+class TableStore:
     """Part of an open database; every method is one transaction and raises DatabaseError."""
 
     def __init__(self, transaction: Transaction) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from app.db.queries import insert_audit
 from app.db.rows import AuditEntry, SessionRow, TokenRow, UserRow, UserRows
-from app.db.store import Store, insert_row, read, read_one, values_of
+from app.db.store import TableStore, insert_row, read, read_one, values_of
 from app.db.tables import people_version, saved_views, sessions, tokens, topic_stars, users
 from engine.errors import Conflict, NotFound
 
@@ -22,7 +22,7 @@ ADMIN = "admin"
 ONLY_VERSION = 1
 
 
-class UserStore(Store):
+class UserStore(TableStore):
     """The part of the database that holds users, tokens and sessions."""
 
     def version(self) -> int:

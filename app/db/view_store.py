@@ -7,7 +7,7 @@ from sqlalchemy import Connection, delete, select
 
 from app.db.queries import insert_audit
 from app.db.rows import AuditEntry
-from app.db.store import Store, insert_row, read
+from app.db.store import TableStore, insert_row, read
 from app.db.tables import saved_views
 from engine.errors import Conflict, NotFound
 
@@ -31,7 +31,7 @@ class ViewRow:
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
-class ViewStore(Store):
+class ViewStore(TableStore):
     """The part of the database that holds saved views."""
 
     def of(self, owner: str) -> list[ViewRow]:

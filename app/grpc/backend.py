@@ -14,7 +14,6 @@ from app.host import EngineHost
 from app.messaging import Messaging
 from app.services.rpc_figures import RpcFigures
 from app.settings import Settings
-from engine.broker import Broker
 from protocol.rocketmq.numbers import Code
 
 
@@ -48,10 +47,6 @@ class GrpcBackend:
             each_max=settings.grpc_address_clients_max,
             all_max=CLIENTS_MAX,
         )
-
-    @property
-    def broker(self) -> Broker:
-        return self.host.broker
 
     @contextmanager
     def polling(self, call: GrpcCall, client: GrpcClient) -> Iterator[None]:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
+from app import eager
 from app.grpc import workarounds
 from app.grpc.backend import GrpcBackend
 from app.grpc.call import GrpcCall
@@ -18,7 +19,7 @@ from app.host import Place
 from app.security.access import Action
 from app.services import bodies
 from engine.broker import AckResult, Delivery, Nack, Receipt
-from engine.errors import EngineError, GroupNotFound, Paused
+from engine.errors import GroupNotFound, Paused
 from protocol.rocketmq.messages import (
     AckMessageResponse,
     AckMessageResultEntry,
@@ -86,11 +87,11 @@ class Receives:
         client = backend.clients.touch(call)
         self._repeat(group, request.attempt_id)
         with backend.polling(call, client):
-            backend.clients.join_group(
+            await backend.clients.join_group(
                 client, group, {topic: filter} if request.auto_renew else None
             )
             receive = partial(
-                backend.broker.receive,
+                backend.messaging.receive,
                 group,
                 {topic: filter},
                 count_max=min(max(1, request.batch_size), BATCH_MAX),
@@ -124,14 +125,14 @@ class Receives:
         deadline_s = loop.time() + wait_s
         while True:
             try:
-                deliveries: list[Delivery] = receive()
+                deliveries: list[Delivery] = await receive()
             except Paused:
                 deliveries = []
             left_s = deadline_s - loop.time()
             if deliveries or left_s <= 0 or client.is_gone:
                 return deliveries
-            broker = self._backend.broker
-            park = partial(broker.wait_to_receive, group, topics, client=client.name)
+            messaging = self._backend.messaging
+            park = partial(messaging.wait_to_receive, group, topics, client=client.name)
             if not await self._parked(client, park, left_s):
                 return []
 
@@ -163,10 +164,7 @@ class Receives:
         if not receipts:
             return
         self._backend.leases.drop(group, receipts)
-        try:
-            self._backend.broker.release(group, receipts)
-        except EngineError:
-            return  # they run out by themselves
+        eager.run(self._backend.messaging.release(group, receipts), eager.ignore)
 
     async def ack_message(self, call: GrpcCall, request: Any) -> Any:
         """Acknowledge messages; each entry has its own status."""

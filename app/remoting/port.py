@@ -36,7 +36,11 @@ class RemotingPort:
         self._listener = listener
         self._monitor = monitor
         clients = RemotingClients(
-            services.host, services.transactions, services.client_names, services.remoting_figures
+            services.host,
+            services.messaging,
+            services.transactions,
+            services.client_names,
+            services.remoting_figures,
         )
         signatures = RemotingSignatures(services.user_directory, services.access_keys)
         self.backend = RemotingBackend(services, clients, signatures, services.remoting_figures)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from app.errors import ReplyTimeout
 from app.host import EngineHost
 from app.messaging import Messaging
-from engine.broker import PendingRequest, ReplyMessage, ReplyOutcome
+from engine.broker import FoundReply, PendingRequest, ReplyMessage, ReplyOutcome, RequestCounts
 from engine.errors import Invalid, Stopping
 from engine.message import Message, StoredMessage
 from kitemq.model.numbers import is_whole
@@ -64,6 +64,15 @@ class Requests:
     def reply(self, new: ReplyMessage) -> ReplyOutcome:
         """Answer a request by its correlation id."""
         return self._host.broker.requests.reply(new)
+
+    def find(self, correlation_id: str) -> FoundReply:
+        """The reply to a request, while it is kept; MessageNotFound."""
+        return self._host.broker.requests.find(correlation_id)
+
+    @property
+    def counts(self) -> RequestCounts:
+        """How many requests wait, and how the others ended since the start."""
+        return self._host.broker.requests.counts
 
     async def request_at(self, topic: str, queue: int, offset: int) -> StoredMessage:
         """The request that was received from there; MessageNotFound, Invalid where it is none."""

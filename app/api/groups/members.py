@@ -78,7 +78,7 @@ async def heartbeat(call: Call[None, NewHeartbeat]) -> HeartbeatAnswer:
     new, group = call.body, call.path("group")
     call.claim_client(group, new.client)
     members = call.host.broker.members
-    member = members.heartbeat(
+    member = await call.messaging.members.heartbeat(
         group,
         new.client,
         topics=new.topics,
@@ -131,7 +131,7 @@ async def leave(call: Call[LeaveQuery, None]) -> None:
     """
     group, client = call.path("group"), call.query.client
     call.check_client(group, client)
-    call.host.broker.members.leave(group, client)
+    await call.messaging.members.leave(group, client)
 
 
 @operations.get(
@@ -147,7 +147,7 @@ async def get_assignment(call: Call[AssignmentQuery, None]) -> QueueAssignment:
     after each heartbeat: it changes when members come and go. In a broadcast everybody gets all.
     """
     query = call.query
-    assignment = call.host.broker.members.assignment(
+    assignment = await call.messaging.members.assignment(
         call.path("group"),
         query.topic,
         query.client,
@@ -170,9 +170,9 @@ async def lock_queues(call: Call[None, LockRequest]) -> LockedQueues:
     """
     request, group = call.body, call.path("group")
     call.claim_client(group, request.client)
-    broker = call.host.broker
-    result = broker.locks.lock(group, request.client, _ids(request))
-    broker.members.seen(group, request.client, address=call.client)
+    messaging = call.messaging
+    result = await messaging.locks.lock(group, request.client, _ids(request))
+    await messaging.members.seen(group, request.client, address=call.client)
     return LockedQueues(_queues(result.locked), round(result.lease_s * 1000), result.read_until_ms)
 
 
@@ -186,7 +186,7 @@ async def unlock_queues(call: Call[None, LockRequest]) -> UnlockedQueues:
     """Give locked queues up. Those that are not the client's stay as they are."""
     request, group = call.body, call.path("group")
     call.check_client(group, request.client)
-    freed = call.host.broker.locks.unlock(group, request.client, _ids(request))
+    freed = await call.messaging.locks.unlock(group, request.client, _ids(request))
     return UnlockedQueues(_queues(freed))
 
 
@@ -199,7 +199,8 @@ async def unlock_queues(call: Call[None, LockRequest]) -> UnlockedQueues:
 async def list_locks(call: Call[LockQuery, None]) -> LockPage:
     """List the locked queues of a group."""
     group, query = call.path("group"), call.query
-    locks = [each for each in call.host.broker.locks.of(group) if query.topic in ("", each.topic)]
+    held = await call.messaging.locks.of(group)
+    locks = [each for each in held if query.topic in ("", each.topic)]
     return LockPage(group, [convert(each, LockHolder) for each in locks[: query.limit]], len(locks))
 
 

@@ -188,7 +188,7 @@ async def find_by_key(call: Call[KeyQuery, None]) -> KeyedMessages:
     query = call.query
     topic = call.path("topic")
     call.require_messages(topic)
-    call.host.broker.topic(topic)
+    await call.messaging.topic(topic)
     search = call.services.search
     page = await search.by_key(
         topic,

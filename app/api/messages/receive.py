@@ -149,12 +149,12 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
         count_max=body.max,
         invisible_s=body.invisible_ms / 1000,
         wait_s=body.wait_ms / 1000,
-        client=body.client or _unnamed(call, group),
+        client=body.client or await _unnamed(call, group),
     )
     try:
         got = await (while_connected(call, receiving) if body.wait_ms else receiving)
         if body.client:
-            _record_client(call, body.client, topics)
+            await _record_client(call, body.client, topics)
         return _handed_out(await _fitting(call, group, got))
     except ClientGone as gone:
         deliveries: list[Delivery] = gone.args[0] or []
@@ -175,7 +175,7 @@ async def ack(call: Call[None, ReceiptList]) -> SettledList:
     call.claim_client(call.path("group"), call.body.client)
     results = await call.messaging.ack(call.path("group"), _parsed(receipts))
     if call.body.client:
-        _record_client(call, call.body.client)
+        await _record_client(call, call.body.client)
     return _settled(receipts, results)
 
 
@@ -195,7 +195,7 @@ async def nack(call: Call[None, Nacks]) -> SettledList:
     call.claim_client(call.path("group"), call.body.client)
     results = await call.messaging.nack(call.path("group"), nacks, call.body.client or call.client)
     if call.body.client:
-        _record_client(call, call.body.client)
+        await _record_client(call, call.body.client)
     return _settled([new.receipt for new in call.body.nacks], results)
 
 
@@ -213,7 +213,7 @@ async def extend(call: Call[None, Extend]) -> ExtendedList:
         call.path("group"), _parsed(receipts), call.body.invisible_ms / 1000
     )
     if call.body.client:
-        _record_client(call, call.body.client)
+        await _record_client(call, call.body.client)
     return ExtendedList(
         [
             Extended(receipt, item.result.value, item.until_ms)
@@ -237,19 +237,22 @@ async def release(call: Call[None, ReceiptList]) -> SettledList:
     call.claim_client(call.path("group"), call.body.client)
     results = await call.messaging.release(call.path("group"), _parsed(receipts))
     if call.body.client:
-        _record_client(call, call.body.client)
+        await _record_client(call, call.body.client)
     return _settled(receipts, results)
 
 
-def _unnamed(call: Call[Any, Any], group: str) -> str:
+async def _unnamed(call: Call[Any, Any], group: str) -> str:
     """The name shown for a client without one; in a broadcast a name is required."""
-    return "" if call.host.broker.is_broadcast(group) else call.client
+    return "" if await call.messaging.is_broadcast(group) else call.client
 
 
-def _record_client(call: Call[Any, Any], client: str, topics: dict[str, str] | None = None) -> None:
+async def _record_client(
+    call: Call[Any, Any], client: str, topics: dict[str, str] | None = None
+) -> None:
     """The client gave a sign of life."""
-    members = call.host.broker.members
-    members.seen(call.path("group"), client, topics=topics, address=call.client)
+    await call.messaging.members.seen(
+        call.path("group"), client, topics=topics, address=call.client
+    )
 
 
 def _topics(body: Receive) -> dict[str, str]:

@@ -102,7 +102,7 @@ async def get_reply(call: Call[ShowQuery, None]) -> KeptReply:
     """
     call.require_messages(REPLY_TOPIC)
     correlation_id = call.path("correlation_id")
-    reply = call.host.broker.requests.find(correlation_id)
+    reply = call.services.requests.find(correlation_id)
     await bodies.decompress([reply.message])
     message = Stored(*fields_of(reply.message, call.query.encoding))
     return KeptReply(correlation_id, reply.is_late, message)
@@ -111,7 +111,7 @@ async def get_reply(call: Call[ShowQuery, None]) -> KeptReply:
 @operations.get("/requests", needs=READ_SERVER)
 async def count_requests(call: Call[None, None]) -> RequestCounts:
     """Count the requests since the start: how many wait, and how the others ended."""
-    return call.host.broker.requests.counts
+    return call.services.requests.counts
 
 
 def _message_of(call: Call[None, NewRequest]) -> Message:

@@ -92,6 +92,7 @@ async def about(call: Call[None, None]) -> ServerInfo:
         groups=len(broker.groups()),
         data=str(call.settings.data.absolute()),
         data_mark=_mark_of(call.settings.data),
+        capabilities=call.messaging.capabilities,
     )
 
 

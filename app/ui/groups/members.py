@@ -97,7 +97,7 @@ async def clients(request: Request) -> Response:
     query = tables.parse_query(request.query_params, ("client",), "client")
     members = tables.cut(console.broker.members.of(config.name), query)
     lag = console.broker.lag(config.name)
-    locks = Counter(lock.client for lock in console.broker.locks.of(config.name))
+    locks = Counter(lock.client for lock in await console.messaging.locks.of(config.name))
     rows: list[ClientRow] = []
     pause = Pause()
     for member in members.rows:
@@ -183,7 +183,7 @@ async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Resp
             remedy=_("look at its clients as they are now"),
         )
     row = await _client(request, config.name, matches[0], 0)
-    locks = sum(lock.client == client for lock in console.broker.locks.of(config.name))
+    locks = sum(lock.client == client for lock in await console.messaging.locks.of(config.name))
     others = console.broker.members.count(config.name) - 1
     impact = [
         ngettext(

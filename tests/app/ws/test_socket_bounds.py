@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app.network import websocket_protocol
+from engine.broker import TopicConfig
 from kitemq.protocol.batches import SentFrame
 from kitemq.protocol.frames import HelloFrame, WelcomeFrame, encode
 from tests.app.ws.test_socket import Peer, send_of
@@ -64,6 +65,10 @@ def held(server: LiveServer) -> int:
     assert server.app is not None
     budget = server.app.services.request_limits.budget
     return int(server.call(lambda: budget.used_bytes))
+
+
+def make_orders(server: LiveServer) -> None:
+    server.call(lambda: server.broker.create_topic(TopicConfig("orders")))
 
 
 def stored(server: LiveServer) -> int:
@@ -181,6 +186,30 @@ def test_a_message_of_very_many_small_frames_holds_nobody_up(server: LiveServer)
                 peer.ask(send_of(b"1", topic="orders"), SentFrame, request=number + 1)
         worst_s = server.call(lambda: server.app.services.heartbeat.worst_ever_s)
     assert worst_s < 2, "each of them takes some microseconds"
+
+
+def test_messages_behind_one_that_takes_several_turns_keep_their_order(server: LiveServer) -> None:
+    """One WebSocket message of more frames than a turn works on, and others in the same write."""
+    make_orders(server)
+    numbers = range(1, 3101)
+    sends = [encode(number, send_of(b"%d" % number, topic="orders")) for number in numbers]
+    first, others = b"".join(sends[:3000]), sends[3000:]
+    with connected(server) as link:
+        link.sendall(b"".join(head(BINARY, len(message)) + message for message in (first, *others)))
+        until(lambda: stored(server) == len(numbers))
+
+    def bodies() -> list[list[int]]:
+        broker = server.broker
+        return [
+            [
+                int(broker.message("orders", queue.queue, offset).body)
+                for offset in range(queue.max_offset)
+            ]
+            for queue in broker.topic_stats("orders").queues
+        ]
+
+    for queue in server.call(bodies):
+        assert queue == sorted(queue)
 
 
 def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(server: LiveServer) -> None:

@@ -278,10 +278,10 @@ def test_a_broken_connection_is_taken_up_where_it_ended(
     expect(page.locator("#tail-rows .tail-body").first).to_have_text(sent[-1])
     read, breaks = Tail.read, iter([ConnectionResetError("cut by the test")])
 
-    def broken(self: Tail) -> TailBatch:
+    async def broken(self: Tail) -> TailBatch:
         for error in breaks:
             raise error
-        return read(self)
+        return await read(self)
 
     monkeypatch.setattr(Tail, "read", broken)
     sent += produce(scenery, "tail-break", 20, first=20)
