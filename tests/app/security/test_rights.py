@@ -34,7 +34,7 @@ def _hashes_are_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     cheap_hashes(monkeypatch)
 
 
-# -- the table and the endpoints --------------------------------------------------------------------
+# -- the table and the endpoints ----------------------------------------------------------------
 
 
 def gate_of(needs: Needs) -> str:
@@ -109,7 +109,7 @@ def test_the_page_of_rights_has_the_tables_of_the_code() -> None:
     )
 
 
-# -- everybody at every endpoint --------------------------------------------------------------------
+# -- everybody at every endpoint ----------------------------------------------------------------
 
 
 def names_of(item: Operation) -> tuple[str, ...]:
