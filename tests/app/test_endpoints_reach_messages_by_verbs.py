@@ -1,4 +1,4 @@
-"""Endpoints reach messages through `Messaging`; what else they use of the engine's broker is listed."""
+"""Endpoints reach messages through `Messaging`; what else they use of the broker is listed."""
 
 import ast
 from collections.abc import Iterator
