@@ -140,7 +140,7 @@ async def test_all_streams_together_hold_so_many_bytes_which_come_back_at_their_
 async def test_settings_beyond_the_room_for_them_are_answered_and_not_kept(
     open_endpoint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "KNOWN_BYTES_MAX", 40)
+    monkeypatch.setattr(clients, "SUBSCRIPTION_BYTES_MAX", 40)
     async with open_endpoint() as running:
         asked = consumer_settings("g", "orders", ClientLanguage.GOLANG)
         asked.client_properties["x"] = "y" * 100
@@ -155,7 +155,7 @@ async def test_settings_beyond_the_room_for_them_are_answered_and_not_kept(
 async def test_what_is_known_of_a_client_is_counted_once_however_often_it_changes(
     open_endpoint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "KNOWN_BYTES_MAX", 100)
+    monkeypatch.setattr(clients, "SUBSCRIPTION_BYTES_MAX", 100)
     async with open_endpoint(auto_create_groups=False) as running:
         running.broker.create_group(GroupConfig("g"))
         await running.stub.send("orders", b"1")
