@@ -1,6 +1,6 @@
 """What the engine behind `app.messaging` can do, and the refusal of what it cannot.
 
-The embedded engine can do all of it. `app.messaging` gives the table, doors and services ask it
+The embedded engine can do all of it. `app.messaging` gives the table, endpoints and services ask it
 where another engine may have no answer.
 """
 

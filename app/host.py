@@ -185,7 +185,7 @@ class EngineHost:
         """Wait until the engine wakes us (True) or the time is over or we drain (False).
 
         Whoever is not going to ask the engine again cancels its place, which passes on a wake that
-        it had got; whoever was woken and asks again must not.
+        it had got; a caller that was woken and asks again must not.
         """
         loop = asyncio.get_running_loop()
         if self._is_draining or loop.time() >= deadline_s:

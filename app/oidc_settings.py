@@ -60,7 +60,7 @@ class OidcSettings:
         "counts.",
     )
     oidc_default_role: str = setting(
-        "", "Role of those whom no group gives one; empty keeps them out."
+        "", "Role of users to whom no group gives one; empty refuses them."
     )
     oidc_email_domains: tuple[str, ...] = setting(
         (),

@@ -26,7 +26,7 @@ def go_first() -> None:
 
 def session_share(pid: int) -> int | None:
     """The number of a process's session; None where sessions share nothing, or it has no share:
-    in the session that the system itself began with, and whoever did not leave it."""
+    in the session that the system itself began with, and those that did not leave it."""
     try:
         words = (PROC / str(pid) / "autogroup").read_text().split()
     except OSError:

@@ -221,7 +221,7 @@ class Server(uvicorn.Server):
         self._certificate = certificate
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then say so: whoever reads this line can send requests."""
+        """Start, then say so: a reader of this line can send requests."""
         echo = logging.getLogger("uvicorn.error")
         echo.disabled = True  # the lifespan says itself why it failed, without a stack
         try:

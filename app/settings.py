@@ -88,7 +88,7 @@ class Settings(
         "reaches the server may do everything.",
     )
     read_only: bool = setting(
-        False, "Refuse every change, whoever asks; reading, logging in and out go on."
+        False, "Refuse every change by any caller; reading, logging in and out go on."
     )
     admin_name: str = setting("admin", "Name of the admin that `admin_password` makes.")
     admin_password: str = field(

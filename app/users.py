@@ -1,6 +1,6 @@
 """`kitemq users` and `kitemq tokens`: people from the command line, straight in the database.
 
-For the first admin, and for whoever locked himself out: it needs no server and no login, but the
+For the first admin, and for admins who are locked out: it needs no server and no login, but the
 rights over the data directory. A running server notices the change within seconds.
 """
 

@@ -1,4 +1,4 @@
-"""The line of the engine without a door: each round is a fresh process of `bench.engine_alone`."""
+"""The line of the engine alone: each round is a fresh process of `bench.engine_alone`."""
 
 import json
 import statistics

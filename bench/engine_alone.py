@@ -1,4 +1,4 @@
-"""The engine without a door, in a process of its own: `python -m bench.engine_alone`.
+"""The engine without an endpoint, in a process of its own: `python -m bench.engine_alone`.
 
 It is put together as the server does it, with a small pool of threads for what the kernel may make
 wait, and ticked as often as the server would. Prints one JSON object with microseconds per message.
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def append(broker: Broker, pool: HandBackPool, body_bytes: int, batches: int) -> int:
-    """Send batches of messages that are made on the spot, as a door makes them."""
+    """Send batches of messages that are made on the spot, as an endpoint makes them."""
     body = bytes(body_bytes)
     for number in range(batches):
         broker.send([Message(TOPIC, body) for _ in range(APPEND_BATCH)])

@@ -12,7 +12,7 @@ import uvloop
 
 from bench.figures import Check, Figure
 from bench.line import FULL, Scale
-from bench.load import LoadError, SendDoor, send_count
+from bench.load import LoadError, SendClient, send_count
 from bench.process import Process
 from bench.server import Server
 from engine.broker import Broker, TopicConfig
@@ -68,7 +68,7 @@ class Keeper:
     """A broker that is given a backlog; `window` requests at once."""
 
     start: Start
-    door: Callable[[int, str], SendDoor]
+    client: Callable[[int, str], SendClient]
     window: int
 
 
@@ -94,8 +94,8 @@ class BacklogLine:
         ready_s = None
         with process:
             before_mib = process.memory_mib()
-            door = keeper.door(process.port, self.name)
-            sent = uvloop.run(_send(process.port, door, keeper.window, scale.kept))
+            client = keeper.client(process.port, self.name)
+            sent = uvloop.run(_send(process.port, client, keeper.window, scale.kept))
             time.sleep(SETTLE_S)
             memory_mib = process.memory_mib()
             delay_ms = process.worst_delay_ms()
@@ -160,9 +160,9 @@ def fill_queues(data: Path, topics: int) -> None:
     (data / "abort").touch()
 
 
-async def _send(port: int, door: SendDoor, window: int, messages: int) -> int:
+async def _send(port: int, client: SendClient, window: int, messages: int) -> int:
     async with asyncio.timeout(120):
-        return await send_count(port, door, window, messages)
+        return await send_count(port, client, window, messages)
 
 
 def look_at_console(process: Process) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import uvloop
 
 from bench.figures import Check, Figure, Run, figure_of
-from bench.load import Sample, SendDoor, TakeDoor, send_count, send_for, take_all, through
+from bench.load import Sample, SendClient, TakeClient, send_count, send_for, take_all, through
 from bench.process import Process
 
 
@@ -153,23 +153,25 @@ async def measured(process: Process, load: Awaitable[Sample]) -> Run:
     return Run(sample, process.cpu_s() - cpu_s)
 
 
-MakeSend = Callable[[Turn], SendDoor]
-MakeTake = Callable[[Turn], TakeDoor]
+MakeSend = Callable[[Turn], SendClient]
+MakeTake = Callable[[Turn], TakeClient]
 
 
-def sending(door: MakeSend, *, window: int = 1, connections: int = 1) -> Work:
+def sending(client: MakeSend, *, window: int = 1, connections: int = 1) -> Work:
     """Send for a while, with `window` requests unanswered on each connection."""
 
     async def work(turn: Turn) -> Run:
-        doors = [door(turn) for _ in range(connections)]
-        return await measured(turn.process, send_for(turn.port, doors, window, turn.scale.seconds))
+        clients = [client(turn) for _ in range(connections)]
+        return await measured(
+            turn.process, send_for(turn.port, clients, window, turn.scale.seconds)
+        )
 
     return work
 
 
-async def fill(turn: Turn, door: MakeSend, window: int) -> int:
+async def fill(turn: Turn, client: MakeSend, window: int) -> int:
     """Store a backlog in the turn's topic; how many messages it has."""
-    return await send_count(turn.port, door(turn), window, turn.scale.backlog)
+    return await send_count(turn.port, client(turn), window, turn.scale.backlog)
 
 
 def taking(send: MakeSend, take: MakeTake, *, window: int) -> Work:

@@ -6,11 +6,11 @@ To add one: a `RateLine` with ours first and its peers after it, and its targets
 from pathlib import Path
 
 from bench.alone import APPEND, OFF, ON, TRACED, EngineLine, TraceLine
+from bench.clients.grpc import sending_by_client, sending_by_stub, start_kite_for_client
+from bench.clients.rest import RestSend
+from bench.clients.sdk import sending_by_sdk, taking_by_sdk
+from bench.clients.websocket import SocketSend, SocketTake
 from bench.console import CONSOLE
-from bench.doors.grpc import sending_by_client, sending_by_stub, start_kite_for_client
-from bench.doors.rest import RestSend
-from bench.doors.sdk import sending_by_sdk, taking_by_sdk
-from bench.doors.websocket import SocketSend, SocketTake
 from bench.figures import Check
 from bench.life import BacklogLine, Keeper, QueuesLine, StartLine, queues_title
 from bench.line import Contestant, Line, MakeSend, RateLine, sending, taking, travelling

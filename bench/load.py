@@ -1,7 +1,7 @@
-"""The load generator: the same loop for every door, so that only bytes differ between brokers.
+"""The load generator: the same loop for every client, so that only bytes differ between brokers.
 
-A door (`bench.doors`, `bench.peers`) says which bytes ask for something and how many answers the
-bytes that came back hold. The rest is here: connections, windows, time, latencies. Everything
+A client (`bench.clients`, `bench.peers`) says which bytes ask for something and how many answers
+the bytes that came back hold. The rest is here: connections, windows, time, latencies. Everything
 runs in the bench's own process, on an `asyncio.Protocol` for each connection, with requests that
 were written beforehand, so that the generator costs little and nothing that differs by broker.
 """
@@ -23,7 +23,7 @@ class LoadError(RuntimeError):
     """A broker answered with an error, or not at all: the figure would be a lie."""
 
 
-class Door(Protocol):
+class Client(Protocol):
     """How one connection begins."""
 
     def greeting(self) -> bytes:
@@ -33,7 +33,7 @@ class Door(Protocol):
         """Whether what came so far says that the connection is ready."""
 
 
-class SendDoor(Door, Protocol):
+class SendClient(Client, Protocol):
     """A connection that sends messages and has each request answered."""
 
     per_request: int
@@ -53,7 +53,7 @@ class Taken(NamedTuple):
     reply: bytes
 
 
-class TakeDoor(Door, Protocol):
+class TakeClient(Client, Protocol):
     """A connection that is given messages and acknowledges them in batches."""
 
     def begin(self) -> bytes:
@@ -75,9 +75,9 @@ class Sample:
 class Link(asyncio.Protocol):
     """One connection; `opened` and `finished` resolve, or carry what went wrong."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, client: Client) -> None:
         loop = asyncio.get_running_loop()
-        self._door = door
+        self._client = client
         self._greeted = b""
         self.transport: asyncio.Transport | None = None
         self.opened: asyncio.Future[None] = loop.create_future()
@@ -86,7 +86,7 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-        greeting = self._door.greeting()
+        greeting = self._client.greeting()
         if greeting:
             self.write(greeting)
         else:
@@ -98,7 +98,7 @@ class Link(asyncio.Protocol):
                 self.on_data(data)
                 return
             self._greeted += data
-            if self._door.is_welcome(self._greeted):
+            if self._client.is_welcome(self._greeted):
                 self.opened.set_result(None)
         except Exception as error:
             self._fail(error)
@@ -135,9 +135,9 @@ class Link(asyncio.Protocol):
 class SendLink(Link):
     """Keeps `window` requests unanswered until a time or a count, then waits for the last."""
 
-    def __init__(self, door: SendDoor, window: int) -> None:
-        super().__init__(door)
-        self._send_door = door
+    def __init__(self, client: SendClient, window: int) -> None:
+        super().__init__(client)
+        self._send_client = client
         self._window = window
         self._inflight = 0
         self._left = 0
@@ -158,7 +158,7 @@ class SendLink(Link):
         self._more(1)
 
     def on_data(self, data: bytes) -> None:
-        count = self._send_door.answers(data)
+        count = self._send_client.answers(data)
         if not count:
             return
         now_s = time.perf_counter()
@@ -175,7 +175,7 @@ class SendLink(Link):
         count = min(count, self._left)
         self._left -= count
         self._inflight += count
-        requests = self._send_door.requests(count)
+        requests = self._send_client.requests(count)
         self._written_s = time.perf_counter()
         self.write(requests)
 
@@ -183,18 +183,18 @@ class SendLink(Link):
 class TakeLink(Link):
     """Takes and acknowledges until `total` messages are settled by all links that share a sum."""
 
-    def __init__(self, door: TakeDoor, total: int, on_taken: Callable[[int], None]) -> None:
-        super().__init__(door)
-        self._take_door = door
+    def __init__(self, client: TakeClient, total: int, on_taken: Callable[[int], None]) -> None:
+        super().__init__(client)
+        self._take_client = client
         self._total = total
         self._on_taken = on_taken
         self.settled = 0
 
     def begin(self) -> None:
-        self.write(self._take_door.begin())
+        self.write(self._take_client.begin())
 
     def on_data(self, data: bytes) -> None:
-        taken = self._take_door.take(data)
+        taken = self._take_client.take(data)
         if taken.reply:
             self.write(taken.reply)
         if taken.delivered:
@@ -219,9 +219,9 @@ async def within(future: "asyncio.Future[None]") -> None:
         raise LoadError(f"no answer within {ANSWER_S:g} s") from None
 
 
-async def send_for(port: int, doors: Sequence[SendDoor], window: int, seconds: float) -> Sample:
-    """Send over one connection per door, each with `window` requests unanswered."""
-    links = [SendLink(door, window) for door in doors]
+async def send_for(port: int, clients: Sequence[SendClient], window: int, seconds: float) -> Sample:
+    """Send over one connection per client, each with `window` requests unanswered."""
+    links = [SendLink(client, window) for client in clients]
     try:
         for link in links:
             await connect(link, port)
@@ -234,26 +234,26 @@ async def send_for(port: int, doors: Sequence[SendDoor], window: int, seconds: f
     finally:
         for link in links:
             link.close()
-    pairs = zip(links, doors, strict=True)
-    messages = sum(link.requests * door.per_request for link, door in pairs)
+    pairs = zip(links, clients, strict=True)
+    messages = sum(link.requests * client.per_request for link, client in pairs)
     return Sample(messages, took_s, [one for link in links for one in link.latencies_s])
 
 
-async def send_count(port: int, door: SendDoor, window: int, messages: int) -> int:
+async def send_count(port: int, client: SendClient, window: int, messages: int) -> int:
     """Send at least `messages` as fast as the window allows; how many they were."""
-    link = SendLink(door, window)
+    link = SendLink(client, window)
     try:
         await connect(link, port)
-        link.begin(requests=-(-messages // door.per_request))
+        link.begin(requests=-(-messages // client.per_request))
         await within(link.finished)
     finally:
         link.close()
-    return link.requests * door.per_request
+    return link.requests * client.per_request
 
 
-async def take_all(port: int, door: TakeDoor, messages: int) -> Sample:
+async def take_all(port: int, client: TakeClient, messages: int) -> Sample:
     """Take and acknowledge `messages` that are waiting."""
-    link = TakeLink(door, messages, lambda _count: None)
+    link = TakeLink(client, messages, lambda _count: None)
     try:
         await connect(link, port)
         began_s = time.perf_counter()
@@ -265,7 +265,7 @@ async def take_all(port: int, door: TakeDoor, messages: int) -> Sample:
 
 
 async def through(
-    port: int, send_door: SendDoor, take_door: TakeDoor, *, rate: int, seconds: float
+    port: int, send_client: SendClient, take_client: TakeClient, *, rate: int, seconds: float
 ) -> Sample:
     """Send `rate` messages per second; latency is from writing one to having read it.
 
@@ -280,8 +280,8 @@ async def through(
         latencies_s.extend(now_s - written_s.popleft() for _ in range(count))
 
     total = round(rate * seconds)
-    taker = TakeLink(take_door, total, on_taken)
-    sender = SendLink(send_door, 1)
+    taker = TakeLink(take_client, total, on_taken)
+    sender = SendLink(send_client, 1)
     try:
         await connect(taker, port)
         await connect(sender, port)

@@ -1,4 +1,4 @@
-"""Single capabilities of the engine, measured without a door: `python -m bench.parts NAME`.
+"""Single capabilities of the engine, measured without an endpoint: `python -m bench.parts NAME`.
 
 Each runs in a process of its own, so that its memory is its own, with the engine put together as
 the server does it. Prints a JSON list of figures, as `bench.figures.Figure` takes them.

@@ -27,7 +27,7 @@ from analytics.usage import Usage
 from analytics.warm_up import warm_up
 from bench.ahead import ahead
 from bench.beat import Beat
-from bench.doors.rest import RestSend
+from bench.clients.rest import RestSend
 from bench.figures import Check, Figure, middle_of, times_of
 from bench.line import Scale
 from bench.load import Link, connect, within
@@ -194,20 +194,20 @@ class _Run:
 class _SteadyLink(Link):
     """Sends one message whenever it is told; latency is from when each one was due."""
 
-    def __init__(self, door: RestSend, sent: list[tuple[float, float]]) -> None:
-        super().__init__(door)
-        self._send_door = door
+    def __init__(self, client: RestSend, sent: list[tuple[float, float]]) -> None:
+        super().__init__(client)
+        self._send_client = client
         self._sent = sent
         self._due_s: deque[float] = deque()
         self._is_last = False
 
     def one(self, due_s: float) -> None:
         self._due_s.append(due_s)
-        self.write(self._send_door.requests(1))
+        self.write(self._send_client.requests(1))
 
     def on_data(self, data: bytes) -> None:
         now_s = time.perf_counter()
-        for _ in range(self._send_door.answers(data)):
+        for _ in range(self._send_client.answers(data)):
             self._sent.append((self._due_s.popleft(), now_s))
         if self._is_last and not self._due_s:
             self.finish()

@@ -1,9 +1,9 @@
-"""`make soak`: load through all doors, kill the server again and again, count the harm.
+"""`make soak`: load through all endpoints, kill the server again and again, count the harm.
 
 At the end no accepted message may be missing (neither acknowledged, nor unsure, nor a dead letter
 where it was poison), none may have been delivered by a request that was made after it was
 acknowledged, none before its time, none that was rolled back, and none of a message group before an
-earlier one was settled. Exit status 1 otherwise. `soak_doors` has the clients.
+earlier one was settled. Exit status 1 otherwise. `soak_clients` has the clients.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from bench.server import Server
-from bench.soak_doors import Clients, GrpcClients, prepare
+from bench.soak_clients import Clients, GrpcClients, prepare
 from bench.soak_ledger import Ledger
 
 UP_S = (1.0, 8.0)  # between two kills
@@ -65,9 +65,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     options = parser.parse_args()
     with_grpc = GrpcClients.is_there()
-    doors = "REST, WebSocket and gRPC" if with_grpc else "REST and WebSocket (no gRPC client here)"
+    endpoints = (
+        "REST, WebSocket and gRPC" if with_grpc else "REST and WebSocket (no gRPC client here)"
+    )
     how_long = f"{options.kills} kills" if options.kills else f"{options.seconds:g} s"
-    print(f"seed {options.seed}, {how_long}, {doors}", flush=True)
+    print(f"seed {options.seed}, {how_long}, {endpoints}", flush=True)
     with (
         tempfile.TemporaryDirectory(prefix="kitemq-soak-") as folder,
         Server(Path(folder) / "data") as server,

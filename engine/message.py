@@ -86,7 +86,7 @@ class Durability(StrEnum):
 class Message(msgspec.Struct, gc=False):
     """A message on its way into the log.
 
-    `properties` holds everything that has no field of its own; a door checks it against
+    `properties` holds everything that has no field of its own; an endpoint checks it against
     `RESERVED`, the engine adds to it. `queue` -1 lets the router choose. `attempt` starts at 1
     (RocketMQ's reconsumeTimes + 1).
     """

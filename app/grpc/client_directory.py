@@ -45,29 +45,29 @@ class GrpcClientDirectory:
 
     def find(self, client: str) -> ClientFacts | None:
         """What a client has reported about itself."""
-        known_client = self._backend.clients.find(client)
-        if known_client is None:
+        grpc_client = self._backend.clients.find(client)
+        if grpc_client is None:
             return None
         clock = self._backend.host.clock
-        silent_ms = round((clock.monotonic_s() - known_client.seen_s) * 1000)
-        why_not = "" if known_client.stream is not None else NO_STREAM
+        silent_ms = round((clock.monotonic_s() - grpc_client.seen_s) * 1000)
+        why_not = "" if grpc_client.stream is not None else NO_STREAM
         return ClientFacts(
             endpoint=ENDPOINT,
-            address=known_client.address,
-            since_ms=known_client.since_ms,
+            address=grpc_client.address,
+            since_ms=grpc_client.since_ms,
             seen_ms=clock.now_ms() - silent_ms,
-            language=known_client.language,
-            version=known_client.version,
-            kind=kind_of(known_client),
-            user=known_client.user,
-            is_open=known_client.stream is not None,
-            polls=known_client.polls,
-            settings_answer=known_client.settings_answer,
-            settings=list(_settings(known_client.settings)),
-            topics=sorted(known_client.asks),
-            groups={group: dict(topics) for group, topics in sorted(known_client.groups.items())},
+            language=grpc_client.language,
+            version=grpc_client.version,
+            kind=kind_of(grpc_client),
+            user=grpc_client.user,
+            is_open=grpc_client.stream is not None,
+            polls=grpc_client.polls,
+            settings_answer=grpc_client.settings_answer,
+            settings=list(_settings(grpc_client.settings)),
+            topics=sorted(grpc_client.asks),
+            groups={group: dict(topics) for group, topics in sorted(grpc_client.groups.items())},
             why_no_stack=why_not,
-            why_no_verify=why_not or ("" if known_client.is_push else NO_LISTENER),
+            why_no_verify=why_not or ("" if grpc_client.is_push else NO_LISTENER),
         )
 
     async def stack(self, client: str, timeout_s: float) -> str:
@@ -81,11 +81,11 @@ class GrpcClientDirectory:
         self, client: str, group: str, message: StoredMessage, timeout_s: float
     ) -> Processed:
         """Have a push consumer process a message; raises Busy if not reachable, TimeoutError."""
-        known_client = self._get(client)
+        grpc_client = self._get(client)
         await bodies.decompress([message])
-        wire = to_wire(message, known_client.namespace)
+        wire = to_wire(message, grpc_client.namespace)
         try:
-            status = await ask_verify(self._backend, known_client, wire, timeout_s)
+            status = await ask_verify(self._backend, grpc_client, wire, timeout_s)
         except GrpcRefusal as error:
             raise _busy(error) from error
         is_standard = status.code in set(Code)
@@ -96,20 +96,20 @@ class GrpcClientDirectory:
     def disconnect(self, client: str) -> int:
         """End the client's stream, and its connection unless other clients share it."""
         clients = self._backend.clients
-        known_client = clients.find(client)
-        if known_client is None:
+        grpc_client = clients.find(client)
+        if grpc_client is None:
             return 0
-        has_stream = known_client.stream is not None
-        clients.disconnect(known_client)
-        is_shared = any(each.address == known_client.address for each in clients.all())
-        is_ended = not is_shared and self._end(known_client.address)
+        has_stream = grpc_client.stream is not None
+        clients.disconnect(grpc_client)
+        is_shared = any(each.address == grpc_client.address for each in clients.all())
+        is_ended = not is_shared and self._end(grpc_client.address)
         return int(has_stream or is_ended)
 
     def _get(self, client: str) -> GrpcClient:
-        known_client = self._backend.clients.find(client)
-        if known_client is None:
+        grpc_client = self._backend.clients.find(client)
+        if grpc_client is None:
             raise Busy("the client is gone", field="client", remedy="ask again when it is back")
-        return known_client
+        return grpc_client
 
 
 def kind_of(client: GrpcClient) -> str:

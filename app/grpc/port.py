@@ -14,6 +14,7 @@ from app.container import Services
 from app.grpc.certificate import certificate_of
 from app.grpc.quotas import ConnectionQuota
 from app.grpc.tls_mux import TlsMux
+from app.tasks import end_tasks
 from app.tls import Certificate
 from engine.host import host_text
 
@@ -87,9 +88,7 @@ class GrpcPort:
         A server that is being created is awaited, as it could not be stopped half-way.
         """
         self._is_stopping = True
-        if self._upkeep is not None:
-            self._upkeep.cancel()
-            await asyncio.gather(self._upkeep, return_exceptions=True)
+        await end_tasks(self._upkeep)
         if self._tls_mux is not None:
             await self._tls_mux.stop_accepting()
         opening, self._opening = self._opening, None

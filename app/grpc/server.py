@@ -19,6 +19,7 @@ from app.grpc.leases import Leases
 from app.grpc.service import MessagingService
 from app.grpc.signature import GrpcSignatures
 from app.grpc.tls_mux import LOOPBACK, TlsMux
+from app.tasks import end_tasks
 from engine.errors import EngineError
 
 log = logging.getLogger("kitemq.grpc")
@@ -74,9 +75,7 @@ class GrpcServer:
 
     async def stop(self) -> None:
         """End streams, let calls end, then close."""
-        if self._ticking is not None:
-            self._ticking.cancel()
-            await asyncio.gather(self._ticking, return_exceptions=True)
+        await end_tasks(self._ticking)
         self._unlist()
         self._unlist = _nothing
         self.backend.clients.close()

@@ -16,6 +16,7 @@ from app.grpc.clients import GrpcClient
 from app.grpc.codes import GrpcRefusal, ok
 from app.grpc.stream import TelemetryStream
 from app.security.access import Action
+from app.tasks import end_tasks
 from engine.broker import GroupConfig
 from engine.errors import EngineError, Forbidden
 from protocol.rocketmq.messages import (
@@ -49,8 +50,7 @@ async def telemetry(
             raise stream.error
     finally:
         backend.clients.remove_stream(client, stream)
-        reader.cancel()
-        await asyncio.gather(reader, return_exceptions=True)
+        await end_tasks(reader)
 
 
 async def _read(

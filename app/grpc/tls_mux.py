@@ -20,6 +20,7 @@ from app.grpc.quotas import AddressQuota
 from app.network.keep_alive import keep_alive
 from app.security.byte_budget import ByteBudget
 from app.services.rpc_figures import RpcFigures
+from app.tasks import end_tasks
 from app.tls import HANDSHAKE_S, refuse_plain, speaks_tls
 from engine.host import host_text
 
@@ -231,10 +232,7 @@ class TlsMux:
     async def stop(self) -> None:
         """End every connection."""
         await self.stop_accepting()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()

@@ -20,6 +20,7 @@ from app.monitoring.forecast import UNKNOWN, Forecast, forecast
 from app.monitoring.meter import Meter
 from app.pause import Pause
 from app.services.topic_kinds import kind_of
+from app.tasks import end_tasks
 from engine.broker import Broker, GroupLag, TopicConfig, TopicStats
 from engine.errors import EngineError
 
@@ -174,10 +175,7 @@ class Sampler:
 
     async def stop(self) -> None:
         """End a walk that is under way."""
-        if self._walking is not None:
-            self._walking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._walking
+        await end_tasks(self._walking)
 
     async def refresh(self) -> None:
         """Take a new snapshot, or wait for the one that is being taken."""

@@ -33,7 +33,7 @@ class Trend:
     is_read: bool = False
     values: Sequence[int | None] = ()
     line: Sparkline | None = None
-    known: int = 0
+    points: int = 0
     low: int = 0
     high: int = 0
     first: int = 0
@@ -42,7 +42,7 @@ class Trend:
     @property
     def hours(self) -> float:
         """The number of hours with known lag."""
-        return self.known * 24 / POINTS
+        return self.points * 24 / POINTS
 
     @property
     def change(self) -> int:
@@ -106,7 +106,7 @@ def trend(values: Sequence[int | None]) -> Trend:
         is_read=True,
         values=values,
         line=sparkline.line(points) if len(points) > 1 else None,
-        known=len(points),
+        points=len(points),
         low=min(points),
         high=max(points),
         first=points[0],

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from app.network import connection_limits
 from app.network.connection_limits import ConnectionLimits, ConnectionSlot
+from app.tasks import end_tasks
 from app.tls import Certificate, refuse_plain, speaks_tls
 
 AT_ONCE = 64  # connections accepted in one turn of the event loop
@@ -59,12 +60,7 @@ class Acceptor:
             self._pause.cancel()
         if self._listener.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self._listener)
-        tasks = list(self._tasks)
-        if self._keeping_fresh is not None:
-            tasks.append(self._keeping_fresh)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._tasks, self._keeping_fresh)
 
     def _accept(self) -> None:
         for _ in range(AT_ONCE):

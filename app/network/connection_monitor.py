@@ -13,6 +13,7 @@ from app.connection_settings import ConnectionSettings
 from app.network import connection_limits
 from app.network.connection_limits import ConnectionLimits, ConnectionSlot
 from app.network.open_files import open_count
+from app.tasks import end_tasks
 
 log = logging.getLogger("kitemq.network")
 
@@ -137,10 +138,8 @@ class ConnectionMonitor:
         self._looking = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
-            self._looking = None
+        await end_tasks(self._looking)
+        self._looking = None
 
     def is_stalled(self, connection: MonitoredConnection) -> bool:
         return connection in self._stalled

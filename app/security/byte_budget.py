@@ -67,7 +67,7 @@ class ByteBudget:
 
     def __init__(self, limits: ByteLimits) -> None:
         self.limits = limits
-        self.held_bytes = 0
+        self.used_bytes = 0
         self.refused: Counter[RefusalReason] = Counter()
         self._addresses: dict[str, int] = {}
         self._callers: dict[str, int] = {}
@@ -101,7 +101,7 @@ class ByteBudget:
             > _limit(limits.caller_max, is_small)
         ):
             return RefusalReason.CALLER
-        if self.held_bytes + size_bytes > _limit(limits.all_max, is_small):
+        if self.used_bytes + size_bytes > _limit(limits.all_max, is_small):
             return RefusalReason.ALL
         return None
 
@@ -111,11 +111,11 @@ class ByteBudget:
         This is the fast path of most requests; `give_small` returns the bytes.
         """
         limits, addresses = self.limits, self._addresses
-        held_bytes = self.held_bytes + size_bytes
+        used_bytes = self.used_bytes + size_bytes
         of_address = addresses.get(address, 0) + size_bytes
         if (
             size_bytes > SMALL_BYTES
-            or held_bytes > limits.all_max
+            or used_bytes > limits.all_max
             or of_address > limits.address_max
         ):
             return False
@@ -124,13 +124,13 @@ class ByteBudget:
             if of_caller > limits.caller_max:
                 return False
             self._callers[caller] = of_caller
-        self.held_bytes = held_bytes
+        self.used_bytes = used_bytes
         addresses[address] = of_address
         return True
 
     def give_small(self, address: str, caller: str, size_bytes: int) -> None:
         """Return the bytes of `take_small`."""
-        self.held_bytes -= size_bytes
+        self.used_bytes -= size_bytes
         _add(self._addresses, address, -size_bytes)
         if caller:
             _add(self._callers, caller, -size_bytes)
@@ -145,18 +145,18 @@ class ByteBudget:
         if announced_bytes > self._announced_max:
             return False
         self._announced_bytes = announced_bytes
-        self.held_bytes += size_bytes
+        self.used_bytes += size_bytes
         return True
 
     def give_announced(self, size_bytes: int) -> None:
         """Return the bytes of `take_announced`."""
         self._announced_bytes -= size_bytes
-        self.held_bytes -= size_bytes
+        self.used_bytes -= size_bytes
 
     def _is_tight(self, reservation: "ByteReservation") -> bool:
         limits = self.limits
         return (
-            self.held_bytes * 4 > limits.all_max * 3
+            self.used_bytes * 4 > limits.all_max * 3
             or self._addresses.get(reservation.address, 0) * 4 > limits.address_max * 3
             or (
                 reservation.caller != ""
@@ -165,7 +165,7 @@ class ByteBudget:
         )
 
     def _count(self, reservation: "ByteReservation", size_bytes: int) -> None:
-        self.held_bytes += size_bytes
+        self.used_bytes += size_bytes
         _add(self._addresses, reservation.address, size_bytes)
         if reservation.caller:
             _add(self._callers, reservation.caller, size_bytes)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from app.tasks import end_tasks
+
 EVERY_S = 5.0
 GROWTH_BYTES = 24 * 1024 * 1024  # since the last call; less is not worth a call
 LOOKS_AFTER = 4  # further calls, for memory that is freed later
@@ -32,10 +34,8 @@ class MemoryTrimmer:
             self._task = asyncio.get_running_loop().create_task(self._run(self._trim))
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await end_tasks(self._task)
+        self._task = None
 
     async def _run(self, trim: Callable[[int], int]) -> None:
         while True:

@@ -37,9 +37,9 @@ class RequestLimits:
         self.refused = 0
 
     @property
-    def held_bytes(self) -> int:
+    def used_bytes(self) -> int:
         """Bytes of requests held in memory, over every protocol."""
-        return self.budget.held_bytes
+        return self.budget.used_bytes
 
     def enter(self, client: str | None) -> None:
         """Count a request; call `leave` when it is over.

@@ -17,6 +17,7 @@ from app.security.access_keys import access_key_of
 from app.security.login_limits import network_of
 from app.security.passwords import hash_secret
 from app.settings import Settings
+from app.tasks import end_tasks
 from engine.clock import Clock
 
 log = logging.getLogger("kitemq.people")
@@ -79,10 +80,7 @@ class UserDirectory:
 
     async def stop(self) -> None:
         """Stop polling, and write pending times of use."""
-        if self._polling is not None:
-            self._polling.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._polling
+        await end_tasks(self._polling)
         with contextlib.suppress(DatabaseError):
             await self._touch()
 

@@ -5,7 +5,6 @@ waits for long. Settings give the age and the count.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from app.access_settings import AccessSettings
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
+from app.tasks import end_tasks
 from engine.clock import Clock
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ class AuditPruner:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await end_tasks(self._task)
 
     async def prune(self) -> int:
         """Delete surplus and old entries and return their number. Raises DatabaseError."""

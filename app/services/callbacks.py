@@ -18,6 +18,7 @@ from app.addresses import redacted_text, redacted_url
 from app.host import EngineHost
 from app.services import bodies
 from app.services.targets import TargetRefused, Targets, create_client
+from app.tasks import end_tasks
 from engine.broker import Callback, Decider, TransactionCheck, TransactionDecision
 from engine.errors import EngineError, Invalid
 
@@ -95,10 +96,7 @@ class CallbackCaller:
 
     async def stop(self) -> None:
         """Cancel the calls under way."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
         if self._client is not None:
             await self._client.aclose()
 

@@ -15,6 +15,7 @@ import msgspec
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
+from app.tasks import end_tasks
 from engine.broker import ReplayJob
 from engine.errors import Busy, Invalid
 from kitemq.model.conversion import convert
@@ -45,10 +46,7 @@ class ReplayCopies:
 
     async def stop(self) -> None:
         """Copy once more, then leave off."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await end_tasks(self._task)
         with contextlib.suppress(DatabaseError):
             await self.copy()
 

@@ -29,7 +29,7 @@ class Hidden(StrEnum):
 
 
 @dataclass(frozen=True)
-class ShownSetting:
+class SettingView:
     """A setting; `value` is empty if hidden, `source` is its origin."""
 
     name: str
@@ -45,7 +45,7 @@ class ShownSetting:
         return self.hidden is not Hidden.NOT or self.value != self.default
 
 
-def describe_settings(settings: Settings, origins: Mapping[str, str]) -> list[ShownSetting]:
+def describe_settings(settings: Settings, origins: Mapping[str, str]) -> list[SettingView]:
     """Every setting in the order of docs/settings.md; `origins` says where given ones came from."""
     return [_describe(item, getattr(settings, item.name), origins) for item in settings_fields()]
 
@@ -79,7 +79,7 @@ def _secrets_in(address: str, *, is_whole: bool) -> set[str]:
     return secrets
 
 
-def _describe(item: Field[Any], value: Any, origins: Mapping[str, str]) -> ShownSetting:
+def _describe(item: Field[Any], value: Any, origins: Mapping[str, str]) -> SettingView:
     default = text_of("" if item.default is MISSING else item.default)
     hidden = _hidden(item, value)
     if hidden:
@@ -90,7 +90,7 @@ def _describe(item: Field[Any], value: Any, origins: Mapping[str, str]) -> Shown
         text = text_of(value)
     is_default = not hidden and text == default
     source = origins.get(item.name) or (DEFAULT if is_default else PROGRAM)
-    return ShownSetting(
+    return SettingView(
         item.name, text, default, source, hidden, item.metadata["help"].replace("`", "")
     )
 

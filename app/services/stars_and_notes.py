@@ -24,7 +24,7 @@ EVERYBODY = ""  # whose the notes are, to `TtlCache`
 
 
 @dataclass(frozen=True)
-class Marks:
+class TopicAnnotations:
     """Stars and notes as a page shows them beside topics; `failure` is the reason if unknown."""
 
     stars: frozenset[str]
@@ -38,17 +38,21 @@ class StarsAndNotes:
     def __init__(self, host: EngineHost, database: DatabaseWorker) -> None:
         self._host = host
         self._store = AuditedStore(
-            database, host.clock, kind=KIND, code="marks_unavailable", what="stars and notes"
+            database,
+            host.clock,
+            kind=KIND,
+            code="stars_and_notes_unavailable",
+            what="stars and notes",
         )
         nothing: frozenset[str] = frozenset()
         self._stars = TtlCache(host.clock, self._read_stars, nothing)
         self._noted = TtlCache(host.clock, self._read_noted, nothing)
 
-    async def glance(self, owner: str, people_version: int = 0) -> Marks:
+    async def glance(self, owner: str, people_version: int = 0) -> TopicAnnotations:
         """An owner's stars and the topics with notes, for a page; see `TtlCache.of`."""
         stars = await self._stars.of(owner, people_version)
         noted = await self._noted.of(EVERYBODY)
-        return Marks(stars.value, noted.value, stars.failure or noted.failure)
+        return TopicAnnotations(stars.value, noted.value, stars.failure or noted.failure)
 
     async def stars_of(self, owner: str) -> list[str]:
         """The topics with a star, by name, at most 500; also those that are gone."""

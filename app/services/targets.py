@@ -8,7 +8,7 @@ redirects are not followed.
 
 Refused are link-local and metadata addresses, multicast, unspecified and reserved ones, loopback
 and every other address of this machine. Networks and names of the setting `callback_allow` are
-allowed all the same. While the server itself listens on loopback only, loopback is allowed: whoever
+allowed all the same. While the server itself listens on loopback only, loopback is allowed: who
 reaches the server is on this machine already. The server's own ports are never called.
 """
 

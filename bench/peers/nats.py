@@ -65,7 +65,7 @@ def create_consumer(stream: str, name: str) -> Ask:
     return f"CONSUMER.DURABLE.CREATE.{stream}.{name}", {"stream_name": stream, "config": config}
 
 
-class NatsDoor:
+class NatsClient:
     """A connection with an inbox of its own; ready once its stream (and consumer) exist."""
 
     def __init__(self, *setup: Ask) -> None:
@@ -86,7 +86,7 @@ class NatsDoor:
         )
 
 
-class NatsSend(NatsDoor):
+class NatsSend(NatsClient):
     """PUB with a reply inbox: each message is answered with its number in the stream."""
 
     per_request = 1
@@ -103,7 +103,7 @@ class NatsSend(NatsDoor):
         return data.count(b"}")
 
 
-class NatsTake(NatsDoor):
+class NatsTake(NatsClient):
     """Pulls of many messages, each message acknowledged, the acknowledgements in one write."""
 
     def __init__(self, stream: str, name: str) -> None:

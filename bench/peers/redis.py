@@ -53,7 +53,7 @@ def is_installed() -> bool:
     return shutil.which(BINARY) is not None
 
 
-class RedisDoor:
+class RedisClient:
     """A connection is ready once it answers PING."""
 
     def __init__(self, setup: bytes = b"", replies: int = 0) -> None:
@@ -68,7 +68,7 @@ class RedisDoor:
         return data.count(b"\r\n") >= self._replies
 
 
-class RedisSend(RedisDoor):
+class RedisSend(RedisClient):
     """XADD of one field per message; commands that go together are pipelined."""
 
     per_request = 1
@@ -87,7 +87,7 @@ class RedisSend(RedisDoor):
         return whole
 
 
-class RedisTake(RedisDoor):
+class RedisTake(RedisClient):
     """XREADGROUP of many; the next one travels with the XACK of what the last one brought."""
 
     def __init__(self, stream: str, group: str, body_bytes: int, *, blocks: bool = False) -> None:

@@ -219,10 +219,10 @@ async def test_a_namespace_is_part_of_the_name(running: Running) -> None:
     compare(wire, rest, {"`topic`": "shop%orders"})
 
 
-@pytest.mark.parametrize("door", ["REST", "gRPC"])
-async def test_a_time_of_delivery_is_the_same_by_both(running: Running, door: str) -> None:
+@pytest.mark.parametrize("endpoint", ["REST", "gRPC"])
+async def test_a_time_of_delivery_is_the_same_by_both(running: Running, endpoint: str) -> None:
     due_s = running.clock.now_ms() // 1000 + 60
-    if door == "REST":
+    if endpoint == "REST":
         await by_rest(running, "later", deliver_at_ms=due_s * 1000)
     else:
         await running.stub.send("later", BODY, deliver_at_s=due_s)
@@ -235,11 +235,11 @@ async def test_a_time_of_delivery_is_the_same_by_both(running: Running, door: st
     assert wire.system_properties.message_type == MessageType.DELAY
 
 
-@pytest.mark.parametrize("door", ["REST", "gRPC"])
+@pytest.mark.parametrize("endpoint", ["REST", "gRPC"])
 async def test_a_transaction_begun_by_one_door_is_committed_by_the_other(
-    running: Running, door: str
+    running: Running, endpoint: str
 ) -> None:
-    if door == "REST":
+    if endpoint == "REST":
         name = await by_rest(running, "paid", transaction_group="paid", check_immunity_s=90)
         request = EndTransactionRequest(
             topic=Resource(name="paid"), message_id=name, transaction_id=name, resolution=COMMIT

@@ -97,7 +97,7 @@ def raw(running: Running, source: str = "127.0.0.1") -> Iterator[Connection]:
 
 
 def held(running: Running) -> int:
-    return int(running.app.services.request_limits.budget.held_bytes)
+    return int(running.app.services.request_limits.budget.used_bytes)
 
 
 async def push(connection: Connection, streams: int, size: int, each: int) -> None:

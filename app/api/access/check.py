@@ -18,7 +18,7 @@ class AccessQuery(msgspec.Struct, forbid_unknown_fields=True):
 
     user: str = ""
     token: Annotated[str, Meta(description="A token's id.")] = ""
-    role: Annotated[str, Meta(description="Of whoever has it, with `patterns`.")] = ""
+    role: Annotated[str, Meta(description="Of those who have it, with `patterns`.")] = ""
     patterns: Annotated[str, Meta(description="Separated by commas, as in `*:topic:orders-*`.")] = (
         ""
     )

@@ -120,7 +120,7 @@ def _add_server(page: MetricsPage, call: Call[None, None]) -> None:
     load = call.services.request_limits
     heartbeat = call.services.heartbeat
     page.add("kitemq_requests_under_way", load.requests)
-    page.add("kitemq_request_bytes_held", load.held_bytes)
+    page.add("kitemq_request_bytes_held", load.used_bytes)
     page.add("kitemq_request_bytes_held_by_one_address", load.budget.most_of_one_address)
     for reason in RefusalReason:
         page.add("kitemq_request_bytes_refused_total", load.budget.refused[reason], (reason,))

@@ -6,7 +6,6 @@ loses a change nor notifies twice.
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -37,6 +36,7 @@ from app.services.audit import Audit
 from app.services.reports.reports import Reports
 from app.services.targets import Targets
 from app.settings import Settings
+from app.tasks import end_tasks
 from engine.broker import GroupLag
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
 from kitemq.model.alerts import RuleState
@@ -103,10 +103,7 @@ class Alerts:
 
     async def stop(self) -> None:
         """Stop; pending notifications are posted after the next start."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await end_tasks(self._task)
         await self._webhooks.stop()
 
     async def _run(self) -> None:

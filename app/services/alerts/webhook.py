@@ -20,6 +20,7 @@ from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.services.alerts.events import DELIVERED, FAILED, signature
 from app.services.targets import TargetRefused, Targets, create_client
+from app.tasks import end_tasks
 from engine.clock import Clock
 
 if TYPE_CHECKING:
@@ -77,9 +78,7 @@ class Webhooks:
 
     async def stop(self) -> None:
         """Cancel the posts under way; they are repeated after the next start."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
         if self._client is not None:
             await self._client.aclose()
 

@@ -44,7 +44,7 @@ class Progress(msgspec.Struct, frozen=True):
     tasks: int = 0
 
 
-class ColumnSaid(msgspec.Struct, frozen=True):
+class ColumnDeclaration(msgspec.Struct, frozen=True):
     """A column as the result has it."""
 
     name: str
@@ -58,10 +58,10 @@ class TableDeclaration(msgspec.Struct, frozen=True):
     file: str
     replaces: str
     key: list[str]
-    columns: list[ColumnSaid]
+    columns: list[ColumnDeclaration]
 
 
-class InputSaid(msgspec.Struct, frozen=True):
+class InputCounts(msgspec.Struct, frozen=True):
     """What was read of one frame."""
 
     hours: list[str] = []
@@ -80,7 +80,7 @@ class Result(msgspec.Struct):
     is_transient: bool = False
     hours: list[str] = []
     fingerprints: dict[str, str] = {}
-    input: dict[str, InputSaid] = {}
+    input: dict[str, InputCounts] = {}
     rows_in: int | None = None
     rows_out: int | None = None
     input_at_ms: int | None = None

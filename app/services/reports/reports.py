@@ -6,7 +6,6 @@ again twice. Nothing here computes: `runner.py` has processes do it.
 """
 
 import asyncio
-import contextlib
 import logging
 import socket
 from collections.abc import Callable
@@ -41,6 +40,7 @@ from app.services.reports.standing import (
 )
 from app.services.reports.start_cache import StartCache
 from app.settings import Settings
+from app.tasks import end_tasks
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
 from engine.report_tables import JOBS
 from kitemq.model.conversion import convert, set_fields
@@ -105,10 +105,7 @@ class Reports:
 
     async def stop(self) -> None:
         """End the run under way; it is due again after the next start."""
-        if self._loop is not None:
-            self._loop.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._loop
+        await end_tasks(self._loop)
         await self._start_cache.drop()
         if self._under_way is not None:
             self._under_way.end("the server stopped")

@@ -16,7 +16,7 @@ from app.monitoring.sampler import Snapshot, topic_figures
 from app.monitoring.sparkline import Sparkline
 from app.pause import Pause
 from app.security.access import Action, Kind
-from app.services.stars_and_notes import Marks
+from app.services.stars_and_notes import TopicAnnotations
 from app.services.topic_kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
 from app.ui.framework import forms, list_exports, pages, rights, tables
 from app.ui.framework.console import Console, client_of
@@ -165,7 +165,11 @@ def matching(
 
 
 def _select(
-    everything: list[TopicConfig], snapshot: Snapshot, query: Query, kind: str, marks: Marks
+    everything: list[TopicConfig],
+    snapshot: Snapshot,
+    query: Query,
+    kind: str,
+    marks: TopicAnnotations,
 ) -> Selection:
     """Filter, count, sort and cut the topics; pure, because it runs on another thread."""
     named = matching(everything, query.text, "all", ())
@@ -214,7 +218,7 @@ def _key(snapshot: Snapshot, sort: str, stars: Collection[str]) -> Callable[[Top
 
 
 async def _rows(
-    console: Console, snapshot: Snapshot, cut: Cut[TopicConfig], marks: Marks
+    console: Console, snapshot: Snapshot, cut: Cut[TopicConfig], marks: TopicAnnotations
 ) -> Cut[TopicRow]:
     pause = Pause()
     rows: list[TopicRow] = []
@@ -225,7 +229,9 @@ async def _rows(
     return cut.with_rows(rows)
 
 
-async def _row(console: Console, snapshot: Snapshot, topic: TopicConfig, marks: Marks) -> TopicRow:
+async def _row(
+    console: Console, snapshot: Snapshot, topic: TopicConfig, marks: TopicAnnotations
+) -> TopicRow:
     rate = console.meter.topic_rate(topic.name)
     bytes_rate = console.meter.topic_bytes_rate(topic.name)
     stats = console.broker.topic_stats(topic.name)

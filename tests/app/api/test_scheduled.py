@@ -1,4 +1,4 @@
-"""Messages with a time of delivery: sent through every door, listed, recalled, moved, delivered."""
+"""Messages with a time of delivery: sent by every endpoint, listed, recalled, moved, delivered."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Transactions at the doors: deciding, listing, and the three ways of being asked."""
+"""Transactions at the endpoints: deciding, listing, and the three ways of being asked."""
 
 import asyncio
 import json

@@ -44,7 +44,7 @@ CELLS = list(
     )
 )
 # One operation for each cell: method, path below /api/v1, body.
-DOORS: dict[tuple[Action, Kind], tuple[str, str, Any]] = {
+ENDPOINTS: dict[tuple[Action, Kind], tuple[str, str, Any]] = {
     (Action.READ, Kind.TOPIC): ("GET", "/topics/orders-1", None),
     (Action.READ, Kind.GROUP): ("GET", "/groups/orders-1", None),
     (Action.READ, Kind.SERVER): ("GET", "/system", None),
@@ -182,7 +182,7 @@ async def test_each_cell_of_the_table_holds_at_its_door(guarded: App, role: Role
     token = await token_of(guarded, owner)
     transport = guarded.http._transport
     async with httpx.AsyncClient(transport=transport, base_url=URL) as program:
-        for (action, kind), (method, path, body) in DOORS.items():
+        for (action, kind), (method, path, body) in ENDPOINTS.items():
             answer = await program.request(
                 method, f"/api/v1{path}", json=body, headers=bearer(token)
             )

@@ -87,7 +87,7 @@ def test_a_small_request_is_taken_while_large_ones_fill_everything() -> None:
     for _ in range(MIB // SMALL_BYTES - 1):
         whole(budget, "c", SMALL_BYTES)
     assert refused(budget.reserve("d", "", never), 1) is RefusalReason.ALL
-    assert budget.held_bytes == 9 * MIB  # the bound of everything: an eighth more
+    assert budget.used_bytes == 9 * MIB  # the bound of everything: an eighth more
 
 
 def test_who_holds_the_most_loses_an_unfinished_request_to_who_holds_less() -> None:
@@ -116,7 +116,7 @@ def test_what_is_given_back_twice_counts_once() -> None:
     hold.close()
     hold.close()
     hold.give(MIB)
-    assert (budget.held_bytes, budget.most_of_one_address) == (0, 0)
+    assert (budget.used_bytes, budget.most_of_one_address) == (0, 0)
     whole(budget, "a", 8 * MIB, "bob")
 
 
@@ -153,7 +153,7 @@ def begun(
 def held(server: LiveServer) -> int:
     assert server.app is not None
     budget = server.app.services.request_limits.budget
-    return int(server.call(lambda: budget.held_bytes))
+    return int(server.call(lambda: budget.used_bytes))
 
 
 def status_of(link: socket.socket) -> int:
@@ -296,12 +296,12 @@ def test_small_bodies_that_are_announced_fill_an_eighth_at_most() -> None:
     load = load_of(budget_of(80_000))
     assert load.take_small(b"5000") == 5000
     assert load.take_small(b"5000") == 5000
-    assert load.held_bytes == 10_000
+    assert load.used_bytes == 10_000
     assert load.take_small(b"1") == 0  # from here on bodies count as they arrive
     for _ in range(2):
         load.enter("a")
         load.leave("a", 5000)
-    assert load.held_bytes == 0
+    assert load.used_bytes == 0
     assert load.take_small(b"0005") == 5
 
 
@@ -311,4 +311,4 @@ def test_small_bodies_that_are_announced_fill_an_eighth_at_most() -> None:
 def test_only_a_plain_small_length_is_counted_from_the_start(length: bytes) -> None:
     load = load_of(budget_of(MIB))
     assert load.take_small(length) == 0
-    assert load.held_bytes == 0
+    assert load.used_bytes == 0

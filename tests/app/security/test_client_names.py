@@ -1,4 +1,4 @@
-"""Whose a client's name is: nobody else's, at any door, for as long as its holder is there."""
+"""Whose a client's name is: nobody else's, at any endpoint, for as long as its holder is there."""
 
 import json
 from collections.abc import Iterator

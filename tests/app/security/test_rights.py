@@ -25,8 +25,8 @@ from tests.rights import INSIDE, NOBODY, OUTSIDE, PEOPLE, Person
 
 pytestmark = pytest.mark.anyio
 
-DOORS = required_rights.rights_by_endpoint(required_rights.API)
-KNOWN = [item for item in OPERATIONS if item.name in DOORS]  # another test misses the others
+ENDPOINTS = required_rights.rights_by_endpoint(required_rights.API)
+KNOWN = [item for item in OPERATIONS if item.name in ENDPOINTS]  # another test misses the others
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def _hashes_are_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     cheap_hashes(monkeypatch)
 
 
-# -- the table and the doors ---------------------------------------------------------------------
+# -- the table and the endpoints ----------------------------------------------------------------
 
 
 def gate_of(needs: Needs) -> str:
@@ -47,13 +47,13 @@ def is_same(gate: str, right: str) -> bool:
 
 
 def test_every_operation_stands_in_the_table_with_the_right_of_its_gate() -> None:
-    assert set(DOORS) == {item.name for item in OPERATIONS}
+    assert set(ENDPOINTS) == {item.name for item in OPERATIONS}
     for item in OPERATIONS:
         assert item.needs is not None, item.name
         gate = gate_of(item.needs)
-        if "{source}" in DOORS[item.name][0]:  # topic or group, as the job has it
+        if "{source}" in ENDPOINTS[item.name][0]:  # topic or group, as the job has it
             gate = "administer:topic:*"
-        assert is_same(gate, DOORS[item.name][0]), f"{item.name}: {gate}"
+        assert is_same(gate, ENDPOINTS[item.name][0]), f"{item.name}: {gate}"
 
 
 def test_every_frame_of_a_client_stands_in_the_table() -> None:
@@ -109,12 +109,12 @@ def test_the_page_of_rights_has_the_tables_of_the_code() -> None:
     )
 
 
-# -- everybody at every door ---------------------------------------------------------------------
+# -- everybody at every endpoint ----------------------------------------------------------------
 
 
 def names_of(item: Operation) -> tuple[str, ...]:
     """The resources that an operation is tried on; one where its rights name none."""
-    named = any("{" in right for right in DOORS[item.name])
+    named = any("{" in right for right in ENDPOINTS[item.name])
     return (INSIDE, OUTSIDE) if named else (INSIDE,)
 
 
@@ -123,7 +123,7 @@ def rights_of(item: Operation, words: dict[str, str]) -> list[str]:
     name, case = words["n"], CASES.get(item.name, Case())
     named = {"topic": name, "group": name, "source": f"%DLQ%{name}", "to": name}
     named |= {word: filled(text, words) for word, text in case.named}
-    return [filled(right, named) for right in DOORS[item.name]]
+    return [filled(right, named) for right in ENDPOINTS[item.name]]
 
 
 async def ask(http: httpx.AsyncClient, item: Operation, words: dict[str, str]) -> httpx.Response:

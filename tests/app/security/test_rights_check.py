@@ -1,4 +1,4 @@
-"""What somebody may do, worked out beforehand: as the doors decide, and why."""
+"""What somebody may do, worked out beforehand: as the endpoints decide, and why."""
 
 from typing import Any
 
@@ -49,12 +49,12 @@ def test_every_right_is_judged_as_the_judge_of_the_tests_does(person: Person, na
 def test_every_right_of_every_door_is_there_with_the_door() -> None:
     found = rights()
     for title, table in required_rights.TABLES.items():
-        for door, needed in required_rights.rights_by_endpoint(table).items():
+        for endpoint, needed in required_rights.rights_by_endpoint(table).items():
             for right in needed:
                 if ":" not in right or right == required_rights.PUBLIC:
                     continue
                 action, kind, *__ = right.split(":")
-                assert door in found[Action(action), Kind(kind)][title]
+                assert endpoint in found[Action(action), Kind(kind)][title]
 
 
 async def verdicts(app: App, query: str) -> dict[str, dict[str, Any]]:

@@ -121,7 +121,7 @@ async def test_a_request_larger_than_allowed_is_a_413(start: Starter) -> None:
         assert answer.status_code == 413
         assert answer.json()["code"] == "body_too_large"
         assert (await app.http.post(MESSAGES, content=b"x" * 1000)).status_code == 201
-        assert app.app.services.request_limits.held_bytes == 0
+        assert app.app.services.request_limits.used_bytes == 0
 
 
 async def test_a_body_of_unknown_length_is_stopped_where_it_grows_too_large(
@@ -135,7 +135,7 @@ async def test_a_body_of_unknown_length_is_stopped_where_it_grows_too_large(
         answer = await app.http.post(MESSAGES, content=endless())
         assert answer.status_code == 413
         assert (
-            app.app.services.request_limits.held_bytes,
+            app.app.services.request_limits.used_bytes,
             app.app.services.request_limits.requests,
         ) == (0, 0)
 

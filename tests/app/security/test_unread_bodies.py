@@ -1,4 +1,4 @@
-"""Without the right `read_messages` nobody sees a byte of what a message says, at any door.
+"""Without the right `read_messages` nobody sees a byte of what a message says, at any endpoint.
 
 Every operation of the REST interface, every page of the console and its JSON, and every stream is
 asked, so that a new one cannot be forgotten. Body, key and property of each message hold a marker.

@@ -1,4 +1,4 @@
-"""The WebSocket door of a server with users: a token at the handshake, rights at each frame."""
+"""The WebSocket endpoint of a server with users: a token at the handshake, rights at each frame."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Groups at the WebSocket door: who is connected is a member, a pause is waited out, broadcasts."""
+"""Groups at the WebSocket endpoint: a connection is a member, a pause is waited out, broadcasts."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The WebSocket door, frame by frame, against a real server."""
+"""The WebSocket endpoint, frame by frame, against a real server."""
 
 import contextlib
 import json

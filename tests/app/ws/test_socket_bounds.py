@@ -64,7 +64,7 @@ def close_code(link: socket.socket) -> int:
 def held(server: LiveServer) -> int:
     assert server.app is not None
     budget = server.app.services.request_limits.budget
-    return int(server.call(lambda: budget.held_bytes))
+    return int(server.call(lambda: budget.used_bytes))
 
 
 def make_orders(server: LiveServer) -> None:

@@ -1,4 +1,4 @@
-"""What the REST door refuses of its input, and that it says what to do."""
+"""What the REST endpoint refuses of its input, and that it says what to do."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How long a pull waits at the door, and what ends it: item 16 of the reference's section 15."""
+"""How long a pull waits, and what ends it: item 16 of the reference's section 15."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Stories of a message, told through the REST door."""
+"""Stories of a message, told through the REST endpoint."""
 
 import asyncio
 from base64 import b64encode

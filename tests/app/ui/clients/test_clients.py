@@ -88,7 +88,7 @@ def test_a_groups_day_of_lag_is_a_line_with_its_words_or_unknown(
     rows = {row["name"]: row for row in twin(browser, "/groups", size="200")["cut"]["rows"]}
     assert {row["trend"]["is_read"] for row in rows.values()} <= {True, False}
     known = trends.trend([None, 3, 9, None, 4])
-    assert (known.known, known.low, known.high, known.first, known.last) == (3, 3, 9, 3, 4)
+    assert (known.points, known.low, known.high, known.first, known.last) == (3, 3, 9, 3, 4)
     assert known.line is not None
     assert len(known.line.points.split()) == 3  # what was not sampled is left out, not 0
     assert trends.trend([None, None]).line is None

@@ -1,6 +1,6 @@
-"""KiteMQ's door for RocketMQ 5 clients: by a raw stub, and by the official Python client.
+"""KiteMQ's endpoint for RocketMQ 5 clients: by a raw stub, and by the official Python client.
 
-The stub shows what the door can do, the client what a program gets from it. The client needs an
+The stub shows what the endpoint can do, the client what a program gets from it. The client needs an
 environment of its own (`tools/ensure_clients.sh`) and so a process of its own.
 """
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.doors.rest import RestSend
-from bench.doors.websocket import SocketSend, SocketTake, masked
+from bench.clients.rest import RestSend
+from bench.clients.websocket import SocketSend, SocketTake, masked
 from bench.load import LoadError
 from bench.peers.nats import NatsSend, NatsTake
 from bench.peers.redis import RedisSend, RedisTake, command
@@ -41,23 +41,23 @@ SENT = encode(1, SentFrame(1, [0], [0], [0], [""]))
 
 
 def test_each_message_of_a_socket_send_has_an_id_of_its_own():
-    door = SocketSend(1, "orders", b"body", per_request=2)
-    first, second = from_client(door.requests(2))
+    client = SocketSend(1, "orders", b"body", per_request=2)
+    first, second = from_client(client.requests(2))
     assert isinstance(first, SendFrame)
     assert isinstance(second, SendFrame)
     assert len({*first.message_ids(), *second.message_ids()}) == 4
 
 
 def test_socket_answers_are_counted_however_they_are_cut():
-    door = SocketSend(1, "orders", b"body")
+    client = SocketSend(1, "orders", b"body")
     data = from_server(SENT, SENT) + from_server(SENT)
-    assert sum(map(door.answers, bytewise(data))) == 3
+    assert sum(map(client.answers, bytewise(data))) == 3
 
 
 def test_an_error_frame_ends_the_run():
-    door = SocketSend(1, "orders", b"body")
+    client = SocketSend(1, "orders", b"body")
     with pytest.raises(LoadError, match="busy"):
-        door.answers(from_server(encode(1, ErrorFrame("busy", "wait"))))
+        client.answers(from_server(encode(1, ErrorFrame("busy", "wait"))))
 
 
 def test_a_delivery_is_acknowledged_with_its_own_receipts_and_its_credit_returned():
@@ -72,10 +72,10 @@ def test_a_delivery_is_acknowledged_with_its_own_receipts_and_its_credit_returne
 
 
 def test_a_stale_acknowledgement_ends_the_run():
-    door = SocketTake(1, "orders", "g")
-    assert door.take(from_server(encode(2, ResultFrame([0, 0], [0, 0])))).settled == 2
+    client = SocketTake(1, "orders", "g")
+    assert client.take(from_server(encode(2, ResultFrame([0, 0], [0, 0])))).settled == 2
     with pytest.raises(LoadError, match="stale"):
-        door.take(from_server(encode(2, ResultFrame([0, 2], [0, 0]))))
+        client.take(from_server(encode(2, ResultFrame([0, 2], [0, 0]))))
 
 
 @pytest.mark.parametrize("size", [1, 125, 126, 65_535, 65_536])
@@ -86,9 +86,9 @@ def test_a_masked_message_states_its_length(size):
 
 
 def test_http_answers_are_counted_however_they_are_cut():
-    door = RestSend(1, "orders", b"body")
+    client = RestSend(1, "orders", b"body")
     answer = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
-    assert sum(map(door.answers, bytewise(answer * 2))) == 2
+    assert sum(map(client.answers, bytewise(answer * 2))) == 2
 
 
 def test_an_http_error_ends_the_run():
@@ -97,27 +97,27 @@ def test_an_http_error_ends_the_run():
 
 
 def test_redis_answers_are_counted_however_they_are_cut():
-    door = RedisSend("s", b"body")
-    assert sum(map(door.answers, bytewise(b"$3\r\n1-0\r\n" * 3))) == 3
+    client = RedisSend("s", b"body")
+    assert sum(map(client.answers, bytewise(b"$3\r\n1-0\r\n" * 3))) == 3
 
 
 def test_redis_entries_are_acknowledged_by_their_ids():
-    door = RedisTake("s", "g", 1)
+    client = RedisTake("s", "g", 1)
     entries = b"".join(
         b"*2\r\n" + command(name)[4:] + b"*2\r\n$1\r\nb\r\n$1\r\nx\r\n" for name in ("1-0", "22-0")
     )
     reply = b"*1\r\n*2\r\n$1\r\ns\r\n*2\r\n" + entries
-    parts = [door.take(part) for part in (reply[:30], reply[30:] + b":2\r\n")]
+    parts = [client.take(part) for part in (reply[:30], reply[30:] + b":2\r\n")]
     assert [part.delivered for part in parts] == [0, 2]
     assert parts[1].settled == 2
     assert parts[1].reply.startswith(command("XACK", "s", "g", "1-0", "22-0"))
 
 
 def test_nats_messages_are_acknowledged_each():
-    door = NatsTake("s", "c")
-    door.begin()
+    client = NatsTake("s", "c")
+    client.begin()
     data = b"MSG _INBOX.x 1 $JS.ACK.s.c.1 2\r\nhi\r\n"
-    taken = [door.take(part) for part in bytewise(data)]
+    taken = [client.take(part) for part in bytewise(data)]
     assert sum(part.delivered for part in taken) == 1
     assert taken[-1].reply == b"PUB $JS.ACK.s.c.1 0\r\n\r\n"
 

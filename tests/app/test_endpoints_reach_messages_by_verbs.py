@@ -1,4 +1,4 @@
-"""Doors reach messages through `Messaging`; what else they use of the engine's broker is listed."""
+"""Endpoints reach messages through `Messaging`; what else they use of the broker is listed."""
 
 import ast
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ JOBS = "jobs and reports of the embedded engine, which no other engine has"
 FIGURES = "figures of the embedded engine itself"
 EVENTS = "the engine's events, which connections follow"
 
-# What a door may use of the broker, and why. The lists only shrink.
+# What an endpoint may use of the broker, and why. The lists only shrink.
 USES: dict[str, dict[str, str]] = {
     "api": {
         "dead_letters": JOBS,
@@ -86,16 +86,16 @@ def _is_broker(node: ast.expr) -> bool:
     return name in ("broker", "_broker")
 
 
-@pytest.mark.parametrize("door", sorted(USES))
-def test_a_door_uses_of_the_broker_what_is_listed(door: str) -> None:
-    uses = list(uses_of_broker(Path(app.__path__[0]) / door))
-    assert [use for use in uses if use[0] not in USES[door]] == []
-    assert sorted(USES[door].keys() - {name for name, _ in uses}) == [], "no longer used"
+@pytest.mark.parametrize("endpoint", sorted(USES))
+def test_an_endpoint_uses_of_the_broker_what_is_listed(endpoint: str) -> None:
+    uses = list(uses_of_broker(Path(app.__path__[0]) / endpoint))
+    assert [use for use in uses if use[0] not in USES[endpoint]] == []
+    assert sorted(USES[endpoint].keys() - {name for name, _ in uses}) == [], "no longer used"
 
 
-@pytest.mark.parametrize("door", sorted(USES))
-def test_signs_of_life_of_members_come_by_verbs(door: str) -> None:
-    for path in sorted((Path(app.__path__[0]) / door).rglob("*.py")):
+@pytest.mark.parametrize("endpoint", sorted(USES))
+def test_signs_of_life_of_members_come_by_verbs(endpoint: str) -> None:
+    for path in sorted((Path(app.__path__[0]) / endpoint).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and node.attr in MEMBER_VERBS:
                 owner = ast.unparse(node.value)

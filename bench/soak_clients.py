@@ -1,4 +1,4 @@
-"""The clients of the soak: one for each door and for each kind of message.
+"""The clients of the soak: one for each endpoint and for each kind of message.
 
 A client is a turn that is taken again and again; what a killed server took with it is no error.
 Through REST go plain, ordered, delayed, transactional and poison messages, through WebSocket plain

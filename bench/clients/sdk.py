@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from bench.doors.websocket import SocketSend
+from bench.clients.websocket import SocketSend
 from bench.figures import Run
 from bench.line import Turn, Work, fill, measured
 from bench.load import LoadError, Sample

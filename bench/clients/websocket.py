@@ -55,7 +55,7 @@ class Piece(NamedTuple):
     end: int
 
 
-class SocketDoor:
+class SocketClient:
     """The upgrade, and taking messages apart."""
 
     def __init__(self, port: int) -> None:
@@ -107,7 +107,7 @@ def _pieces(data: bytes, at: int, end: int) -> list[Piece]:
     return pieces
 
 
-class SocketSend(SocketDoor):
+class SocketSend(SocketClient):
     """SENDs of `per_request` messages; each message has an id of its own, as the SDK's have."""
 
     def __init__(
@@ -159,7 +159,7 @@ def _send(
     )
 
 
-class SocketTake(SocketDoor):
+class SocketTake(SocketClient):
     """A push subscription; each DELIVER is answered by one ACK and the credit it used."""
 
     def __init__(self, port: int, topic: str, group: str, *, credit: int = CREDIT) -> None:

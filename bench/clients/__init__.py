@@ -1,0 +1,1 @@
+"""Clients of KiteMQ as the load generator needs them."""

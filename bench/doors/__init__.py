@@ -1,1 +1,0 @@
-"""KiteMQ's own doors as the load generator needs them."""
