@@ -153,14 +153,16 @@ async def respond(
     *,
     title: str,
     section: str = "",
-    status: int = 200,
+    status: int | None = None,
     is_live: bool = False,
 ) -> Response:
     """Render `context` as a page or the requested block; `is_live` pages refresh themselves.
 
-    The context must hold plain values, because another thread renders it.
+    The context must hold plain values, because another thread renders it. Without a `status` a page
+    whose form has errors is a 422.
     """
     console = console_of(request)
+    status = status_of(context) if status is None else status
     block = _target_block(request)
     if not (block and console.templates.has_block(template, block)):
         block = ""
@@ -178,6 +180,12 @@ async def respond(
         return HTMLResponse(html, status, headers=headers)
 
     return await console.render(rendered)
+
+
+def status_of(context: Any) -> int:
+    """422 for a page whose form has errors, else 200."""
+    form = getattr(context, "form", None)
+    return 422 if form is not None and form.is_wrong else 200
 
 
 def respond_block(
