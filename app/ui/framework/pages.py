@@ -7,7 +7,7 @@ A context is a frozen dataclass. The fragment follows from the element that htmx
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -26,6 +26,7 @@ from app.ui.framework.rights import Lock
 from app.ui.framework.saved_bar import SavedBar
 from app.ui.framework.unread import reason_of
 from app.ui.framework.zones import Zone
+from engine.errors import NotFound
 
 if TYPE_CHECKING:
     from app.ui.framework.console import Console
@@ -144,6 +145,15 @@ def console_of(request: Request) -> "Console":
     """The console of the server that a request belongs to."""
     console: Console = request.app.console
     return console
+
+
+def exists(look_up: Callable[[str], object], name: str) -> bool:
+    """Whether `look_up` does not raise NotFound."""
+    try:
+        look_up(name)
+    except NotFound:
+        return False
+    return True
 
 
 async def respond(

@@ -118,12 +118,12 @@ def _reader(annotation: Any, default: object) -> Reader:
     meta = next((note for note in notes if isinstance(note, Meta)), Meta())
     parser: Any = next(filter(callable, notes), None)
     choices = _choices(kind)
+    if parser is not None:
+        return _custom_reader(parser, default)
     if get_origin(kind) is tuple:
         return _list
     if choices:
         return _choice_reader(meta.title or "", {"": None} | choices if is_optional else choices)
-    if parser is not None:
-        return _custom_reader(parser, default)
     reader: Reader = _flag if kind is bool else _text_reader(meta.max_length)
     if kind is int:
         reader = _moment if "moment" in notes else _number_reader(meta)
