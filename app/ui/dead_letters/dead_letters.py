@@ -208,7 +208,7 @@ def _group(console: Console, of: _Count) -> DeadGroup:
     arrived = broker.dead_letters.arrived(group, hours)
     return DeadGroup(
         group=group,
-        is_gone=not has_group(console, group),
+        is_gone=not pages.exists(console.broker.group, group),
         count=of.open + of.dismissed,
         open=of.open,
         dismissed=of.dismissed,
@@ -222,24 +222,6 @@ def _group(console: Console, of: _Count) -> DeadGroup:
         redriven=tally.redriven,
         returned=tally.returned,
     )
-
-
-def has_group(console: Console, group: str) -> bool:
-    """Whether the group still exists: its dead letters outlive it."""
-    try:
-        console.broker.group(group)
-    except NotFound:
-        return False
-    return True
-
-
-def has_topic(console: Console, name: str) -> bool:
-    """Whether there is a topic of this name."""
-    try:
-        console.broker.topic(name)
-    except NotFound:
-        return False
-    return True
 
 
 async def detail(request: Request) -> Response:
@@ -260,7 +242,7 @@ async def detail(request: Request) -> Response:
     zone = preferences.read(request).zone
     context = DeadPage(
         group=group,
-        is_gone=not has_group(console, group),
+        is_gone=not pages.exists(console.broker.group, group),
         total=view.index.total,
         examined=view.index.examined,
         unreadable=view.index.unreadable,

@@ -21,7 +21,7 @@ from app.pause import Pause
 from app.security.access import principal_of
 from app.security.message_rights import require_messages
 from app.ui.dead_letters import filters as dead_filter
-from app.ui.dead_letters.dead_letters import criteria_of, has_topic, view_of
+from app.ui.dead_letters.dead_letters import criteria_of, view_of
 from app.ui.dead_letters.filters import Criteria
 from app.ui.framework import formats, pages
 from app.ui.framework.console import Console
@@ -96,7 +96,11 @@ async def _chosen(request: Request, console: Console, group: str, criteria: Crit
         view = await view_of(request, group, criteria, console.now_ms(), WHOLE_S)
         return _letters(console, group, view.selection.offsets, Criteria(state="all"))
     topic = DEAD_LETTER_PREFIX + group
-    low, end = dead_index.bounds(console.broker, topic) if has_topic(console, topic) else (0, 0)
+    low, end = (
+        dead_index.bounds(console.broker, topic)
+        if pages.exists(console.broker.topic, topic)
+        else (0, 0)
+    )
     return _letters(console, group, range(end - 1, low - 1, -1), criteria)
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from app.container import services_of
 from app.monitoring.dead_index import COUNTED_MAX
 from app.ui.dead_letters import filters as dead_filter
-from app.ui.dead_letters.dead_letters import View, criteria_of, has_group, view_of
+from app.ui.dead_letters.dead_letters import View, criteria_of, view_of
 from app.ui.dead_letters.filters import NONE, OFFSETS_MAX, Criteria
 from app.ui.framework import forms, pages, rights
 from app.ui.framework.console import Console
@@ -65,7 +65,7 @@ async def show(request: Request) -> Response:
             field="offset",
             remedy=_("go back and tick some, or choose “resend all that match”"),
         )
-    is_gone = not has_group(console, group)
+    is_gone = not pages.exists(console.broker.group, group)
     values = dict.fromkeys(FIELDS, "") | {"rate": "100", "to_group": "" if is_gone else group}
     values["to"] = "origin" if is_gone else "group"
     criteria = criteria_of(request).settled(console.now_ms())
@@ -78,7 +78,7 @@ async def _page(request: Request, form: Form, criteria: Criteria, status: int = 
     view = await view_of(request, group, criteria, console.now_ms(), BUDGET_S)
     context = Resend(
         group=group,
-        is_gone=not has_group(console, group),
+        is_gone=not pages.exists(console.broker.group, group),
         form=form,
         hidden=criteria.query(),
         words=criteria.words(),

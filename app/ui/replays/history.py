@@ -26,7 +26,7 @@ COPIES_MAX = 10_000
 
 @dataclass(frozen=True)
 class PastJob:
-    """A job by its copy in the database; `is_kept` if the engine still has it."""
+    """A job by its copy in the database; `is_stored` if the engine still has it."""
 
     id: str
     name: str
@@ -45,7 +45,7 @@ class PastJob:
     created_by: str
     ended_ms: int | None
     last_error: str
-    is_kept: bool
+    is_stored: bool
 
 
 @dataclass(frozen=True)
@@ -123,13 +123,5 @@ def _past(request: Request, row: "JobRow") -> PastJob:
         totals=counted,
         sent=totals.get("sent", 0),
         bad=sum(total.count for total in counted if total.tone == "bad"),
-        is_kept=_exists(request, row.id),
+        is_stored=pages.exists(pages.console_of(request).broker.replays.get, row.id),
     )
-
-
-def _exists(request: Request, job_id: str) -> bool:
-    try:
-        pages.console_of(request).broker.replays.get(job_id)
-    except NotFound:
-        return False
-    return True
