@@ -7,7 +7,7 @@ from typing import Any
 from app.db.report_rows import ResultFilter
 from app.services.reports.cells import buckets_of
 from app.services.reports.results import PAGE_MAX, Results
-from app.ui.reports.axes import Span
+from app.ui.reports.axes import HourSpan
 from app.ui.reports.kinds import Report
 from app.ui.reports.parts import Rows, hour_name
 from engine.report_tables import RESULTS_BY_NAME
@@ -24,7 +24,7 @@ class Read:
 
 
 def result_filter(
-    report: Report, table: str, span: Span | None, values: Mapping[str, str]
+    report: Report, table: str, span: HourSpan | None, values: Mapping[str, str]
 ) -> ResultFilter:
     """The filter for a page's rows of a table; `lag_now` has no range."""
     columns = RESULTS_BY_NAME[table].names
@@ -42,7 +42,7 @@ def result_filter(
 
 
 async def read(
-    results: Results, report: Report, span: Span | None, values: Mapping[str, str]
+    results: Results, report: Report, span: HourSpan | None, values: Mapping[str, str]
 ) -> Read:
     """Read the rows of all tables of a report; none without a range."""
     result = Read()

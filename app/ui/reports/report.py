@@ -14,7 +14,7 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import _, translated
 from app.ui.reports import ranges as report_range
 from app.ui.reports.kinds import BY_NAME, REPORTS, Report
-from app.ui.reports.parts import ReportQuery, View, hour_ms, hour_name
+from app.ui.reports.parts import ReportQuery, ReportView, hour_ms, hour_name
 from app.ui.reports.ranges import AGAINST, RANGES, RangeChoice
 from app.ui.reports.reader import READ_MAX, read, result_filter, unpacked
 from app.ui.reports.reports import Fresh, fresh_of
@@ -86,7 +86,7 @@ class ReportPage:
     read_max: int
     coarse: Sequence[Before]
     alert_href: str
-    view: View
+    view: ReportView
 
 
 async def show(request: Request) -> Response:
@@ -151,7 +151,7 @@ def _values(report: Report, query: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _page(
-    request: Request, report: Report, span: RangeChoice, values: Mapping[str, str], view: View
+    request: Request, report: Report, span: RangeChoice, values: Mapping[str, str], view: ReportView
 ) -> ReportPage:
     results, reports = services_of(request.scope).report_results, services_of(request.scope).reports
     whole = ResultFilter(first=hour_name(span.span.from_ms), last=hour_name(span.span.to_ms - 1))
