@@ -49,6 +49,8 @@ class Form:
     errors: dict[str, str] = field(default_factory=dict)
     # An error that belongs to no field.
     error: str = ""
+    # The values of fields that a form has several times.
+    lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def refuse(self, name: str, detail: str) -> None:
         """Set the error of a field; the first error is kept."""
