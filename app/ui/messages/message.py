@@ -20,8 +20,8 @@ from app.ui.framework import pages
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
-from app.ui.journeys import became
-from app.ui.journeys.became import Verdict
+from app.ui.journeys import delivery_status
+from app.ui.journeys.delivery_status import Verdict
 from app.ui.topics.messages import MessageRow, row_of
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, QueueStats
 from engine.errors import EngineError, MessageNotFound, NotFound
@@ -125,7 +125,7 @@ async def show(request: Request) -> Response:
     body = await console.render(lambda: _body(request, message))
     records = all_visible(who, await _records(request, message))
     await decompress(records[: COPIES_MAX + 1])
-    verdicts = await became.verdicts(request, records)
+    verdicts = await delivery_status.verdicts(request, records)
     context = _context(console, request, message, body, _copies(records, message), verdicts)
     title = f"{message.topic} {message.queue}:{message.offset}"
     return await pages.respond(request, "message.html", context, title=title, section="topics")
