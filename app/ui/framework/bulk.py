@@ -113,7 +113,8 @@ def sheet(
     """
     order = list(OUTCOMES)
     tally = Counter(row.outcome for row in rows)
-    carried = [(name, value) for name, value in form.values.items() if value and name != "confirm"]
+    own = ("confirm", "selection")  # what each step has of its own
+    carried = [(name, value) for name, value in form.values.items() if value and name not in own]
     chosen = (row.choice for row in rows if row.outcome == "would")
     return Sheet(
         action=form.values["action"],

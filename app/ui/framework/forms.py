@@ -191,6 +191,14 @@ def fill(posted: Posted, names: tuple[str, ...]) -> Form:
     return Form({name: posted.one(name) for name in names})
 
 
+async def confirmation(request: Request, name: str, refusal: str) -> Form:
+    """The form that confirms a deletion; `refusal` is its error unless it repeats `name`."""
+    form = fill(await read(request), ("confirm",))
+    if form.values["confirm"].strip() != name:
+        form.refuse("confirm", refusal)
+    return form
+
+
 def go(request: Request, path: str) -> Response:
     """Redirect to `path` after a change; for htmx by a header, as it would swap a redirect in."""
     if request.headers.get("hx-request") == "true":

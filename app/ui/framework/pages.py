@@ -7,7 +7,7 @@ A context is a frozen dataclass. The fragment follows from the element that htmx
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -26,6 +26,7 @@ from app.ui.framework.rights import Lock
 from app.ui.framework.saved_bar import SavedBar
 from app.ui.framework.unread import reason_of
 from app.ui.framework.zones import Zone
+from engine.errors import NotFound
 
 if TYPE_CHECKING:
     from app.ui.framework.console import Console
@@ -146,6 +147,15 @@ def console_of(request: Request) -> "Console":
     return console
 
 
+def exists(look_up: Callable[[str], object], name: str) -> bool:
+    """Whether `look_up` does not raise NotFound."""
+    try:
+        look_up(name)
+    except NotFound:
+        return False
+    return True
+
+
 async def respond(
     request: Request,
     template: str,
@@ -153,14 +163,16 @@ async def respond(
     *,
     title: str,
     section: str = "",
-    status: int = 200,
+    status: int | None = None,
     is_live: bool = False,
 ) -> Response:
     """Render `context` as a page or the requested block; `is_live` pages refresh themselves.
 
-    The context must hold plain values, because another thread renders it.
+    The context must hold plain values, because another thread renders it. Without a `status` a page
+    whose form has errors is a 422.
     """
     console = console_of(request)
+    status = status_of(context) if status is None else status
     block = _target_block(request)
     if not (block and console.templates.has_block(template, block)):
         block = ""
@@ -178,6 +190,12 @@ async def respond(
         return HTMLResponse(html, status, headers=headers)
 
     return await console.render(rendered)
+
+
+def status_of(context: Any) -> int:
+    """422 for a page whose form has errors, else 200."""
+    form = getattr(context, "form", None)
+    return 422 if form is not None and form.is_wrong else 200
 
 
 def respond_block(

@@ -1,6 +1,6 @@
 """Forms and queries of pages parsed by typed structs: the annotation of a field says how.
 
-    class TopicFields(Fields):
+    class TopicFields(Fields, frozen=True):
         name: str
         queues: Annotated[int, Meta(title=N_("Read queues"), ge=1, le=1024)]
         durability: Annotated[Durability | None, Meta(title=N_("Accepted means"))]
@@ -33,7 +33,7 @@ NUMBER_MAX = 10**18 - 1
 ZONE = "zone"  # the field that names the zone of a form's times
 
 
-class Fields(msgspec.Struct, frozen=True, kw_only=True):
+class Fields(msgspec.Struct, frozen=True):
     """The fields of a form or a query."""
 
 
@@ -61,22 +61,25 @@ def fill(values: Posted | Mapping[str, str], shape: type[Fields]) -> Form:
 
 
 def read(
-    values: Posted | Mapping[str, str], shape: type[T], zone: Zone = UTC_ZONE
+    values: Posted | Mapping[str, str], shape: type[T], zone: Zone | None = None
 ) -> tuple[Form, T]:
     """The form and its parsed fields, with an error at each field that is invalid.
 
-    Times are rewritten in `zone`, which the page names beside them.
+    Times are rewritten in `zone`, which the page names beside them; other forms need none.
     """
     form = fill(values, shape)
     return form, parse(form, shape, zone)
 
 
-def parse(form: Form, shape: type[T], zone: Zone = UTC_ZONE) -> T:
+def parse(form: Form, shape: type[T], zone: Zone | None = None) -> T:
     """The parsed fields of `shape`, of a form that may have others."""
     fields = shape(
-        **{name: read(form, text_name, zone) for name, text_name, read in _readers(shape)}
+        **{
+            name: read(form, text_name, zone or UTC_ZONE)
+            for name, text_name, read in _readers(shape)
+        }
     )
-    if ZONE in form.values:
+    if zone is not None and ZONE in form.values:
         form.values[ZONE] = zone.name
     return fields
 
@@ -115,12 +118,12 @@ def _reader(annotation: Any, default: object) -> Reader:
     meta = next((note for note in notes if isinstance(note, Meta)), Meta())
     parser: Any = next(filter(callable, notes), None)
     choices = _choices(kind)
+    if parser is not None:
+        return _custom_reader(parser, default)
     if get_origin(kind) is tuple:
         return _list
     if choices:
         return _choice_reader(meta.title or "", {"": None} | choices if is_optional else choices)
-    if parser is not None:
-        return _custom_reader(parser, default)
     reader: Reader = _flag if kind is bool else _text_reader(meta.max_length)
     if kind is int:
         reader = _moment if "moment" in notes else _number_reader(meta)

@@ -27,7 +27,7 @@ AGE_MAX_MS = 5_000
 
 
 @dataclass(frozen=True)
-class GroupRow:
+class ListedGroup:
     """A row of the list, read with the page; `forecast` and `history` are the snapshot's.
 
     The lag of a group without an offset in any queue is unknown.
@@ -60,7 +60,7 @@ class GroupList:
     `unread` is the lag of all matching groups by these figures, without `unknown` groups.
     """
 
-    cut: Cut[GroupRow]
+    cut: Cut[ListedGroup]
     query: Query
     as_of_ms: int
     is_any: bool
@@ -83,7 +83,7 @@ async def show(request: Request) -> Response:
     page = await console.render(lambda: _select(everything, snapshot, query))
     unread, unknown = await console.render(lambda: _unread(everything, snapshot, query))
     trends = await console.trends.of([group.name for group in page.rows])
-    rows: list[GroupRow] = []
+    rows: list[ListedGroup] = []
     pause = Pause()
     for group in page.rows:
         with contextlib.suppress(NotFound):  # deleted while the others were read
@@ -142,11 +142,11 @@ def _rank(snapshot: Snapshot, name: str) -> float | None:
     return None if _lag(snapshot.groups.get(name)) is None else snapshot.forecast(name).rank
 
 
-def _row(console: Console, snapshot: Snapshot, group: GroupConfig, trend: Trend) -> GroupRow:
+def _row(console: Console, snapshot: Snapshot, group: GroupConfig, trend: Trend) -> ListedGroup:
     rate = console.meter.group_rate(group.name)
     lag = console.broker.lag(group.name)
     figures = group_figures(lag, rate)
-    return GroupRow(
+    return ListedGroup(
         name=group.name,
         is_paused=not group.consume_enabled,
         is_ordered=group.ordered,

@@ -27,11 +27,12 @@ def install() -> None:
 
 
 async def respond_with_context(
-    request: Request, template: str, context: object, *, status: int = 200, **words: object
+    request: Request, template: str, context: object, *, status: int | None = None, **words: object
 ) -> Response:
     if request.query_params.get("format") != "json":
         return await _respond(request, template, context, status=status, **words)
     content = await pages.console_of(request).render(lambda: encoded(context))
+    status = pages.status_of(context) if status is None else status
     return Response(content, status, media_type="application/json")
 
 

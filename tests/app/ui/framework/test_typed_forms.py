@@ -26,7 +26,7 @@ def percent(text: str) -> float | None:
     return int(text) / 100
 
 
-class Sample(Fields, rename={"from_ms": "from"}):
+class Sample(Fields, frozen=True, rename={"from_ms": "from"}):
     name: Annotated[str, Meta(max_length=5)] = ""
     body: Verbatim = ""
     count: Annotated[int, Meta(title="Count", ge=1, le=1000)] = 10
@@ -65,7 +65,7 @@ def test_each_field_has_the_value_that_its_annotation_names() -> None:
 
 
 def test_times_are_shown_in_the_zone_of_the_page() -> None:
-    form, __ = typed_forms.read(posted(), Sample)
+    form, __ = typed_forms.read(posted(), Sample, zones.UTC_ZONE)
     assert form.values["from"] == "2026-11-20T13:30:00"
     assert form.values["zone"] == "UTC"
     form, __ = typed_forms.read(posted(), Sample, zones.Zone("Europe/Berlin"))
