@@ -133,7 +133,7 @@ class FacetValue:
 
 
 @dataclass(frozen=True)
-class Facet:
+class DeadLetterFacet:
     """A facet of the dead letters: its most frequent values, and the number of `others`."""
 
     name: str
@@ -144,7 +144,7 @@ class Facet:
 
 
 @dataclass(frozen=True)
-class Selection:
+class DeadLetterSelection:
     """The offsets that meet the criteria, newest first, and the facets beside them.
 
     `open` and `dismissed` count what meets all criteria except the state.
@@ -152,7 +152,7 @@ class Selection:
 
     offsets: list[int]
     returned: int
-    facets: list[Facet]
+    facets: list[DeadLetterFacet]
     open: int = 0
     dismissed: int = 0
 
@@ -191,7 +191,7 @@ def select(
     now_ms: int,
     matches: Iterable[int] | None,
     is_dismissed: Callable[[int], bool] = lambda offset: False,
-) -> Selection:
+) -> DeadLetterSelection:
     """Select the rows that meet all criteria; `matches` limits them to offsets of an id or a key.
 
     A facet counts the rows that meet all other criteria: the rows that choosing a value would show.
@@ -221,7 +221,7 @@ def select(
         elif len(missed) == 1:
             counts[FACETS[missed[0]]][values[missed[0]]] += 1
     facets = [_facet(name, counts[name], want) for name, want in zip(FACETS, choices, strict=True)]
-    return Selection(offsets, returned, facets, met - resting, resting)
+    return DeadLetterSelection(offsets, returned, facets, met - resting, resting)
 
 
 def meets(row: DeadRow, criteria: Criteria, now_ms: int, *, is_dismissed: bool) -> bool:
@@ -245,7 +245,7 @@ def _age(age_ms: int) -> str:
     return next(name for name, *__, high in AGES if high is None or age_ms < high)
 
 
-def _facet(name: str, counts: Counter[str], chosen: str) -> Facet:
+def _facet(name: str, counts: Counter[str], chosen: str) -> DeadLetterFacet:
     if name == "age":
         pairs = [(age, counts[age]) for age, *__ in AGES if counts[age] or age == chosen]
     else:
@@ -254,7 +254,7 @@ def _facet(name: str, counts: Counter[str], chosen: str) -> Facet:
             pairs.insert(0, (chosen, 0))
     top, rest = pairs[:FACET_VALUES_MAX], pairs[FACET_VALUES_MAX:]
     words = {age: translated(text) for age, text, *__ in AGES} if name == "age" else {}
-    return Facet(
+    return DeadLetterFacet(
         name=name,
         label=translated(LABELS[name]),
         values=[

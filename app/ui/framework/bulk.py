@@ -33,7 +33,7 @@ OUTCOMES = {
 }
 
 
-class Outcome(Protocol):
+class BulkResult(Protocol):
     """A row of a preview or of a result."""
 
     @property
@@ -44,7 +44,7 @@ class Outcome(Protocol):
         """The expected state of the object, and its name."""
 
 
-Row = TypeVar("Row", bound=Outcome)
+Row = TypeVar("Row", bound=BulkResult)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Sheet:
     carried: Sequence[tuple[str, str]]
     is_asking: bool
     is_done: bool
-    rows: Sequence[Outcome]
+    rows: Sequence[BulkResult]
     counts: Mapping[str, int]
     total: int
     matching: int
@@ -101,7 +101,7 @@ async def each(
 def sheet(
     kind: Kind,
     form: Form,
-    rows: Sequence[Outcome],
+    rows: Sequence[BulkResult],
     matching: int,
     *,
     asking: Iterable[str] | None = None,

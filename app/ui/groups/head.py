@@ -1,7 +1,7 @@
 """The head of every page of a consumer group."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -49,24 +49,11 @@ def path_of(name: str) -> str:
 
 
 async def respond(
-    request: Request,
-    template: str,
-    context: GroupTab,
-    *,
-    title: str = "",
-    status: int | None = None,
-    is_live: bool = False,
+    request: Request, template: str, context: GroupTab, *, title: str = "", **options: Any
 ) -> Response:
-    """Render a page of a group; its title is the group's name."""
-    return await pages.respond(
-        request,
-        template,
-        context,
-        title=title or context.head.name,
-        section="groups",
-        status=status,
-        is_live=is_live,
-    )
+    """Render a page of a group; its title is the group's name; `options` are those of `pages.respond`."""
+    title = title or context.head.name
+    return await pages.respond(request, template, context, title=title, section="groups", **options)
 
 
 def head_of(console: Console, config: GroupConfig, lag: GroupLag | None = None) -> GroupHead:

@@ -1,7 +1,7 @@
 """The head of every tab of a topic."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -40,24 +40,11 @@ def topic_of(request: Request) -> TopicConfig:
 
 
 async def respond(
-    request: Request,
-    template: str,
-    context: TopicPage,
-    *,
-    title: str = "",
-    status: int | None = None,
-    is_live: bool = False,
+    request: Request, template: str, context: TopicPage, *, title: str = "", **options: Any
 ) -> Response:
-    """Render a page of a topic; its title is the topic's name."""
-    return await pages.respond(
-        request,
-        template,
-        context,
-        title=title or context.head.name,
-        section="topics",
-        status=status,
-        is_live=is_live,
-    )
+    """Render a page of a topic; its title is the topic's name; `options` are those of `pages.respond`."""
+    title = title or context.head.name
+    return await pages.respond(request, template, context, title=title, section="topics", **options)
 
 
 async def head_of(request: Request, config: TopicConfig) -> Head:
