@@ -23,7 +23,7 @@ TOPICS_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class GroupRow:
+class MembershipLine:
     """A group that the client consumes for; `topics` are those with filters, the first twenty."""
 
     group: str
@@ -49,7 +49,7 @@ class ClientPage:
     kind: str
     user: str
     doors: Sequence[ClientFacts]
-    groups: Sequence[GroupRow]
+    groups: Sequence[MembershipLine]
     in_flight: int
     activity: ClientActivity
     refusals: Refusals
@@ -194,10 +194,10 @@ async def _page(
     )
 
 
-def _group_row(client: Client, index: int) -> GroupRow:
+def _group_row(client: Client, index: int) -> MembershipLine:
     membership = client.memberships[index]
     topics = sorted(membership.member.topics.items())
-    return GroupRow(
+    return MembershipLine(
         group=membership.group,
         topics=topics[:TOPICS_SHOWN],
         topics_total=len(topics),

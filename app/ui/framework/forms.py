@@ -13,7 +13,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.errors import DoorError
+from app.errors import DoorError, status_of
 from app.ui.framework import typed_time, zones
 from app.ui.framework.language import _
 from app.ui.framework.typed_time import NoMoment
@@ -51,6 +51,13 @@ class Form:
     error: str = ""
     # The values of fields that a form has several times.
     lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # The status of what the engine refused.
+    error_status: int = 422
+
+    @property
+    def status(self) -> int:
+        """The status of a page with this form: 200 without an error."""
+        return self.error_status if self.is_wrong else 200
 
     def refuse(self, name: str, detail: str) -> None:
         """Set the error of a field; the first error is kept."""
@@ -66,6 +73,7 @@ class Form:
         text = text[:1].upper() + text[1:].rstrip(".") + "."
         name = error.field.rpartition(".")[2].partition("[")[0]
         name = (names or {}).get(name, name)
+        self.error_status = status_of(error)
         if name in self.values:
             self.refuse(name, text)
         else:

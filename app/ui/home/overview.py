@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.container import services_of
 from app.monitoring import sparkline
 from app.monitoring.meter import Traffic
-from app.monitoring.sampler import Snapshot
+from app.monitoring.sampler import GroupFigures, Snapshot, TopicFigures
 from app.monitoring.sparkline import Line
 from app.services.topic_kinds import USER_KINDS
 from app.ui.framework import pages
@@ -27,24 +27,20 @@ TOP = 10
 @dataclass(frozen=True)
 class TopTopic:
     name: str
+    figures: TopicFigures
     rate: float
-    messages: int
-    last_ms: int | None
     history: Line
 
 
 @dataclass(frozen=True)
 class TopGroup:
     name: str
-    lag: int
-    oldest_ms: int | None
-    inflight: int
-    dead: int
+    figures: GroupFigures
     history: Line
 
 
 @dataclass(frozen=True)
-class Totals:
+class SnapshotTotals:
     """Sums over the snapshot."""
 
     topics: int
@@ -69,7 +65,7 @@ class Overview:
     accepted_rate: float
     delivered_rate: float
     traffic: Traffic
-    totals: Totals
+    totals: SnapshotTotals
     p99_ms: int | None
     topics: list[TopTopic]
     groups: list[TopGroup]
@@ -83,7 +79,7 @@ class Overview:
 class Digest:
     """The figures and concerns of a snapshot."""
 
-    totals: Totals
+    totals: SnapshotTotals
     concerns: list[Concern]
     topics: list[str]
     groups: list[str]
@@ -161,9 +157,9 @@ def _concerns(snapshot: Snapshot, health: Health, watch: Watch, now_ms: int) -> 
     ]
 
 
-def _totals(snapshot: Snapshot, own_topics: int) -> Totals:
+def _totals(snapshot: Snapshot, own_topics: int) -> SnapshotTotals:
     groups = snapshot.groups.values()
-    return Totals(
+    return SnapshotTotals(
         topics=own_topics,
         groups=len(groups),
         messages=sum(figures.messages for figures in snapshot.topics.values()),
@@ -176,23 +172,14 @@ def _totals(snapshot: Snapshot, own_topics: int) -> Totals:
 
 
 def _top_topic(console: Console, snapshot: Snapshot, name: str) -> TopTopic:
-    figures = snapshot.topics[name]
     return TopTopic(
         name=name,
+        figures=snapshot.topics[name],
         rate=console.meter.topic_rate(name),
-        messages=figures.messages,
-        last_ms=figures.last_ms,
         history=sparkline.line(console.meter.topic_history(name)),
     )
 
 
 def _top_group(console: Console, snapshot: Snapshot, name: str) -> TopGroup:
-    figures = snapshot.groups[name]
-    return TopGroup(
-        name=name,
-        lag=figures.lag,
-        oldest_ms=figures.oldest_ms,
-        inflight=figures.inflight,
-        dead=figures.dead,
-        history=sparkline.line(console.sampler.lag_history(name)),
-    )
+    history = sparkline.line(console.sampler.lag_history(name))
+    return TopGroup(name, snapshot.groups[name], history)

@@ -20,9 +20,14 @@ from app.ui.framework import pages, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
+<<<<<<< HEAD
+from app.ui.journeys import delivery_status
+from app.ui.journeys.delivery_status import Verdict
+=======
 from app.ui.framework.typed_forms import Fields
 from app.ui.journeys import became
 from app.ui.journeys.became import Verdict
+>>>>>>> uia
 from app.ui.topics.messages import MessageRow, row_of
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, QueueStats
 from engine.errors import EngineError, MessageNotFound, NotFound
@@ -133,7 +138,7 @@ async def show(request: Request) -> Response:
     body = await console.render(lambda: body_of(request, message))
     records = all_visible(who, await _records(request, message))
     await decompress(records[: COPIES_MAX + 1])
-    verdicts = await became.verdicts(request, records)
+    verdicts = await delivery_status.verdicts(request, records)
     context = _context(console, request, message, body, _copies(records, message), verdicts)
     title = f"{message.topic} {message.queue}:{message.offset}"
     return await pages.respond(request, "message.html", context, title=title, section="topics")

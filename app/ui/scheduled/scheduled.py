@@ -18,7 +18,7 @@ from app.ui.framework.language import N_, _
 from app.ui.framework.zones import Zone
 from app.ui.messages.message import address
 from app.ui.scheduled import dues
-from app.ui.scheduled.dues import Histogram
+from app.ui.scheduled.dues import DueHistogram
 from engine.broker import LevelWaiting, Scheduled, TimerAnswer
 from engine.errors import Invalid, MessageNotFound
 from kitemq.model.conversion import convert
@@ -66,7 +66,7 @@ class ScheduledList:
     after: str
     next_cursor: str
     total: int
-    histogram: Histogram
+    histogram: DueHistogram
     levels: list[LevelWaiting]
     levels_total: int
     sizes: tuple[int, ...] = tables.SIZES

@@ -8,7 +8,7 @@ import pytest
 from app.ui.framework import typed_forms
 from app.ui.framework.forms import Form, Posted
 from app.ui.framework.typed_forms import Fields
-from app.ui.scheduled.dues import DAY_MS, HOUR_MS, MINUTE_MS, Histogram, histogram
+from app.ui.scheduled.dues import DAY_MS, HOUR_MS, MINUTE_MS, DueHistogram, histogram
 from app.ui.topics import fields as topic_fields
 
 NOW_MS = 1_800_000_123_456
@@ -23,7 +23,7 @@ def read(**texts: str) -> tuple[Form, TopicTexts]:
     return typed_forms.read(Posted({name: [text] for name, text in texts.items()}), TopicTexts)
 
 
-def drawn(dues: list[int], wanted: str = "") -> Histogram:
+def drawn(dues: list[int], wanted: str = "") -> DueHistogram:
     dues.sort()
     return histogram(lambda times: [bisect_left(dues, t) for t in times], len(dues), NOW_MS, wanted)
 
