@@ -20,14 +20,9 @@ from app.ui.framework import pages, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
-<<<<<<< HEAD
+from app.ui.framework.typed_forms import Fields
 from app.ui.journeys import delivery_status
 from app.ui.journeys.delivery_status import Verdict
-=======
-from app.ui.framework.typed_forms import Fields
-from app.ui.journeys import became
-from app.ui.journeys.became import Verdict
->>>>>>> uia
 from app.ui.topics.messages import MessageRow, row_of
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, QueueStats
 from engine.errors import EngineError, MessageNotFound, NotFound
@@ -102,7 +97,7 @@ class MessagePage:
     failure: FailureOfMessage | None
     body: Body
     copies: list[MessageRow]
-    became: list[Verdict] | None
+    verdicts: list[Verdict] | None
     min_offset: int
     max_offset: int
     curl: str
@@ -292,7 +287,7 @@ def _context(
         failure=_failure(message),
         body=body,
         copies=copies,
-        became=verdicts,
+        verdicts=verdicts,
         min_offset=stats.min_offset if stats else message.offset,
         max_offset=stats.max_offset if stats else message.offset + 1,
         curl=f"curl -s {shlex.quote(str(request.base_url).rstrip('/') + where)}",

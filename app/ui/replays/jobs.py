@@ -17,7 +17,7 @@ from app.ui.framework import forms, pages, rights, typed_forms
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
-from app.ui.framework.typed_forms import InvalidField, Fields
+from app.ui.framework.typed_forms import Fields, InvalidField
 from app.ui.messages.message import address
 from engine.broker import (
     DEAD_LETTER_PREFIX,
