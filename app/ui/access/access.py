@@ -266,9 +266,7 @@ async def _page(
         made_pair=made_pair,
     )
     status = 201 if made else max(statuses)
-    return await pages.respond(
-        request, "access.html", context, title=_("Access"), section="access", status=status
-    )
+    return await pages.respond(request, "access.html", context, title=_("Access"), status=status)
 
 
 def _table() -> list[RightLine]:

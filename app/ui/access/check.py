@@ -103,12 +103,7 @@ async def show(request: Request) -> Response:
         kinds=tuple(kind for kind in Kind if kind is not Kind.PUBLIC),
     )
     return await pages.respond(
-        request,
-        "access_check.html",
-        context,
-        title=_("What somebody may do"),
-        section="access",
-        status=form.status,
+        request, "access_check.html", context, title=_("What somebody may do"), status=form.status
     )
 
 

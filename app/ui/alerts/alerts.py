@@ -126,9 +126,7 @@ async def show(request: Request) -> Response:
         webhooks=[host_of(url) for url in alerts.webhooks],
         failure=alerts.failure,
     )
-    return await pages.respond(
-        request, "alerts.html", context, title=_("Alerts"), section="alerts", is_live=True
-    )
+    return await pages.respond(request, "alerts.html", context, title=_("Alerts"), is_live=True)
 
 
 def _urgency(one: Subject) -> tuple[bool, bool, bool, int]:

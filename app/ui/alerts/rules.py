@@ -210,9 +210,7 @@ async def _page(
     severities = [(severity.value, translated(severity.value)) for severity in Severity]
     context = RuleForm(rule_id, form, about, trial, severities=severities)
     title = _("Change a rule") if rule_id else _("New alert rule")
-    return await pages.respond(
-        request, "alert_form.html", context, title=title, section="alerts", status=form.status
-    )
+    return await pages.respond(request, "alert_form.html", context, title=title, status=form.status)
 
 
 async def _deletion(request: Request, form: Form) -> Response:
@@ -227,10 +225,4 @@ async def _deletion(request: Request, form: Form) -> Response:
         silences=sum(silence.rule_id == standing.rule.id for silence in silences),
         form=form,
     )
-    return await pages.respond(
-        request,
-        "alert_delete.html",
-        context,
-        title=_("Delete a rule"),
-        section="alerts",
-    )
+    return await pages.respond(request, "alert_delete.html", context, title=_("Delete a rule"))

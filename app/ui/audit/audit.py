@@ -156,13 +156,7 @@ async def show(request: Request) -> Response:
     )
     status = 422 if form.is_wrong else 200
     return await pages.respond(
-        request,
-        "audit.html",
-        context,
-        title=_("Audit"),
-        section="audit",
-        status=status,
-        is_live=True,
+        request, "audit.html", context, title=_("Audit"), status=status, is_live=True
     )
 
 

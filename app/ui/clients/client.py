@@ -120,7 +120,6 @@ async def _disconnect(
         "client_disconnect.html",
         DisconnectPage(name, path_of(name), impact, done),
         title=_("Disconnect %(name)s", name=name),
-        section="clients",
     )
 
 
@@ -185,12 +184,7 @@ async def _page(
         trouble=trouble,
     )
     return await pages.respond(
-        request,
-        "client.html",
-        context,
-        title=client.name,
-        section="clients",
-        is_live=answer is None and not trouble,
+        request, "client.html", context, title=client.name, is_live=answer is None and not trouble
     )
 
 

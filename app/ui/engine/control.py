@@ -86,9 +86,7 @@ async def _page(
         jobs=jobs,
     )
     title = _("Read-only, log levels")
-    return await pages.respond(
-        request, "control.html", context, title=title, section="engine", status=status
-    )
+    return await pages.respond(request, "control.html", context, title=title, status=status)
 
 
 def _actor(request: Request) -> Actor:

@@ -122,7 +122,9 @@ async def _show(
         response = pages.respond_block(request, "error.html", "failure", failure, status=status)
         response.headers["HX-Reswap"] = "innerHTML"
         return response
-    return await pages.respond(request, "error.html", failure, title=headline, status=status)
+    return await pages.respond(
+        request, "error.html", failure, title=headline, section="", status=status
+    )
 
 
 def _sentence(text: str) -> str:

@@ -109,9 +109,7 @@ async def show(request: Request) -> Response:
         accepted_line=sparkline.line(traffic.accepted, 720, 160),
         delivered_line=sparkline.line(traffic.delivered, 720, 160),
     )
-    return await pages.respond(
-        request, "overview.html", context, title=_("Overview"), section="overview", is_live=True
-    )
+    return await pages.respond(request, "overview.html", context, title=_("Overview"), is_live=True)
 
 
 def _p99_ms(console: Console) -> int | None:

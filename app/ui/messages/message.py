@@ -20,14 +20,9 @@ from app.ui.framework import pages, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
-<<<<<<< HEAD
+from app.ui.framework.typed_forms import Fields
 from app.ui.journeys import delivery_status
 from app.ui.journeys.delivery_status import Verdict
-=======
-from app.ui.framework.typed_forms import Fields
-from app.ui.journeys import became
-from app.ui.journeys.became import Verdict
->>>>>>> uia
 from app.ui.topics.messages import MessageRow, row_of
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, QueueStats
 from engine.errors import EngineError, MessageNotFound, NotFound

@@ -76,9 +76,7 @@ async def show(request: Request) -> Response:
         return find(text, own, groups, saved)
 
     context = await console.render(search)
-    return await pages.respond(
-        request, "palette.html", context, title=_("Go to"), section="palette"
-    )
+    return await pages.respond(request, "palette.html", context, title=_("Go to"))
 
 
 def find(

@@ -64,7 +64,7 @@ async def show(request: Request) -> Response:
         topic=topic,
         key=key,
     )
-    return await pages.respond(request, "search.html", context, title=_("Find"), section="search")
+    return await pages.respond(request, "search.html", context, title=_("Find"))
 
 
 async def _messages(request: Request, text: str) -> list[MessageRow]:

@@ -98,7 +98,7 @@ async def _page(request: Request, form: Form) -> Response:
         is_shared=principal_of(request.scope).is_open,
     )
     return await pages.respond(
-        request, "views.html", context, title=_("Saved views"), section="views", status=form.status
+        request, "views.html", context, title=_("Saved views"), status=form.status
     )
 
 

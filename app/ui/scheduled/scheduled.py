@@ -107,7 +107,7 @@ async def show(request: Request) -> Response:
         levels_total=sum(level.count for level in levels),
     )
     return await pages.respond(
-        request, "scheduled.html", context, title=_("Scheduled"), section="scheduled", is_live=True
+        request, "scheduled.html", context, title=_("Scheduled"), is_live=True
     )
 
 
@@ -200,10 +200,5 @@ async def _detail(request: Request, item: Scheduled, form: Form, do: str, status
     await decompress([item.message])
     context = ScheduledMessage(row_of(principal_of(request.scope), item), form, do)
     return await pages.respond(
-        request,
-        "scheduled_message.html",
-        context,
-        title=_("A waiting message"),
-        section="scheduled",
-        status=status,
+        request, "scheduled_message.html", context, title=_("A waiting message"), status=status
     )

@@ -160,12 +160,7 @@ async def show(request: Request) -> Response:
         check_max=console.host.config.transaction_check_max,
     )
     return await pages.respond(
-        request,
-        "transactions.html",
-        context,
-        title=_("Transactions"),
-        section="transactions",
-        is_live=True,
+        request, "transactions.html", context, title=_("Transactions"), is_live=True
     )
 
 
@@ -301,6 +296,5 @@ async def _detail(request: Request, form: Form, status: int) -> Response:
         "transaction.html",
         context,
         title=_("Transaction %(transaction_id)s", transaction_id=transaction.transaction_id),
-        section="transactions",
         status=status,
     )
