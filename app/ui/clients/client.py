@@ -10,7 +10,7 @@ from starlette.responses import Response
 from app.container import services_of
 from app.services.audit import actor_at
 from app.services.client_figures import ClientActivity, Refusals
-from app.services.clients import ASK_S, Client
+from app.services.clients import ASK_S, Client, Membership
 from app.services.connections import ClientFacts
 from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of
@@ -20,19 +20,6 @@ from engine.errors import Busy, NotFound, Refused
 from kitemq.model.clients import SentAway, ThreadStack
 
 TOPICS_SHOWN = 20
-
-
-@dataclass(frozen=True)
-class MembershipLine:
-    """A group that the client consumes for; `topics` are those with filters, the first twenty."""
-
-    group: str
-    topics: Sequence[tuple[str, str]]
-    topics_total: int
-    in_flight: int
-    is_pulling: bool
-    joined_ms: int
-    seen_ms: int
 
 
 @dataclass(frozen=True)
@@ -49,7 +36,8 @@ class ClientPage:
     kind: str
     user: str
     doors: Sequence[ClientFacts]
-    groups: Sequence[MembershipLine]
+    groups: Sequence[Membership]
+    topics_max: int
     in_flight: int
     activity: ClientActivity
     refusals: Refusals
@@ -171,7 +159,8 @@ async def _page(
         kind=next((each.kind for each in client.doors if each.kind), ""),
         user=next((each.user for each in client.doors if each.user), ""),
         doors=client.doors,
-        groups=[_group_row(client, index) for index in range(len(client.memberships))],
+        groups=client.memberships,
+        topics_max=TOPICS_SHOWN,
         in_flight=client.in_flight,
         activity=activity,
         refusals=max(refusals, key=lambda each: each.at_ms or 0, default=Refusals()),
@@ -185,18 +174,4 @@ async def _page(
     )
     return await pages.respond(
         request, "client.html", context, title=client.name, is_live=answer is None and not trouble
-    )
-
-
-def _group_row(client: Client, index: int) -> MembershipLine:
-    membership = client.memberships[index]
-    topics = sorted(membership.member.topics.items())
-    return MembershipLine(
-        group=membership.group,
-        topics=topics[:TOPICS_SHOWN],
-        topics_total=len(topics),
-        in_flight=membership.in_flight,
-        is_pulling=membership.member.is_pulling,
-        joined_ms=membership.member.joined_ms,
-        seen_ms=membership.member.seen_ms,
     )
