@@ -180,10 +180,10 @@ def _count(console: Console, topic: str) -> _Count:
 
 async def _groups(console: Console, query: Query, counts: list[_Count]) -> DeadGroups:
     words = query.text.lower().split()
-    chosen = [one for one in counts if all(word in one.group.lower() for word in words)]
+    matches = [one for one in counts if all(word in one.group.lower() for word in words)]
     place = {"group": 0, "dead": 1, "newest": 3}[query.sort]
-    tables.order(chosen, lambda one: one[place], lambda one: one[0], down=query.is_downward)
-    page = tables.cut(chosen, query)
+    tables.order(matches, lambda one: one[place], lambda one: one[0], down=query.is_downward)
+    page = tables.cut(matches, query)
     rows: list[DeadGroup] = []
     pause = Pause()
     for count in page.rows:

@@ -32,7 +32,7 @@ VERBS = DISMISS, RESTORE = "dismiss", "restore"
 Id = Annotated[str, Meta(max_length=60)]
 
 
-class DismissalQuery(Fields, frozen=True):
+class RestoreQuery(Fields, frozen=True):
     """The dismissal to restore, "" for dead letters by criteria."""
 
     dismissal: Id = ""
@@ -83,7 +83,7 @@ async def show(request: Request) -> Response:
     """GET /dlq/{group}/dismiss and /restore: the preview."""
     check_ticked(request, _("go back and tick some"))
     criteria = criteria_of(request).settled(pages.console_of(request).now_ms())
-    dismissal = typed_forms.query(request.query_params, DismissalQuery).dismissal
+    dismissal = typed_forms.query(request.query_params, RestoreQuery).dismissal
     criteria = _in_state_for(_verb(request), criteria)
     return await _page(request, Form({"note": ""}), criteria, dismissal, BUDGET_S)
 

@@ -47,7 +47,7 @@ class OneFields(Fields, frozen=True):
 
 @dataclass(frozen=True)
 class Resend:
-    """The context of `dlq_resend.html`: `chosen` of `total` dead letters would be resent."""
+    """The context of `dlq_resend.html`: `count` of `total` dead letters would be resent."""
 
     group: str
     is_gone: bool
@@ -55,7 +55,7 @@ class Resend:
     hidden: Mapping[str, str]
     words: list[str]
     ticked: int
-    chosen: int
+    count: int
     total: int
     examined: int
     returned: int
@@ -85,7 +85,7 @@ async def _page(request: Request, form: Form, criteria: Criteria) -> Response:
         hidden=criteria.query(),
         words=criteria.words(),
         ticked=len(criteria.offsets),
-        chosen=len(criteria.offsets) or len(view.selection.offsets),
+        count=len(criteria.offsets) or len(view.selection.offsets),
         total=view.index.total,
         examined=view.index.examined,
         returned=view.selection.returned,

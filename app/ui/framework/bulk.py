@@ -115,7 +115,7 @@ def sheet(
     tally = Counter(row.outcome for row in rows)
     own = ("confirm", "selection")  # what each step has of its own
     carried = [(name, value) for name, value in form.values.items() if value and name not in own]
-    chosen = (row.choice for row in rows if row.outcome == "would")
+    choices = (row.choice for row in rows if row.outcome == "would")
     return Sheet(
         action=form.values["action"],
         form=form,
@@ -126,7 +126,7 @@ def sheet(
         counts={name: tally[name] for name in OUTCOMES if tally[name]},
         total=len(rows),
         matching=matching,
-        selection="\n".join(f"{expected} {name}" for expected, name in chosen),
+        selection="\n".join(f"{expected} {name}" for expected, name in choices),
     )
 
 

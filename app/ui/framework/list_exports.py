@@ -80,16 +80,16 @@ def require_kind(request: Request, kinds: Sequence[str]) -> str:
     return kind
 
 
-def topics(chosen: Sequence[TopicConfig], snapshot: Snapshot) -> Listing:
+def topics(configs: Sequence[TopicConfig], snapshot: Snapshot) -> Listing:
     """The file of topics; `topic_files.py` can import the definitions."""
-    rows = (_topic(topic, snapshot) for topic in chosen)
-    return Listing("topics", TOPIC_COLUMNS, rows, len(chosen))
+    rows = (_topic(topic, snapshot) for topic in configs)
+    return Listing("topics", TOPIC_COLUMNS, rows, len(configs))
 
 
-def groups(chosen: Sequence[GroupConfig], snapshot: Snapshot) -> Listing:
+def groups(configs: Sequence[GroupConfig], snapshot: Snapshot) -> Listing:
     """The file of groups."""
-    rows = (_group(group, snapshot) for group in chosen)
-    return Listing("groups", GROUP_COLUMNS, rows, len(chosen))
+    rows = (_group(group, snapshot) for group in configs)
+    return Listing("groups", GROUP_COLUMNS, rows, len(configs))
 
 
 async def respond(console: Console, listing: Listing, kind: str) -> Response:

@@ -233,10 +233,12 @@ def _frame(
     request: Request, context: Any, *, title: str, section: str, is_live: bool, block: str
 ) -> Frame:
     console = console_of(request)
-    chosen = preferences.read(request)
+    choices = preferences.read(request)
     who = principal_of(request.scope)
     read_only = services_of(request.scope).read_only.state
-    tag = hashlib.blake2b(f"{chosen}{request.url.query}{who!r}{context!r}".encode(), digest_size=12)
+    tag = hashlib.blake2b(
+        f"{choices}{request.url.query}{who!r}{context!r}".encode(), digest_size=12
+    )
     return Frame(
         title=title,
         section=section,
@@ -245,12 +247,12 @@ def _frame(
         environment=console.environment,
         environment_color=console.environment_color,
         version=console.version,
-        theme=chosen.theme,
-        refresh_s=chosen.refresh_s,
-        zone=chosen.zone,
+        theme=choices.theme,
+        refresh_s=choices.refresh_s,
+        zone=choices.zone,
         language=language.spoken(),
-        density=chosen.density,
-        keys=chosen.keys,
+        density=choices.density,
+        keys=choices.keys,
         origin=str(request.base_url).rstrip("/"),
         now_ms=console.now_ms(),
         notice=language.translated(NOTICES.get(request.query_params.get("done", ""), "")),

@@ -9,7 +9,7 @@
 
 A text loses the spaces around it and what exceeds `max_length`, unless it is `Verbatim`. An enum
 or a Literal is a choice, a bool is true for any text, a tuple holds each value of its name once.
-`| None` takes an empty text as None. A callable parses the text itself; it raises FieldError, and
+`| None` takes an empty text as None. A callable parses the text itself; it raises InvalidField, and
 then the field has its default.
 """
 
@@ -37,7 +37,7 @@ class Fields(msgspec.Struct, frozen=True):
     """The fields of a form or a query."""
 
 
-class FieldError(ValueError):
+class InvalidField(ValueError):
     """The text of a field is invalid; the error's text is the sentence for the user."""
 
 
@@ -181,7 +181,7 @@ def _custom_reader(parser: Callable[[str], object], default: object) -> Reader:
     def read(form: Form, name: str, zone: Zone) -> object:
         try:
             return parser(form.values[name])
-        except FieldError as error:
+        except InvalidField as error:
             form.refuse(name, str(error))
             return default
 

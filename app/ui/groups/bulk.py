@@ -148,8 +148,7 @@ async def show(request: Request) -> Response:
             request, form, [], len(names), asking=fields.group if is_asking else None
         )
     action = GroupAction(request, fields.action, fields.at or 0, {})
-    chosen = names[: bulk.ITEMS_MAX]
-    rows = await bulk.each(request, Kind.GROUP, chosen, action.preview, BulkRow)
+    rows = await bulk.each(request, Kind.GROUP, names[: bulk.ITEMS_MAX], action.preview, BulkRow)
     return await _page(request, form, rows, len(names))
 
 

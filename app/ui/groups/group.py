@@ -22,7 +22,7 @@ from engine.broker import RETRY_PREFIX, GroupConfig, LagBasis, LagHistoryRetenti
 from kitemq.model.conversion import convert
 
 
-class LagQuery(Fields, frozen=True):
+class LagChartQuery(Fields, frozen=True):
     """The history that a query asks for."""
 
     topic: str = ""
@@ -31,7 +31,7 @@ class LagQuery(Fields, frozen=True):
     show: str = ""
 
 
-class QueueProgress(QueueLag, frozen=True):
+class QueueLagRow(QueueLag, frozen=True):
     """A group's progress in one queue."""
 
     done_share: float = 1.0
@@ -80,7 +80,7 @@ class GroupOverview:
     keeping: LagHistoryRetention
     choices: Sequence[str]
     topics: Sequence[TopicProgress]
-    cut: Cut[QueueProgress]
+    cut: Cut[QueueLagRow]
     query: Query
 
 
@@ -125,7 +125,7 @@ def _page(
 
 def _view(request: Request, group: str) -> LagView:
     """Parse the view in a query; invalid values give the default, since people edit links."""
-    query = typed_forms.query(request.query_params, LagQuery)
+    query = typed_forms.query(request.query_params, LagChartQuery)
     return LagView(
         LagOf(group, query.topic, query.queue if query.topic else None),
         next((span for span in SPANS if span.name == query.range), SPANS[1]),
@@ -133,9 +133,9 @@ def _view(request: Request, group: str) -> LagView:
     )
 
 
-def _queues(queues: Sequence[QueueLag], query: Query) -> list[QueueProgress]:
-    rows = [convert(queue, QueueProgress, done_share=_done_share(queue)) for queue in queues]
-    keys: dict[str, Callable[[QueueProgress], Any]] = {
+def _queues(queues: Sequence[QueueLag], query: Query) -> list[QueueLagRow]:
+    rows = [convert(queue, QueueLagRow, done_share=_done_share(queue)) for queue in queues]
+    keys: dict[str, Callable[[QueueLagRow], Any]] = {
         "lag": lambda row: row.count,
         "topic": lambda row: (row.topic, row.queue),
         "oldest": lambda row: row.oldest_ms,

@@ -77,8 +77,8 @@ async def show(request: Request) -> Response:
     kind_of_file = list_exports.file_kind(request)
     if kind_of_file:
         whole = tables.whole(query, len(everything))
-        chosen = await console.render(lambda: _select(everything, snapshot, whole).rows)
-        listing = list_exports.groups(chosen, snapshot)
+        matches = await console.render(lambda: _select(everything, snapshot, whole).rows)
+        listing = list_exports.groups(matches, snapshot)
         return await list_exports.respond(console, listing, kind_of_file)
     page = await console.render(lambda: _select(everything, snapshot, query))
     unread, unknown = await console.render(lambda: _unread(everything, snapshot, query))
@@ -110,9 +110,9 @@ def matching(everything: Iterable[GroupConfig], text: str) -> list[GroupConfig]:
 
 def _select(everything: list[GroupConfig], snapshot: Snapshot, query: Query) -> Cut[GroupConfig]:
     """Filter, sort and cut the groups; pure, because it runs on another thread."""
-    chosen = matching(everything, query.text)
-    tables.order(chosen, _key(snapshot, query.sort), lambda g: g.name, down=query.is_downward)
-    return tables.cut(chosen, query)
+    matches = matching(everything, query.text)
+    tables.order(matches, _key(snapshot, query.sort), lambda g: g.name, down=query.is_downward)
+    return tables.cut(matches, query)
 
 
 def _unread(everything: list[GroupConfig], snapshot: Snapshot, query: Query) -> tuple[int, int]:

@@ -51,7 +51,7 @@ def path_of(name: str) -> str:
 async def respond(
     request: Request, template: str, context: GroupTab, *, title: str = "", **options: Any
 ) -> Response:
-    """Render a page of a group; its title is the group's name; `options` are those of `pages.respond`."""
+    """Render a page of a group by `pages.respond`; its title is the group's name."""
     title = title or context.head.name
     return await pages.respond(request, template, context, title=title, section="groups", **options)
 

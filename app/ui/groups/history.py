@@ -38,7 +38,7 @@ CHANGES_LISTED_MAX = 8
 VALUE_CHARS_MAX = 120
 
 
-class HistoryQuery(Fields, frozen=True):
+class GroupHistoryQuery(Fields, frozen=True):
     """The entry of the audit trail before which the page begins."""
 
     before: int | None = None
@@ -115,7 +115,7 @@ async def show(request: Request) -> Response:
     console = pages.console_of(request)
     config = group_of(request)
     audit = services_of(request.scope).audit
-    before_id = typed_forms.query(request.query_params, HistoryQuery).before
+    before_id = typed_forms.query(request.query_params, GroupHistoryQuery).before
     entries: list[AuditEntry] = []
     trouble = ""
     try:
@@ -183,7 +183,7 @@ async def undo(request: Request) -> Response:
             force=fields.is_forced,
         )
     except OffsetsMoved as error:
-        conflict_review = review(error.preview, seen=fields.seen)
+        conflict_review = review(error.preview, offsets=fields.offsets)
         return await _undo_page(request, Form({}), conflict_review, is_conflict=True)
     except (Conflict, Refused) as error:
         form = Form({})

@@ -20,7 +20,7 @@ from app.ui.framework import forms, pages, preferences, typed_forms
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form, Posted
 from app.ui.framework.language import N_, _
-from app.ui.framework.typed_forms import FieldError, Fields, Moment, Verbatim
+from app.ui.framework.typed_forms import InvalidField, Fields, Moment, Verbatim
 from app.ui.framework.zones import Zone
 from app.ui.groups import reset_plans
 from app.ui.groups.head import GroupHead, group_of, head_of, path_of, respond, topics_of_group
@@ -36,20 +36,20 @@ QUEUES_MAX = 1024
 
 
 def shift_of(text: str) -> int:
-    """A typed number of messages, below 0 to go back. Raises FieldError."""
+    """A typed number of messages, below 0 to go back. Raises InvalidField."""
     text = text.strip().removeprefix("+")
     digits = text.removeprefix("-")
     if is_whole(digits) and int(digits):
         return int(text)
-    raise FieldError(_("Give a whole number of messages, below 0 to go back; not 0."))
+    raise InvalidField(_("Give a whole number of messages, below 0 to go back; not 0."))
 
 
 def queues_of(text: str) -> tuple[int, ...]:
-    """Typed numbers of queues. Raises FieldError."""
+    """Typed numbers of queues. Raises InvalidField."""
     parts = text.replace(",", " ").split()
     if all(is_whole(part, 5) for part in parts):
         return tuple(map(int, parts[: QUEUES_MAX + 1]))
-    raise FieldError(_("Queues are whole numbers divided by commas; none means all."))
+    raise InvalidField(_("Queues are whole numbers divided by commas; none means all."))
 
 
 class DraftFields(Fields, frozen=True):
@@ -196,7 +196,7 @@ async def look(request: Request) -> Response:
     except EngineError as error:
         form.blame(error, {"topic": PLAN, "topics": PLAN, "queues": PLAN})
         return await _refuse_or_show(request, config, draft)
-    result = review(preview, seen=plan.seen)
+    result = review(preview, offsets=plan.offsets)
     is_conflict = preview.precondition != plan.precondition
     return await _page(request, config, draft, result, is_conflict=is_conflict)
 
@@ -208,14 +208,14 @@ async def apply(request: Request) -> Response:
     order = _order(draft)
     if order is None:
         return await _refuse_or_show(request, config, draft)
-    __, sight = typed_forms.read(posted, ReviewFields)
+    __, fields = typed_forms.read(posted, ReviewFields)
     resets, actor = services_of(request.scope).resets, actor_at(client_of(request))
     try:
         reset = await resets.apply(
-            actor, config.name, order, precondition=sight.precondition, force=sight.is_forced
+            actor, config.name, order, precondition=fields.precondition, force=fields.is_forced
         )
     except OffsetsMoved as error:
-        result = review(error.preview, seen=sight.seen)
+        result = review(error.preview, offsets=fields.offsets)
         return await _page(request, config, draft, result, is_conflict=True)
     except EngineError as error:
         draft.form.blame(error, NAMES)

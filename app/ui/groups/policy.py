@@ -8,7 +8,7 @@ from msgspec import Meta
 from app.ui.framework import typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
-from app.ui.framework.typed_forms import FieldError, Fields
+from app.ui.framework.typed_forms import InvalidField, Fields
 from app.ui.framework.typed_time import LENGTH_HELP, find_length_ms, length_text
 from engine.broker import Exponential, Ladder, RetryPolicy, Steps
 
@@ -48,10 +48,10 @@ def kind_of(policy: RetryPolicy) -> str:
 
 
 def length_ms(label: str, text: str) -> int:
-    """A typed wait in ms. Raises FieldError, which names the `label` of the field."""
+    """A typed wait in ms. Raises InvalidField, which names the `label` of the field."""
     wait_ms = find_length_ms(text)
     if wait_ms is None:
-        raise FieldError(
+        raise InvalidField(
             _(
                 "%(label)s must be a length of time. %(length_help)s",
                 label=translated(label),
@@ -62,20 +62,20 @@ def length_ms(label: str, text: str) -> int:
 
 
 def factor(text: str) -> float:
-    """A typed multiplier. Raises FieldError."""
+    """A typed multiplier. Raises InvalidField."""
     try:
         return float(text)
     except ValueError:
-        raise FieldError(_("The multiplier must be a number from 1 to 100.")) from None
+        raise InvalidField(_("The multiplier must be a number from 1 to 100.")) from None
 
 
 def lengths_ms(text: str) -> tuple[int, ...]:
-    """Typed waits in ms, at least one. Raises FieldError."""
+    """Typed waits in ms, at least one. Raises InvalidField."""
     waits = [find_length_ms(part) for part in text.replace(",", " ").split()]
     lengths = tuple(wait for wait in waits if wait is not None)
     if not lengths or len(lengths) < len(waits):
         length_help = translated(LENGTH_HELP)
-        raise FieldError(
+        raise InvalidField(
             _("Each wait must be a length of time. %(length_help)s", length_help=length_help)
         )
     return lengths

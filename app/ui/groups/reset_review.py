@@ -1,7 +1,7 @@
 """The rows of a planned or finished reset. Pure.
 
-A review carries its offsets (`seen`) through the form, so that a conflict can mark the queues that
-have moved since.
+A review carries its `offsets` through the form, so that a conflict can mark the queues that have
+moved since.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,11 +28,11 @@ Place = tuple[str, int]
 
 
 class ReviewFields(Fields, frozen=True, rename={"is_forced": "force"}):
-    """What the form below a review posts; `seen` holds the offsets that the review showed."""
+    """What the form below a review posts; `offsets` are those that the review showed."""
 
     precondition: str
     is_forced: bool
-    seen: Verbatim
+    offsets: Verbatim
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,13 @@ class Review:
     inflight: int
     retry_waiting: int
     precondition: str
-    seen: str
+    offsets: str
     moved_since: int
 
 
-def review(preview: ResetPreview, *, seen: str = "", page: int = 1) -> Review:
-    """The review of a preview; queues that moved since `seen` come first."""
-    before = _parsed(seen)
+def review(preview: ResetPreview, *, offsets: str = "", page: int = 1) -> Review:
+    """The review of a preview; queues that moved since `offsets` come first."""
+    before = _parsed(offsets)
     rows = [_row(move, before) for move in preview.queues]
     rows.sort(key=lambda row: not row.has_moved)
     pages = max(1, -(-len(rows) // PAGE_SIZE))
@@ -98,7 +98,7 @@ def review(preview: ResetPreview, *, seen: str = "", page: int = 1) -> Review:
         pages=pages,
         moving=sum(row.is_moved and row.delta != 0 for row in rows),
         clipped=sum(row.is_clipped for row in rows),
-        seen="\n".join(_line(move) for move in preview.queues),
+        offsets="\n".join(_line(move) for move in preview.queues),
         moved_since=sum(row.has_moved for row in rows),
     )
 

@@ -61,7 +61,7 @@ class Property:
 
 
 @dataclass(frozen=True)
-class FailedDelivery:
+class FailureOfMessage:
     """The failed delivery that led to this record."""
 
     reason: str
@@ -94,7 +94,7 @@ class MessagePage:
     store_host: str
     size_bytes: int
     properties: list[Property]
-    failure: FailedDelivery | None
+    failure: FailureOfMessage | None
     body: Body
     copies: list[MessageRow]
     became: list[Verdict] | None
@@ -316,11 +316,11 @@ def _send_again(message: StoredMessage) -> str:
     return shlex.join(words) if body.isprintable() else ""
 
 
-def _failure(message: StoredMessage) -> FailedDelivery | None:
+def _failure(message: StoredMessage) -> FailureOfMessage | None:
     properties = message.properties
     if not group_of(message.topic):
         return None
-    return FailedDelivery(
+    return FailureOfMessage(
         reason=properties.get(FAILED_REASON, ""),
         error=properties.get(FAILED_ERROR, ""),
         client=properties.get(FAILED_CLIENT, ""),

@@ -15,7 +15,7 @@ from app.ui.framework import forms, pages, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
-from app.ui.framework.typed_forms import FieldError, Fields, Verbatim
+from app.ui.framework.typed_forms import InvalidField, Fields, Verbatim
 from app.ui.messages.message import address
 from app.ui.topics.head import Head, head_of, respond, topic_of
 from engine.broker import TopicConfig
@@ -41,16 +41,16 @@ def keys_of(text: str) -> tuple[str, ...]:
 
 
 def properties_of(text: str) -> dict[str, str]:
-    """Typed properties, one "name: value" per line. Raises FieldError, which names the line."""
+    """Typed properties, one "name: value" per line. Raises InvalidField, which names the line."""
     properties: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         name, colon, value = (part.strip() for part in line.partition(":"))
         if not (colon and name and value):
-            raise FieldError(_("Line %(number)s is not “name: value”.", number=number))
+            raise InvalidField(_("Line %(number)s is not “name: value”.", number=number))
         if name in RESERVED:
-            raise FieldError(
+            raise InvalidField(
                 _(
                     "Line %(number)s: %(name)s is a name of the system's own.",
                     number=number,

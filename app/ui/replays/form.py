@@ -14,7 +14,7 @@ from app.ui.dead_letters.resend import TARGETS
 from app.ui.framework import forms, pages, preferences, rights, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
-from app.ui.framework.typed_forms import FieldError, Fields, Moment
+from app.ui.framework.typed_forms import InvalidField, Fields, Moment
 from app.ui.framework.zones import Zone
 from app.ui.replays import jobs
 from engine.broker import NewReplay
@@ -60,18 +60,18 @@ class TimeFields(Fields, frozen=True, rename={"from_ms": "from", "until_ms": "un
 
 
 def ranges_of(text: str) -> list[Range]:
-    """Queue, first offset and end of each line. Raises FieldError."""
+    """Queue, first offset and end of each line. Raises InvalidField."""
     lines = text.split()
     ranges: list[Range] = []
     for line in lines[:RANGES_MAX]:
         parts = line.split(":")
         if len(parts) != 3 or not all(is_whole(p) for p in parts):
-            raise FieldError(_("%(line)s is no range: write 0:100:200.", line=repr(line[:40])))
+            raise InvalidField(_("%(line)s is no range: write 0:100:200.", line=repr(line[:40])))
         ranges.append((int(parts[0]), int(parts[1]), int(parts[2])))
     if not ranges:
-        raise FieldError(_("Give one range on each line, as in 0:100:200."))
+        raise InvalidField(_("Give one range on each line, as in 0:100:200."))
     if len(lines) > RANGES_MAX:
-        raise FieldError(_("At most %(most)s ranges.", most=f"{RANGES_MAX:,}"))
+        raise InvalidField(_("At most %(most)s ranges.", most=f"{RANGES_MAX:,}"))
     return ranges
 
 

@@ -17,7 +17,7 @@ from app.ui.framework import forms, pages, rights, typed_forms
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
-from app.ui.framework.typed_forms import FieldError, Fields
+from app.ui.framework.typed_forms import InvalidField, Fields
 from app.ui.messages.message import address
 from engine.broker import (
     DEAD_LETTER_PREFIX,
@@ -66,12 +66,12 @@ NOTICES = {
 
 
 def rate_of(text: str) -> float:
-    """A typed rate in messages per second, 0 for no limit. Raises FieldError."""
+    """A typed rate in messages per second, 0 for no limit. Raises InvalidField."""
     text = text.strip()
     whole, __, part = text.partition(".")
     if is_whole(whole + part, 11) and float(text) <= RATE_MAX:
         return float(text)
-    raise FieldError(
+    raise InvalidField(
         _(
             "The rate must be a number from 0 to %(rate_max)s; 0 sets no limit.",
             rate_max=f"{RATE_MAX:,}",
@@ -87,7 +87,7 @@ class ListQuery(Fields, frozen=True):
     cursor: Text = ""
 
 
-class OutcomeQuery(Fields, frozen=True):
+class JobPageQuery(Fields, frozen=True):
     """The outcome of messages to list, and the last message of the page before."""
 
     outcome: str = ""
@@ -252,7 +252,7 @@ async def show(request: Request) -> Response:
 async def _page(request: Request, form: Form, status: int | None = None) -> Response:
     replays = pages.console_of(request).broker.replays
     job = replays.get(request.path_params["id"])
-    query = typed_forms.query(request.query_params, OutcomeQuery)
+    query = typed_forms.query(request.query_params, JobPageQuery)
     outcome, after = query.outcome if query.outcome in OUTCOMES else "", query.cursor
     page = replays.outcomes(job.id, outcome=outcome, after=after, count_max=PAGE_SIZE)
     job_view = job_of(job)

@@ -68,11 +68,11 @@ class TopicBulkRow:
     last_ms: int | None = None
     groups: Sequence[str] = ()
     groups_total: int = 0
-    seen: str = ""
+    state: str = ""
 
     @property
     def choice(self) -> tuple[str, str]:
-        return self.seen, self.topic
+        return self.state, self.topic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class TopicAction:
         row = TopicBulkRow(name, "left" if note else "would", note)
         if self.action == "permission":
             note = note or permission_change(config.permission, self.permission)
-            return replace(row, note=note, seen=self.selection.get(name, config_tag(config)))
+            return replace(row, note=note, state=self.selection.get(name, config_tag(config)))
         stats = broker.topic_stats(name)
         groups = sorted(broker.groups_of(name))
         return replace(
@@ -114,7 +114,7 @@ class TopicAction:
             last_ms=max((q.last_stored_ms or 0 for q in stats.queues), default=0) or None,
             groups=groups[:GROUPS_SHOWN_MAX],
             groups_total=len(groups),
-            seen=self.selection.get(name, content_tag(broker, name)),
+            state=self.selection.get(name, content_tag(broker, name)),
         )
 
     async def change(self, name: str) -> TopicBulkRow:
@@ -124,11 +124,11 @@ class TopicAction:
         if note:
             return TopicBulkRow(name, "left", note)
         topics, actor = services_of(self.request.scope).topics, actor_at(client_of(self.request))
-        seen = self.selection[name] or NOT_SEEN
+        state = self.selection[name] or NOT_SEEN
         if self.action == "delete":
-            await topics.delete(actor, name, seen=seen)
+            await topics.delete(actor, name, seen=state)
             return TopicBulkRow(name, "done")
-        await topics.change(actor, name, TopicSettings(permission=self.permission), seen=seen)
+        await topics.change(actor, name, TopicSettings(permission=self.permission), seen=state)
         return TopicBulkRow(name, "done", permission_change(config.permission, self.permission))
 
     def reason_to_skip(self, config: TopicConfig) -> str:
@@ -151,8 +151,9 @@ async def show(request: Request) -> Response:
         return await _page(
             request, form, [], len(names), asking=fields.topic if is_asking else None
         )
-    chosen = names[: bulk.ITEMS_MAX]
-    rows = await bulk.each(request, Kind.TOPIC, chosen, action.preview, TopicBulkRow)
+    rows = await bulk.each(
+        request, Kind.TOPIC, names[: bulk.ITEMS_MAX], action.preview, TopicBulkRow
+    )
     return await _page(request, form, rows, len(names))
 
 

@@ -2,7 +2,7 @@
 
 from app.ui.framework import typed_time
 from app.ui.framework.language import _, translated
-from app.ui.framework.typed_forms import FieldError
+from app.ui.framework.typed_forms import InvalidField
 
 PERCENT = 100
 
@@ -15,14 +15,14 @@ def retention_text(value_ms: int | None) -> str:
 
 
 def retention_ms(text: str) -> int | None:
-    """A typed retention in ms; None for the broker's. Raises FieldError."""
+    """A typed retention in ms; None for the broker's. Raises InvalidField."""
     text = text.strip()
     if text in ("", "0"):
         return 0 if text else None
     length_ms = typed_time.find_length_ms(text)
     if not length_ms:
         length_help = translated(typed_time.LENGTH_HELP)
-        raise FieldError(_("That is no length of time. %(length_help)s", length_help=length_help))
+        raise InvalidField(_("That is no length of time. %(length_help)s", length_help=length_help))
     return length_ms
 
 
@@ -32,11 +32,11 @@ def percent_text(share: float | None) -> str:
 
 
 def share_of(text: str) -> float | None:
-    """A share from 0 to 1, typed as percent; None for the broker's. Raises FieldError."""
+    """A share from 0 to 1, typed as percent; None for the broker's. Raises InvalidField."""
     try:
         percent = float(text) if text.strip() else None
     except ValueError:
         percent = -1.0
     if percent is not None and not 0 <= percent <= PERCENT:
-        raise FieldError(_("Write a number from 0 to 100, or nothing for the broker's."))
+        raise InvalidField(_("Write a number from 0 to 100, or nothing for the broker's."))
     return None if percent is None else percent / PERCENT

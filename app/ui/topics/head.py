@@ -27,7 +27,7 @@ class Head:
     has_note: bool
 
 
-class TopicPage(Protocol):
+class TopicTab(Protocol):
     """The context of a page of a topic."""
 
     @property
@@ -40,9 +40,9 @@ def topic_of(request: Request) -> TopicConfig:
 
 
 async def respond(
-    request: Request, template: str, context: TopicPage, *, title: str = "", **options: Any
+    request: Request, template: str, context: TopicTab, *, title: str = "", **options: Any
 ) -> Response:
-    """Render a page of a topic; its title is the topic's name; `options` are those of `pages.respond`."""
+    """Render a page of a topic by `pages.respond`; its title is the topic's name."""
     title = title or context.head.name
     return await pages.respond(request, template, context, title=title, section="topics", **options)
 

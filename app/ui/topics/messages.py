@@ -50,7 +50,7 @@ class MessageRow:
     error: str
 
 
-class TopicSearch(Fields, frozen=True):
+class TopicMessagesQuery(Fields, frozen=True):
     """The search in a query; without a `queue` all of them, or the first along which to go."""
 
     by: Literal["newest", "offset", "id", "key"] = "newest"
@@ -68,7 +68,7 @@ class TopicMessages:
 
     head: Head
     tab: str
-    search: TopicSearch
+    search: TopicMessagesQuery
     queues: list[int]
     rows: list[MessageRow]
     scanned: int
@@ -103,7 +103,7 @@ async def show(request: Request) -> Response:
     """GET /topics/{topic}/messages?by=newest|offset|id|key"""
     console = pages.console_of(request)
     config = topic_of(request)
-    search = typed_forms.query(request.query_params, TopicSearch)
+    search = typed_forms.query(request.query_params, TopicMessagesQuery)
     stats = console.broker.topic_stats(config.name).queues
     who = principal_of(request.scope)
     unread = lacks_messages(who, config.name)
@@ -129,21 +129,21 @@ async def show(request: Request) -> Response:
 
 
 async def _find(
-    request: Request, topic: str, stats: Sequence[QueueStats], search: TopicSearch
+    request: Request, topic: str, stats: Sequence[QueueStats], search: TopicMessagesQuery
 ) -> BrowsePage:
     if search.by == "id":
         return await _by_id(request, topic, search.id)
     if search.by == "key":
         return await _by_key(request, topic, search) if search.key else BrowsePage([], 0, 0, 0)
     messaging = pages.console_of(request).messaging
-    chosen = [each for each in stats if each.queue == search.queue] or stats
+    queues = [each for each in stats if each.queue == search.queue] or stats
     if search.by == "newest":
         cursor = search.cursor
-        return await browsing.newest(messaging, topic, chosen, cursor=cursor, count_max=search.size)
+        return await browsing.newest(messaging, topic, queues, cursor=cursor, count_max=search.size)
     if not stats:
         return BrowsePage([], 0, 0, 0)
     return await browsing.along(
-        messaging, topic, chosen[0], offset=search.offset, count_max=search.size
+        messaging, topic, queues[0], offset=search.offset, count_max=search.size
     )
 
 
@@ -162,7 +162,7 @@ async def _by_id(request: Request, topic: str, text: str) -> BrowsePage:
     return BrowsePage(here, len(messages), 0, 0, note=note)
 
 
-async def _by_key(request: Request, topic: str, search: TopicSearch) -> BrowsePage:
+async def _by_key(request: Request, topic: str, search: TopicMessagesQuery) -> BrowsePage:
     page = await services_of(request.scope).search.by_key(
         topic, search.key, count_max=BY_KEY_MAX, cursor=search.cursor
     )

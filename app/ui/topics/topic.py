@@ -41,7 +41,7 @@ class ConfigFields(SettingFields, frozen=True, rename={"retention_ms": "retentio
 
 
 @dataclass(frozen=True)
-class TopicQueue:
+class ListedQueue:
     """A queue of the topic, its `share` of the messages in the fullest one."""
 
     queue: int
@@ -69,7 +69,7 @@ class TopicOverview:
     history_counts: list[int]
     last_ms: int | None
     worst_lag: int | None
-    queues: list[TopicQueue]
+    queues: list[ListedQueue]
     queues_total: int
     size: Size
     created_ms: int
@@ -158,9 +158,9 @@ async def show(request: Request) -> Response:
 
 async def _queues(
     console: Console, topic: str, stats: TopicStats, fullest: int
-) -> tuple[list[TopicQueue], Size]:
+) -> tuple[list[ListedQueue], Size]:
     """The first queues of a topic, and an estimate of the topic's size from them."""
-    rows: list[TopicQueue] = []
+    rows: list[ListedQueue] = []
     contents: list[QueueContent] = []
     pause = Pause()
     for queue in stats.queues[:QUEUES_SHOWN_MAX]:
@@ -170,7 +170,7 @@ async def _queues(
         contents.append(content)
         messages = queue.max_offset - queue.min_offset
         rows.append(
-            TopicQueue(
+            ListedQueue(
                 queue=queue.queue,
                 min_offset=queue.min_offset,
                 max_offset=queue.max_offset,

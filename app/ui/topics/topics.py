@@ -176,22 +176,24 @@ def matching(
 ) -> list[TopicConfig]:
     """The topics of `kind` whose names contain every word of `text`."""
     words = text.lower().split()
-    named = [topic for topic in everything if all(word in topic.name.lower() for word in words)]
-    return [topic for topic in named if _is_chosen(topic, kind, stars)]
+    candidates = [
+        topic for topic in everything if all(word in topic.name.lower() for word in words)
+    ]
+    return [topic for topic in candidates if _is_chosen(topic, kind, stars)]
 
 
 def _select(
     everything: list[TopicConfig], snapshot: Snapshot, query: Query, kind: str, marks: Marks
 ) -> TopicSelection:
     """Filter, count, sort and cut the topics; pure, because it runs on another thread."""
-    named = matching(everything, query.text, "all", ())
-    chosen = [topic for topic in named if _is_chosen(topic, kind, marks.stars)]
+    candidates = matching(everything, query.text, "all", ())
+    matches = [topic for topic in candidates if _is_chosen(topic, kind, marks.stars)]
     key = _key(snapshot, query.sort, marks.stars)
-    tables.order(chosen, key, lambda t: t.name, down=query.is_downward)
-    counts = Counter(map(kind_of, named))
-    counts[STARRED] = sum(topic.name in marks.stars for topic in named)
+    tables.order(matches, key, lambda t: t.name, down=query.is_downward)
+    counts = Counter(map(kind_of, candidates))
+    counts[STARRED] = sum(topic.name in marks.stars for topic in candidates)
     return TopicSelection(
-        cut=tables.cut(chosen, query),
+        cut=tables.cut(matches, query),
         facets=_facets(counts, kind),
         is_any=any(kind_of(topic) in USER_KINDS for topic in everything),
     )
@@ -205,14 +207,14 @@ def _is_chosen(topic: TopicConfig, kind: str, stars: Collection[str]) -> bool:
     return kind in ("all", kind_of(topic))
 
 
-def _facets(counts: Counter[str], chosen: str) -> list[KindFacet]:
+def _facets(counts: Counter[str], active: str) -> list[KindFacet]:
     facets = [
-        KindFacet("", _("Your topics"), sum(counts[kind] for kind in USER_KINDS), chosen == "")
+        KindFacet("", _("Your topics"), sum(counts[kind] for kind in USER_KINDS), active == "")
     ]
-    facets += [KindFacet(STARRED, _("Starred"), counts[STARRED], chosen == STARRED)]
-    facets += [KindFacet(kind, kind, counts[kind], chosen == kind) for kind in KINDS]
+    facets += [KindFacet(STARRED, _("Starred"), counts[STARRED], active == STARRED)]
+    facets += [KindFacet(kind, kind, counts[kind], active == kind) for kind in KINDS]
     everything = sum(counts[kind] for kind in KINDS)
-    total = KindFacet("all", _("Including system"), everything, chosen == "all")
+    total = KindFacet("all", _("Including system"), everything, active == "all")
     visible_facets = [f for f in facets if f.count or f.is_on or not f.value]
     return (
         [*visible_facets, total] if any(counts[kind] for kind in SYSTEM_KINDS) else visible_facets

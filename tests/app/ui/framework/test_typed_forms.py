@@ -9,7 +9,7 @@ from starlette.datastructures import QueryParams
 
 from app.ui.framework import typed_forms, zones
 from app.ui.framework.forms import Posted
-from app.ui.framework.typed_forms import FieldError, Fields, Moment, Verbatim
+from app.ui.framework.typed_forms import InvalidField, Fields, Moment, Verbatim
 
 
 class Colour(StrEnum):
@@ -22,7 +22,7 @@ def percent(text: str) -> float | None:
     if not text:
         return None
     if not text.isdecimal():
-        raise FieldError("That is no percentage.")
+        raise InvalidField("That is no percentage.")
     return int(text) / 100
 
 
