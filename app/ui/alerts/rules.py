@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.alert_rows import RuleRow
+from app.db.rows import actor_at
 from app.services.alerts.machine import Reading
 from app.services.alerts.rules import (
     ABOUT,
@@ -20,13 +21,12 @@ from app.services.alerts.rules import (
     About,
 )
 from app.services.alerts.standing import RuleStatus
-from app.services.audit import actor_at
 from app.ui.alerts.alerts import parse_id
 from app.ui.framework import forms, pages, typed_forms
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
-from app.ui.framework.typed_forms import FieldError, Fields, Verbatim
+from app.ui.framework.typed_forms import Fields, InvalidField, Verbatim
 from engine.errors import Conflict, Invalid, Refused
 from kitemq.model.alerts import RuleKind, Severity
 from kitemq.model.conversion import convert
@@ -38,7 +38,7 @@ KINDS = tuple((kind.value, about.label) for kind, about in ABOUT.items())
 
 def parse_rule_name(text: str) -> str:
     if not text.strip():
-        raise FieldError(_("A rule needs a name."))
+        raise InvalidField(_("A rule needs a name."))
     return text.strip()
 
 

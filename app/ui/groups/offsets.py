@@ -14,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.services.audit import actor_at
+from app.db.rows import actor_at
 from app.services.resets import ResetOrder
 from app.ui.framework import forms, pages, preferences, typed_forms
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form, Posted
 from app.ui.framework.language import N_, _
-from app.ui.framework.typed_forms import InvalidField, Fields, Moment, Verbatim
+from app.ui.framework.typed_forms import Fields, InvalidField, Moment, Verbatim
 from app.ui.framework.zones import Zone
 from app.ui.groups import reset_plans
 from app.ui.groups.head import GroupHead, group_of, head_of, path_of, respond, topics_of_group

@@ -8,7 +8,7 @@ from msgspec import Meta
 from app.ui.framework import typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
-from app.ui.framework.typed_forms import InvalidField, Fields
+from app.ui.framework.typed_forms import Fields, InvalidField
 from app.ui.framework.typed_time import LENGTH_HELP, find_length_ms, length_text
 from engine.broker import Exponential, Ladder, RetryPolicy, Steps
 

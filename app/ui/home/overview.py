@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.container import services_of
 from app.monitoring.meter import Traffic
 from app.monitoring.sampler import GroupFigures, Snapshot, TopicFigures
-from app.monitoring.sparkline import Line, line
+from app.monitoring.sparkline import Sparkline, line
 from app.services.topic_kinds import USER_KINDS
 from app.ui.framework import pages
 from app.ui.framework.console import Console
@@ -28,14 +28,14 @@ class TopTopic:
     name: str
     figures: TopicFigures
     rate: float
-    history: Line
+    history: Sparkline
 
 
 @dataclass(frozen=True)
 class TopGroup:
     name: str
     figures: GroupFigures
-    history: Line
+    history: Sparkline
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Overview:
     groups: list[TopGroup]
     health: Health
     started_ms: int
-    accepted_line: Line
-    delivered_line: Line
+    accepted_line: Sparkline
+    delivered_line: Sparkline
 
 
 @dataclass(frozen=True)

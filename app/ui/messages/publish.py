@@ -15,7 +15,7 @@ from app.ui.framework import forms, pages, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
-from app.ui.framework.typed_forms import InvalidField, Fields, Verbatim
+from app.ui.framework.typed_forms import Fields, InvalidField, Verbatim
 from app.ui.messages.message import address
 from app.ui.topics.head import Head, head_of, respond, topic_of
 from engine.broker import TopicConfig

@@ -14,7 +14,7 @@ from app.ui.dead_letters.resend import TARGETS
 from app.ui.framework import forms, pages, preferences, rights, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
-from app.ui.framework.typed_forms import InvalidField, Fields, Moment
+from app.ui.framework.typed_forms import Fields, InvalidField, Moment
 from app.ui.framework.zones import Zone
 from app.ui.replays import jobs
 from engine.broker import NewReplay

@@ -10,14 +10,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
+from app.db.rows import Actor, actor_at
 from app.security.access import principal_of
 from app.security.message_rights import lacks_messages
-from app.services.audit import Actor, actor_at
 from app.ui.framework import forms, pages, rights, typed_forms
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
-from app.ui.framework.typed_forms import InvalidField, Fields
+from app.ui.framework.typed_forms import Fields, InvalidField
 from app.ui.messages.message import address
 from engine.broker import (
     DEAD_LETTER_PREFIX,

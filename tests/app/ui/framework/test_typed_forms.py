@@ -9,7 +9,7 @@ from starlette.datastructures import QueryParams
 
 from app.ui.framework import typed_forms, zones
 from app.ui.framework.forms import Posted
-from app.ui.framework.typed_forms import InvalidField, Fields, Moment, Verbatim
+from app.ui.framework.typed_forms import Fields, InvalidField, Moment, Verbatim
 
 
 class Colour(StrEnum):
