@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.rows import SessionRow, TokenRow, UserRow
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.security.access import (
     TABLE,
     Action,
@@ -213,7 +213,7 @@ async def change_password(request: Request) -> Response:
         )
     except Invalid as error:
         form.blame(error, {"password": "new"})
-    except DoorError as error:
+    except ProblemError as error:
         form.refuse("old", f"{str(error.detail).capitalize()}; {error.remedy}.")
     if form.is_wrong:
         return await _page(request, password_form=form)
@@ -266,9 +266,7 @@ async def _page(
         made_pair=made_pair,
     )
     status = 201 if made else max(statuses)
-    return await pages.respond(
-        request, "access.html", context, title=_("Access"), section="access", status=status
-    )
+    return await pages.respond(request, "access.html", context, title=_("Access"), status=status)
 
 
 def _table() -> list[RightLine]:

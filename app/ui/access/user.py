@@ -121,9 +121,7 @@ async def _page(
         on=on,
         answers=_answers(user, on),
     )
-    return await pages.respond(
-        request, "access_user.html", context, title=user.name, section="access", status=status
-    )
+    return await pages.respond(request, "access_user.html", context, title=user.name, status=status)
 
 
 def _answers(user: UserRow, on: str) -> list[RightAnswer]:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.alert_rows import RuleRow
+from app.db.rows import actor_at
 from app.services.alerts.machine import Reading
 from app.services.alerts.rules import (
     ABOUT,
@@ -20,7 +21,6 @@ from app.services.alerts.rules import (
     About,
 )
 from app.services.alerts.standing import RuleStatus
-from app.services.audit import actor_at
 from app.ui.alerts.alerts import parse_id
 from app.ui.framework import forms, pages, typed_forms
 from app.ui.framework.console import client_of
@@ -210,9 +210,7 @@ async def _page(
     severities = [(severity.value, translated(severity.value)) for severity in Severity]
     context = RuleForm(rule_id, form, about, trial, severities=severities)
     title = _("Change a rule") if rule_id else _("New alert rule")
-    return await pages.respond(
-        request, "alert_form.html", context, title=title, section="alerts", status=form.status
-    )
+    return await pages.respond(request, "alert_form.html", context, title=title, status=form.status)
 
 
 async def _deletion(request: Request, form: Form) -> Response:
@@ -227,10 +225,4 @@ async def _deletion(request: Request, form: Form) -> Response:
         silences=sum(silence.rule_id == standing.rule.id for silence in silences),
         form=form,
     )
-    return await pages.respond(
-        request,
-        "alert_delete.html",
-        context,
-        title=_("Delete a rule"),
-        section="alerts",
-    )
+    return await pages.respond(request, "alert_delete.html", context, title=_("Delete a rule"))

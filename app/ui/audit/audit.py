@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.container import services_of
-from app.db.rows import AuditEntry, AuditFilter
-from app.services.audit import DONE, STARTED, Audit
+from app.db.rows import DONE, AuditEntry, AuditFilter
+from app.services.audit import STARTED, Audit
 from app.ui.framework import cells, formats, forms, pages, preferences, tables, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
@@ -156,13 +156,7 @@ async def show(request: Request) -> Response:
     )
     status = 422 if form.is_wrong else 200
     return await pages.respond(
-        request,
-        "audit.html",
-        context,
-        title=_("Audit"),
-        section="audit",
-        status=status,
-        is_live=True,
+        request, "audit.html", context, title=_("Audit"), status=status, is_live=True
     )
 
 

@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.services.audit import actor_at
+from app.db.rows import actor_at
 from app.services.client_figures import ClientActivity, Refusals
-from app.services.clients import ASK_S, Client
+from app.services.clients import ASK_S, ClientState, Membership
 from app.services.connections import ClientFacts
 from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of
@@ -20,19 +20,6 @@ from engine.errors import Busy, NotFound, Refused
 from kitemq.model.clients import SentAway, ThreadStack
 
 TOPICS_SHOWN = 20
-
-
-@dataclass(frozen=True)
-class MembershipLine:
-    """A group that the client consumes for; `topics` are those with filters, the first twenty."""
-
-    group: str
-    topics: Sequence[tuple[str, str]]
-    topics_total: int
-    in_flight: int
-    is_pulling: bool
-    joined_ms: int
-    seen_ms: int
 
 
 @dataclass(frozen=True)
@@ -48,8 +35,9 @@ class ClientPage:
     version: str
     kind: str
     user: str
-    doors: Sequence[ClientFacts]
-    groups: Sequence[MembershipLine]
+    endpoints: Sequence[ClientFacts]
+    groups: Sequence[Membership]
+    topics_max: int
     in_flight: int
     activity: ClientActivity
     refusals: Refusals
@@ -120,19 +108,18 @@ async def _disconnect(
         "client_disconnect.html",
         DisconnectPage(name, path_of(name), impact, done),
         title=_("Disconnect %(name)s", name=name),
-        section="clients",
     )
 
 
-def _impact(client: Client) -> list[str]:
-    connections = sum(1 for each in client.doors if each.is_open)
+def _impact(client: ClientState) -> list[str]:
+    connections = sum(1 for each in client.endpoints if each.is_open)
     return [
         ngettext(
             "%(num)s connection of it ends; a gRPC connection that other clients share stays.",
             "%(num)s connections of it end; a gRPC connection that other clients share stays.",
             connections,
         )
-        if client.doors
+        if client.endpoints
         else _("It has no open connection: only its memberships end."),
         ngettext(
             "It is no member of %(num)s group any more; its queues and locks go to others.",
@@ -154,12 +141,12 @@ def _impact(client: Client) -> list[str]:
 
 
 async def _page(
-    request: Request, client: Client, answer: ThreadStack | None = None, trouble: str = ""
+    request: Request, client: ClientState, answer: ThreadStack | None = None, trouble: str = ""
 ) -> Response:
     now_ms = pages.console_of(request).now_ms()
     figures = services_of(request.scope).client_figures
     members = [each.member for each in client.memberships]
-    sources: list[ClientFacts | Member] = [*client.doors, *members]
+    sources: list[ClientFacts | Member] = [*client.endpoints, *members]
     seen_times = [each.seen_ms for each in sources if each.seen_ms is not None]
     activity = figures.of(client.name, now_ms)
     addresses = {each.address for each in sources if each.address}
@@ -169,10 +156,11 @@ async def _page(
         path=path_of(client.name),
         language=next((each.language for each in sources if each.language), ""),
         version=next((each.version for each in sources if each.version), ""),
-        kind=next((each.kind for each in client.doors if each.kind), ""),
-        user=next((each.user for each in client.doors if each.user), ""),
-        doors=client.doors,
-        groups=[_group_row(client, index) for index in range(len(client.memberships))],
+        kind=next((each.kind for each in client.endpoints if each.kind), ""),
+        user=next((each.user for each in client.endpoints if each.user), ""),
+        endpoints=client.endpoints,
+        groups=client.memberships,
+        topics_max=TOPICS_SHOWN,
         in_flight=client.in_flight,
         activity=activity,
         refusals=max(refusals, key=lambda each: each.at_ms or 0, default=Refusals()),
@@ -185,24 +173,5 @@ async def _page(
         trouble=trouble,
     )
     return await pages.respond(
-        request,
-        "client.html",
-        context,
-        title=client.name,
-        section="clients",
-        is_live=answer is None and not trouble,
-    )
-
-
-def _group_row(client: Client, index: int) -> MembershipLine:
-    membership = client.memberships[index]
-    topics = sorted(membership.member.topics.items())
-    return MembershipLine(
-        group=membership.group,
-        topics=topics[:TOPICS_SHOWN],
-        topics_total=len(topics),
-        in_flight=membership.in_flight,
-        is_pulling=membership.member.is_pulling,
-        joined_ms=membership.member.joined_ms,
-        seen_ms=membership.member.seen_ms,
+        request, "client.html", context, title=client.name, is_live=answer is None and not trouble
     )

@@ -123,9 +123,7 @@ async def show(request: Request) -> Response:
         return await list_exports.respond(console, listing, kind_of_file)
     selection = await console.render(lambda: _select(entries, query, values))
     context = await _context(request, console, query, selection, connected)
-    return await pages.respond(
-        request, "clients.html", context, title=_("Clients"), section="clients", is_live=True
-    )
+    return await pages.respond(request, "clients.html", context, title=_("Clients"), is_live=True)
 
 
 async def _context(

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.services.audit import Actor, actor_at
+from app.db.rows import Actor, actor_at
 from app.services.log_levels import INHERITED, LEVELS
 from app.services.read_only import REASON_CHARS_MAX, ReadOnlyState
 from app.ui.framework import forms, pages
@@ -86,9 +86,7 @@ async def _page(
         jobs=jobs,
     )
     title = _("Read-only, log levels")
-    return await pages.respond(
-        request, "control.html", context, title=title, section="engine", status=status
-    )
+    return await pages.respond(request, "control.html", context, title=title, status=status)
 
 
 def _actor(request: Request) -> Actor:

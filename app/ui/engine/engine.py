@@ -166,9 +166,7 @@ async def show(request: Request) -> Response:
         started_ms=console.started_ms,
         log_end=log_end,
     )
-    return await pages.respond(
-        request, "engine.html", context, title=_("Engine"), section="engine", is_live=True
-    )
+    return await pages.respond(request, "engine.html", context, title=_("Engine"), is_live=True)
 
 
 # The settings that are always shown; the others appear if they are set, or on demand.

@@ -162,17 +162,18 @@ async def respond(
     context: Any,
     *,
     title: str,
-    section: str = "",
+    section: str | None = None,
     status: int | None = None,
     is_live: bool = False,
 ) -> Response:
     """Render `context` as a page or the requested block; `is_live` pages refresh themselves.
 
     The context must hold plain values, because another thread renders it. Without a `status` a page
-    whose form has errors is a 422.
+    whose form has errors is a 422. The section of the menu follows from the address.
     """
     console = console_of(request)
     status = status_of(context) if status is None else status
+    section = section_of(request.scope["path"]) if section is None else section
     block = _target_block(request)
     if not (block and console.templates.has_block(template, block)):
         block = ""
@@ -190,6 +191,12 @@ async def respond(
         return HTMLResponse(html, status, headers=headers)
 
     return await console.render(rendered)
+
+
+def section_of(path: str) -> str:
+    """The section of the menu that a page belongs to: the first part of its address."""
+    first = path[1:].partition("/")[0]
+    return {"": "overview", "client": "clients"}.get(first, first)
 
 
 def status_of(context: Any) -> int:

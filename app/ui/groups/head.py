@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from app.ui.framework import pages
 from app.ui.framework.console import Console
-from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, GroupLag
+from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, GroupLag, Mode
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def head_of(console: Console, config: GroupConfig, lag: GroupLag | None = None) 
         name=name,
         path=path_of(name),
         is_paused=not config.consume_enabled,
-        is_broadcast=broker.is_broadcast(name),
+        is_broadcast=config.mode is Mode.BROADCAST,
         is_ordered=config.ordered,
         paused_topics=len(config.paused_topics),
         members=broker.members.count(name),

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.services.audit import Actor, actor_at
+from app.db.rows import Actor, actor_at
 from app.ui.framework import forms, pages, preferences, typed_forms
 from app.ui.framework.console import Console, client_of
 from app.ui.framework.forms import Form

@@ -74,7 +74,7 @@ async def show(request: Request) -> Response:
         keys=[(keys, translated(what)) for keys, what in KEYS],
         links=[(href, translated(what)) for href, what in LINKS],
     )
-    return await pages.respond(request, "help.html", context, title=_("Help"), section="help")
+    return await pages.respond(request, "help.html", context, title=_("Help"))
 
 
 def _chapters(text: str) -> list[ChapterLines]:

@@ -7,10 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.monitoring import sparkline
 from app.monitoring.meter import Traffic
 from app.monitoring.sampler import GroupFigures, Snapshot, TopicFigures
-from app.monitoring.sparkline import Line
+from app.monitoring.sparkline import Sparkline, line
 from app.services.topic_kinds import USER_KINDS
 from app.ui.framework import pages
 from app.ui.framework.console import Console
@@ -29,14 +28,14 @@ class TopTopic:
     name: str
     figures: TopicFigures
     rate: float
-    history: Line
+    history: Sparkline
 
 
 @dataclass(frozen=True)
 class TopGroup:
     name: str
     figures: GroupFigures
-    history: Line
+    history: Sparkline
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,8 @@ class Overview:
     groups: list[TopGroup]
     health: Health
     started_ms: int
-    accepted_line: Line
-    delivered_line: Line
+    accepted_line: Sparkline
+    delivered_line: Sparkline
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,17 @@ async def show(request: Request) -> Response:
     now_ms = console.now_ms()
     watch = await look(console, services_of(request.scope).alerts)
     digest = await console.render(lambda: _digest(snapshot, health, watch, now_ms))
-    traffic = console.meter.traffic()
+    traffic, meter = console.meter.traffic(), console.meter
+    topics = [
+        TopTopic(
+            name, snapshot.topics[name], meter.topic_rate(name), line(meter.topic_history(name))
+        )
+        for name in digest.topics
+    ]
+    groups = [
+        TopGroup(name, snapshot.groups[name], line(console.sampler.lag_history(name)))
+        for name in digest.groups
+    ]
     context = Overview(
         as_of_ms=snapshot.taken_ms,
         concerns=digest.concerns,
@@ -102,16 +111,14 @@ async def show(request: Request) -> Response:
         traffic=traffic,
         totals=digest.totals,
         p99_ms=_p99_ms(console),
-        topics=[_top_topic(console, snapshot, name) for name in digest.topics],
-        groups=[_top_group(console, snapshot, name) for name in digest.groups],
+        topics=topics,
+        groups=groups,
         health=health,
         started_ms=console.started_ms,
-        accepted_line=sparkline.line(traffic.accepted, 720, 160),
-        delivered_line=sparkline.line(traffic.delivered, 720, 160),
+        accepted_line=line(traffic.accepted, 720, 160),
+        delivered_line=line(traffic.delivered, 720, 160),
     )
-    return await pages.respond(
-        request, "overview.html", context, title=_("Overview"), section="overview", is_live=True
-    )
+    return await pages.respond(request, "overview.html", context, title=_("Overview"), is_live=True)
 
 
 def _p99_ms(console: Console) -> int | None:
@@ -169,17 +176,3 @@ def _totals(snapshot: Snapshot, own_topics: int) -> SnapshotTotals:
         retry_waiting=sum(figures.retry_waiting for figures in groups),
         dead=sum(figures.dead for figures in groups),
     )
-
-
-def _top_topic(console: Console, snapshot: Snapshot, name: str) -> TopTopic:
-    return TopTopic(
-        name=name,
-        figures=snapshot.topics[name],
-        rate=console.meter.topic_rate(name),
-        history=sparkline.line(console.meter.topic_history(name)),
-    )
-
-
-def _top_group(console: Console, snapshot: Snapshot, name: str) -> TopGroup:
-    history = sparkline.line(console.sampler.lag_history(name))
-    return TopGroup(name, snapshot.groups[name], history)

@@ -130,7 +130,6 @@ async def show(request: Request) -> Response:
         "journey.html",
         context,
         title=_("Journey of %(asked)s", asked=message_id[:64]),
-        section="trace",
         is_live=not context.is_over,
     )
 

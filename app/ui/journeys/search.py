@@ -113,9 +113,7 @@ async def show(request: Request) -> Response:
         status=console.broker.traces.status(),
     )
     status = 422 if form.is_wrong else 200
-    return await pages.respond(
-        request, "trace.html", context, title=_("Journeys"), section="trace", status=status
-    )
+    return await pages.respond(request, "trace.html", context, title=_("Journeys"), status=status)
 
 
 async def _by_text(request: Request, form: Form) -> tuple[list[TraceHit], bool, str]:

@@ -22,7 +22,7 @@ from app.security.message_rights import (
     visible_matches,
 )
 from app.services.bodies import decompress_all
-from app.services.search import Search
+from app.services.search import SearchService
 from app.ui.bodies import columns
 from app.ui.bodies.columns import Columns, RowColumns
 from app.ui.framework import pages, preferences, typed_forms
@@ -219,7 +219,7 @@ def _scan_info(query: ScanQuery, page: ScanPage, way: WayFields, shape: Columns)
     )
 
 
-async def _by_key(search: Search, topic: str, way: WayFields) -> _Answer:
+async def _by_key(search: SearchService, topic: str, way: WayFields) -> _Answer:
     if topic:
         page = await search.by_key(topic, way.key, cursor=way.cursor)
         note = _("The key has more messages, older ones.") if page.next_cursor else ""

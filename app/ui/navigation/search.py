@@ -25,7 +25,7 @@ NAMES_MAX = 50
 
 
 @dataclass(frozen=True)
-class Results:
+class FindPage:
     """The context of `search.html`."""
 
     text: str
@@ -54,7 +54,7 @@ async def show(request: Request) -> Response:
     groups = console.broker.groups() if text else []
     near_topics = await console.render(lambda: _near(topics, text))
     near_groups = await console.render(lambda: _near(groups, text))
-    context = Results(
+    context = FindPage(
         text=text,
         messages=messages[:NAMES_MAX],
         topics=near_topics[:NAMES_MAX],
@@ -64,7 +64,7 @@ async def show(request: Request) -> Response:
         topic=topic,
         key=key,
     )
-    return await pages.respond(request, "search.html", context, title=_("Find"), section="search")
+    return await pages.respond(request, "search.html", context, title=_("Find"))
 
 
 async def _messages(request: Request, text: str) -> list[MessageRow]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from app.services.reports.cells import Cell, gather
+from app.services.reports.cells import LatencyCell, gather
 from app.ui.framework.formats import say_length
 from app.ui.framework.language import _, ngettext, translated
 from app.ui.reports import charts as report_charts
@@ -35,7 +35,7 @@ from app.ui.reports.parts import (
 from app.ui.reports.words import METRIC_HELP
 
 Row = Mapping[str, Any]
-Take = Callable[[Cell], float]  # one figure of a cell
+Take = Callable[[LatencyCell], float]  # one figure of a cell
 
 
 def latency(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
@@ -83,11 +83,11 @@ def _figures(rows: Rows, before: Rows | None) -> list[Figure]:
     ]
 
 
-def _at(part: float, cell: Cell) -> float:
+def _at(part: float, cell: LatencyCell) -> float:
     return cell.percentile(part)
 
 
-def _sampled_note(cell: Cell | None) -> str:
+def _sampled_note(cell: LatencyCell | None) -> str:
     if cell is None or cell.messages == cell.n:
         return ""
     return _("scaled up from %(n)s that were traced", n=f"{cell.n:,}")
@@ -107,7 +107,7 @@ def _skew_note(rows: Rows) -> list[str]:
     ]
 
 
-def by_step(span: HourSpan, rows: Rows) -> list[Cell | None]:
+def by_step(span: HourSpan, rows: Rows) -> list[LatencyCell | None]:
     """The merged rows of each step; None for a step without rows."""
     rows_by_step: list[list[Row]] = [[] for __ in range(span.steps)]
     for row in rows:
@@ -147,7 +147,7 @@ def _percentiles(query: ReportQuery, rows: Rows, before: Rows, table: str) -> Ch
     return report_charts.lines(query.span, series, words, query.zone, report_charts.LOGARITHMS)
 
 
-def _lines(cells: Sequence[Cell | None], *, is_before: bool = False) -> list[Series]:
+def _lines(cells: Sequence[LatencyCell | None], *, is_before: bool = False) -> list[Series]:
     return [
         Series(
             name,
@@ -213,13 +213,15 @@ def _by_name(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     return table("by-name", _("By topic and group"), columns, cells, empty)
 
 
-def _cells(rows: Rows, names: Sequence[str]) -> dict[tuple[str, ...], Cell]:
+def _cells(rows: Rows, names: Sequence[str]) -> dict[tuple[str, ...], LatencyCell]:
     """The merged rows by the values of some columns."""
     groups = grouped(rows, names).items()
     return {key: cell for key, each in groups if (cell := gather(each)) is not None}
 
 
-def _measure_columns(query: ReportQuery, others: Mapping[tuple[str, ...], Cell]) -> list[Column]:
+def _measure_columns(
+    query: ReportQuery, others: Mapping[tuple[str, ...], LatencyCell]
+) -> list[Column]:
     """The columns of rows of a key and its cell; `others` are those of the range before."""
     why = _("nothing was measured then")
 
@@ -243,7 +245,7 @@ def _by_client(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     names = ("group", "topic", "client")
     medians = {key: cell.percentile(0.5) for key, cell in _cells(rows, names[:2]).items()}
 
-    def of_group(row: tuple[tuple[str, ...], Cell]) -> ReportCell:
+    def of_group(row: tuple[tuple[str, ...], LatencyCell]) -> ReportCell:
         """The median of a client as many times as that of its group."""
         key, cell = row
         median = medians[key[:2]]

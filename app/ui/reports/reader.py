@@ -6,7 +6,7 @@ from typing import Any
 
 from app.db.report_rows import ResultFilter
 from app.services.reports.cells import buckets_of
-from app.services.reports.results import PAGE_MAX, Results
+from app.services.reports.results import PAGE_MAX, ReportResults
 from app.ui.reports.axes import HourSpan
 from app.ui.reports.kinds import Report
 from app.ui.reports.parts import ReportQuery, Rows, hour_name
@@ -39,7 +39,9 @@ def result_filter(
     return ResultFilter(first=hour_name(span.from_ms), last=last, equal=tuple(equal))
 
 
-async def read(results: Results, report: Report, query: ReportQuery, span: HourSpan | None) -> Read:
+async def read(
+    results: ReportResults, report: Report, query: ReportQuery, span: HourSpan | None
+) -> Read:
     """Read the rows of all tables of a report; none without a range."""
     result = Read()
     for table in report.tables:
@@ -53,7 +55,7 @@ async def read(results: Results, report: Report, query: ReportQuery, span: HourS
     return result
 
 
-async def _rows(results: Results, table: str, match: ResultFilter) -> tuple[Rows, bool]:
+async def _rows(results: ReportResults, table: str, match: ResultFilter) -> tuple[Rows, bool]:
     """The first READ_MAX rows, and whether there are more."""
     rows: list[Mapping[str, Any]] = []
     cursor = ""

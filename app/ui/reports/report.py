@@ -109,7 +109,6 @@ async def show(request: Request) -> Response:
         "report.html",
         context,
         title=translated(report.label),
-        section="reports",
         status=422 if choice.form.is_wrong else 200,
     )
 

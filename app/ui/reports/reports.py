@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
-from app.services.audit import actor_at
+from app.db.rows import actor_at
 from app.services.reports.contract import Progress
 from app.services.reports.reports import Reports
 from app.services.reports.standing import JobStanding
@@ -143,13 +143,7 @@ async def _overview(request: Request, *, error: str = "", status: int = 200) -> 
         error=error,
     )
     return await pages.respond(
-        request,
-        "reports.html",
-        context,
-        title=_("Reports"),
-        section="reports",
-        is_live=status == 200,
-        status=status,
+        request, "reports.html", context, title=_("Reports"), is_live=status == 200, status=status
     )
 
 
@@ -204,7 +198,6 @@ async def _run_page(request: Request, *, error: str = "", status: int = 200) -> 
         "report_run.html",
         context,
         title=_("Run %(number)s", number=run.id),
-        section="reports",
         is_live=going is not None and status == 200,
         status=status,
     )

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.report_rows import ResultFilter
-from app.services.audit import actor_at
+from app.db.rows import actor_at
 from app.services.reports.schedule import LIMIT_MAX_S, LIMIT_MIN_S
 from app.services.reports.standing import HOURS_MAX, INSTALL, JobStanding
 from app.ui.framework import forms, pages, preferences
@@ -92,7 +92,6 @@ async def backfill(request: Request) -> Response:
         "report_backfill.html",
         context,
         title=_("Compute past hours"),
-        section="reports",
         status=422 if form.is_wrong else 200,
     )
 
@@ -135,12 +134,7 @@ async def _schedule_page(
 ) -> Response:
     context = SchedulePage(job_line(standing), form)
     return await pages.respond(
-        request,
-        "report_schedule.html",
-        context,
-        title=_("Schedule"),
-        section="reports",
-        status=status,
+        request, "report_schedule.html", context, title=_("Schedule"), status=status
     )
 
 

@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import actor_at
 from app.security.access import Principal, principal_of
 from app.security.message_rights import visible
-from app.services.audit import actor_at
 from app.services.bodies import decompress
 from app.ui.bodies.preview import preview_of
 from app.ui.framework import forms, pages, preferences, tables
@@ -107,7 +107,7 @@ async def show(request: Request) -> Response:
         levels_total=sum(level.count for level in levels),
     )
     return await pages.respond(
-        request, "scheduled.html", context, title=_("Scheduled"), section="scheduled", is_live=True
+        request, "scheduled.html", context, title=_("Scheduled"), is_live=True
     )
 
 
@@ -200,10 +200,5 @@ async def _detail(request: Request, item: Scheduled, form: Form, do: str, status
     await decompress([item.message])
     context = ScheduledMessage(row_of(principal_of(request.scope), item), form, do)
     return await pages.respond(
-        request,
-        "scheduled_message.html",
-        context,
-        title=_("A waiting message"),
-        section="scheduled",
-        status=status,
+        request, "scheduled_message.html", context, title=_("A waiting message"), status=status
     )

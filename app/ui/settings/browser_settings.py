@@ -67,12 +67,7 @@ async def _page(request: Request, form: Form, status: int) -> Response:
     example = formats.absolute(console.now_ms(), zone.rules)
     context = SettingsPage(form, example, zone_names, _refreshes())
     return await pages.respond(
-        request,
-        "settings.html",
-        context,
-        title=_("Settings"),
-        section="settings",
-        status=status,
+        request, "settings.html", context, title=_("Settings"), status=status
     )
 
 

@@ -15,7 +15,7 @@ from app.ui.topics import starred
 from app.ui.topics.head import Head, head_of, respond, topic_of
 from engine.broker import TopicConfig
 from engine.errors import Conflict, Invalid
-from kitemq.model.marks import NOTE_CHARS_MAX
+from kitemq.model.stars_and_notes import NOTE_CHARS_MAX
 
 
 class NoteFields(Fields, frozen=True):
@@ -62,7 +62,7 @@ async def change(request: Request) -> Response:
     if form.is_wrong:
         form.error = _("The form is not whole: open the note again.")
         return await _page(request, config, form)
-    marks, actor = services_of(request.scope).marks, starred.actor(request)
+    marks, actor = services_of(request.scope).stars_and_notes, starred.actor(request)
     try:
         await marks.write_note(actor, config.name, fields.text, fields.version)
     except Conflict as error:
@@ -82,7 +82,7 @@ async def _page(
     is_editing: bool = True,
     status: int | None = None,
 ) -> Response:
-    note = await services_of(request.scope).marks.note(config.name)
+    note = await services_of(request.scope).stars_and_notes.note(config.name)
     if form is None:
         form = Form({"text": note.text})
     # The next change is checked against the note shown now.

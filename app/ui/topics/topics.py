@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import actor_at
 from app.monitoring import sparkline
 from app.monitoring.sampler import Snapshot, TopicFigures, topic_figures
-from app.monitoring.sparkline import Line
+from app.monitoring.sparkline import Sparkline
 from app.pause import Pause
 from app.security.access import Action, Kind
-from app.services.audit import actor_at
 from app.services.stars_and_notes import Marks
 from app.services.topic_kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
 from app.ui.framework import forms, list_exports, pages, rights, tables, typed_forms
@@ -87,7 +87,7 @@ class ListedTopic(TopicFigures, frozen=True):
     name: str
     permission: int
     queues: int
-    history: Line
+    history: Sparkline
     groups: int
     lag: int | None
     is_starred: bool
