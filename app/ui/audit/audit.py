@@ -265,9 +265,9 @@ def _undo(entry: AuditEntry) -> str:
     return f"/groups/{segment(entry.object_name)}/resets/{number}/undo" if number else ""
 
 
-def _choices(counts: Mapping[str, int], chosen: str) -> list[FieldValue]:
+def _choices(counts: Mapping[str, int], current: str) -> list[FieldValue]:
     """The choices by name; the current one is included even if no entry has it."""
-    names = sorted({*counts, chosen} - {""})
+    names = sorted({*counts, current} - {""})
     return [FieldValue(name, counts.get(name, 0)) for name in names]
 
 

@@ -75,7 +75,7 @@ class ClientSelection:
     """The page of entries to show, and the counts over all of them.
 
     `clients` counts names, as a client may be in several groups; `producing` those that send and
-    are in no group, as far as their endpoint knows; `named` those in `versions`.
+    are in no group, as far as their endpoint knows; `clients_total` those in `versions`.
     """
 
     cut: Cut[ClientEntry]
@@ -83,7 +83,7 @@ class ClientSelection:
     producing: int
     groups: int
     members: int
-    named: int
+    clients_total: int
     versions: list[VersionTally]
 
 
@@ -118,8 +118,8 @@ async def show(request: Request) -> Response:
     kind_of_file = list_exports.file_kind(request)
     if kind_of_file:
         whole = tables.whole(query, len(entries))
-        chosen = await console.render(lambda: _select(entries, whole, values).cut.rows)
-        listing = _listing(await _rows(console, figures, chosen))
+        matches = await console.render(lambda: _select(entries, whole, values).cut.rows)
+        listing = _listing(await _rows(console, figures, matches))
         return await list_exports.respond(console, listing, kind_of_file)
     selection = await console.render(lambda: _select(entries, query, values))
     context = await _context(request, console, query, selection, connected)
@@ -192,17 +192,17 @@ def _select(
     """Filter, count, sort and cut the entries; pure, because it runs on another thread."""
     versions = Counter({each.client: (each.language, each.version) for each in entries}.values())
     words = query.text.lower().split()
-    chosen = [each for each in entries if _matches(each, words)]
+    matches = [each for each in entries if _matches(each, words)]
     key = (lambda each: values[each.client]) if query.sort in RATES else KEYS[query.sort]
-    tables.order(chosen, key, _name, down=query.is_downward)
+    tables.order(matches, key, _name, down=query.is_downward)
     members = [each for each in entries if each.member is not None]
     return ClientSelection(
-        cut=tables.cut(chosen, query),
+        cut=tables.cut(matches, query),
         clients=len({each.client for each in members}),
         producing=len({each.client for each in entries if each.kind == PRODUCER}),
         groups=len({each.group for each in members}),
         members=len(members),
-        named=versions.total(),
+        clients_total=versions.total(),
         versions=[VersionTally(*key, count) for key, count in versions.most_common()],
     )
 

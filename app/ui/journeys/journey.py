@@ -152,8 +152,8 @@ def _page(
 ) -> JourneyPage:
     """Build the page's context; pure, because it runs on another thread."""
     only = query.get("group", "")
-    chosen = [each for each in journey.stages if not only or each.group in ("", only)]
-    axis, rows = _rows(chosen[:STAGES_MAX], now_ms, to_scale=query.get("axis") == "scale")
+    stages = [each for each in journey.stages if not only or each.group in ("", only)]
+    axis, rows = _rows(stages[:STAGES_MAX], now_ms, to_scale=query.get("axis") == "scale")
     common = [each for each in journey.stages if not each.group or _is_common(each)]
     groups = [_block(journey, branch, filtered, now_ms) for branch in journey.groups]
     is_waiting = any(branch.state in journey_words.OPEN_STATES for branch in journey.groups)
@@ -166,7 +166,7 @@ def _page(
         summary=_summary(journey, now_ms),
         axis=axis,
         stages=rows,
-        stages_total=len(chosen),
+        stages_total=len(stages),
         only_group=only,
         groups=groups,
         story=story[:STORY_MAX],

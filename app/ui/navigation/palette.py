@@ -114,9 +114,9 @@ def find(
     places = [_hit(_("Page"), place) for place in PLACES if _is_meant(text, place)]
     actions = [_hit(_("Action"), place) for place in ACTIONS if _is_meant(text, place)]
     exact = any(hit.title.lower() == text.lower() for hit in hits)
-    listed = [*places, *actions]
-    by_name = any(hit.title.lower().startswith(text.lower()) for hit in listed)
-    return Palette(text, [*listed, *hits] if by_name and not exact else [*hits, *listed], more)
+    menu = [*places, *actions]
+    by_name = any(hit.title.lower().startswith(text.lower()) for hit in menu)
+    return Palette(text, [*menu, *hits] if by_name and not exact else [*hits, *menu], more)
 
 
 def _more(matches: Sequence[str], folder: str) -> str:

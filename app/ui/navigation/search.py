@@ -92,10 +92,10 @@ def _exact(console: Console, text: str) -> list[str]:
     return hrefs
 
 
-def _near(named: Sequence[TopicConfig] | Sequence[GroupConfig], text: str) -> list[str]:
+def _near(configs: Sequence[TopicConfig] | Sequence[GroupConfig], text: str) -> list[str]:
     """The names that contain every word of `text`; pure, because it runs on another thread."""
     words = text.lower().split()
-    return [one.name for one in named if all(word in one.name.lower() for word in words)]
+    return [one.name for one in configs if all(word in one.name.lower() for word in words)]
 
 
 def _go(path: str) -> Response:

@@ -104,9 +104,9 @@ async def _page(request: Request, form: Form) -> Response:
 
 def _blamed(form: Form, error: EngineError) -> Form:
     """The form with the error; the name is its only visible field."""
-    named = Form({"name": form.values["name"]}, form.errors, form.error)
-    named.blame(error)
-    return replace(named, values=form.values)
+    name_form = Form({"name": form.values["name"]}, form.errors, form.error)
+    name_form.blame(error)
+    return replace(name_form, values=form.values)
 
 
 def _owner(request: Request) -> str:

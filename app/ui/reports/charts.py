@@ -100,7 +100,7 @@ def lines(
     values = [value for each in series for value in each.values if value is not None]
     high = max(values, default=1.0)
     scale = _scale(min(values, default=1.0), high, axis)
-    drawn = [
+    polylines = [
         SeriesLine(one.name, one.label, f"line-{number}{' before' if one.is_before else ''}", runs)
         for number, one in _numbered(series)
         if (runs := list(_runs(span, one.values, scale)))
@@ -110,9 +110,9 @@ def lines(
         words,
         times=time_ticks(span, zone),
         values=value_ticks(scale, words.say),
-        lines=drawn,
+        lines=polylines,
         hovers=list(_hovers(span, series, words.say, zone)),
-        legend=[(line.look, line.label) for line in drawn],
+        legend=[(line.look, line.label) for line in polylines],
     )
 
 

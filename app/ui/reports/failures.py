@@ -87,13 +87,13 @@ def _reason_series(query: ReportQuery, rows: Rows) -> list[Series]:
     """The most frequent reasons over time, and all others together."""
     sums = _reasons(rows)
     named = sorted((name for name in sums if name != OTHERS), key=lambda name: (-sums[name], name))
-    chosen = named[:REASONS_IN_CHART]
+    top = named[:REASONS_IN_CHART]
     series = [
         Series(name, _reason_name(name), fold(query.span, by_time(own)))
-        for name in chosen
+        for name in top
         if (own := [row for row in rows if row["rank"] and row["reason"] == name])
     ]
-    rest = [row for row in rows if not row["rank"] or row["reason"] not in chosen]
+    rest = [row for row in rows if not row["rank"] or row["reason"] not in top]
     if rest:
         series.append(Series(OTHERS, _("all others"), fold(query.span, by_time(rest))))
     return series

@@ -202,11 +202,11 @@ def _value_sums(rows: Rows) -> dict[tuple[str, ...], int]:
 
 def _key_series(query: ReportQuery, rows: Rows, keys: Sequence[tuple[str, ...]]) -> list[Series]:
     """The most frequent values over time."""
-    chosen = keys[:KEYS_IN_CHART]
+    top = keys[:KEYS_IN_CHART]
     by_key = grouped([row for row in rows if row["rank"]], ("topic", "value"))
-    is_one_topic = len({topic for topic, __ in chosen}) == 1
+    is_one_topic = len({topic for topic, __ in top}) == 1
     series = []
-    for topic, value in chosen:
+    for topic, value in top:
         label = value if is_one_topic else f"{topic} · {value}"
         values = by_time(by_key[topic, value])
         series.append(Series(label, label, fold(query.span, values)))

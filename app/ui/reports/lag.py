@@ -140,8 +140,8 @@ def _band_chart(query: ReportQuery, hours: Rows, bands: Rows) -> Chart:
         keys = list(grouped(bands, ("group", "topic", "queue")))
     order = {key: index for index, key in enumerate(_worst_first(keys, bands, by_queue))}
     row_of_key = {key: index for key, index in order.items() if index < BAND_ROWS_MAX}
-    measured = _measured_times(hours)
-    bars = [*_evaluated(measured, row_of_key), *_bands(bands, row_of_key, by_queue, measured)]
+    evaluations = _measured_times(hours)
+    bars = [*_evaluated(evaluations, row_of_key), *_bands(bands, row_of_key, by_queue, evaluations)]
     note = ""
     if len(order) > len(row_of_key):
         note = _("The worst %(n)s of %(all)s.", n=len(row_of_key), all=len(order))
@@ -187,12 +187,14 @@ def _measured_times(hours: Rows) -> dict[Place, Intervals]:
     return times
 
 
-def _evaluated(measured: Mapping[Place, Intervals], row_of_key: Mapping[Place, int]) -> list[Band]:
+def _evaluated(
+    evaluations: Mapping[Place, Intervals], row_of_key: Mapping[Place, int]
+) -> list[Band]:
     """Bands in the state OK for the evaluated intervals; other bands cover them."""
     return [
         Band(index, begin_ms, end_ms, state_look(OK), state(OK))
         for key, index in row_of_key.items()
-        for begin_ms, end_ms in measured.get(key[:2], [])
+        for begin_ms, end_ms in evaluations.get(key[:2], [])
     ]
 
 
@@ -200,7 +202,7 @@ def _bands(
     bands: Rows,
     row_of_key: Mapping[Place, int],
     by_queue: bool,
-    measured: Mapping[Place, Intervals],
+    evaluations: Mapping[Place, Intervals],
 ) -> list[Band]:
     """The bands of other states within evaluated intervals, the worst on top."""
     bars: list[Band] = []
@@ -217,7 +219,7 @@ def _bands(
                 age = say_length(row["time_lag_max_ms"])
                 parts.append(_("the oldest for %(age)s", age=age))
             look, title = state_look(row["state"]), ", ".join(parts)
-            stretches = clip_intervals(row["begin_ms"], row["end_ms"], measured.get(key, []))
+            stretches = clip_intervals(row["begin_ms"], row["end_ms"], evaluations.get(key, []))
             bars.extend(
                 Band(index, begin_ms, end_ms, look, title) for begin_ms, end_ms in stretches
             )

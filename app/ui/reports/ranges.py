@@ -94,10 +94,10 @@ def _before(form: Form, span: HourSpan, zone_name: str, display_zone: Zone) -> H
     elif against == "week":
         from_ms = span.from_ms - WEEK_HOURS * HOUR_MS
     elif against == OWN:
-        typed = form.moment("other", zone_name, display_zone)
-        if typed is None:
+        other_ms = form.moment("other", zone_name, display_zone)
+        if other_ms is None:
             return None
-        from_ms = typed - typed % HOUR_MS
+        from_ms = other_ms - other_ms % HOUR_MS
     else:
         return None
     return HourSpan(from_ms, from_ms + length_ms, span.step_hours)

@@ -84,7 +84,7 @@ async def show(request: Request) -> Response:
     table = report.tables[0]
     match = result_filter(report, table, query, query.span)
     basis = await results.basis(report.job, ResultFilter(first=match.first, last=match.last))
-    offered = replace(match, equal=())
+    name_filter = replace(match, equal=())
     reports = services_of(request.scope).reports
     context = ReportPage(
         report=report,
@@ -93,8 +93,8 @@ async def show(request: Request) -> Response:
         group=query.group,
         choice=query.choice,
         shared_query=_query_of(request.query_params),
-        topics=await results.values(table, "topic", offered),
-        groups=await results.values(table, "group", offered) if report.has_groups else [],
+        topics=await results.values(table, "topic", name_filter),
+        groups=await results.values(table, "group", name_filter) if report.has_groups else [],
         hours=choice.span.hours,
         done=basis.hours_done,
         fresh=await fresh_of(reports, report.job),

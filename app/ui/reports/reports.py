@@ -132,14 +132,14 @@ async def _overview(request: Request, *, error: str = "", status: int = 200) -> 
     before_id = int(before) if is_whole(before) else None
     standing = await reports.standing()
     runs = await reports.runs(RunFilter(before_id=before_id), RUNS_SHOWN + 1)
-    visible_runs = runs[:RUNS_SHOWN]
+    first_runs = runs[:RUNS_SHOWN]
     context = ReportsPage(
         missing=standing.missing,
         remedy=standing.remedy,
         jobs=[job_line(one) for one in standing.jobs],
         going=Going(_line(standing.running), standing.progress) if standing.running else None,
-        runs=[_line(run) for run in visible_runs],
-        older=visible_runs[-1].id if len(runs) > len(visible_runs) else None,
+        runs=[_line(run) for run in first_runs],
+        older=first_runs[-1].id if len(runs) > len(first_runs) else None,
         error=error,
     )
     return await pages.respond(
@@ -223,13 +223,13 @@ async def run(request: Request) -> Response:
     job, first, last = posted.one("job"), posted.one("first"), posted.one("last")
     actor = actor_at(client_of(request))
     try:
-        begun = await services_of(request.scope).reports.run(actor, job, first, last)
+        new_run = await services_of(request.scope).reports.run(actor, job, first, last)
     except (Conflict, Refused, Invalid) as error:
         form = Form({})
         form.blame(error)
         status = 422 if isinstance(error, Invalid) else 409
         return await _overview(request, error=form.error, status=status)
-    return forms.go(request, f"/reports/runs/{begun.id}?done=report-begun")
+    return forms.go(request, f"/reports/runs/{new_run.id}?done=report-begun")
 
 
 async def cancel(request: Request) -> Response:

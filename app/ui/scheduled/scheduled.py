@@ -17,8 +17,8 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.zones import Zone
 from app.ui.messages.message import address
-from app.ui.scheduled import dues
-from app.ui.scheduled.dues import DueHistogram
+from app.ui.scheduled import due_histogram
+from app.ui.scheduled.due_histogram import DueHistogram
 from engine.broker import LevelWaiting, Scheduled, TimerAnswer
 from engine.errors import Invalid, MessageNotFound
 from kitemq.model.conversion import convert
@@ -100,7 +100,7 @@ async def show(request: Request) -> Response:
         after=after,
         next_cursor=page.next or "",
         total=page.count,
-        histogram=dues.histogram(
+        histogram=due_histogram.histogram(
             broker.scheduled_counts, page.count, console.now_ms(), values.get("span", "")
         ),
         levels=levels,

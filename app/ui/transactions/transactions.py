@@ -241,8 +241,8 @@ async def _page(
     console: Console, kind: str, *, group: str = "", after: str = "", count_max: int
 ) -> TransactionPage:
     transactions = console.messaging.transactions
-    listed = transactions.given_up if kind == "given_up" else transactions.pending
-    return await listed(group=group, after=after, count_max=count_max)
+    listing = transactions.given_up if kind == "given_up" else transactions.pending
+    return await listing(group=group, after=after, count_max=count_max)
 
 
 async def _tally(request: Request, total: int) -> Tally:

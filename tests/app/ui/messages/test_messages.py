@@ -334,7 +334,7 @@ def test_a_broken_avro_body_lists_each_decoder_and_why_it_failed(
     path = sent_body(scenery, avro_file([{"name": "Ada", "age": 36}])[:-4])
     body = browser.get(f"{path}?format=json").json()["body"]
     assert body["view"] == "hex"
-    tried = {step["name"]: (step["is_ok"], step["detail"]) for step in body["tried"]}
+    tried = {step["name"]: (step["is_ok"], step["detail"]) for step in body["results"]}
     assert list(tried) == ["text", "json", "avro", "msgpack", "protobuf", "hex"]
     assert all(detail for _, detail in tried.values())
     assert [name for name, (is_ok, _) in tried.items() if is_ok] == ["hex"]

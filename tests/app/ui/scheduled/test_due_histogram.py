@@ -8,7 +8,7 @@ import pytest
 from app.ui.framework import typed_forms
 from app.ui.framework.forms import Form, Posted
 from app.ui.framework.typed_forms import Fields
-from app.ui.scheduled.dues import DAY_MS, HOUR_MS, MINUTE_MS, DueHistogram, histogram
+from app.ui.scheduled.due_histogram import DAY_MS, HOUR_MS, MINUTE_MS, DueHistogram, histogram
 from app.ui.topics import fields as topic_fields
 
 NOW_MS = 1_800_000_123_456
