@@ -164,7 +164,7 @@ router = APIRouter(
         _get("/jobs/{id}/copies/{message}", jobs.copy),
         _post("/jobs/{id}/rate", jobs.change_rate),
         _post("/jobs/{id}/retry", jobs.retry),
-        *(_post(f"/jobs/{{id}}/{action}", jobs.act) for action in jobs.ACTIONS),
+        *(_post(f"/jobs/{{id}}/{action}", jobs.act) for action in jobs.NOTICES),
         _get("/trace", trace.show),
         _get("/trace/{id:path}", journey.show),
         _get("/scheduled", scheduled.show),

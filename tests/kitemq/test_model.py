@@ -106,7 +106,9 @@ def test_a_topic_setting_shows_wherever_settings_do():
     assert settings <= set(topics.Topic.__struct_fields__)
     assert settings <= set(topics.DEFINITION_COLUMNS)
     assert settings <= set(list_exports.TOPIC_COLUMNS)
-    assert {FORM_NAMES.get(name, name) for name in settings} == set(topic.CONFIG_FIELDS)
+    assert {FORM_NAMES.get(name, name) for name in settings} == set(
+        topic.ConfigFields.__struct_encode_fields__
+    )
     options = {"--" + name.removesuffix("_ms").replace("_", "-") for name in settings}
     assert options <= options_of("topics", "create")
     assert options <= options_of("topics", "change")
@@ -122,7 +124,7 @@ def test_a_group_setting_shows_wherever_settings_do():
     # The form calls two by other names, and pausing is a button beside it.
     names = {"start_at_ms": "start_at", "retry_policy": "policy"}
     form = {names.get(name, name) for name in settings - {"consume_enabled"}}
-    assert form <= set(group_settings.FIELDS)
+    assert form <= set(group_settings.GroupFields.__struct_encode_fields__)
 
 
 @pytest.mark.parametrize(

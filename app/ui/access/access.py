@@ -26,7 +26,7 @@ from app.ui.access.login import browser_of, by_of, logged_in
 from app.ui.framework import forms, pages, rights
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
-from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotFound
+from engine.errors import Conflict, Forbidden, Invalid, NotFound
 from kitemq.model.access import NewToken, NewUser
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
@@ -149,7 +149,7 @@ async def add_user(request: Request) -> Response:
         )
     except (Invalid, Conflict) as error:
         posted.blame(error)
-        return await _page(request, user_form=posted, status=status_of(error))
+        return await _page(request, user_form=posted)
     if is_first:
         return await logged_in(request, user.name, password, "/access?done=first")
     return forms.go(request, "/access?done=created")
@@ -164,7 +164,7 @@ async def add_token(request: Request) -> Response:
         rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
     days = form.number("days", _("Days"), 1, 3650) if values["days"] else None
     if form.is_wrong:
-        return await _page(request, token_form=form, status=422)
+        return await _page(request, token_form=form)
     patterns = patterns_of(values["patterns"]) or UNSET
     try:
         role = parse_role(values["role"]) if values["role"] else UNSET
@@ -172,10 +172,10 @@ async def add_token(request: Request) -> Response:
         token, secret = await services_of(request.scope).accounts.add_token(by_of(request), new)
     except (Invalid, Conflict, NotFound) as error:
         form.blame(error)
-        return await _page(request, token_form=form, status=status_of(error))
+        return await _page(request, token_form=form)
     keys = services_of(request.scope).access_keys
     pair = await keys.key_pair(token.secret_hash)
-    return await _page(request, made=secret, made_name=token.name, made_pair=pair, status=201)
+    return await _page(request, made=secret, made_name=token.name, made_pair=pair)
 
 
 async def revoke_token(request: Request) -> Response:
@@ -205,7 +205,7 @@ async def change_password(request: Request) -> Response:
         posted.refuse("again", _("The two new passwords differ."))
     form = Form(dict.fromkeys(PASSWORD_FIELDS, ""), posted.errors)
     if form.is_wrong:
-        return await _page(request, password_form=form, status=422)
+        return await _page(request, password_form=form)
     name = principal_of(request.scope).name
     try:
         await services_of(request.scope).accounts.change_password(
@@ -213,10 +213,10 @@ async def change_password(request: Request) -> Response:
         )
     except Invalid as error:
         form.blame(error, {"password": "new"})
-        return await _page(request, password_form=form, status=422)
     except ProblemError as error:
         form.refuse("old", f"{str(error.detail).capitalize()}; {error.remedy}.")
-        return await _page(request, password_form=form, status=422)
+    if form.is_wrong:
+        return await _page(request, password_form=form)
     return await logged_in(request, name, new, "/access?done=password")
 
 
@@ -229,7 +229,6 @@ async def _page(
     made: str = "",
     made_name: str = "",
     made_pair: tuple[str, str] = ("", ""),
-    status: int = 200,
 ) -> Response:
     directory, who = services_of(request.scope).user_directory, principal_of(request.scope)
     owner = who.name if lacks(who, Action.READ, Kind.PEOPLE) else ""
@@ -237,7 +236,12 @@ async def _page(
     myself = directory.user(who.name)
     tokens, sessions = directory.tokens(owner), directory.sessions(owner)
     now_ms = pages.console_of(request).now_ms()
+    user_values = {"name": "", "password": "", "role": "viewer", "patterns": "*:*:*"}
     token_values = {"name": "", "owner": who.name, "role": "", "patterns": "", "days": "90"}
+    user_form = user_form or Form(user_values)
+    token_form = token_form or Form(token_values)
+    password_form = password_form or Form(dict.fromkeys(PASSWORD_FIELDS, ""))
+    statuses = (form.status for form in (user_form, token_form, password_form))
     context = Access(
         is_open=who.is_open,
         may_begin=_may_begin(request),
@@ -254,17 +258,15 @@ async def _page(
         roles=ROLES,
         lifetimes=LIFETIMES,
         owners=[(user.name, user.name) for user in users],
-        user_form=user_form
-        or Form({"name": "", "password": "", "role": "viewer", "patterns": "*:*:*"}),
-        token_form=token_form or Form(token_values),
-        password_form=password_form or Form(dict.fromkeys(PASSWORD_FIELDS, "")),
+        user_form=user_form,
+        token_form=token_form,
+        password_form=password_form,
         made=made,
         made_name=made_name,
         made_pair=made_pair,
     )
-    return await pages.respond(
-        request, "access.html", context, title=_("Access"), section="access", status=status
-    )
+    status = 201 if made else max(statuses)
+    return await pages.respond(request, "access.html", context, title=_("Access"), status=status)
 
 
 def _table() -> list[RightLine]:
@@ -317,9 +319,3 @@ def _id(request: Request) -> int:
     if not is_whole(text):
         raise NotFound(_("there is nothing with the id %(text)s", text=f"{text[:40]!r}"))
     return int(text)
-
-
-def status_of(error: EngineError) -> int:
-    if isinstance(error, Conflict):
-        return 409
-    return 404 if isinstance(error, NotFound) else 422

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from app.container import services_of
 from app.security.access import NAMED, Action, Kind
 from app.security.rights_check import RightsSubject, decide_all, subject_of
-from app.ui.access.access import ROLES, status_of
+from app.ui.access.access import ROLES
 from app.ui.framework import pages
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
@@ -62,7 +62,7 @@ class AccessCheckPage:
     """The context of `access_check.html`; the lists of choices hold the first `choices_max`."""
 
     form: Form
-    asked: bool
+    is_checked: bool
     who: str
     rows: list[VerdictLine]
     allowed: int
@@ -83,18 +83,16 @@ async def show(request: Request) -> Response:
         form.values["patterns"] = "*:*:*"
     checks: list[CheckedRight] = []
     subject: RightsSubject | None = None
-    status = 200
     if form.values["who"]:
         try:
             subject = _subject(request, form)
             checks = _judged(subject, form)
         except (Invalid, NotFound) as error:
             form.blame(error, {"user": "who", "token": "who"})
-            status = status_of(error)
     people, total = _people(request)
     context = AccessCheckPage(
         form=form,
-        asked=subject is not None and not form.is_wrong,
+        is_checked=subject is not None and not form.is_wrong,
         who="" if subject is None else subject.principal.audit_name(""),
         rows=[_line(each) for each in checks],
         allowed=sum(each.allowed for each in checks),
@@ -105,25 +103,19 @@ async def show(request: Request) -> Response:
         kinds=tuple(kind for kind in Kind if kind is not Kind.PUBLIC),
     )
     return await pages.respond(
-        request,
-        "access_check.html",
-        context,
-        title=_("What somebody may do"),
-        section="access",
-        status=status,
+        request, "access_check.html", context, title=_("What somebody may do"), status=form.status
     )
 
 
 def _subject(request: Request, form: Form) -> RightsSubject:
     kind, __, name = form.values["who"].partition(":")
+    directory = services_of(request.scope).user_directory
     if kind == "role":
         patterns = form.values["patterns"].split()
-        return subject_of(
-            services_of(request.scope).user_directory, role=form.values["role"], patterns=patterns
-        )
-    if kind == "token":
-        return subject_of(services_of(request.scope).user_directory, token=name)
-    return subject_of(services_of(request.scope).user_directory, user=name)
+        return subject_of(directory, role=form.values["role"], patterns=patterns)
+    return (
+        subject_of(directory, token=name) if kind == "token" else subject_of(directory, user=name)
+    )
 
 
 def _judged(subject: RightsSubject, form: Form) -> list[CheckedRight]:
@@ -140,17 +132,11 @@ def _people(request: Request) -> tuple[list[tuple[str, str]], int]:
     """The users and tokens to choose from, users first, and their total number."""
     people = services_of(request.scope).user_directory
     users = [(f"user:{user.name}", user.name) for user in people.users()]
-    tokens = [
-        (
-            f"token:{token.id}",
-            _(
-                "token %(token)s of %(owner)s",
-                token=token.name,
-                owner=people.name_of(token.user_id),
-            ),
-        )
-        for token in people.tokens()
-    ]
+    tokens = []
+    for token in people.tokens():
+        owner = people.name_of(token.user_id)
+        text = _("token %(token)s of %(owner)s", token=token.name, owner=owner)
+        tokens.append((f"token:{token.id}", text))
     return [*users, *tokens][:CHOICES_MAX], len(users) + len(tokens)
 
 

@@ -23,7 +23,7 @@ FIELDS = ("name", "password", "next")
 
 
 @dataclass(frozen=True)
-class Failure:
+class LoginFailure:
     """The reason why a provider's user was refused, and the next step."""
 
     headline: str
@@ -41,7 +41,7 @@ class Login:
     has_password: bool  # whether any user has a password
     provider: str  # what the button calls the OpenID Connect provider; "" where there is none
     begin: str  # where that button leads
-    failure: Failure | None = None
+    failure: LoginFailure | None = None
 
 
 def by_of(request: Request) -> Actor:
@@ -157,7 +157,7 @@ async def page(
     form: Form | None = None,
     *,
     then: str = "/",
-    failure: Failure | None = None,
+    failure: LoginFailure | None = None,
     status: int = 200,
 ) -> Response:
     """The login page with its error; `then` is the page to open after the login."""

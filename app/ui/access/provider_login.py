@@ -102,7 +102,7 @@ async def leave_far(request: Request) -> Response:
 
 
 async def _refused(request: Request, error: ProblemError, then: str) -> Response:
-    failure = login.Failure(
+    failure = login.LoginFailure(
         headline=translated(HEADLINES.get(error.code, NOT_LET_IN)),
         detail=f"{str(error.detail)[:1].upper()}{str(error.detail)[1:]}.",
         remedy=f"{error.remedy[:1].upper()}{error.remedy[1:]}.",

@@ -9,7 +9,7 @@ from app.container import services_of
 from app.db.rows import UserRow
 from app.security.access import TABLE, Grant, Kind, Principal, Role, lacks, principal_of
 from app.security.credentials import parse_role
-from app.ui.access.access import ROLES, UserLine, patterns_of, status_of, user_line
+from app.ui.access.access import ROLES, UserLine, patterns_of, user_line
 from app.ui.access.login import by_of
 from app.ui.framework import forms, pages
 from app.ui.framework.forms import Form
@@ -20,7 +20,7 @@ from kitemq.model.access import UserPatch
 
 
 @dataclass(frozen=True)
-class Answer:
+class RightAnswer:
     """Whether a user has one right on the object in question."""
 
     right: str
@@ -37,7 +37,7 @@ class UserPage:
     password_form: Form
     delete_form: Form
     on: str
-    answers: list[Answer]
+    answers: list[RightAnswer]
 
 
 async def show(request: Request) -> Response:
@@ -58,7 +58,7 @@ async def change(request: Request) -> Response:
         await services_of(request.scope).accounts.change_user(by_of(request), name, patch)
     except (Invalid, Conflict) as error:
         form.blame(error)
-        return await _page(request, form=form, status=status_of(error))
+        return await _page(request, form=form)
     return forms.go(request, f"/access/users/{segment(name)}?done=changed")
 
 
@@ -73,22 +73,22 @@ async def set_password(request: Request) -> Response:
     except Invalid as error:
         form = Form({"password": ""})
         form.blame(error)
-        return await _page(request, password_form=form, status=422)
+        return await _page(request, password_form=form)
     return forms.go(request, f"/access/users/{segment(name)}?done=changed")
 
 
 async def delete(request: Request) -> Response:
     """POST /access/users/{name}/delete: delete the user if the form repeats the name."""
-    form = forms.fill(await forms.read(request), ("confirm",))
     name = request.path_params["name"]
-    if form.values["confirm"].strip() != name:
-        form.refuse("confirm", _("Type %(name)s to delete this user.", name=name))
-        return await _page(request, delete_form=form, status=422)
-    try:
-        await services_of(request.scope).accounts.delete_user(by_of(request), name)
-    except Conflict as error:
-        form.blame(error)
-        return await _page(request, delete_form=form, status=409)
+    refusal = _("Type %(name)s to delete this user.", name=name)
+    form = await forms.confirmation(request, name, refusal)
+    if not form.is_wrong:
+        try:
+            await services_of(request.scope).accounts.delete_user(by_of(request), name)
+        except Conflict as error:
+            form.blame(error)
+    if form.is_wrong:
+        return await _page(request, delete_form=form)
     return forms.go(request, "/access?done=deleted")
 
 
@@ -98,7 +98,6 @@ async def _page(
     form: Form | None = None,
     password_form: Form | None = None,
     delete_form: Form | None = None,
-    status: int = 200,
 ) -> Response:
     directory = services_of(request.scope).user_directory
     user = directory.user(request.path_params["name"])
@@ -110,21 +109,22 @@ async def _page(
         "disabled": "yes" if user.disabled else "",
     }
     on = request.query_params.get("on", "").strip()[:255]
+    form, password_form = form or Form(values), password_form or Form({"password": ""})
+    delete_form = delete_form or Form({"confirm": ""})
+    status = max(each.status for each in (form, password_form, delete_form))
     context = UserPage(
         user=user_line(user, directory, principal_of(request.scope)),
         roles=ROLES,
-        form=form or Form(values),
-        password_form=password_form or Form({"password": ""}),
-        delete_form=delete_form or Form({"confirm": ""}),
+        form=form,
+        password_form=password_form,
+        delete_form=delete_form,
         on=on,
         answers=_answers(user, on),
     )
-    return await pages.respond(
-        request, "access_user.html", context, title=user.name, section="access", status=status
-    )
+    return await pages.respond(request, "access_user.html", context, title=user.name, status=status)
 
 
-def _answers(user: UserRow, on: str) -> list[Answer]:
+def _answers(user: UserRow, on: str) -> list[RightAnswer]:
     """The rights of a user on the topic and the group `on`, and on kinds without names."""
     who = Principal(user.name, () if user.disabled else (Grant(Role(user.role), user.patterns),))
     answers = []
@@ -132,7 +132,7 @@ def _answers(user: UserRow, on: str) -> list[Answer]:
         missing = lacks(who, action, kind, on)
         has_name = kind in (Kind.TOPIC, Kind.GROUP)
         name = f":{on}" if has_name and on else ""
-        answer = Answer(f"{action}:{kind}{name}", not missing)
+        answer = RightAnswer(f"{action}:{kind}{name}", not missing)
         if answer not in answers:
             answers.append(answer)
     return answers

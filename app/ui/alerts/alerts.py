@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.alert_rows import DeliveryRow, SilenceRow, TransitionRow
+from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow, TransitionRow
 from app.db.rows import actor_at
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
@@ -34,34 +34,23 @@ HOUR_MS = 3_600_000
 ID_DIGITS_MAX = 18
 
 
-@dataclass(frozen=True)
-class Subject:
+@dataclass(frozen=True, kw_only=True)
+class Subject(StateRow):
     """A topic, group or other object for which a rule fires or is pending."""
 
-    rule_id: int
     rule: str
     severity: str
-    subject: str
     href: str
-    state: str
-    since_ms: int
-    detail: str
     is_silent: bool
-    acked_by: str | None
-    acked_ms: int | None
 
 
-@dataclass(frozen=True)
-class Rule:
+@dataclass(frozen=True, kw_only=True)
+class Rule(RuleRow):
     """A line of the table of rules; `evaluated_ms` is None before the first evaluation."""
 
-    id: int
-    name: str
     label: str
     condition: str
     scope: str
-    severity: str
-    is_enabled: bool
     state: str
     subjects: int
     checked: int
@@ -126,9 +115,7 @@ async def show(request: Request) -> Response:
         webhooks=[host_of(url) for url in alerts.webhooks],
         failure=alerts.failure,
     )
-    return await pages.respond(
-        request, "alerts.html", context, title=_("Alerts"), section="alerts", is_live=True
-    )
+    return await pages.respond(request, "alerts.html", context, title=_("Alerts"), is_live=True)
 
 
 def _urgency(one: Subject) -> tuple[bool, bool, bool, int]:
@@ -164,17 +151,10 @@ def place_of(kind: RuleKind, subject: str) -> str:
 def _rule(standing: RuleStatus) -> Rule:
     rule = standing.rule
     about = ABOUT[RuleKind(rule.kind)]
-    parts = (
-        [
-            _(
-                "more than %(threshold)s %(unit)s",
-                threshold=f"{rule.threshold:,}",
-                unit=translated(about.unit),
-            )
-        ]
-        if about.has_threshold
-        else [_("any")]
-    )
+    parts = [_("any")]
+    if about.has_threshold:
+        threshold, unit = f"{rule.threshold:,}", translated(about.unit)
+        parts = [_("more than %(threshold)s %(unit)s", threshold=threshold, unit=unit)]
     if about.has_window:
         parts.append(_("within %(window_s)s", window_s=formats.duration(rule.window_s * 1000)))
     if rule.for_s:

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,27 +22,42 @@ from app.services.alerts.rules import (
 )
 from app.services.alerts.standing import RuleStatus
 from app.ui.alerts.alerts import parse_id
-from app.ui.framework import forms, pages
+from app.ui.framework import forms, pages, typed_forms
 from app.ui.framework.console import client_of
-from app.ui.framework.forms import Form, Posted
-from app.ui.framework.language import _, translated
+from app.ui.framework.forms import Form
+from app.ui.framework.language import N_, _, translated
+from app.ui.framework.typed_forms import Fields, InvalidField, Verbatim
 from engine.errors import Conflict, Invalid, Refused
 from kitemq.model.alerts import RuleKind, Severity
+from kitemq.model.conversion import convert
 
-FIELDS = (
-    "name",
-    "kind",
-    "group_pattern",
-    "topic_pattern",
-    "threshold",
-    "window_s",
-    "for_s",
-    "severity",
-    "is_enabled",
-)
-TRIED_SHOWN_MAX = 10
+READINGS_SHOWN_MAX = 10
 ON = "on"
 KINDS = tuple((kind.value, about.label) for kind, about in ABOUT.items())
+
+
+def parse_rule_name(text: str) -> str:
+    if not text.strip():
+        raise InvalidField(_("A rule needs a name."))
+    return text.strip()
+
+
+def parse_pattern(text: str) -> str:
+    return text.strip() or "*"
+
+
+class RuleFields(Fields, frozen=True, kw_only=True):
+    """The fields of a rule; the highest threshold follows from the kind."""
+
+    name: Annotated[str, parse_rule_name] = ""
+    kind: Annotated[RuleKind, Meta(title=N_("What"))]
+    group_pattern: Annotated[str, parse_pattern]
+    topic_pattern: Annotated[str, parse_pattern]
+    threshold: Verbatim
+    window_s: Verbatim
+    for_s: Annotated[int, Meta(title=N_("For"), le=FOR_MAX_S)]
+    severity: Annotated[Severity, Meta(title=N_("Severity"))]
+    is_enabled: bool
 
 
 @dataclass(frozen=True)
@@ -50,7 +67,7 @@ class Trial:
     checked: int
     over: int
     unknown: int
-    shown: list[Reading]
+    readings: list[Reading]  # those over the threshold first
 
 
 @dataclass(frozen=True)
@@ -101,40 +118,34 @@ async def change(request: Request) -> Response:
 
 async def delete_page(request: Request) -> Response:
     """GET /alerts/rules/{id}/delete"""
-    return await _deletion(request, Form({"confirm": ""}), 200)
+    return await _deletion(request, Form({"confirm": ""}))
 
 
 async def delete(request: Request) -> Response:
     """POST /alerts/rules/{id}/delete: delete the rule if the form repeats its name."""
-    standing = await _standing(request)
-    form = forms.fill(await forms.read(request), ("confirm",))
-    if form.values["confirm"].strip() != standing.rule.name:
-        form.refuse("confirm", _("That is not the rule's name."))
-        return await _deletion(request, form, 422)
-    await services_of(request.scope).alerts.delete(actor_at(client_of(request)), standing.rule.id)
+    rule = (await _standing(request)).rule
+    form = await forms.confirmation(request, rule.name, _("That is not the rule's name."))
+    if form.is_wrong:
+        return await _deletion(request, form)
+    await services_of(request.scope).alerts.delete(actor_at(client_of(request)), rule.id)
     return forms.go(request, "/alerts?done=deleted")
 
 
 async def _take(request: Request, rule_id: int) -> Response:
     posted = await forms.read(request)
-    form = forms.fill(posted, FIELDS)
-    rule = _read(form, rule_id)
+    form, fields = typed_forms.read(posted, RuleFields)
+    rule = _rule_of(form, fields, rule_id)
     if form.is_wrong:
-        return await _page(request, rule_id, form, status=422)
+        return await _page(request, rule_id, form)
     alerts, actor = services_of(request.scope).alerts, actor_at(client_of(request))
     try:
-        if _is_trial(posted):
+        if posted.one("do") == "try":
             return await _page(request, rule_id, form, trial=_trial(await alerts.preview(rule)))
         await (alerts.change(actor, rule) if rule_id else alerts.create(actor, rule))
     except (Invalid, Conflict, Refused) as error:
         form.blame(error)
-        status = 422 if isinstance(error, Invalid) else 409
-        return await _page(request, rule_id, form, status=status)
+        return await _page(request, rule_id, form)
     return forms.go(request, f"/alerts?done={'changed' if rule_id else 'created'}")
-
-
-def _is_trial(posted: Posted) -> bool:
-    return posted.one("do") == "try"
 
 
 def _trial(readings: list[Reading]) -> Trial:
@@ -142,7 +153,9 @@ def _trial(readings: list[Reading]) -> Trial:
     unknown = [reading for reading in readings if reading.is_over is None]
     rest = [reading for reading in readings if reading.is_over is False]
     rest.sort(key=lambda reading: -(reading.value or 0))
-    return Trial(len(readings), len(over), len(unknown), [*over, *unknown, *rest][:TRIED_SHOWN_MAX])
+    return Trial(
+        len(readings), len(over), len(unknown), [*over, *unknown, *rest][:READINGS_SHOWN_MAX]
+    )
 
 
 def _prefilled(query: Mapping[str, str]) -> Form:
@@ -170,43 +183,20 @@ def _prefilled(query: Mapping[str, str]) -> Form:
 
 
 def _form_of(rule: RuleRow) -> Form:
-    return Form(
-        {
-            "name": rule.name,
-            "kind": rule.kind,
-            "group_pattern": rule.group_pattern,
-            "topic_pattern": rule.topic_pattern,
-            "threshold": str(rule.threshold),
-            "window_s": str(rule.window_s or 300),
-            "for_s": str(rule.for_s),
-            "severity": rule.severity,
-            "is_enabled": ON if rule.is_enabled else "",
-        }
-    )
+    values = {name: str(getattr(rule, name)) for name in RuleFields.__struct_fields__}
+    own = {"window_s": str(rule.window_s or 300), "is_enabled": ON if rule.is_enabled else ""}
+    return Form(values | own)
 
 
-def _read(form: Form, rule_id: int) -> RuleRow:
+def _rule_of(form: Form, fields: RuleFields, rule_id: int) -> RuleRow:
     """The rule in a form; errors are reported at their fields."""
-    kind = form.choice("kind", _("What"), tuple(kind.value for kind in RuleKind))
-    about = ABOUT[RuleKind(kind)]
-    if not form.values["name"].strip():
-        form.refuse("name", _("A rule needs a name."))
-    return RuleRow(
-        id=rule_id,
-        name=form.values["name"].strip(),
-        kind=kind,
-        group_pattern=form.values["group_pattern"].strip() or "*",
-        topic_pattern=form.values["topic_pattern"].strip() or "*",
-        threshold=form.number("threshold", _("Threshold"), 0, min(about.threshold_max, NUMBER_MAX)),
-        window_s=(
-            form.number("window_s", _("Window"), WINDOW_MIN_S, WINDOW_MAX_S)
-            if about.has_window
-            else 0
-        ),
-        for_s=form.number("for_s", _("For"), 0, FOR_MAX_S),
-        severity=form.choice("severity", _("Severity"), tuple(s.value for s in Severity)),
-        is_enabled=form.values["is_enabled"] == ON,
-    )
+    about = ABOUT[fields.kind]
+    window_s = 0
+    if about.has_window:
+        window_s = form.number("window_s", _("Window"), WINDOW_MIN_S, WINDOW_MAX_S)
+    threshold_max = min(about.threshold_max, NUMBER_MAX)
+    threshold = form.number("threshold", _("Threshold"), 0, threshold_max)
+    return convert(fields, RuleRow, id=rule_id, threshold=threshold, window_s=window_s)
 
 
 async def _standing(request: Request) -> RuleStatus:
@@ -214,34 +204,25 @@ async def _standing(request: Request) -> RuleStatus:
 
 
 async def _page(
-    request: Request, rule_id: int, form: Form, *, trial: Trial | None = None, status: int = 200
+    request: Request, rule_id: int, form: Form, *, trial: Trial | None = None
 ) -> Response:
     about = [(kind.value, about) for kind, about in ABOUT.items()]
     severities = [(severity.value, translated(severity.value)) for severity in Severity]
     context = RuleForm(rule_id, form, about, trial, severities=severities)
     title = _("Change a rule") if rule_id else _("New alert rule")
-    return await pages.respond(
-        request, "alert_form.html", context, title=title, section="alerts", status=status
-    )
+    return await pages.respond(request, "alert_form.html", context, title=title, status=form.status)
 
 
-async def _deletion(request: Request, form: Form, status: int) -> Response:
+async def _deletion(request: Request, form: Form) -> Response:
     standing = await _standing(request)
     firing = [row.subject for row in standing.states if row.state == "firing"]
     silences = await services_of(request.scope).alerts.silences()
     context = RuleDeletion(
         rule_id=standing.rule.id,
         name=standing.rule.name,
-        firing=firing[:TRIED_SHOWN_MAX],
+        firing=firing[:READINGS_SHOWN_MAX],
         firing_total=len(firing),
         silences=sum(silence.rule_id == standing.rule.id for silence in silences),
         form=form,
     )
-    return await pages.respond(
-        request,
-        "alert_delete.html",
-        context,
-        title=_("Delete a rule"),
-        section="alerts",
-        status=status,
-    )
+    return await pages.respond(request, "alert_delete.html", context, title=_("Delete a rule"))

@@ -2,26 +2,27 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta, field
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.container import services_of
 from app.db.rows import DONE, AuditEntry, AuditFilter
 from app.services.audit import STARTED, Audit
-from app.ui.framework import cells, formats, forms, pages, preferences, tables
+from app.ui.framework import cells, formats, forms, pages, preferences, tables, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
 from app.ui.framework.turns import Turns
+from app.ui.framework.typed_forms import Fields, Moment, Verbatim
 from app.ui.framework.zones import Zone
 from engine.errors import EngineError, Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import whole
 
-FIELDS = ("kind", "name", "action", "actor", "result", "address", "request_id", "from", "to")
-TEXT_MAX = 512
 EXPORT_PAGE = 200
 EXPORTS_MAX = 4
 ID_MAX = 2**63 - 1
@@ -61,6 +62,24 @@ FIXED = {
 EXPORTS = Turns(EXPORTS_MAX, N_("exports of the audit trail"))
 
 
+Text = Annotated[str, Meta(max_length=512)]
+
+
+class AuditFields(Fields, frozen=True, kw_only=True):
+    """The filter in a query."""
+
+    object_kind: Text = field(name="kind")
+    name_part: Text = field(name="name")
+    action: Text
+    actor: Text
+    result: Text
+    address: Text
+    request_id: Text
+    from_ms: Moment | None = field(name="from")
+    to_ms: Moment | None = field(name="to")
+    zone: Verbatim
+
+
 @dataclass(frozen=True)
 class Difference:
     """A field before and after a change; "" where it did not exist."""
@@ -70,32 +89,21 @@ class Difference:
     after: str
 
 
-@dataclass(frozen=True)
-class AuditRow:
+@dataclass(frozen=True, kw_only=True)
+class AuditRow(AuditEntry):
     """One change; `tone` is ok, warn or bad; `href` leads to the object where it has a page.
 
     `undo` is the address that reverts it; "" if it cannot be reverted.
     """
 
-    id: str
-    at_ms: int
-    actor: str
-    action: str
-    object_kind: str
-    object_name: str
     href: str
-    result: str
     tone: str
-    request_id: str
-    address: str
     undo: str
     differences: list[Difference]
-    before_json: str
-    after_json: str
 
 
 @dataclass(frozen=True)
-class Choice:
+class FieldValue:
     """A value of a field and how often it occurs among the newest entries."""
 
     value: str
@@ -103,15 +111,15 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class AuditPage:
+class AuditTrailPage:
     """The context of `audit.html`; the choices count the newest `examined` entries."""
 
     rows: list[AuditRow]
     form: Form
     is_filtered: bool
-    kinds: list[Choice]
-    actions: list[Choice]
-    results: list[Choice]
+    kinds: list[FieldValue]
+    actions: list[FieldValue]
+    results: list[FieldValue]
     examined: int
     size: int
     is_later: bool
@@ -133,10 +141,10 @@ async def show(request: Request) -> Response:
         entries = await audit.find(match, limit=size, before_id=before_id)
     last = str(entries[-1].id) if len(entries) == size else ""
     more = await audit.find(match, limit=1, before_id=int(last)) if last else []
-    context = AuditPage(
+    context = AuditTrailPage(
         rows=[row_of(entry) for entry in entries],
         form=form,
-        is_filtered=any(form.values.values()),
+        is_filtered=match != AuditFilter(),
         kinds=_choices(tally.kinds, form.values["kind"]),
         actions=_choices(tally.actions, form.values["action"]),
         results=_choices(tally.results, form.values["result"]),
@@ -148,13 +156,7 @@ async def show(request: Request) -> Response:
     )
     status = 422 if form.is_wrong else 200
     return await pages.respond(
-        request,
-        "audit.html",
-        context,
-        title=_("Audit"),
-        section="audit",
-        status=status,
-        is_live=True,
+        request, "audit.html", context, title=_("Audit"), status=status, is_live=True
     )
 
 
@@ -198,24 +200,12 @@ def read(values: Mapping[str, str], display_zone: Zone) -> tuple[Form, AuditFilt
 
     Its times are in the `zone` that the query names; the form shows them in `display_zone`.
     """
-    zone_name = values.get("zone", "")
-    form = Form({name: values.get(name, "").strip()[:TEXT_MAX] for name in FIELDS})
-    typed = form.values
-    return form, AuditFilter(
-        object_kind=typed["kind"],
-        name_part=typed["name"],
-        action=typed["action"],
-        actor=typed["actor"],
-        result=typed["result"],
-        request_id=typed["request_id"],
-        address=typed["address"],
-        from_ms=form.moment("from", zone_name, display_zone) if typed["from"] else None,
-        to_ms=form.moment("to", zone_name, display_zone) if typed["to"] else None,
-    )
+    form, fields = typed_forms.read(values, AuditFields, display_zone)
+    return form, convert(fields, AuditFilter)
 
 
 def _export_query(form: Form, display_zone: Zone) -> str:
-    query = {name: value for name, value in form.values.items() if value}
+    query = {name: value for name, value in form.values.items() if value and name != "zone"}
     if query.keys() & {"from", "to"}:
         query["zone"] = display_zone.name
     return "&".join(f"{name}={forms.quoted(value)}" for name, value in query.items())
@@ -226,7 +216,6 @@ def row_of(entry: AuditEntry) -> AuditRow:
     return convert(
         entry,
         AuditRow,
-        id=str(entry.id),
         href=_href(entry),
         tone={DONE: "ok", STARTED: "warn"}.get(entry.result, "bad"),
         undo=_undo(entry),
@@ -276,26 +265,16 @@ def _undo(entry: AuditEntry) -> str:
     return f"/groups/{segment(entry.object_name)}/resets/{number}/undo" if number else ""
 
 
-def _choices(counts: Mapping[str, int], chosen: str) -> list[Choice]:
+def _choices(counts: Mapping[str, int], current: str) -> list[FieldValue]:
     """The choices by name; the current one is included even if no entry has it."""
-    names = sorted({*counts, chosen} - {""})
-    return [Choice(name, counts.get(name, 0)) for name in names]
+    names = sorted({*counts, current} - {""})
+    return [FieldValue(name, counts.get(name, 0)) for name in names]
 
 
 def _cells(entry: AuditEntry) -> list[str]:
-    return [
-        str(entry.id),
-        formats.iso(entry.at_ms),
-        entry.actor,
-        entry.action,
-        entry.object_kind,
-        entry.object_name,
-        entry.result,
-        entry.before_json,
-        entry.after_json,
-        entry.request_id,
-        entry.address,
-    ]
+    own = {"at": formats.iso(entry.at_ms), "before": entry.before_json, "after": entry.after_json}
+    values = vars(entry) | own
+    return [str(values[name]) for name in COLUMNS]
 
 
 def _id(text: str) -> int | None:

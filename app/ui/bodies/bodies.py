@@ -70,7 +70,7 @@ class Body:
     tree: Node | None
     tree_cut: bool
     rows: list[HexRow]
-    tried: list[DecoderResult]
+    results: list[DecoderResult]
 
     @property
     def is_cut(self) -> bool:
@@ -93,27 +93,27 @@ def decode(plain: PlainBody | bytes, *, view: str = "", is_all: bool = False) ->
     the rest is for the download. A PlainBody also has its producer's compression.
     """
     stored = len(plain) if isinstance(plain, bytes) else plain.stored_bytes
-    packed = unpack(plain)
-    body = packed.body
-    decoded, tried = _try_all(body, packed)
-    views = tuple(name for name in VIEWS if name in decoded or name == "hex")
-    chosen = view if view in views else views[0]
-    decoded_body = decoded.get(chosen)
-    tree = Tree() if decoded_body is not None and chosen != "text" else None
-    limit = _limit(chosen, is_all)
+    content = unpack(plain)
+    body = content.body
+    documents, results = _try_all(body, content)
+    views = tuple(name for name in VIEWS if name in documents or name == "hex")
+    choice = view if view in views else views[0]
+    chosen_document = documents.get(choice)
+    tree = Tree() if chosen_document is not None and choice != "text" else None
+    limit = _limit(choice, is_all)
     return Body(
-        view=chosen,
+        view=choice,
         views=views,
         size_bytes=len(body),
         stored_bytes=stored,
         shown_bytes=len(body) if tree else min(len(body), limit),
-        packing=packed.kind if packed.is_unpacked else "",
-        why_packed="" if packed.is_unpacked or not _is_marked(plain) else packed.detail,
-        text=body[:limit].decode("utf-8", "ignore") if chosen == "text" else "",
-        tree=tree.build("", decoded_body.document) if tree and decoded_body else None,
-        tree_cut=bool(tree and decoded_body and (tree.is_cut or decoded_body.is_cut)),
-        rows=list(_hex_rows(body[:limit])) if chosen == "hex" else [],
-        tried=tried,
+        packing=content.kind if content.is_unpacked else "",
+        why_packed="" if content.is_unpacked or not _is_marked(plain) else content.detail,
+        text=body[:limit].decode("utf-8", "ignore") if choice == "text" else "",
+        tree=tree.build("", chosen_document.document) if tree and chosen_document else None,
+        tree_cut=bool(tree and chosen_document and (tree.is_cut or chosen_document.is_cut)),
+        rows=list(_hex_rows(body[:limit])) if choice == "hex" else [],
+        results=results,
     )
 
 
@@ -121,22 +121,24 @@ def _is_marked(plain: PlainBody | bytes) -> bool:
     return not isinstance(plain, bytes) and bool(plain.codec)
 
 
-def _try_all(body: bytes, packed: Unpacked) -> tuple[dict[str, _Decoded], list[DecoderResult]]:
+def _try_all(body: bytes, content: Unpacked) -> tuple[dict[str, _Decoded], list[DecoderResult]]:
     """The results of all decoders, and the report of them."""
-    tried = [DecoderResult("compression", packed.is_unpacked, packed.detail)] if packed.kind else []
-    decoded: dict[str, _Decoded] = {}
+    results = (
+        [DecoderResult("compression", content.is_unpacked, content.detail)] if content.kind else []
+    )
+    documents: dict[str, _Decoded] = {}
     for name in ORDER:
-        if packed.is_foreign and name in GUESSED:
-            tried.append(DecoderResult(name, False, _("not tried, as the body is compressed")))
+        if content.is_foreign and name in GUESSED:
+            results.append(DecoderResult(name, False, _("not tried, as the body is compressed")))
             continue
         try:
-            decoded[name] = DECODERS[name](body, "text" in decoded)
+            documents[name] = DECODERS[name](body, "text" in documents)
         except (NotDecodable, NotAvro, NotProtobuf) as error:
-            tried.append(DecoderResult(name, False, str(error)))
+            results.append(DecoderResult(name, False, str(error)))
         else:
-            tried.append(DecoderResult(name, True, decoded[name].detail))
-    tried.append(DecoderResult("hex", True, _("shows any bytes")))
-    return decoded, tried
+            results.append(DecoderResult(name, True, documents[name].detail))
+    results.append(DecoderResult("hex", True, _("shows any bytes")))
+    return documents, results
 
 
 def preview(body: bytes) -> str:
@@ -159,11 +161,11 @@ def line(plain: PlainBody | bytes, view: str) -> str:
     body = unpack(plain).body
     if view == "hex":
         return body[:PREVIEW_CHARS].hex(" ")
-    decoded = _decoded(body, view)
+    result = _decoded(body, view)
     if view in ("text", "json"):
         return body.decode()
     try:
-        return msgspec.json.encode(decoded.document, enc_hook=str).decode()
+        return msgspec.json.encode(result.document, enc_hook=str).decode()
     except (ValueError, TypeError, RecursionError) as error:
         raise NotDecodable(str(error) or _("nested too deeply")) from None
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from app.container import services_of
 from app.db.rows import actor_at
 from app.services.client_figures import ClientActivity, Refusals
-from app.services.clients import ASK_S, ClientState
+from app.services.clients import ASK_S, ClientState, Membership
 from app.services.connections import ClientFacts
 from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of
@@ -20,19 +20,6 @@ from engine.errors import Busy, NotFound, Refused
 from kitemq.model.clients import SentAway, ThreadStack
 
 TOPICS_SHOWN = 20
-
-
-@dataclass(frozen=True)
-class GroupRow:
-    """A group that the client consumes for; `topics` are those with filters, the first twenty."""
-
-    group: str
-    topics: Sequence[tuple[str, str]]
-    topics_total: int
-    in_flight: int
-    is_pulling: bool
-    joined_ms: int
-    seen_ms: int
 
 
 @dataclass(frozen=True)
@@ -49,7 +36,8 @@ class ClientPage:
     kind: str
     user: str
     endpoints: Sequence[ClientFacts]
-    groups: Sequence[GroupRow]
+    groups: Sequence[Membership]
+    topics_max: int
     in_flight: int
     activity: ClientActivity
     refusals: Refusals
@@ -120,7 +108,6 @@ async def _disconnect(
         "client_disconnect.html",
         DisconnectPage(name, path_of(name), impact, done),
         title=_("Disconnect %(name)s", name=name),
-        section="clients",
     )
 
 
@@ -172,7 +159,8 @@ async def _page(
         kind=next((each.kind for each in client.endpoints if each.kind), ""),
         user=next((each.user for each in client.endpoints if each.user), ""),
         endpoints=client.endpoints,
-        groups=[_group_row(client, index) for index in range(len(client.memberships))],
+        groups=client.memberships,
+        topics_max=TOPICS_SHOWN,
         in_flight=client.in_flight,
         activity=activity,
         refusals=max(refusals, key=lambda each: each.at_ms or 0, default=Refusals()),
@@ -185,24 +173,5 @@ async def _page(
         trouble=trouble,
     )
     return await pages.respond(
-        request,
-        "client.html",
-        context,
-        title=client.name,
-        section="clients",
-        is_live=answer is None and not trouble,
-    )
-
-
-def _group_row(client: ClientState, index: int) -> GroupRow:
-    membership = client.memberships[index]
-    topics = sorted(membership.member.topics.items())
-    return GroupRow(
-        group=membership.group,
-        topics=topics[:TOPICS_SHOWN],
-        topics_total=len(topics),
-        in_flight=membership.in_flight,
-        is_pulling=membership.member.is_pulling,
-        joined_ms=membership.member.joined_ms,
-        seen_ms=membership.member.seen_ms,
+        request, "client.html", context, title=client.name, is_live=answer is None and not trouble
     )

@@ -10,9 +10,8 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.pause import Pause
-from app.services.client_figures import ClientFigures
+from app.services.client_figures import ClientActivity, ClientFigures
 from app.services.connections import Connected
-from app.ui.clients.client import path_of
 from app.ui.framework import formats, list_exports, pages, tables
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
@@ -33,8 +32,11 @@ VERSIONS_SHOWN_MAX = 12
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A client as a member of one group; `member` is None for one that only is connected."""
+class ClientEntry:
+    """A client as a member of one group; `member` is None for one that only is connected.
+
+    `kind` is consumer, producer or connected.
+    """
 
     client: str
     group: str
@@ -47,29 +49,16 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class ClientRow:
+class ClientLine(ClientEntry):
     """A row of the list; `inflight` is None if the group was deleted meanwhile.
 
-    `kind` is consumer, producer or connected. `sent_rate` is None if it is unknown.
+    `sent_rate` is None if it is unknown.
     """
 
-    client: str
-    path: str
-    group: str
-    kind: str
-    version: str
-    language: str
-    address: str
     ways: tuple[str, ...]
-    topics: tuple[str, ...]
-    joined_ms: int
-    seen_ms: int | None
     inflight: int | None
-    handed_rate: float
+    activity: ClientActivity
     sent_rate: float | None
-    failed: int
-    error: str
-    p99_ms: int | None
 
 
 @dataclass(frozen=True)
@@ -82,48 +71,39 @@ class VersionTally:
 
 
 @dataclass(frozen=True)
-class ProducerRow:
-    """A producer group and the connections that answer its checks."""
+class ClientSelection:
+    """The page of entries to show, and the counts over all of them.
 
-    group: str
-    connections: int
+    `clients` counts names, as a client may be in several groups; `producing` those that send and
+    are in no group, as far as their endpoint knows; `clients_total` those in `versions`.
+    """
+
+    cut: Cut[ClientEntry]
+    clients: int
+    producing: int
+    groups: int
+    members: int
+    clients_total: int
+    versions: list[VersionTally]
 
 
 @dataclass(frozen=True)
-class ClientList:
-    """The context of `clients.html`; `clients` counts names, a client may be in several groups.
+class ClientsPage:
+    """The context of `clients.html`; the versions, producers and connections are the first ones.
 
-    `producing` counts clients that send and are in no group, as far as their endpoint knows.
+    `producers` are producer groups with the number of connections that answer their checks.
     """
 
-    cut: Cut[ClientRow]
+    selection: ClientSelection
+    cut: Cut[ClientLine]
     query: Query
-    clients: int
-    producing: int
-    members: int
-    groups: int
     members_max: int
     timeout_s: float
-    named: int
     versions: list[VersionTally]
-    versions_total: int
-    producers: list[ProducerRow]
+    producers: list[tuple[str, int]]
     producers_total: int
     connections: list[Connected]
     connections_total: int
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The page of entries to show, and the counts over all of them."""
-
-    cut: Cut[Entry]
-    clients: int
-    producing: int
-    groups: int
-    members: int
-    named: int
-    versions: list[VersionTally]
 
 
 async def show(request: Request) -> Response:
@@ -138,39 +118,32 @@ async def show(request: Request) -> Response:
     kind_of_file = list_exports.file_kind(request)
     if kind_of_file:
         whole = tables.whole(query, len(entries))
-        chosen = await console.render(lambda: _select(entries, whole, values).cut.rows)
-        listing = _listing(await _rows(console, figures, chosen))
+        matches = await console.render(lambda: _select(entries, whole, values).cut.rows)
+        listing = _listing(await _rows(console, figures, matches))
         return await list_exports.respond(console, listing, kind_of_file)
     selection = await console.render(lambda: _select(entries, query, values))
     context = await _context(request, console, query, selection, connected)
-    return await pages.respond(
-        request, "clients.html", context, title=_("Clients"), section="clients", is_live=True
-    )
+    return await pages.respond(request, "clients.html", context, title=_("Clients"), is_live=True)
 
 
 async def _context(
     request: Request,
     console: Console,
     query: Query,
-    selection: Selection,
+    selection: ClientSelection,
     connected: list[Connected],
-) -> ClientList:
+) -> ClientsPage:
     transactions = services_of(request.scope).transactions
     producers = sorted(transactions.producers.groups().items())
     rows = await _rows(console, services_of(request.scope).client_figures, selection.cut.rows)
-    return ClientList(
+    return ClientsPage(
+        selection=selection,
         cut=selection.cut.with_rows(rows),
         query=query,
-        clients=selection.clients,
-        producing=selection.producing,
-        members=selection.members,
-        groups=selection.groups,
         members_max=console.host.config.members_max,
         timeout_s=console.broker.members.timeout_s,
-        named=selection.named,
         versions=selection.versions[:VERSIONS_SHOWN_MAX],
-        versions_total=len(selection.versions),
-        producers=[ProducerRow(*each) for each in producers[:CONNECTIONS_SHOWN_MAX]],
+        producers=producers[:CONNECTIONS_SHOWN_MAX],
         producers_total=len(producers),
         connections=connected[:CONNECTIONS_SHOWN_MAX],
         connections_total=len(connected),
@@ -179,13 +152,13 @@ async def _context(
 
 async def _everyone(
     console: Console, figures: ClientFigures, connected: Sequence[Connected]
-) -> list[Entry]:
+) -> list[ClientEntry]:
     """All members of groups, then connected clients that are in no group."""
-    entries: list[Entry] = []
+    entries: list[ClientEntry] = []
     pause = Pause()
     for group, member in console.broker.members.everyone():
         facts = (member.language, member.version, member.address, member.joined_ms)
-        entries.append(Entry(member.client, group, CONSUMER, *facts, member))
+        entries.append(ClientEntry(member.client, group, CONSUMER, *facts, member))
         await pause.when_due()
     consuming = {each.client for each in entries}
     now_ms = console.now_ms()
@@ -194,13 +167,13 @@ async def _everyone(
             sends = figures.rates(each.client, now_ms)[1] > 0
             kind = PRODUCER if each.is_producer or sends else CONNECTED
             facts = (each.language, each.version, each.address, each.since_ms)
-            entries.append(Entry(each.client, "", kind, *facts, None))
+            entries.append(ClientEntry(each.client, "", kind, *facts, None))
         await pause.when_due()
     return entries
 
 
 async def _values(
-    figures: ClientFigures, entries: Sequence[Entry], sort: str, now_ms: int
+    figures: ClientFigures, entries: Sequence[ClientEntry], sort: str, now_ms: int
 ) -> dict[str, float]:
     """The rate to sort by for each client; empty if `sort` is no rate."""
     if sort not in RATES:
@@ -213,37 +186,39 @@ async def _values(
     return values
 
 
-def _select(entries: list[Entry], query: Query, values: Mapping[str, float]) -> Selection:
+def _select(
+    entries: list[ClientEntry], query: Query, values: Mapping[str, float]
+) -> ClientSelection:
     """Filter, count, sort and cut the entries; pure, because it runs on another thread."""
     versions = Counter({each.client: (each.language, each.version) for each in entries}.values())
     words = query.text.lower().split()
-    chosen = [each for each in entries if _matches(each, words)]
+    matches = [each for each in entries if _matches(each, words)]
     key = (lambda each: values[each.client]) if query.sort in RATES else KEYS[query.sort]
-    tables.order(chosen, key, _name, down=query.is_downward)
+    tables.order(matches, key, _name, down=query.is_downward)
     members = [each for each in entries if each.member is not None]
-    return Selection(
-        cut=tables.cut(chosen, query),
+    return ClientSelection(
+        cut=tables.cut(matches, query),
         clients=len({each.client for each in members}),
         producing=len({each.client for each in entries if each.kind == PRODUCER}),
         groups=len({each.group for each in members}),
         members=len(members),
-        named=versions.total(),
+        clients_total=versions.total(),
         versions=[VersionTally(*key, count) for key, count in versions.most_common()],
     )
 
 
-def _matches(each: Entry, words: list[str]) -> bool:
+def _matches(each: ClientEntry, words: list[str]) -> bool:
     parts = (each.client, each.group, each.address, each.version, each.language, each.kind)
     text = " ".join(parts).lower()
     return all(word in text for word in words)
 
 
-def _name(each: Entry) -> str:
+def _name(each: ClientEntry) -> str:
     return f"{each.client}\0{each.group}"
 
 
 RATES = {"handed": 0, "sent": 1, "failed": 2}  # where `ClientFigures.rates` has them
-KEYS: dict[str, Callable[[Entry], Any]] = {
+KEYS: dict[str, Callable[[ClientEntry], Any]] = {
     "client": _name,
     "group": lambda each: each.group or None,
     # Clients without a version go last.
@@ -254,9 +229,9 @@ KEYS: dict[str, Callable[[Entry], Any]] = {
 
 
 async def _rows(
-    console: Console, figures: ClientFigures, entries: Sequence[Entry]
-) -> list[ClientRow]:
-    rows: list[ClientRow] = []
+    console: Console, figures: ClientFigures, entries: Sequence[ClientEntry]
+) -> list[ClientLine]:
+    rows: list[ClientLine] = []
     pause = Pause()
     for each in entries:
         rows.append(await _row(console, figures, each))
@@ -264,63 +239,45 @@ async def _rows(
     return rows
 
 
-def _listing(rows: Sequence[ClientRow]) -> Listing:
+def _listing(rows: Sequence[ClientLine]) -> Listing:
     """The file of clients."""
-    lines = (
-        (
-            row.client,
-            row.group,
-            row.kind,
-            row.language,
-            row.version,
-            row.address,
-            " ".join(row.ways),
-            " ".join(row.topics),
-            formats.iso(row.joined_ms),
-            None if row.seen_ms is None else formats.iso(row.seen_ms),
-            row.inflight,
-            f"{row.handed_rate:.3f}",
-            None if row.sent_rate is None else f"{row.sent_rate:.3f}",
-            row.failed,
-            row.error,
-            row.p99_ms,
-            _unknown(row),
-        )
-        for row in rows
+    return Listing("clients", COLUMNS, map(_cells, rows), len(rows))
+
+
+def _cells(row: ClientLine) -> Sequence[str | int | None]:
+    member, activity = row.member, row.activity
+    return (
+        *(row.client, row.group, row.kind, row.language, row.version, row.address),
+        " ".join(row.ways),
+        " ".join(sorted(member.topics)) if member else "",
+        formats.iso(row.since_ms),
+        formats.iso(member.seen_ms) if member else None,
+        row.inflight,
+        f"{activity.handed_rate:.3f}",
+        None if row.sent_rate is None else f"{row.sent_rate:.3f}",
+        *(activity.failed, activity.error, activity.processing_p99_ms),
+        _unknown(row),
     )
-    return Listing("clients", COLUMNS, lines, len(rows))
 
 
-def _unknown(row: ClientRow) -> str:
+def _unknown(row: ClientLine) -> str:
     """The reasons why cells of a row are empty."""
     reasons = ["the group is gone"] if row.inflight is None and row.group else []
     reasons += ["requests do not say who sends"] if row.sent_rate is None else []
-    reasons += ["no acknowledgement was seen"] if row.p99_ms is None else []
+    reasons += ["no acknowledgement was seen"] if row.activity.processing_p99_ms is None else []
     return "; ".join(reasons)
 
 
-async def _row(console: Console, figures: ClientFigures, entry: Entry) -> ClientRow:
+async def _row(console: Console, figures: ClientFigures, entry: ClientEntry) -> ClientLine:
     member = entry.member
     activity = figures.of(entry.client, console.now_ms())
     has_rate = member is None or member.is_connected or bool(activity.sent)
-    return ClientRow(
-        client=entry.client,
-        path=path_of(entry.client),
-        group=entry.group,
-        kind=entry.kind,
-        version=entry.version,
-        language=entry.language,
-        address=entry.address,
+    return ClientLine(
+        **vars(entry),
         ways=_ways(member),
-        topics=() if member is None else tuple(sorted(member.topics)),
-        joined_ms=entry.since_ms,
-        seen_ms=None if member is None else member.seen_ms,
         inflight=await _in_flight(console, entry),
-        handed_rate=activity.handed_rate,
+        activity=activity,
         sent_rate=activity.sent_rate if has_rate else None,
-        failed=activity.failed,
-        error=activity.error,
-        p99_ms=activity.processing_p99_ms,
     )
 
 
@@ -331,7 +288,7 @@ def _ways(member: Member | None) -> tuple[str, ...]:
     return tuple(way for way, is_on in ways if is_on) or (_("receives"),)
 
 
-async def _in_flight(console: Console, entry: Entry) -> int | None:
+async def _in_flight(console: Console, entry: ClientEntry) -> int | None:
     if entry.member is None:
         return None
     try:

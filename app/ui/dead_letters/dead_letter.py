@@ -1,7 +1,6 @@
 """The page of one dead letter: reason, traced attempts, body, and replay jobs."""
 
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,18 +9,15 @@ from app.monitoring import dead_index
 from app.security.access import principal_of
 from app.security.message_rights import missing_right, require_message, visible
 from app.services.bodies import decompress
-from app.ui.bodies import bodies
 from app.ui.bodies.bodies import Body
-from app.ui.dead_letters.dead_letters import has_group, has_topic
 from app.ui.dead_letters.resend import offset_of
 from app.ui.framework import pages
 from app.ui.framework.console import Console
 from app.ui.framework.language import N_, _, translated
-from app.ui.messages.message import Property
+from app.ui.messages.message import Property, body_file, body_of, properties_of
 from app.ui.replays.jobs import Job, job_of
 from engine.broker import DEAD_LETTER_PREFIX, DeadLetter, DismissNote
 from engine.errors import EngineError, NotFound
-from engine.message import RESERVED, StoredMessage
 from kitemq.model.conversion import convert
 
 # The stages of a journey that the page lists, with their labels.
@@ -100,16 +96,7 @@ async def download(request: Request) -> Response:
     group = request.path_params["group"]
     letter = console.broker.dead_letters.get(group, offset_of(request))
     require_message(principal_of(request.scope), letter.message)
-    await decompress([letter.message])
-    name = quote(f"{group}-dead-{letter.message.offset}.bin", safe="-_.%")
-    return Response(
-        letter.message.plain.body,
-        media_type="application/octet-stream",
-        headers={
-            "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
-            "X-Content-Type-Options": "nosniff",
-        },
-    )
+    return await body_file(letter.message, f"{group}-dead-{letter.message.offset}.bin")
 
 
 def _context(
@@ -127,22 +114,18 @@ def _context(
         letter,
         LetterPage,
         group=group,
-        is_gone=not has_group(console, group),
+        is_gone=not pages.exists(console.broker.group, group),
         offset=message.offset,
         message_id=message.message_id,
         died_ms=message.stored_ms,
         born_ms=message.born_ms,
         born_host=message.born_host,
-        has_origin=bool(letter.origin_topic) and has_topic(console, letter.origin_topic),
+        has_origin=pages.exists(console.broker.topic, letter.origin_topic),
         tag=message.tag,
         keys=message.keys,
         message_group=message.message_group,
-        properties=_properties(message),
-        body=bodies.decode(
-            message.plain,
-            view=request.query_params.get("view", ""),
-            is_all=request.query_params.get("body") == "all",
-        ),
+        properties=properties_of(message),
+        body=body_of(request, message),
         unread=missing_right(message),
         jobs=jobs,
         forgotten=forgotten,
@@ -151,12 +134,6 @@ def _context(
         min_offset=low,
         max_offset=end,
     )
-
-
-def _properties(message: StoredMessage) -> list[Property]:
-    """The properties of a message, the producer's own first."""
-    pairs = sorted(message.properties.items(), key=lambda item: (item[0] in RESERVED, item[0]))
-    return [Property(name, value, name in RESERVED) for name, value in pairs]
 
 
 def _jobs(console: Console, ids: list[str]) -> tuple[list[Job], list[str]]:

@@ -20,13 +20,13 @@ from app.security.access import Principal, principal_of
 from app.security.message_rights import lacks_messages, visible
 from app.services.search import SearchService
 from app.ui.dead_letters import filters as dead_filter
-from app.ui.dead_letters.filters import Criteria, Facet, Selection
+from app.ui.dead_letters.filters import Criteria, DeadLetterFacet, DeadLetterSelection
 from app.ui.framework import pages, preferences, tables
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.tables import Cut, Query
 from engine.broker import DEAD_LETTER_PREFIX, DeadLetter, DismissalSummary, DismissNote, ReplayJob
-from engine.errors import GroupNotFound, MessageNotFound, NotFound, TopicNotFound
+from engine.errors import GroupNotFound, Invalid, MessageNotFound, NotFound, TopicNotFound
 from engine.message import StoredMessage
 from kitemq.model.conversion import convert
 
@@ -129,7 +129,7 @@ class DeadPage:
     criteria_query: Mapping[str, str]
     from_text: str
     until_text: str
-    facets: list[Facet]
+    facets: list[DeadLetterFacet]
     cut: Cut[DeadLine]
     note: str
     jobs: list[ReplayJob]
@@ -139,11 +139,11 @@ class DeadPage:
 
 
 @dataclass(frozen=True)
-class View:
+class DeadLetterView:
     """The index of a group's dead letters, and the selection that meets the criteria."""
 
     index: DeadLetterListing
-    selection: Selection
+    selection: DeadLetterSelection
     note: str
 
 
@@ -180,10 +180,10 @@ def _count(console: Console, topic: str) -> _Count:
 
 async def _groups(console: Console, query: Query, counts: list[_Count]) -> DeadGroups:
     words = query.text.lower().split()
-    chosen = [one for one in counts if all(word in one.group.lower() for word in words)]
+    matches = [one for one in counts if all(word in one.group.lower() for word in words)]
     place = {"group": 0, "dead": 1, "newest": 3}[query.sort]
-    tables.order(chosen, lambda one: one[place], lambda one: one[0], down=query.is_downward)
-    page = tables.cut(chosen, query)
+    tables.order(matches, lambda one: one[place], lambda one: one[0], down=query.is_downward)
+    page = tables.cut(matches, query)
     rows: list[DeadGroup] = []
     pause = Pause()
     for count in page.rows:
@@ -208,7 +208,7 @@ def _group(console: Console, of: _Count) -> DeadGroup:
     arrived = broker.dead_letters.arrived(group, hours)
     return DeadGroup(
         group=group,
-        is_gone=not has_group(console, group),
+        is_gone=not pages.exists(console.broker.group, group),
         count=of.open + of.dismissed,
         open=of.open,
         dismissed=of.dismissed,
@@ -222,24 +222,6 @@ def _group(console: Console, of: _Count) -> DeadGroup:
         redriven=tally.redriven,
         returned=tally.returned,
     )
-
-
-def has_group(console: Console, group: str) -> bool:
-    """Whether the group still exists: its dead letters outlive it."""
-    try:
-        console.broker.group(group)
-    except NotFound:
-        return False
-    return True
-
-
-def has_topic(console: Console, name: str) -> bool:
-    """Whether there is a topic of this name."""
-    try:
-        console.broker.topic(name)
-    except NotFound:
-        return False
-    return True
 
 
 async def detail(request: Request) -> Response:
@@ -260,7 +242,7 @@ async def detail(request: Request) -> Response:
     zone = preferences.read(request).zone
     context = DeadPage(
         group=group,
-        is_gone=not has_group(console, group),
+        is_gone=not pages.exists(console.broker.group, group),
         total=view.index.total,
         examined=view.index.examined,
         unreadable=view.index.unreadable,
@@ -288,6 +270,12 @@ async def detail(request: Request) -> Response:
     )
 
 
+def check_ticked(request: Request, remedy: str) -> None:
+    """Raise Invalid if the ticked dead letters are meant and none is ticked."""
+    if request.query_params.get("scope") == "ticked" and "offset" not in request.query_params:
+        raise Invalid(_("no dead letter is ticked"), field="offset", remedy=remedy)
+
+
 def criteria_of(request: Request) -> Criteria:
     """The criteria in a query; ticked dead letters come as one or several `offset`."""
     values = dict(request.query_params)
@@ -299,7 +287,7 @@ def criteria_of(request: Request) -> Criteria:
 
 async def view_of(
     request: Request, group: str, criteria: Criteria, now_ms: int, budget_s: float
-) -> View:
+) -> DeadLetterView:
     """Select the dead letters that meet the criteria, reading for about `budget_s` seconds.
 
     Raises GroupNotFound.
@@ -311,7 +299,7 @@ async def view_of(
     selection = await console.render(
         lambda: dead_filter.select(index.rows, criteria, now_ms, offsets, resting.has)
     )
-    return View(index, selection, note)
+    return DeadLetterView(index, selection, note)
 
 
 async def _matching_offsets(

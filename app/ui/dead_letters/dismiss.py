@@ -6,7 +6,9 @@ new count and nothing changes.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,19 +16,35 @@ from app.container import services_of
 from app.monitoring.dead_index import COUNTED_MAX
 from app.services.dismissals import join
 from app.ui.dead_letters import filters as dead_filter
-from app.ui.dead_letters.dead_letters import criteria_of, view_of
+from app.ui.dead_letters.dead_letters import check_ticked, criteria_of, view_of
 from app.ui.dead_letters.filters import Criteria
 from app.ui.dead_letters.resend import BUDGET_S, CRITERIA, WHOLE_S
-from app.ui.framework import forms, pages
+from app.ui.framework import forms, pages, typed_forms
 from app.ui.framework.forms import Form
-from app.ui.framework.language import _
+from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
+from app.ui.framework.typed_forms import Fields, Verbatim
 from app.ui.replays import jobs
 from engine.broker import DismissNote
 from engine.errors import Conflict, Invalid, Refused
 
 VERBS = DISMISS, RESTORE = "dismiss", "restore"
-ID_MAX = 60
+Id = Annotated[str, Meta(max_length=60)]
+
+
+class RestoreQuery(Fields, frozen=True):
+    """The dismissal to restore, "" for dead letters by criteria."""
+
+    dismissal: Id = ""
+
+
+class DismissFields(Fields, frozen=True):
+    """The form; `count` dead letters below the offset `before` are those of the preview."""
+
+    note: Verbatim
+    dismissal: Id
+    count: Annotated[int, Meta(title=N_("The number"), ge=0, le=10**15)]
+    before: Annotated[int, Meta(title=N_("The offset"), ge=0, le=10**15)]
 
 
 @dataclass(frozen=True)
@@ -52,7 +70,7 @@ class Rest:
 
 
 @dataclass(frozen=True)
-class Choice:
+class DismissalChoice:
     """The dead letters that a page or a form chooses."""
 
     runs: list[range]
@@ -63,29 +81,18 @@ class Choice:
 
 async def show(request: Request) -> Response:
     """GET /dlq/{group}/dismiss and /restore: the preview."""
-    criteria = _criteria(request)
-    return await _page(request, Form({"note": ""}), criteria, _dismissal(request), BUDGET_S)
+    check_ticked(request, _("go back and tick some"))
+    criteria = criteria_of(request).settled(pages.console_of(request).now_ms())
+    dismissal = typed_forms.query(request.query_params, RestoreQuery).dismissal
+    criteria = _in_state_for(_verb(request), criteria)
+    return await _page(request, Form({"note": ""}), criteria, dismissal, BUDGET_S)
 
 
 def _verb(request: Request) -> str:
     return request.url.path.rpartition("/")[2]
 
 
-def _dismissal(request: Request) -> str:
-    return request.query_params.get("dismissal", "")[:ID_MAX]
-
-
-def _criteria(request: Request) -> Criteria:
-    """The criteria of the query."""
-    if request.query_params.get("scope") == "ticked" and "offset" not in request.query_params:
-        raise Invalid(
-            _("no dead letter is ticked"), field="offset", remedy=_("go back and tick some")
-        )
-    criteria = criteria_of(request).settled(pages.console_of(request).now_ms())
-    return _meant(criteria, _verb(request))
-
-
-def _meant(criteria: Criteria, verb: str) -> Criteria:
+def _in_state_for(verb: str, criteria: Criteria) -> Criteria:
     """The criteria with the state that `verb` needs: open to dismiss, dismissed to restore."""
     return replace(criteria, state="" if verb == DISMISS else "dismissed")
 
@@ -96,7 +103,7 @@ async def _page(
     criteria: Criteria,
     dismissal: str,
     budget_s: float,
-    status: int = 200,
+    status: int | None = None,
 ) -> Response:
     group, verb = request.path_params["group"], _verb(request)
     choice = await _chosen(request, criteria, dismissal, 0, budget_s)
@@ -127,22 +134,22 @@ async def _page(
 
 async def _chosen(
     request: Request, criteria: Criteria, dismissal: str, before: int, budget_s: float
-) -> Choice:
+) -> DismissalChoice:
     """Choose dead letters below the offset `before`, 0 for the current end."""
     console, group = pages.console_of(request), request.path_params["group"]
     low, end = console.broker.dead_letters.bounds(group)
     before = min(before or end, end)
     if dismissal:
         note, runs = await services_of(request.scope).dismissals.of_dismissal(group, dismissal)
-        return Choice(runs, True, before, note)
+        return DismissalChoice(runs, True, before, note)
     if criteria.offsets:
         offsets = [offset for offset in criteria.offsets if low <= offset < before]
-        return Choice([range(offset, offset + 1) for offset in offsets], True, before)
+        return DismissalChoice([range(offset, offset + 1) for offset in offsets], True, before)
     if criteria.is_any:
-        return Choice([range(low, before)] if low < before else [], True, before)
+        return DismissalChoice([range(low, before)] if low < before else [], True, before)
     view = await view_of(request, group, criteria, console.now_ms(), budget_s)
     runs = await console.render(lambda: _runs_below(view.selection.offsets, before))
-    return Choice(runs, view.index.is_whole, before)
+    return DismissalChoice(runs, view.index.is_whole, before)
 
 
 def _runs_below(offsets: Sequence[int], before: int) -> list[range]:
@@ -158,35 +165,32 @@ async def change(request: Request) -> Response:
     """POST /dlq/{group}/dismiss and /restore: change exactly as many as the preview counted."""
     group, verb = request.path_params["group"], _verb(request)
     posted = await forms.read(request)
-    form = forms.fill(posted, ("note", "seen", "before"))
-    criteria = _meant(dead_filter.parse({name: posted.one(name) for name in CRITERIA}), verb)
-    dismissal = posted.one("dismissal")[:ID_MAX]
-    revision = form.number("seen", _("The number"), 0, 10**15)
-    before = form.number("before", _("The offset"), 0, 10**15)
+    form, fields = typed_forms.read(posted, DismissFields)
+    criteria = dead_filter.parse({name: posted.one(name) for name in CRITERIA})
+    criteria, dismissal = _in_state_for(verb, criteria), fields.dismissal
     if form.is_wrong:  # in hidden fields
         form.error = "; ".join(form.errors.values())
-        return await _page(request, form, criteria, dismissal, WHOLE_S, 422)
-    choice = await _chosen(request, criteria, dismissal, before, WHOLE_S)
+        return await _page(request, form, criteria, dismissal, WHOLE_S)
+    choice = await _chosen(request, criteria, dismissal, fields.before, WHOLE_S)
     _check_counted(choice)
     actor, service = jobs.actor_of(request), services_of(request.scope).dismissals
     try:
         if verb == DISMISS:
-            note = form.values["note"]
-            await service.dismiss(actor, group, choice.runs, note, revision)
+            await service.dismiss(actor, group, choice.runs, fields.note, fields.count)
             place = "state=dismissed&done=dismissed"
         else:
-            await service.restore(actor, group, choice.runs, revision)
+            await service.restore(actor, group, choice.runs, fields.count)
             place = "done=restored"
     except Conflict as error:
         form.error = f"{error.detail[:1].upper()}{error.detail[1:]}."
         return await _page(request, form, criteria, dismissal, WHOLE_S, 409)
     except (Invalid, Refused) as error:
         form.blame(error)
-        return await _page(request, form, criteria, dismissal, WHOLE_S, 422)
+        return await _page(request, form, criteria, dismissal, WHOLE_S)
     return forms.go(request, f"/dlq/{segment(group)}?{place}")
 
 
-def _check_counted(choice: Choice) -> None:
+def _check_counted(choice: DismissalChoice) -> None:
     if not choice.is_exact:
         raise Invalid(
             _(

@@ -4,8 +4,6 @@ Memory is bounded: a chunk of dead letters is read when the client has received 
 Formatting runs on the pages' thread.
 """
 
-import csv
-import io
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
@@ -21,14 +19,15 @@ from app.pause import Pause
 from app.security.access import principal_of
 from app.security.message_rights import require_messages
 from app.ui.dead_letters import filters as dead_filter
-from app.ui.dead_letters.dead_letters import criteria_of, has_topic, view_of
+from app.ui.dead_letters.dead_letters import check_ticked, criteria_of, view_of
 from app.ui.dead_letters.filters import Criteria
-from app.ui.framework import formats, pages
+from app.ui.framework import cells, formats, list_exports, pages
+from app.ui.framework.cells import Cell
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.xlsx import CELL_CHARS_MAX, Workbook
 from engine.broker import DEAD_LETTER_PREFIX, DeadLetter
-from engine.errors import GroupNotFound, Invalid, MessageNotFound
+from engine.errors import GroupNotFound, MessageNotFound
 
 STEP = 50
 STEP_BYTES = 256 * 1024
@@ -40,19 +39,12 @@ CUT_NOTE = (
     f"Cut here: the workbook holds {XLSX_ROWS_MAX:,} dead letters, there are more."
     " Choose fewer, or export as CSV or NDJSON, which are whole."
 )
-# First characters of cells that a spreadsheet would take for a formula.
-RISKY = ("=", "+", "-", "@", "\t", "\r")
 COLUMNS = (
     "group", "offset", "died_at", "message_id", "keys", "tag", "origin_topic", "origin_id",
     "reason", "error", "client", "failures", "redriven_by", "redriven_from", "redrive_count",
     "dismissed_at", "dismissed_by", "dismiss_note",
     "born_at", "message_group", "properties", "body_encoding", "body",
 )  # fmt: skip
-MEDIA_TYPES = {
-    "csv": "text/csv; charset=utf-8",
-    "ndjson": "application/x-ndjson",
-    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-}
 Letters = AsyncIterator[list[DeadLetter]]
 
 
@@ -60,17 +52,8 @@ async def export(request: Request) -> Response:
     """GET /dlq/{group}/export?format=csv|ndjson|xlsx: the dead letters that meet the criteria."""
     console = pages.console_of(request)
     group = request.path_params["group"]
-    kind = request.query_params.get("format", "csv")
-    if kind not in MEDIA_TYPES:
-        raise Invalid(
-            _("%(kind)s is no format", kind=f"{kind[:20]!r}"),
-            field="format",
-            remedy=_("choose csv, ndjson or xlsx"),
-        )
-    if request.query_params.get("scope") == "ticked" and "offset" not in request.query_params:
-        raise Invalid(
-            _("no dead letter is ticked"), field="offset", remedy=_("go back and tick some")
-        )
+    kind = list_exports.require_kind(request, ("csv", "ndjson", "xlsx"))
+    check_ticked(request, _("go back and tick some"))
     require_messages(principal_of(request.scope), DEAD_LETTER_PREFIX + group)
     console.broker.dead_letters.page(group, count_max=1)  # GroupNotFound
     criteria = criteria_of(request).settled(console.now_ms())
@@ -83,7 +66,7 @@ async def export(request: Request) -> Response:
     if kind == "xlsx":
         return await _workbook(console, group, letters, headers)
     steps = _csv(console, group, letters) if kind == "csv" else _ndjson(console, group, letters)
-    return StreamingResponse(steps, media_type=MEDIA_TYPES[kind], headers=headers)
+    return StreamingResponse(steps, media_type=list_exports.MEDIA_TYPES[kind], headers=headers)
 
 
 def _file_name(group: str, kind: str) -> str:
@@ -96,7 +79,11 @@ async def _chosen(request: Request, console: Console, group: str, criteria: Crit
         view = await view_of(request, group, criteria, console.now_ms(), WHOLE_S)
         return _letters(console, group, view.selection.offsets, Criteria(state="all"))
     topic = DEAD_LETTER_PREFIX + group
-    low, end = dead_index.bounds(console.broker, topic) if has_topic(console, topic) else (0, 0)
+    low, end = (
+        dead_index.bounds(console.broker, topic)
+        if pages.exists(console.broker.topic, topic)
+        else (0, 0)
+    )
     return _letters(console, group, range(end - 1, low - 1, -1), criteria)
 
 
@@ -127,13 +114,13 @@ async def _letters(
 
 
 async def _csv(console: Console, group: str, letters: Letters) -> AsyncIterator[bytes]:
-    yield _csv_text([COLUMNS])
-    async for chunk in _formatted(console, letters, lambda found: _csv_rows(group, found)):
+    yield cells.lines([COLUMNS])
+    async for chunk in _formatted(console, letters, partial(_csv_rows, group)):
         yield chunk
 
 
 async def _ndjson(console: Console, group: str, letters: Letters) -> AsyncIterator[bytes]:
-    async for chunk in _formatted(console, letters, lambda found: _json_lines(group, found)):
+    async for chunk in _formatted(console, letters, partial(_json_lines, group)):
         yield chunk
 
 
@@ -152,13 +139,7 @@ async def _formatted(
 
 
 def _csv_rows(group: str, letters: list[DeadLetter]) -> bytes:
-    return _csv_text([list(map(guarded, _row(group, letter))) for letter in letters])
-
-
-def _csv_text(rows: Sequence[Sequence[str | int]]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows(rows)
-    return text.getvalue().encode()
+    return cells.lines(_row(group, letter) for letter in letters)
 
 
 def _json_lines(group: str, letters: list[DeadLetter]) -> bytes:
@@ -173,7 +154,7 @@ def _json_lines(group: str, letters: list[DeadLetter]) -> bytes:
     return bytes(lines)
 
 
-def _row(group: str, letter: DeadLetter) -> list[str | int]:
+def _row(group: str, letter: DeadLetter) -> list[Cell]:
     message = letter.message
     plain = message.plain
     encoding, body = _body(plain.body)
@@ -204,11 +185,6 @@ def _base64(body: bytes) -> str:
     return text
 
 
-def guarded(value: str | int) -> str | int:
-    """The text, escaped so that no spreadsheet takes it for a formula."""
-    return "'" + value if isinstance(value, str) and value.startswith(RISKY) else value
-
-
 async def _workbook(
     console: Console, group: str, letters: Letters, headers: dict[str, str]
 ) -> Response:
@@ -223,7 +199,9 @@ async def _workbook(
         raise
     headers["X-Result-Rows"] = str(rows)
     headers["X-Result-Truncated"] = f"rows over {XLSX_ROWS_MAX}" if is_more else "no"
-    return StreamingResponse(_sent(console, file), media_type=MEDIA_TYPES["xlsx"], headers=headers)
+    return StreamingResponse(
+        _sent(console, file), media_type=list_exports.MEDIA_TYPES["xlsx"], headers=headers
+    )
 
 
 async def _fill(console: Console, book: Workbook, group: str, letters: Letters) -> tuple[int, bool]:
@@ -231,10 +209,10 @@ async def _fill(console: Console, book: Workbook, group: str, letters: Letters) 
     await console.render(lambda: book.add([[*COLUMNS, "cut"]]))
     rows = 0
     async for chunk in letters:
-        taken = chunk[: XLSX_ROWS_MAX - rows]
-        rows += len(taken)
-        await console.render(partial(_add, book, group, taken))
-        if len(taken) < len(chunk):
+        room = XLSX_ROWS_MAX - rows
+        rows += min(room, len(chunk))
+        await console.render(partial(_add, book, group, chunk[:room]))
+        if room < len(chunk):
             await console.render(lambda: book.add([[CUT_NOTE]]))
             return rows, True
     return rows, False
@@ -244,17 +222,17 @@ def _add(book: Workbook, group: str, letters: list[DeadLetter]) -> None:
     book.add(_cells(group, letters))
 
 
-def _cells(group: str, letters: list[DeadLetter]) -> list[list[str | int]]:
+def _cells(group: str, letters: list[DeadLetter]) -> list[list[Cell]]:
     """The rows, with a last column that names truncated cells."""
-    rows: list[list[str | int]] = []
+    rows: list[list[Cell]] = []
     for letter in letters:
-        cells = [guarded(value) for value in _row(group, letter)]
+        values = list(map(cells.guarded, _row(group, letter)))
         long = [
             name
-            for name, value in zip(COLUMNS, cells, strict=True)
+            for name, value in zip(COLUMNS, values, strict=True)
             if isinstance(value, str) and len(value) > CELL_CHARS_MAX
         ]
-        rows.append([*cells, " ".join(long)])
+        rows.append([*values, " ".join(long)])
     return rows
 
 

@@ -133,7 +133,7 @@ class FacetValue:
 
 
 @dataclass(frozen=True)
-class Facet:
+class DeadLetterFacet:
     """A facet of the dead letters: its most frequent values, and the number of `others`."""
 
     name: str
@@ -144,7 +144,7 @@ class Facet:
 
 
 @dataclass(frozen=True)
-class Selection:
+class DeadLetterSelection:
     """The offsets that meet the criteria, newest first, and the facets beside them.
 
     `open` and `dismissed` count what meets all criteria except the state.
@@ -152,7 +152,7 @@ class Selection:
 
     offsets: list[int]
     returned: int
-    facets: list[Facet]
+    facets: list[DeadLetterFacet]
     open: int = 0
     dismissed: int = 0
 
@@ -191,7 +191,7 @@ def select(
     now_ms: int,
     matches: Iterable[int] | None,
     is_dismissed: Callable[[int], bool] = lambda offset: False,
-) -> Selection:
+) -> DeadLetterSelection:
     """Select the rows that meet all criteria; `matches` limits them to offsets of an id or a key.
 
     A facet counts the rows that meet all other criteria: the rows that choosing a value would show.
@@ -200,28 +200,28 @@ def select(
     among = None if matches is None else frozenset(matches)
     counts = {name: Counter[str]() for name in FACETS}
     offsets: list[int] = []
-    resting = returned = met = 0
+    resting = returned = matching = 0
     for row in reversed(rows):
         if among is not None and row.offset not in among:
             continue
         if criteria.from_ms > row.died_ms or 0 < criteria.until_ms <= row.died_ms:
             continue
         values = _values(row, now_ms)
-        missed = [n for n, want in enumerate(choices) if want and want != values[n]]
+        misses = [n for n, want in enumerate(choices) if want and want != values[n]]
         is_resting = is_dismissed(row.offset)
-        met += not missed
-        resting += is_resting and not missed
+        matching += not misses
+        resting += is_resting and not misses
         if criteria.wants == (STATES[0] if is_resting else STATES[1]):
             continue
-        if not missed:
+        if not misses:
             offsets.append(row.offset)
             returned += row.is_back
             for name, value in zip(FACETS, values, strict=True):
                 counts[name][value] += 1
-        elif len(missed) == 1:
-            counts[FACETS[missed[0]]][values[missed[0]]] += 1
+        elif len(misses) == 1:
+            counts[FACETS[misses[0]]][values[misses[0]]] += 1
     facets = [_facet(name, counts[name], want) for name, want in zip(FACETS, choices, strict=True)]
-    return Selection(offsets, returned, facets, met - resting, resting)
+    return DeadLetterSelection(offsets, returned, facets, matching - resting, resting)
 
 
 def meets(row: DeadRow, criteria: Criteria, now_ms: int, *, is_dismissed: bool) -> bool:
@@ -245,16 +245,16 @@ def _age(age_ms: int) -> str:
     return next(name for name, *__, high in AGES if high is None or age_ms < high)
 
 
-def _facet(name: str, counts: Counter[str], chosen: str) -> Facet:
+def _facet(name: str, counts: Counter[str], active: str) -> DeadLetterFacet:
     if name == "age":
-        pairs = [(age, counts[age]) for age, *__ in AGES if counts[age] or age == chosen]
+        pairs = [(age, counts[age]) for age, *__ in AGES if counts[age] or age == active]
     else:
-        pairs = sorted(counts.items(), key=lambda pair: (pair[0] != chosen, -pair[1], pair[0]))
-        if chosen and chosen not in counts:
-            pairs.insert(0, (chosen, 0))
+        pairs = sorted(counts.items(), key=lambda pair: (pair[0] != active, -pair[1], pair[0]))
+        if active and active not in counts:
+            pairs.insert(0, (active, 0))
     top, rest = pairs[:FACET_VALUES_MAX], pairs[FACET_VALUES_MAX:]
     words = {age: translated(text) for age, text, *__ in AGES} if name == "age" else {}
-    return Facet(
+    return DeadLetterFacet(
         name=name,
         label=translated(LABELS[name]),
         values=[
@@ -262,7 +262,7 @@ def _facet(name: str, counts: Counter[str], chosen: str) -> Facet:
                 value,
                 words.get(value) or (translated(NOTHING[name]) if value == NONE else value),
                 count,
-                value == chosen,
+                value == active,
             )
             for value, count in top
         ],

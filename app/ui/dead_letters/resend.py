@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
+from msgspec import Meta
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,13 +12,14 @@ from starlette.responses import Response
 from app.container import services_of
 from app.monitoring.dead_index import COUNTED_MAX
 from app.ui.dead_letters import filters as dead_filter
-from app.ui.dead_letters.dead_letters import View, criteria_of, has_group, view_of
+from app.ui.dead_letters.dead_letters import DeadLetterView, check_ticked, criteria_of, view_of
 from app.ui.dead_letters.filters import NONE, OFFSETS_MAX, Criteria
-from app.ui.framework import forms, pages, rights
+from app.ui.framework import forms, pages, rights, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
+from app.ui.framework.typed_forms import Fields
 from app.ui.replays import jobs
 from engine.broker import DEAD_LETTER_PREFIX, GROUP_QUEUE, NewReplay, ReplayTo
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, TopicNotFound
@@ -24,7 +27,6 @@ from kitemq.model.numbers import is_whole
 
 BUDGET_S = 0.4
 WHOLE_S = 20.0  # time to index the whole group before a job is created
-FIELDS = ("to", "to_group", "to_topic", "rate", "fresh_only", "name")
 AS_MARKED = ("reason", "topic", "tag", "client", "attempts")
 AS_TYPED = ("from", "until", "id", "key", "offsets", "state")
 CRITERIA = (*AS_MARKED, *AS_TYPED)
@@ -37,9 +39,15 @@ TARGETS = (
 SQL_PREFIX = "sql92:"
 
 
+class OneFields(Fields, frozen=True):
+    """Where a single dead letter goes."""
+
+    to: Annotated[Literal["group", "origin"], Meta(title=N_("Where to"))]
+
+
 @dataclass(frozen=True)
 class Resend:
-    """The context of `dlq_resend.html`: `chosen` of `total` dead letters would be resent."""
+    """The context of `dlq_resend.html`: `count` of `total` dead letters would be resent."""
 
     group: str
     is_gone: bool
@@ -47,7 +55,7 @@ class Resend:
     hidden: Mapping[str, str]
     words: list[str]
     ticked: int
-    chosen: int
+    count: int
     total: int
     examined: int
     returned: int
@@ -59,40 +67,32 @@ async def show(request: Request) -> Response:
     """GET /dlq/{group}/resend"""
     console = pages.console_of(request)
     group = request.path_params["group"]
-    if request.query_params.get("scope") == "ticked" and "offset" not in request.query_params:
-        raise Invalid(
-            _("no dead letter is ticked"),
-            field="offset",
-            remedy=_("go back and tick some, or choose “resend all that match”"),
-        )
-    is_gone = not has_group(console, group)
-    values = dict.fromkeys(FIELDS, "") | {"rate": "100", "to_group": "" if is_gone else group}
-    values["to"] = "origin" if is_gone else "group"
-    criteria = criteria_of(request).settled(console.now_ms())
-    return await _page(request, Form(values), criteria)
+    check_ticked(request, _("go back and tick some, or choose “resend all that match”"))
+    is_gone = not pages.exists(console.broker.group, group)
+    texts = {"rate": "100", "to": "origin"} if is_gone else {"rate": "100", "to": "group"}
+    form = typed_forms.fill(texts | {"to_group": "" if is_gone else group}, jobs.TargetFields)
+    return await _page(request, form, criteria_of(request).settled(console.now_ms()))
 
 
-async def _page(request: Request, form: Form, criteria: Criteria, status: int = 200) -> Response:
+async def _page(request: Request, form: Form, criteria: Criteria) -> Response:
     console = pages.console_of(request)
     group = request.path_params["group"]
     view = await view_of(request, group, criteria, console.now_ms(), BUDGET_S)
     context = Resend(
         group=group,
-        is_gone=not has_group(console, group),
+        is_gone=not pages.exists(console.broker.group, group),
         form=form,
         hidden=criteria.query(),
         words=criteria.words(),
         ticked=len(criteria.offsets),
-        chosen=len(criteria.offsets) or len(view.selection.offsets),
+        count=len(criteria.offsets) or len(view.selection.offsets),
         total=view.index.total,
         examined=view.index.examined,
         returned=view.selection.returned,
         sent_before=_sent_before(console, group, criteria),
     )
     title = _("Resend dead letters of %(group)s", group=group)
-    return await pages.respond(
-        request, "dlq_resend.html", context, title=title, section="dlq", status=status
-    )
+    return await pages.respond(request, "dlq_resend.html", context, title=title, section="dlq")
 
 
 def _sent_before(console: Console, group: str, criteria: Criteria) -> int | None:
@@ -112,18 +112,18 @@ async def create(request: Request) -> Response:
     """POST /dlq/{group}/resend: create a dry run; its page has the next step."""
     group = request.path_params["group"]
     posted = await forms.read(request)
-    form = forms.fill(posted, FIELDS)
+    form = typed_forms.fill(posted, jobs.TargetFields)
     criteria = dead_filter.parse({name: posted.one(name) for name in CRITERIA})
     new = jobs.new_job(form, DEAD_LETTER_PREFIX + group)
     if form.is_wrong:
-        return await _page(request, form, criteria, 422)
+        return await _page(request, form, criteria)
     rights.require_resend(request, new.source, new.to, new.to_name)
     try:
         new = await _choosing(request, group, criteria, new)
         job = await services_of(request.scope).replays.create(jobs.actor_of(request), new)
     except (Invalid, NotFound, Forbidden) as error:
         _blame(form, error, group, f"to_{new.to}")
-        return await _page(request, form, criteria, 422)
+        return await _page(request, form, criteria)
     await jobs.settle(request, job.id)
     return forms.go(request, f"/jobs/{job.id}")
 
@@ -173,7 +173,7 @@ def _is_expressible(criteria: Criteria) -> bool:
     return "|" not in criteria.tag and not criteria.tag.lower().startswith(SQL_PREFIX)
 
 
-def _check_named(view: View) -> None:
+def _check_named(view: DeadLetterView) -> None:
     """Raise Invalid if a list of single messages would be incomplete or empty."""
     count = len(view.selection.offsets)
     if not count:
@@ -203,14 +203,13 @@ def _check_named(view: View) -> None:
 async def one(request: Request) -> Response:
     """POST /dlq/{group}/{offset}/resend: resend one at once; the job's page has the result."""
     group = request.path_params["group"]
-    form = forms.fill(await forms.read(request), ("to",))
-    to = ReplayTo(form.choice("to", _("Where to"), ("group", "origin")))
+    form, fields = typed_forms.read(await forms.read(request), OneFields)
     if form.is_wrong:
         raise Invalid(form.errors["to"], field="to")
     letter = pages.console_of(request).broker.dead_letters.get(group, offset_of(request))
     new = NewReplay(
         source=DEAD_LETTER_PREFIX + group,
-        to=to,
+        to=ReplayTo(fields.to),
         places=[(GROUP_QUEUE, letter.message.offset)],
         name=_("%(group)s dead letter %(offset)s", group=group, offset=letter.message.offset),
         rate=0,

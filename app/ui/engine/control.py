@@ -9,7 +9,6 @@ from app.container import services_of
 from app.db.rows import Actor, actor_at
 from app.services.log_levels import INHERITED, LEVELS
 from app.services.read_only import REASON_CHARS_MAX, ReadOnlyState
-from app.ui.access.access import status_of
 from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
@@ -45,14 +44,14 @@ async def switch(request: Request) -> Response:
     """POST /engine/control/read-only"""
     form = forms.fill(await forms.read(request), SWITCH_FIELDS)
     is_on = form.choice("read_only", _("The switch"), ("on", "off")) == "on"
+    read_only, reason = services_of(request.scope).read_only, form.values["reason"]
+    if not form.is_wrong:
+        try:
+            await read_only.switch(_actor(request), is_on=is_on, reason=reason)
+        except (Invalid, Conflict) as error:
+            form.blame(error)
     if form.is_wrong:
-        return await _page(request, form=form, status=422)
-    read_only = services_of(request.scope).read_only
-    try:
-        await read_only.switch(_actor(request), is_on=is_on, reason=form.values["reason"])
-    except (Invalid, Conflict) as error:
-        form.blame(error)
-        return await _page(request, form=form, status=status_of(error))
+        return await _page(request, form=form)
     return forms.go(request, f"/engine/control?done={'frozen' if is_on else 'thawed'}")
 
 
@@ -64,29 +63,30 @@ async def change_level(request: Request) -> Response:
         await levels.change(_actor(request), form.values["name"], form.values["level"])
     except (Invalid, NotFound) as error:
         form.blame(error)
-        return await _page(request, level_form=form, status=status_of(error))
+        return await _page(request, level_form=form)
     return forms.go(request, "/engine/control?done=levelled")
 
 
 async def _page(
-    request: Request, *, form: Form | None = None, level_form: Form | None = None, status: int = 200
+    request: Request, *, form: Form | None = None, level_form: Form | None = None
 ) -> Response:
     services, broker = services_of(request.scope), pages.console_of(request).broker
     levels = services.log_levels
     jobs = len(broker.replays.list(state="running", count_max=JOBS_MAX))
+    form = form or Form({"read_only": "", "reason": ""})
+    level_form = level_form or Form({"name": "", "level": ""})
+    status = max(form.status, level_form.status)
     context = ControlPage(
         state=services.read_only.state,
-        form=form or Form({"read_only": "", "reason": ""}),
-        level_form=level_form or Form({"name": "", "level": ""}),
+        form=form,
+        level_form=level_form,
         loggers=levels.list(),
         levels=(INHERITED, *LEVELS),
         connections=services.connections.count,
         jobs=jobs,
     )
     title = _("Read-only, log levels")
-    return await pages.respond(
-        request, "control.html", context, title=title, section="engine", status=status
-    )
+    return await pages.respond(request, "control.html", context, title=title, status=status)
 
 
 def _actor(request: Request) -> Actor:

@@ -7,6 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.monitoring import sparkline
+from app.monitoring.sparkline import Bar
 from app.services import settings_view
 from app.services.settings_view import Hidden
 from app.settings import Settings
@@ -25,6 +27,7 @@ from kitemq.model.server import SelfCheck
 
 BARS_WIDTH = 650
 BARS_HEIGHT = 110
+BARS_GAP = 4
 HIDDEN = {
     Hidden.SECRET: N_("hidden: it is a secret"),
     Hidden.PASSWORD: N_("hidden: it holds a password"),
@@ -58,18 +61,6 @@ OUTCOMES = {
 
 
 @dataclass(frozen=True)
-class LatencyBar:
-    """The number of sends in one latency bucket, in the last whole minute."""
-
-    label: str
-    count: int
-    x: int
-    y: float
-    width: int
-    height: float
-
-
-@dataclass(frozen=True)
 class SpreadRow:
     """A latency distribution of sends, in microseconds."""
 
@@ -90,18 +81,12 @@ class SettingRow:
     is_set: bool
 
 
-@dataclass(frozen=True)
-class CheckRow:
+class CheckRow(SelfCheck, frozen=True):
     """A self-check as a row of the table."""
 
-    code: str
     name: str
-    outcome: str
-    said: str
+    outcome_text: str
     tone: str
-    detail: str
-    took_ms: float
-    at_ms: int
 
 
 @dataclass(frozen=True)
@@ -113,7 +98,7 @@ class EnginePage:
     retention: RetentionStatus
     held_bytes: int
     figures: BrokerMetrics
-    bars: list[LatencyBar]
+    bars: list[tuple[str, Bar]]  # the number of sends by latency, in the last whole minute
     bars_total: int
     bars_width: int
     bars_height: int
@@ -139,6 +124,9 @@ async def show(request: Request) -> Response:
 
     retention, figures = broker.retention.status(), broker.statistics.broker()
     latency = figures.put_latency
+    distribution = latency.stored.distribution
+    room = BARS_WIDTH // len(distribution)
+    bars = sparkline.bars(list(distribution.values()), room, BARS_HEIGHT, BARS_GAP)
     checks = services.self_checks
     choice = request.query_params.get("settings", "")
     is_every, only_different = choice == "all", choice == "different"
@@ -154,8 +142,8 @@ async def show(request: Request) -> Response:
         retention=retention,
         held_bytes=0 if held is None else log_end - held,
         figures=figures,
-        bars=_bars(latency.stored.distribution),
-        bars_total=sum(latency.stored.distribution.values()),
+        bars=list(zip(distribution, bars, strict=True)),
+        bars_total=sum(distribution.values()),
         bars_width=BARS_WIDTH,
         bars_height=BARS_HEIGHT,
         spreads=[
@@ -178,9 +166,7 @@ async def show(request: Request) -> Response:
         started_ms=console.started_ms,
         log_end=log_end,
     )
-    return await pages.respond(
-        request, "engine.html", context, title=_("Engine"), section="engine", is_live=True
-    )
+    return await pages.respond(request, "engine.html", context, title=_("Engine"), is_live=True)
 
 
 # The settings that are always shown; the others appear if they are set, or on demand.
@@ -194,14 +180,11 @@ KEY = frozenset(
 
 def _settings(settings: Settings, origins: Mapping[str, str]) -> list[SettingRow]:
     return [
-        SettingRow(
-            name=each.name,
+        convert(
+            each,
+            SettingRow,
             value=translated(HIDDEN[each.hidden]) if each.hidden else each.value,
-            default=each.default,
-            source=each.source,
             set_by=translated(SOURCES.get(each.source, each.source)),
-            help=each.help,
-            is_set=each.is_set,
         )
         for each in settings_view.describe_settings(settings, origins)
     ]
@@ -212,16 +195,6 @@ def _check_row(check: SelfCheck) -> CheckRow:
         check,
         CheckRow,
         name=translated(CHECKS[check.code]),
-        said=translated(OUTCOMES[check.outcome]),
+        outcome_text=translated(OUTCOMES[check.outcome]),
         tone=TONES[check.outcome],
     )
-
-
-def _bars(distribution: Mapping[str, int]) -> list[LatencyBar]:
-    top, width = max(distribution.values()) or 1, BARS_WIDTH // len(distribution)
-    bars = []
-    for number, (label, count) in enumerate(distribution.items()):
-        height = max(2.0, (BARS_HEIGHT - 4) * count / top) if count else 0.0
-        x, above = number * width + 2, round(BARS_HEIGHT - height, 1)
-        bars.append(LatencyBar(label, count, x, above, width - 4, round(height, 1)))
-    return bars

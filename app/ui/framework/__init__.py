@@ -1,3 +1,3 @@
-"""The shared parts of all pages: routing, forms, tables, formats, language, layout, scripts.
+"""The shared parts of all pages: forms, tables, formats, language, layout, scripts.
 No page of a feature: nothing here belongs to one of the folders beside it.
 """

@@ -33,7 +33,7 @@ OUTCOMES = {
 }
 
 
-class Outcome(Protocol):
+class BulkResult(Protocol):
     """A row of a preview or of a result."""
 
     @property
@@ -44,7 +44,7 @@ class Outcome(Protocol):
         """The expected state of the object, and its name."""
 
 
-Row = TypeVar("Row", bound=Outcome)
+Row = TypeVar("Row", bound=BulkResult)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Sheet:
     carried: Sequence[tuple[str, str]]
     is_asking: bool
     is_done: bool
-    rows: Sequence[Outcome]
+    rows: Sequence[BulkResult]
     counts: Mapping[str, int]
     total: int
     matching: int
@@ -101,7 +101,7 @@ async def each(
 def sheet(
     kind: Kind,
     form: Form,
-    rows: Sequence[Outcome],
+    rows: Sequence[BulkResult],
     matching: int,
     *,
     asking: Iterable[str] | None = None,
@@ -113,8 +113,9 @@ def sheet(
     """
     order = list(OUTCOMES)
     tally = Counter(row.outcome for row in rows)
-    carried = [(name, value) for name, value in form.values.items() if value and name != "confirm"]
-    chosen = (row.choice for row in rows if row.outcome == "would")
+    own = ("confirm", "selection")  # what each step has of its own
+    carried = [(name, value) for name, value in form.values.items() if value and name not in own]
+    choices = (row.choice for row in rows if row.outcome == "would")
     return Sheet(
         action=form.values["action"],
         form=form,
@@ -125,7 +126,7 @@ def sheet(
         counts={name: tally[name] for name in OUTCOMES if tally[name]},
         total=len(rows),
         matching=matching,
-        selection="\n".join(f"{expected} {name}" for expected, name in chosen),
+        selection="\n".join(f"{expected} {name}" for expected, name in choices),
     )
 
 

@@ -7,15 +7,16 @@ from collections.abc import Iterable, Sequence
 RISKY = ("=", "+", "-", "@", "\t", "\r")
 
 
-def guarded(text: str) -> str:
-    """The text with an apostrophe before what a spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(RISKY) else text
+Cell = str | int | None
 
 
-def lines(rows: Iterable[Sequence[str]]) -> bytes:
+def guarded(value: Cell) -> Cell:
+    """The value, with an apostrophe before a text that a spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(RISKY) else value
+
+
+def lines(rows: Iterable[Sequence[Cell]]) -> bytes:
     """Rows of guarded cells as CSV: quotes, commas and line ends in a cell are kept."""
     target = io.StringIO()
-    writer = csv.writer(target)
-    for row in rows:
-        writer.writerow([guarded(cell) for cell in row])
+    csv.writer(target).writerows(map(guarded, row) for row in rows)
     return target.getvalue().encode()

@@ -37,7 +37,7 @@ STEPS = {
 
 
 @dataclass(frozen=True)
-class Failure:
+class ErrorPage:
     """The context of `error.html`."""
 
     status: int
@@ -110,7 +110,7 @@ async def _show(
     request: Request, status: int, detail: str, remedy: str, code: str, error_id: str
 ) -> Response:
     headline = translated(HEADLINES.get(status, HEADLINES[500 if status >= 500 else 400]))
-    failure = Failure(
+    failure = ErrorPage(
         status=status,
         headline=headline,
         detail=detail,
@@ -122,7 +122,9 @@ async def _show(
         response = pages.respond_block(request, "error.html", "failure", failure, status=status)
         response.headers["HX-Reswap"] = "innerHTML"
         return response
-    return await pages.respond(request, "error.html", failure, title=headline, status=status)
+    return await pages.respond(
+        request, "error.html", failure, title=headline, section="", status=status
+    )
 
 
 def _sentence(text: str) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.errors import ProblemError
+from app.errors import ProblemError, status_of
 from app.ui.framework import typed_time, zones
 from app.ui.framework.language import _
 from app.ui.framework.typed_time import NoMoment
@@ -49,6 +49,15 @@ class Form:
     errors: dict[str, str] = field(default_factory=dict)
     # An error that belongs to no field.
     error: str = ""
+    # The values of fields that a form has several times.
+    lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # The status of what the engine refused.
+    error_status: int = 422
+
+    @property
+    def status(self) -> int:
+        """The status of a page with this form: 200 without an error."""
+        return self.error_status if self.is_wrong else 200
 
     def refuse(self, name: str, detail: str) -> None:
         """Set the error of a field; the first error is kept."""
@@ -64,6 +73,7 @@ class Form:
         text = text[:1].upper() + text[1:].rstrip(".") + "."
         name = error.field.rpartition(".")[2].partition("[")[0]
         name = (names or {}).get(name, name)
+        self.error_status = status_of(error)
         if name in self.values:
             self.refuse(name, text)
         else:
@@ -187,6 +197,14 @@ def _octets(escapes: re.Match[bytes]) -> bytes:
 def fill(posted: Posted, names: tuple[str, ...]) -> Form:
     """A form with the posted values of the named fields."""
     return Form({name: posted.one(name) for name in names})
+
+
+async def confirmation(request: Request, name: str, refusal: str) -> Form:
+    """The form that confirms a deletion; `refusal` is its error unless it repeats `name`."""
+    form = fill(await read(request), ("confirm",))
+    if form.values["confirm"].strip() != name:
+        form.refuse("confirm", refusal)
+    return form
 
 
 def go(request: Request, path: str) -> Response:

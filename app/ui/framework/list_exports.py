@@ -17,9 +17,12 @@ from starlette.responses import Response
 from app.monitoring.sampler import Snapshot
 from app.services.topic_kinds import kind_of
 from app.ui.framework import cells, formats
+from app.ui.framework.cells import Cell
 from app.ui.framework.console import Console
+from app.ui.framework.language import _
 from app.ui.framework.xlsx import Workbook
 from engine.broker import GroupConfig, TopicConfig
+from engine.errors import Invalid
 from kitemq.model.topics import SETTINGS
 
 ROWS_MAX = 100_000
@@ -40,7 +43,6 @@ NOT_READ = "newer than the figures"
 NO_READER = "no group reads it"
 NO_PLACE = "the group has no place in any queue yet"
 
-Cell = str | int | None
 Row = Sequence[Cell]
 
 
@@ -66,16 +68,28 @@ def file_kind(request: Request) -> str:
     return kind if kind in MEDIA_TYPES else ""
 
 
-def topics(chosen: Sequence[TopicConfig], snapshot: Snapshot) -> Listing:
+def require_kind(request: Request, kinds: Sequence[str]) -> str:
+    """The format in `?format=`, by default the first; raises Invalid for another one."""
+    kind = request.query_params.get("format", kinds[0])
+    if kind not in kinds:
+        raise Invalid(
+            _("%(kind)s is no format", kind=f"{kind[:20]!r}"),
+            field="format",
+            remedy=_("choose %(choices)s", choices=", ".join(kinds)),
+        )
+    return kind
+
+
+def topics(configs: Sequence[TopicConfig], snapshot: Snapshot) -> Listing:
     """The file of topics; `topic_files.py` can import the definitions."""
-    rows = (_topic(topic, snapshot) for topic in chosen)
-    return Listing("topics", TOPIC_COLUMNS, rows, len(chosen))
+    rows = (_topic(topic, snapshot) for topic in configs)
+    return Listing("topics", TOPIC_COLUMNS, rows, len(configs))
 
 
-def groups(chosen: Sequence[GroupConfig], snapshot: Snapshot) -> Listing:
+def groups(configs: Sequence[GroupConfig], snapshot: Snapshot) -> Listing:
     """The file of groups."""
-    rows = (_group(group, snapshot) for group in chosen)
-    return Listing("groups", GROUP_COLUMNS, rows, len(chosen))
+    rows = (_group(group, snapshot) for group in configs)
+    return Listing("groups", GROUP_COLUMNS, rows, len(configs))
 
 
 async def respond(console: Console, listing: Listing, kind: str) -> Response:
@@ -92,8 +106,7 @@ async def respond(console: Console, listing: Listing, kind: str) -> Response:
 
 
 def _csv(listing: Listing) -> bytes:
-    texts = ([_text(cell) for cell in row] for row in _rows(listing))
-    return cells.lines([listing.columns, *texts])
+    return cells.lines([listing.columns, *_rows(listing)])
 
 
 def _ndjson(listing: Listing) -> bytes:
@@ -109,7 +122,7 @@ def _xlsx(listing: Listing) -> bytes:
     file = io.BytesIO()
     with Workbook(file, listing.name.capitalize()) as book:
         book.add([listing.columns])
-        book.add([_sheet_cell(cell) for cell in row] for row in _rows(listing))
+        book.add(list(map(cells.guarded, row)) for row in _rows(listing))
     return file.getvalue()
 
 
@@ -122,24 +135,16 @@ def _rows(listing: Listing) -> Iterator[Row]:
         yield [listing.cut]
 
 
-def _text(cell: Cell) -> str:
-    return "" if cell is None else str(cell)
-
-
-def _sheet_cell(cell: Cell) -> str | int:
-    return cell if isinstance(cell, int) else cells.guarded(cell or "")
-
-
 def _topic(topic: TopicConfig, snapshot: Snapshot) -> Row:
     figures = snapshot.topics.get(topic.name)
     settings = (_setting(getattr(topic, name)) for name in SETTINGS)
-    cells = (topic.name, kind_of(topic), *settings)
+    known = (topic.name, kind_of(topic), *settings)
     read_at = _time(snapshot.taken_ms)
     if figures is None:
-        return (*cells, None, None, None, None, None, NOT_READ, read_at)
+        return (*known, None, None, None, None, None, NOT_READ, read_at)
     lag = snapshot.worst_lag(topic.name)
     return (
-        *cells,
+        *known,
         figures.messages,
         f"{figures.rate:.2f}",
         len(snapshot.readers(topic.name)),
@@ -157,13 +162,13 @@ def _setting(value: object) -> Cell:
 def _group(group: GroupConfig, snapshot: Snapshot) -> Row:
     figures = snapshot.groups.get(group.name)
     flags = ("no" if group.consume_enabled else "yes", "yes" if group.ordered else "no")
-    cells = (group.name, *flags)
+    known = (group.name, *flags)
     read_at = _time(snapshot.taken_ms)
     if figures is None:
-        return (*cells, None, None, None, None, None, None, NOT_READ, read_at)
+        return (*known, None, None, None, None, None, None, NOT_READ, read_at)
     has_place = bool(figures.lag_by_topic)
     return (
-        *cells,
+        *known,
         figures.lag if has_place else None,
         _time(figures.oldest_ms),
         figures.inflight,

@@ -7,7 +7,7 @@ A context is a frozen dataclass. The fragment follows from the element that htmx
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -26,6 +26,7 @@ from app.ui.framework.rights import Lock
 from app.ui.framework.saved_bar import SavedBar
 from app.ui.framework.unread import reason_of
 from app.ui.framework.zones import Zone
+from engine.errors import NotFound
 
 if TYPE_CHECKING:
     from app.ui.framework.console import Console
@@ -146,21 +147,33 @@ def console_of(request: Request) -> "Console":
     return console
 
 
+def exists(look_up: Callable[[str], object], name: str) -> bool:
+    """Whether `look_up` does not raise NotFound."""
+    try:
+        look_up(name)
+    except NotFound:
+        return False
+    return True
+
+
 async def respond(
     request: Request,
     template: str,
     context: Any,
     *,
     title: str,
-    section: str = "",
-    status: int = 200,
+    section: str | None = None,
+    status: int | None = None,
     is_live: bool = False,
 ) -> Response:
     """Render `context` as a page or the requested block; `is_live` pages refresh themselves.
 
-    The context must hold plain values, because another thread renders it.
+    The context must hold plain values, because another thread renders it. Without a `status` a page
+    whose form has errors is a 422. The section of the menu follows from the address.
     """
     console = console_of(request)
+    status = status_of(context) if status is None else status
+    section = section_of(request.scope["path"]) if section is None else section
     block = _target_block(request)
     if not (block and console.templates.has_block(template, block)):
         block = ""
@@ -178,6 +191,18 @@ async def respond(
         return HTMLResponse(html, status, headers=headers)
 
     return await console.render(rendered)
+
+
+def section_of(path: str) -> str:
+    """The section of the menu that a page belongs to: the first part of its address."""
+    first = path[1:].partition("/")[0]
+    return {"": "overview", "client": "clients"}.get(first, first)
+
+
+def status_of(context: Any) -> int:
+    """422 for a page whose form has errors, else 200."""
+    form = getattr(context, "form", None)
+    return 422 if form is not None and form.is_wrong else 200
 
 
 def respond_block(
@@ -208,10 +233,12 @@ def _frame(
     request: Request, context: Any, *, title: str, section: str, is_live: bool, block: str
 ) -> Frame:
     console = console_of(request)
-    chosen = preferences.read(request)
+    choices = preferences.read(request)
     who = principal_of(request.scope)
     read_only = services_of(request.scope).read_only.state
-    tag = hashlib.blake2b(f"{chosen}{request.url.query}{who!r}{context!r}".encode(), digest_size=12)
+    tag = hashlib.blake2b(
+        f"{choices}{request.url.query}{who!r}{context!r}".encode(), digest_size=12
+    )
     return Frame(
         title=title,
         section=section,
@@ -220,12 +247,12 @@ def _frame(
         environment=console.environment,
         environment_color=console.environment_color,
         version=console.version,
-        theme=chosen.theme,
-        refresh_s=chosen.refresh_s,
-        zone=chosen.zone,
+        theme=choices.theme,
+        refresh_s=choices.refresh_s,
+        zone=choices.zone,
         language=language.spoken(),
-        density=chosen.density,
-        keys=chosen.keys,
+        density=choices.density,
+        keys=choices.keys,
         origin=str(request.base_url).rstrip("/"),
         now_ms=console.now_ms(),
         notice=language.translated(NOTICES.get(request.query_params.get("done", ""), "")),

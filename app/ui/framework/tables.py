@@ -2,16 +2,27 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from kitemq.model.numbers import is_whole
+from msgspec import Meta
+
+from app.ui.framework import typed_forms
+from app.ui.framework.typed_forms import Fields
 
 Row = TypeVar("Row")
 Other = TypeVar("Other")
 
+
 SIZES = (25, 50, 100, 200)
-SIZE_DEFAULT = 50
-FILTER_CHARS_MAX = 255
+
+
+class ListFields(Fields, frozen=True):
+    """The query of a list as an address has it."""
+
+    q: Annotated[str, Meta(max_length=255)] = ""
+    sort: str = ""
+    page: Annotated[int, Meta(ge=1, le=999_999_999)] = 1
+    size: Literal[25, 50, 100, 200] = 50
 
 
 @dataclass(frozen=True)
@@ -52,17 +63,10 @@ class Cut(Generic[Row]):
 
 def parse_query(values: Mapping[str, str], sorts: Sequence[str], default: str) -> Query:
     """Parse a list's query; invalid values give the default, since people edit links."""
-    sort = values.get("sort", default)
-    if sort.lstrip("-") not in sorts:
-        sort = default
-    size = _number(values.get("size", ""), SIZE_DEFAULT)
-    return Query(
-        text=values.get("q", "").strip()[:FILTER_CHARS_MAX],
-        sort=sort.lstrip("-"),
-        is_downward=sort.startswith("-"),
-        page=max(1, _number(values.get("page", ""), 1)),
-        size=size if size in SIZES else SIZE_DEFAULT,
-    )
+    fields = typed_forms.query(values, ListFields)
+    sort = fields.sort if fields.sort.lstrip("-") in sorts else default
+    is_downward = sort.startswith("-")
+    return Query(fields.q, sort.lstrip("-"), is_downward, fields.page, fields.size)
 
 
 def cut(rows: Sequence[Row], query: Query) -> Cut[Row]:
@@ -96,7 +100,3 @@ def order(
     sortable.sort(key=key, reverse=down)
     unknown = [row for row in rows if key(row) is None]
     rows[:] = sortable + unknown
-
-
-def _number(text: str, default: int) -> int:
-    return int(text) if is_whole(text, 9) else default

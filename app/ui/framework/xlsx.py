@@ -11,6 +11,8 @@ from types import TracebackType
 from typing import IO, Self
 from xml.sax.saxutils import escape
 
+from app.ui.framework.cells import Cell
+
 ROWS_MAX = 1_048_576
 CELL_CHARS_MAX = 32_767
 FILES = {
@@ -73,7 +75,7 @@ class Workbook:
         self._sheet.close()
         self._zip.close()
 
-    def add(self, rows: Iterable[Sequence[str | int]]) -> None:
+    def add(self, rows: Iterable[Sequence[Cell]]) -> None:
         """Write rows, numbers as numbers; a text is cut at `CELL_CHARS_MAX` characters."""
         for row in rows:
             self._write(f"<row>{''.join(map(_cell, row))}</row>")
@@ -82,9 +84,9 @@ class Workbook:
         self._sheet.write(text.encode())
 
 
-def _cell(value: str | int) -> str:
+def _cell(value: Cell) -> str:
     if isinstance(value, int):
         return f"<c><v>{value}</v></c>"
-    text = ESCAPE.sub("_x005F_", FORBIDDEN.sub("\ufffd", value[:CELL_CHARS_MAX]))
+    text = ESCAPE.sub("_x005F_", FORBIDDEN.sub("\ufffd", (value or "")[:CELL_CHARS_MAX]))
     text = escape(text).replace("\r", "_x000D_")
     return f'<c t="inlineStr"><is><t xml:space="preserve">{text}</t></is></c>'

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.ui.framework import pages
-from app.ui.groups.head import GroupHead, head_of
+from app.ui.groups.head import GroupHead, head_of, respond
 from engine.broker import GroupConfig
 
 
@@ -33,12 +33,5 @@ class ConfirmPage:
 
 async def ask(request: Request, config: GroupConfig, confirmation: Confirmation) -> Response:
     """The page, or the dialog, that asks."""
-    console = pages.console_of(request)
-    head = head_of(console, config, console.broker.lag(config.name))
-    return await pages.respond(
-        request,
-        "group_confirm.html",
-        ConfirmPage(head, confirmation),
-        title=confirmation.question,
-        section="groups",
-    )
+    page = ConfirmPage(head_of(pages.console_of(request), config), confirmation)
+    return await respond(request, "group_confirm.html", page, title=confirmation.question)

@@ -2,42 +2,43 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.monitoring.forecast import Forecast
 from app.monitoring.lag_reader import SPANS, LagOf, LagSpan
 from app.monitoring.sampler import GroupFigures, group_figures
-from app.ui.framework import pages, tables
+from app.ui.framework import pages, tables, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.tables import Cut, Query
+from app.ui.framework.typed_forms import Fields
 from app.ui.groups import lag_chart
-from app.ui.groups.head import GroupHead, head_of, topics_of_group
+from app.ui.groups.head import GroupHead, group_of, head_of, respond, topics_of_group
 from app.ui.groups.lag_chart import SHAPES, LagChart, Shape
 from engine.broker import RETRY_PREFIX, GroupConfig, LagBasis, LagHistoryRetention, QueueLag
-from kitemq.model.numbers import is_whole
+from kitemq.model.conversion import convert
 
 
-@dataclass(frozen=True)
-class QueueRow:
+class LagChartQuery(Fields, frozen=True):
+    """The history that a query asks for."""
+
+    topic: str = ""
+    queue: Annotated[int | None, Meta(ge=0, le=99_999)] = None
+    range: str = ""
+    show: str = ""
+
+
+class QueueLagRow(QueueLag, frozen=True):
     """A group's progress in one queue."""
 
-    topic: str
-    queue: int
-    min_offset: int
-    max_offset: int
-    committed: int
-    lag: int
-    counts: LagBasis
-    inflight: int
-    oldest_ms: int | None
-    done_share: float
+    done_share: float = 1.0
 
 
 @dataclass(frozen=True)
-class TopicRow:
+class TopicProgress:
     """A group's progress in all queues of one topic."""
 
     topic: str
@@ -60,7 +61,7 @@ class LagView:
 
 
 @dataclass(frozen=True)
-class GroupPage:
+class GroupOverview:
     """The context of `group.html`; `choices` are the topics that a history can be asked of.
 
     The lag is unknown if the group has no offset yet.
@@ -78,34 +79,32 @@ class GroupPage:
     chart: LagChart
     keeping: LagHistoryRetention
     choices: Sequence[str]
-    topics: Sequence[TopicRow]
-    cut: Cut[QueueRow]
+    topics: Sequence[TopicProgress]
+    cut: Cut[QueueLagRow]
     query: Query
 
 
 async def show(request: Request) -> Response:
     """GET /groups/{group}"""
     console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
+    config = group_of(request)
     view = _view(request, config.name)
     history = await console.lags.read(view.whose, view.span)
     chart = await console.render(lambda: lag_chart.chart(history, view.shape))
     context = _page(console, config, view, chart, request)
-    return await pages.respond(
-        request, "group.html", context, title=config.name, section="groups", is_live=True
-    )
+    return await respond(request, "group.html", context, is_live=True)
 
 
 def _page(
     console: Console, config: GroupConfig, view: LagView, chart: LagChart, request: Request
-) -> GroupPage:
+) -> GroupOverview:
     lag = console.broker.lag(config.name)
     # The group's retry topic is listed once it has held a message.
     queues = [q for q in lag.queues if q.max_offset or q.topic != RETRY_PREFIX + config.name]
     query = tables.parse_query(request.query_params, ("lag", "topic", "oldest"), "-lag")
     rate = console.meter.group_rate(config.name)
     snapshot = console.sampler.snapshot
-    return GroupPage(
+    return GroupOverview(
         head=head_of(console, config, lag),
         tab="lag",
         config=config,
@@ -126,20 +125,18 @@ def _page(
 
 def _view(request: Request, group: str) -> LagView:
     """Parse the view in a query; invalid values give the default, since people edit links."""
-    query = request.query_params
-    topic, queue = query.get("topic", ""), query.get("queue", "").strip()
-    is_number = is_whole(queue, 5)
+    query = typed_forms.query(request.query_params, LagChartQuery)
     return LagView(
-        LagOf(group, topic, int(queue) if topic and is_number else None),
-        next((span for span in SPANS if span.name == query.get("range")), SPANS[1]),
-        next((shape for shape in SHAPES if shape.name == query.get("show")), SHAPES[0]),
+        LagOf(group, query.topic, query.queue if query.topic else None),
+        next((span for span in SPANS if span.name == query.range), SPANS[1]),
+        next((shape for shape in SHAPES if shape.name == query.show), SHAPES[0]),
     )
 
 
-def _queues(queues: Sequence[QueueLag], query: Query) -> list[QueueRow]:
-    rows = [_queue_row(queue) for queue in queues]
-    keys: dict[str, Callable[[QueueRow], Any]] = {
-        "lag": lambda row: row.lag,
+def _queues(queues: Sequence[QueueLag], query: Query) -> list[QueueLagRow]:
+    rows = [convert(queue, QueueLagRow, done_share=_done_share(queue)) for queue in queues]
+    keys: dict[str, Callable[[QueueLagRow], Any]] = {
+        "lag": lambda row: row.count,
         "topic": lambda row: (row.topic, row.queue),
         "oldest": lambda row: row.oldest_ms,
     }
@@ -149,28 +146,17 @@ def _queues(queues: Sequence[QueueLag], query: Query) -> list[QueueRow]:
     return rows
 
 
-def _queue_row(queue: QueueLag) -> QueueRow:
+def _done_share(queue: QueueLag) -> float:
     messages = queue.max_offset - queue.min_offset
-    return QueueRow(
-        topic=queue.topic,
-        queue=queue.queue,
-        min_offset=queue.min_offset,
-        max_offset=queue.max_offset,
-        committed=queue.committed,
-        lag=queue.count,
-        counts=queue.counts,
-        inflight=queue.inflight,
-        oldest_ms=queue.oldest_ms,
-        done_share=min(1.0, max(0.0, 1 - queue.count / messages)) if messages else 1.0,
-    )
+    return min(1.0, max(0.0, 1 - queue.count / messages)) if messages else 1.0
 
 
-def _topics(everywhere: Sequence[QueueLag], config: GroupConfig) -> list[TopicRow]:
+def _topics(everywhere: Sequence[QueueLag], config: GroupConfig) -> list[TopicProgress]:
     by_topic: dict[str, list[QueueLag]] = {}
     for queue in everywhere:
         by_topic.setdefault(queue.topic, []).append(queue)
     return [
-        TopicRow(
+        TopicProgress(
             topic=name,
             queues=len(queues),
             lag=sum(queue.count for queue in queues),

@@ -27,7 +27,7 @@ AGE_MAX_MS = 5_000
 
 
 @dataclass(frozen=True)
-class GroupRow:
+class ListedGroup:
     """A row of the list, read with the page; `forecast` and `history` are the snapshot's.
 
     The lag of a group without an offset in any queue is unknown.
@@ -60,7 +60,7 @@ class GroupList:
     `unread` is the lag of all matching groups by these figures, without `unknown` groups.
     """
 
-    cut: Cut[GroupRow]
+    cut: Cut[ListedGroup]
     query: Query
     as_of_ms: int
     is_any: bool
@@ -77,13 +77,13 @@ async def show(request: Request) -> Response:
     kind_of_file = list_exports.file_kind(request)
     if kind_of_file:
         whole = tables.whole(query, len(everything))
-        chosen = await console.render(lambda: _select(everything, snapshot, whole).rows)
-        listing = list_exports.groups(chosen, snapshot)
+        matches = await console.render(lambda: _select(everything, snapshot, whole).rows)
+        listing = list_exports.groups(matches, snapshot)
         return await list_exports.respond(console, listing, kind_of_file)
     page = await console.render(lambda: _select(everything, snapshot, query))
     unread, unknown = await console.render(lambda: _unread(everything, snapshot, query))
     trends = await console.trends.of([group.name for group in page.rows])
-    rows: list[GroupRow] = []
+    rows: list[ListedGroup] = []
     pause = Pause()
     for group in page.rows:
         with contextlib.suppress(NotFound):  # deleted while the others were read
@@ -110,9 +110,9 @@ def matching(everything: Iterable[GroupConfig], text: str) -> list[GroupConfig]:
 
 def _select(everything: list[GroupConfig], snapshot: Snapshot, query: Query) -> Cut[GroupConfig]:
     """Filter, sort and cut the groups; pure, because it runs on another thread."""
-    chosen = matching(everything, query.text)
-    tables.order(chosen, _key(snapshot, query.sort), lambda g: g.name, down=query.is_downward)
-    return tables.cut(chosen, query)
+    matches = matching(everything, query.text)
+    tables.order(matches, _key(snapshot, query.sort), lambda g: g.name, down=query.is_downward)
+    return tables.cut(matches, query)
 
 
 def _unread(everything: list[GroupConfig], snapshot: Snapshot, query: Query) -> tuple[int, int]:
@@ -142,11 +142,11 @@ def _rank(snapshot: Snapshot, name: str) -> float | None:
     return None if _lag(snapshot.groups.get(name)) is None else snapshot.forecast(name).rank
 
 
-def _row(console: Console, snapshot: Snapshot, group: GroupConfig, trend: Trend) -> GroupRow:
+def _row(console: Console, snapshot: Snapshot, group: GroupConfig, trend: Trend) -> ListedGroup:
     rate = console.meter.group_rate(group.name)
     lag = console.broker.lag(group.name)
     figures = group_figures(lag, rate)
-    return GroupRow(
+    return ListedGroup(
         name=group.name,
         is_paused=not group.consume_enabled,
         is_ordered=group.ordered,

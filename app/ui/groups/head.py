@@ -1,11 +1,15 @@
 """The head of every page of a consumer group."""
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 from urllib.parse import quote
 
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.ui.framework import pages
 from app.ui.framework.console import Console
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, GroupLag, Mode
-from engine.errors import NotFound
 
 
 @dataclass(frozen=True)
@@ -27,13 +31,39 @@ class GroupHead:
     has_dead_topic: bool
 
 
-def head_of(console: Console, config: GroupConfig, lag: GroupLag) -> GroupHead:
-    """The head of a group's page."""
+class GroupTab(Protocol):
+    """The context of a page of a group."""
+
+    @property
+    def head(self) -> GroupHead: ...
+
+
+def group_of(request: Request) -> GroupConfig:
+    """The group in the path; raises GroupNotFound."""
+    return pages.console_of(request).broker.group(request.path_params["group"])
+
+
+def path_of(name: str) -> str:
+    """The address of a group's page."""
+    return f"/groups/{quote(name, safe='')}"
+
+
+async def respond(
+    request: Request, template: str, context: GroupTab, *, title: str = "", **options: Any
+) -> Response:
+    """Render a page of a group by `pages.respond`; its title is the group's name."""
+    title = title or context.head.name
+    return await pages.respond(request, template, context, title=title, section="groups", **options)
+
+
+def head_of(console: Console, config: GroupConfig, lag: GroupLag | None = None) -> GroupHead:
+    """The head of a group's page; `lag` if it was read already."""
     broker, name = console.broker, config.name
+    lag = lag or broker.lag(name)
     retry_topic, dead_topic = RETRY_PREFIX + name, DEAD_LETTER_PREFIX + name
     return GroupHead(
         name=name,
-        path=f"/groups/{quote(name, safe='')}",
+        path=path_of(name),
         is_paused=not config.consume_enabled,
         is_broadcast=config.mode is Mode.BROADCAST,
         is_ordered=config.ordered,
@@ -43,8 +73,8 @@ def head_of(console: Console, config: GroupConfig, lag: GroupLag) -> GroupHead:
         dead=lag.dead_open,
         retry_topic=retry_topic,
         dead_topic=dead_topic,
-        has_retry_topic=_has_topic(console, retry_topic),
-        has_dead_topic=_has_topic(console, dead_topic),
+        has_retry_topic=pages.exists(broker.topic, retry_topic),
+        has_dead_topic=pages.exists(broker.topic, dead_topic),
     )
 
 
@@ -65,11 +95,3 @@ def topics_of_group(console: Console, config: GroupConfig, lag: GroupLag) -> lis
     for member in console.broker.members.of(config.name):
         names.update(member.topics)
     return sorted(names)
-
-
-def _has_topic(console: Console, name: str) -> bool:
-    try:
-        console.broker.topic(name)
-    except NotFound:
-        return False
-    return True

@@ -12,20 +12,35 @@ from app.container import services_of
 from app.db.rows import AuditEntry, actor_at
 from app.services.client_figures import PASSAGES_MAX, Passage
 from app.services.groups import KIND
-from app.ui.framework import forms, pages, tables
+from app.ui.framework import forms, pages, tables, typed_forms
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.tables import Cut
-from app.ui.groups.head import GroupHead, head_of
-from app.ui.groups.reset_review import DoneRow, Review, done_rows, place_in_words, review
+from app.ui.framework.typed_forms import Fields
+from app.ui.groups.head import GroupHead, group_of, head_of, path_of, respond
+from app.ui.groups.reset_review import (
+    OffsetChange,
+    Review,
+    ReviewFields,
+    offset_changes,
+    place_in_words,
+    review,
+)
 from engine.broker import OffsetsMoved, Reset
 from engine.errors import Conflict, EngineError, NotFound, Refused
+from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 
-ENTRIES_SHOWN = 50
-CHANGES_SHOWN_MAX = 8
+ENTRIES_LISTED = 50
+CHANGES_LISTED_MAX = 8
 VALUE_CHARS_MAX = 120
+
+
+class GroupHistoryQuery(Fields, frozen=True):
+    """The entry of the audit trail before which the page begins."""
+
+    before: int | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +94,7 @@ class ResetPage:
     head: GroupHead
     tab: str
     reset: ResetRow
-    cut: Cut[DoneRow]
+    cut: Cut[OffsetChange]
 
 
 @dataclass(frozen=True)
@@ -97,21 +112,20 @@ class UndoPage:
 async def show(request: Request) -> Response:
     """GET /groups/{group}/history"""
     console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
+    config = group_of(request)
     audit = services_of(request.scope).audit
-    before = request.query_params.get("before", "")
-    before_id = int(before) if is_whole(before) else None
+    before_id = typed_forms.query(request.query_params, GroupHistoryQuery).before
     entries: list[AuditEntry] = []
     trouble = ""
     try:
         entries = await audit.entries(
-            limit=ENTRIES_SHOWN + 1, before_id=before_id, kind=KIND, name=config.name
+            limit=ENTRIES_LISTED + 1, before_id=before_id, kind=KIND, name=config.name
         )
     except EngineError as error:
         trouble = error.detail
-    visible_entries = entries[:ENTRIES_SHOWN]
+    visible_entries = entries[:ENTRIES_LISTED]
     context = GroupHistory(
-        head=head_of(console, config, console.broker.lag(config.name)),
+        head=head_of(console, config),
         tab="history",
         resets=[
             _reset_row(each) for each in services_of(request.scope).resets.history(config.name)
@@ -122,30 +136,23 @@ async def show(request: Request) -> Response:
         older=str(visible_entries[-1].id) if len(entries) > len(visible_entries) else "",
         trouble=trouble,
     )
-    return await pages.respond(
-        request, "group_history.html", context, title=config.name, section="groups"
-    )
+    return await respond(request, "group_history.html", context)
 
 
 async def reset(request: Request) -> Response:
     """GET /groups/{group}/resets/{id}"""
     console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
+    config = group_of(request)
     record = console.broker.resets.get(config.name, _number(request))
     query = tables.parse_query(request.query_params, ("queue",), "queue")
     context = ResetPage(
-        head=head_of(console, config, console.broker.lag(config.name)),
+        head=head_of(console, config),
         tab="history",
         reset=_reset_row(record),
-        cut=tables.cut(done_rows(record), query),
+        cut=tables.cut(offset_changes(record), query),
     )
-    return await pages.respond(
-        request,
-        "group_reset.html",
-        context,
-        title=_("Reset %(number)s of %(name)s", number=record.number, name=config.name),
-        section="groups",
-    )
+    title = _("Reset %(number)s of %(name)s", number=record.number, name=config.name)
+    return await respond(request, "group_reset.html", context, title=title)
 
 
 async def undo_page(request: Request) -> Response:
@@ -164,50 +171,43 @@ async def undo_page(request: Request) -> Response:
 
 async def undo(request: Request) -> Response:
     """POST /groups/{group}/resets/{id}/undo: with the precondition of the preview, or by force."""
-    console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
-    posted = await forms.read(request)
+    config = group_of(request)
+    __, fields = typed_forms.read(await forms.read(request), ReviewFields)
     try:
-        done = await services_of(request.scope).resets.undo(
+        record = await services_of(request.scope).resets.undo(
             actor_at(client_of(request)),
             config.name,
             _number(request),
-            precondition=posted.one("precondition"),
-            force=posted.one("force") == "yes",
+            precondition=fields.precondition,
+            force=fields.is_forced,
         )
     except OffsetsMoved as error:
-        conflict_review = review(error.preview, seen=posted.one("seen"))
+        conflict_review = review(error.preview, offsets=fields.offsets)
         return await _undo_page(request, Form({}), conflict_review, is_conflict=True)
     except (Conflict, Refused) as error:
         form = Form({})
         form.blame(error)
         return await _undo_page(request, form, None)
-    head = head_of(console, config, console.broker.lag(config.name))
-    return forms.go(request, f"{head.path}/resets/{done.number}?done=changed")
+    return forms.go(request, f"{path_of(config.name)}/resets/{record.number}?done=changed")
 
 
 async def _undo_page(
     request: Request, form: Form, undo_review: Review | None, *, is_conflict: bool = False
 ) -> Response:
     console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
+    config = group_of(request)
     former = console.broker.resets.get(config.name, _number(request))
     context = UndoPage(
-        head=head_of(console, config, console.broker.lag(config.name)),
+        head=head_of(console, config),
         tab="history",
         form=form,
         reset=_reset_row(former),
         review=undo_review,
         is_conflict=is_conflict,
     )
-    return await pages.respond(
-        request,
-        "group_undo.html",
-        context,
-        title=_("Undo reset %(number)s of %(name)s", number=former.number, name=config.name),
-        section="groups",
-        status=409 if is_conflict or form.is_wrong else 200,
-    )
+    title = _("Undo reset %(number)s of %(name)s", number=former.number, name=config.name)
+    status = 409 if is_conflict or form.is_wrong else 200
+    return await respond(request, "group_undo.html", context, title=title, status=status)
 
 
 def _number(request: Request) -> int:
@@ -221,14 +221,7 @@ def _number(request: Request) -> int:
 
 
 def _reset_row(record: Reset) -> ResetRow:
-    return ResetRow(
-        record.number,
-        record.at_ms,
-        place_in_words(record.to),
-        len(record.queues),
-        record.undoes,
-        record.undone_by,
-    )
+    return convert(record, ResetRow, to=place_in_words(record.to), queues=len(record.queues))
 
 
 def _entry_row(entry: AuditEntry) -> EntryRow:
@@ -252,8 +245,8 @@ def _changes(entry: AuditEntry) -> list[str]:
     lines = [_line(name, before, after) for name in names]
     if isinstance(after.get("queues"), list):
         lines.append(_("%(n)s queues moved", n=f"{len(after['queues']):,}"))
-    more = len(lines) - CHANGES_SHOWN_MAX
-    return [*lines[:CHANGES_SHOWN_MAX], _("and %(more)s more", more=more)] if more > 0 else lines
+    more = len(lines) - CHANGES_LISTED_MAX
+    return [*lines[:CHANGES_LISTED_MAX], _("and %(more)s more", more=more)] if more > 0 else lines
 
 
 def _is_change(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -71,14 +71,14 @@ def chart(page: LagHistoryPage, shape: Shape) -> LagChart:
     """The chart of a page of lag history."""
     points = list(_judged(page))
     values = [VALUES[shape.name](point) for point in points]
-    measured = sum(point.is_known for point in points)
+    known = sum(point.is_known for point in points)
     return LagChart(
         shape=shape,
         from_ms=page.from_ms,
         to_ms=page.to_ms,
         step_ms=page.step_ms,
-        known=measured,
-        missing=len(points) - measured,
+        known=known,
+        missing=len(points) - known,
         damaged=page.damaged,
         times_s=[point.at_ms / 1000 for point in points],
         values=values,

@@ -11,13 +11,13 @@ from starlette.responses import Response
 from app.container import services_of
 from app.db.rows import actor_at
 from app.pause import Pause
-from app.ui.clients.client import path_of
+from app.ui.clients.client import path_of as path_of_client
 from app.ui.framework import forms, pages, tables
 from app.ui.framework.console import client_of
 from app.ui.framework.language import _, ngettext
 from app.ui.framework.tables import Cut, Query
 from app.ui.groups.confirm import Confirmation, ask
-from app.ui.groups.head import GroupHead, head_of
+from app.ui.groups.head import GroupHead, group_of, head_of, path_of, respond
 from engine.broker import GroupConfig, Member, SubscriptionVariant
 from engine.errors import NotFound
 from kitemq.model.conversion import convert
@@ -26,7 +26,7 @@ from kitemq.model.members import MemberInfo
 MISSING = ""  # not subscribed to a topic that others of the group subscribe to
 
 
-class ClientRow(MemberInfo, frozen=True):
+class GroupClient(MemberInfo, frozen=True):
     """A live consumer and its messages in flight."""
 
     inflight: int
@@ -40,19 +40,19 @@ class ClientRow(MemberInfo, frozen=True):
 
 
 @dataclass(frozen=True)
-class ClientList:
+class GroupClients:
     """The context of `group_clients.html`; `inflight` is the whole group's."""
 
     head: GroupHead
     tab: str
-    cut: Cut[ClientRow]
+    cut: Cut[GroupClient]
     query: Query
     inflight: int
     timeout_ms: int
 
 
 @dataclass(frozen=True)
-class Cell:
+class MatrixCell:
     """A client's filter on one topic; `is_odd` if it differs from the others'."""
 
     expression: str
@@ -64,7 +64,7 @@ class MatrixRow:
     """One client's cells in the order of topics; `is_silent` without any subscription."""
 
     client: str
-    cells: Sequence[Cell]
+    cells: Sequence[MatrixCell]
     is_silent: bool
 
 
@@ -93,17 +93,17 @@ class SubscriptionPage:
 async def clients(request: Request) -> Response:
     """GET /groups/{group}/clients"""
     console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
+    config = group_of(request)
     query = tables.parse_query(request.query_params, ("client",), "client")
     members = tables.cut(console.broker.members.of(config.name), query)
     lag = console.broker.lag(config.name)
     locks = Counter(lock.client for lock in await console.messaging.locks.of(config.name))
-    rows: list[ClientRow] = []
+    rows: list[GroupClient] = []
     pause = Pause()
     for member in members.rows:
         rows.append(await _client(request, config.name, member, locks[member.client]))
         await pause.when_due()
-    context = ClientList(
+    context = GroupClients(
         head=head_of(console, config, lag),
         tab="clients",
         cut=members.with_rows(rows),
@@ -111,22 +111,20 @@ async def clients(request: Request) -> Response:
         inflight=lag.inflight,
         timeout_ms=round(console.broker.members.timeout_s * 1000),
     )
-    return await pages.respond(
-        request, "group_clients.html", context, title=config.name, section="groups", is_live=True
-    )
+    return await respond(request, "group_clients.html", context, is_live=True)
 
 
 async def subscriptions(request: Request) -> Response:
     """GET /groups/{group}/subscriptions"""
     console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
+    config = group_of(request)
     query = tables.parse_query(request.query_params, ("client",), "client")
     members = console.broker.members.of(config.name)
     warning = console.broker.members.warning(config.name)
     columns = await console.render(lambda: _columns(members))
     page = tables.cut(members, query)
     context = SubscriptionPage(
-        head=head_of(console, config, console.broker.lag(config.name)),
+        head=head_of(console, config),
         tab="subscriptions",
         columns=columns,
         cut=page.with_rows([_matrix_row(member, columns) for member in page.rows]),
@@ -137,27 +135,17 @@ async def subscriptions(request: Request) -> Response:
         ],
         last_heartbeat=console.broker.members.subscription(config.name),
     )
-    return await pages.respond(
-        request,
-        "group_subscriptions.html",
-        context,
-        title=config.name,
-        section="groups",
-        is_live=True,
-    )
+    return await respond(request, "group_subscriptions.html", context, is_live=True)
 
 
 async def leave_page(request: Request) -> Response:
     """GET /groups/{group}/leave?client=: ask before removing a member."""
-    console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
-    return await _ask_leave(request, config, request.query_params.get("client", ""))
+    return await _ask_leave(request, group_of(request), request.query_params.get("client", ""))
 
 
 async def leave(request: Request) -> Response:
     """POST /groups/{group}/leave"""
-    console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
+    config = group_of(request)
     client = (await forms.read(request)).one("client")
     if not await services_of(request.scope).groups.leave(
         actor_at(client_of(request)), config.name, client
@@ -166,8 +154,7 @@ async def leave(request: Request) -> Response:
             _("%(client)s is no member of the group any more", client=f"{client!r}"),
             remedy=_("look at its clients as they are now"),
         )
-    head = head_of(console, config, console.broker.lag(config.name))
-    return forms.go(request, f"{head.path}/clients?done=left")
+    return forms.go(request, f"{path_of(config.name)}/clients?done=left")
 
 
 async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Response:
@@ -217,16 +204,16 @@ async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Resp
     )
 
 
-async def _client(request: Request, group: str, member: Member, locks: int) -> ClientRow:
+async def _client(request: Request, group: str, member: Member, locks: int) -> GroupClient:
     console = pages.console_of(request)
     activity = services_of(request.scope).client_figures.of(member.client, console.now_ms())
     connections = services_of(request.scope).connections
     return convert(
         member,
-        ClientRow,
+        GroupClient,
         inflight=len(await console.messaging.held(group, member.client)),
         locks=locks,
-        path=path_of(member.client),
+        path=path_of_client(member.client),
         acked_ms=activity.acked_ms,
         failed=activity.failed,
         p99_ms=activity.processing_p99_ms,
@@ -254,5 +241,5 @@ def _matrix_row(member: Member, columns: Sequence[MatrixColumn]) -> MatrixRow:
     for column in columns:
         expression = member.topics.get(column.topic, MISSING)
         is_odd = column.is_differing and not is_silent and expression != column.usual
-        cells.append(Cell(expression, is_odd))
+        cells.append(MatrixCell(expression, is_odd))
     return MatrixRow(member.client, cells, is_silent)

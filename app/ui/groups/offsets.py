@@ -4,38 +4,108 @@ Every step but the last is a GET: its query holds all choices, and it changes no
 carries the precondition of the review.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 from urllib.parse import urlencode
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
 from app.db.rows import actor_at
 from app.services.resets import ResetOrder
-from app.ui.framework import forms, pages, preferences
+from app.ui.framework import forms, pages, preferences, typed_forms
 from app.ui.framework.console import client_of
-from app.ui.framework.forms import Form
-from app.ui.framework.language import _
+from app.ui.framework.forms import Form, Posted
+from app.ui.framework.language import N_, _
+from app.ui.framework.typed_forms import Fields, InvalidField, Moment, Verbatim
 from app.ui.framework.zones import Zone
 from app.ui.groups import reset_plans
-from app.ui.groups.head import GroupHead, head_of, topics_of_group
-from app.ui.groups.reset_review import Review, place_in_words, review
+from app.ui.groups.head import GroupHead, group_of, head_of, path_of, respond, topics_of_group
+from app.ui.groups.reset_review import Review, ReviewFields, place_in_words, review
 from engine.broker import GroupConfig, OffsetsMoved, ResetTarget, ResetTo
 from engine.errors import EngineError
 from kitemq.model.numbers import is_whole
 
 PLAN = "plan"  # a target of a reset: the offsets of a file
-FIELDS = ("to", "at", "zone", "offset", "by", "from_group", "queues", "other", PLAN)
 STEPS = ("strategy", "scope", "review")
 NAMES = {"topics": "other", "topic": "other", "group": "from_group"}
-OFFSET_MAX = 2**63 - 1
 QUEUES_MAX = 1024
 
 
+def shift_of(text: str) -> int:
+    """A typed number of messages, below 0 to go back. Raises InvalidField."""
+    text = text.strip().removeprefix("+")
+    digits = text.removeprefix("-")
+    if is_whole(digits) and int(digits):
+        return int(text)
+    raise InvalidField(_("Give a whole number of messages, below 0 to go back; not 0."))
+
+
+def queues_of(text: str) -> tuple[int, ...]:
+    """Typed numbers of queues. Raises InvalidField."""
+    parts = text.replace(",", " ").split()
+    if all(is_whole(part, 5) for part in parts):
+        return tuple(map(int, parts[: QUEUES_MAX + 1]))
+    raise InvalidField(_("Queues are whole numbers divided by commas; none means all."))
+
+
+class DraftFields(Fields, frozen=True):
+    """All fields of the steps; the target and the queues have structs of their own."""
+
+    to: str
+    at: str
+    zone: str
+    offset: str
+    by: str
+    from_group: str
+    queues: str
+    other: str
+    plan: Verbatim
+    topic: tuple[str, ...]
+
+
+class StepQuery(Fields, frozen=True):
+    """The step that a query asks for, and the page of its review."""
+
+    step: Literal["strategy", "scope", "review"] = "strategy"
+    page: Annotated[int, Meta(ge=0, le=99_999)] = 1
+
+
+class ToFields(Fields, frozen=True):
+    """The kind of a target, whose value has a struct of its own."""
+
+    to: Annotated[ResetTo, Meta(title=N_("Where to"))]
+
+
+class TimeTarget(Fields, frozen=True):
+    """The first message stored then or later."""
+
+    at: Moment
+
+
+class OffsetTarget(Fields, frozen=True):
+    """One offset, the same in every queue."""
+
+    offset: Annotated[int, Meta(title=N_("The offset"), ge=0, le=2**63 - 1)]
+
+
+class ShiftTarget(Fields, frozen=True):
+    """So many messages forward, or back with a minus."""
+
+    by: Annotated[int, shift_of] = 0
+
+
+class QueueFields(Fields, frozen=True):
+    """The queues to move; none means all."""
+
+    queues: Annotated[tuple[int, ...], queues_of] = ()
+
+
 @dataclass(frozen=True)
-class Choice:
+class TopicChoice:
     """A topic of the group, and whether it is chosen for the reset."""
 
     topic: str
@@ -53,7 +123,7 @@ class Wizard:
     tab: str
     step: str
     form: Form
-    choices: Sequence[Choice]
+    choices: Sequence[TopicChoice]
     carried: Sequence[tuple[str, str]]
     review: Review | None
     is_conflict: bool
@@ -81,13 +151,12 @@ class ResetDraft:
 
 async def show(request: Request) -> Response:
     """GET /groups/{group}/offsets"""
-    config = pages.console_of(request).broker.group(request.path_params["group"])
-    query = request.query_params
-    draft = _draft(request, config)
+    config, query = group_of(request), typed_forms.query(request.query_params, StepQuery)
+    draft = _draft(request, config, request.query_params, query.step)
     if draft.step == "strategy":
         draft.form.values["to"] = draft.form.values["to"] or ResetTo.EARLIEST.value
         if draft.form.values["at"]:
-            draft.form.moment("at", draft.form.values["zone"], draft.zone)
+            typed_forms.parse(draft.form, TimeTarget, draft.zone)
         return await _page(request, config, draft)
     order = _order(draft)
     if draft.step == "scope" or order is None:
@@ -97,30 +166,28 @@ async def show(request: Request) -> Response:
     except EngineError as error:
         draft.form.blame(error, NAMES)
         return await _refuse_or_show(request, config, draft)
-    page = query.get("page", "1")
-    number = int(page) if is_whole(page, 5) else 1
-    return await _page(request, config, draft, review(preview, page=number))
+    return await _page(request, config, draft, review(preview, page=query.page))
 
 
 async def export(request: Request) -> Response:
     """GET /groups/{group}/offsets/plan: the review of the same query as a file."""
-    console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
-    draft = replace(_draft(request, config), step="review")
+    config = group_of(request)
+    draft = _draft(request, config, request.query_params, "review")
     order = _order(draft)
     if order is None:
         return await _refuse_or_show(request, config, draft)
     preview = await services_of(request.scope).resets.preview(config.name, order)
-    content = reset_plans.file_of(preview, place_in_words(preview.to), console.now_ms())
+    now_ms = pages.console_of(request).now_ms()
+    content = reset_plans.file_of(preview, place_in_words(preview.to), now_ms)
     return reset_plans.download(content, config.name)
 
 
 async def look(request: Request) -> Response:
     """POST /groups/{group}/offsets/plan: review what a plan would do now; changes nothing."""
-    config = pages.console_of(request).broker.group(request.path_params["group"])
-    form = forms.fill(await forms.read(request), FIELDS)
+    config = group_of(request)
+    draft = _draft(request, config, await forms.read(request), "review")
+    form = draft.form
     form.values["to"] = PLAN
-    draft = ResetDraft("review", form, (), preferences.read(request).zone, config.name)
     plan = reset_plans.read(form, config.name)
     if plan is None:
         return await _refuse_or_show(request, config, draft)
@@ -129,51 +196,39 @@ async def look(request: Request) -> Response:
     except EngineError as error:
         form.blame(error, {"topic": PLAN, "topics": PLAN, "queues": PLAN})
         return await _refuse_or_show(request, config, draft)
-    result = review(preview, seen=plan.seen)
+    result = review(preview, offsets=plan.offsets)
     is_conflict = preview.precondition != plan.precondition
     return await _page(request, config, draft, result, is_conflict=is_conflict)
 
 
 async def apply(request: Request) -> Response:
     """POST /groups/{group}/offsets: with the precondition of the review, or by force."""
-    console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
-    posted = await forms.read(request)
-    topics = tuple(dict.fromkeys(posted.values.get("topic", ())))
-    zone = preferences.read(request).zone
-    draft = ResetDraft("review", forms.fill(posted, FIELDS), topics, zone, config.name)
+    config, posted = group_of(request), await forms.read(request)
+    draft = _draft(request, config, posted, "review")
     order = _order(draft)
     if order is None:
         return await _refuse_or_show(request, config, draft)
+    __, fields = typed_forms.read(posted, ReviewFields)
+    resets, actor = services_of(request.scope).resets, actor_at(client_of(request))
     try:
-        reset = await services_of(request.scope).resets.apply(
-            actor_at(client_of(request)),
-            config.name,
-            order,
-            precondition=posted.one("precondition"),
-            force=posted.one("force") == "yes",
+        reset = await resets.apply(
+            actor, config.name, order, precondition=fields.precondition, force=fields.is_forced
         )
     except OffsetsMoved as error:
-        result = review(error.preview, seen=posted.one("seen"))
+        result = review(error.preview, offsets=fields.offsets)
         return await _page(request, config, draft, result, is_conflict=True)
     except EngineError as error:
         draft.form.blame(error, NAMES)
         return await _refuse_or_show(request, config, draft)
-    head = head_of(console, config, console.broker.lag(config.name))
-    return forms.go(request, f"{head.path}/resets/{reset.number}?done=changed")
+    return forms.go(request, f"{path_of(config.name)}/resets/{reset.number}?done=changed")
 
 
-def _draft(request: Request, config: GroupConfig) -> ResetDraft:
-    """The draft in a query."""
-    query = request.query_params
-    step = query.get("step", "strategy")
-    return ResetDraft(
-        step if step in STEPS else "strategy",
-        Form({name: query.get(name, "").strip() for name in FIELDS}),
-        tuple(dict.fromkeys(query.getlist("topic"))),
-        preferences.read(request).zone,
-        config.name,
-    )
+def _draft(
+    request: Request, config: GroupConfig, values: Posted | Mapping[str, str], step: str
+) -> ResetDraft:
+    """The draft in a query or a form."""
+    form, fields = typed_forms.read(values, DraftFields)
+    return ResetDraft(step, form, fields.topic, preferences.read(request).zone, config.name)
 
 
 def _order(draft: ResetDraft) -> ResetOrder | None:
@@ -186,40 +241,21 @@ def _order(draft: ResetDraft) -> ResetOrder | None:
     topics = (*draft.topics, *([form.values["other"]] if form.values["other"] else ()))
     if not topics and draft.step != "scope":
         form.refuse("other", _("Choose at least one topic."))
-    queues = _queues(form)
+    queues = typed_forms.parse(form, QueueFields).queues
     return None if form.is_wrong else ResetOrder(tuple(dict.fromkeys(topics)), target, queues)
 
 
-def _target(form: Form, display_zone: Zone) -> ResetTarget:
-    to = ResetTo(form.choice("to", _("Where to"), tuple(ResetTo)))
+def _target(form: Form, zone: Zone) -> ResetTarget:
+    to = typed_forms.parse(form, ToFields).to
     if to is ResetTo.TIME:
-        at_ms = form.moment("at", form.values["zone"], display_zone)
-        form.values["zone"] = display_zone.name
-        return ResetTarget(to, at_ms or 0)
+        return ResetTarget(to, typed_forms.parse(form, TimeTarget, zone).at)
     if to is ResetTo.OFFSET:
-        return ResetTarget(to, form.number("offset", _("The offset"), 0, OFFSET_MAX))
+        return ResetTarget(to, typed_forms.parse(form, OffsetTarget).offset)
     if to is ResetTo.SHIFT:
-        return ResetTarget(to, _shift(form))
+        return ResetTarget(to, typed_forms.parse(form, ShiftTarget).by)
     if to is ResetTo.GROUP and not form.values["from_group"]:
         form.refuse("from_group", _("Name the group to copy from."))
     return ResetTarget(to, group=form.values["from_group"] if to is ResetTo.GROUP else "")
-
-
-def _shift(form: Form) -> int:
-    text = form.values["by"].strip().removeprefix("+")
-    digits = text.removeprefix("-")
-    if is_whole(digits) and int(digits):
-        return int(text)
-    form.refuse("by", _("Give a whole number of messages, below 0 to go back; not 0."))
-    return 0
-
-
-def _queues(form: Form) -> tuple[int, ...]:
-    parts = form.values["queues"].replace(",", " ").split()
-    if all(is_whole(part, 5) for part in parts):
-        return tuple(map(int, parts[: QUEUES_MAX + 1]))
-    form.refuse("queues", _("Queues are whole numbers divided by commas; none means all."))
-    return ()
 
 
 async def _refuse_or_show(request: Request, config: GroupConfig, draft: ResetDraft) -> Response:
@@ -256,14 +292,8 @@ async def _page(
         back=_address(base, before, draft),
         plan_href=_address(f"{base}/plan", draft.step, draft),
     )
-    return await pages.respond(
-        request,
-        "group_offsets.html",
-        context,
-        title=_("Reset offsets of %(name)s", name=config.name),
-        section="groups",
-        status=409 if is_conflict else 422 if draft.form.is_wrong else 200,
-    )
+    title, status = _("Reset offsets of %(name)s", name=config.name), 409 if is_conflict else None
+    return await respond(request, "group_offsets.html", context, title=title, status=status)
 
 
 def _address(path: str, step: str, draft: ResetDraft) -> str:
@@ -283,7 +313,7 @@ def _carried(draft: ResetDraft) -> list[tuple[str, str]]:
     return [(name, value) for name, value in draft.pairs if name not in own]
 
 
-def _choices(request: Request, config: GroupConfig, draft: ResetDraft) -> list[Choice]:
+def _choices(request: Request, config: GroupConfig, draft: ResetDraft) -> list[TopicChoice]:
     """The group's topics and those of the query; by default all but the retry topic are ticked."""
     console = pages.console_of(request)
     lag = console.broker.lag(config.name)
@@ -296,5 +326,5 @@ def _choices(request: Request, config: GroupConfig, draft: ResetDraft) -> list[C
         is_retry = topic == own_retry
         is_chosen = topic in draft.topics or (is_first and not is_retry)
         unread = sum(queue.count for queue in queues)
-        choices.append(Choice(topic, is_chosen, is_retry, len(queues), unread))
+        choices.append(TopicChoice(topic, is_chosen, is_retry, len(queues), unread))
     return choices

@@ -48,7 +48,7 @@ class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
     queues: Annotated[list[PlannedQueue], Meta(min_length=1, max_length=QUEUES_MAX)]
 
     @property
-    def seen(self) -> str:
+    def offsets(self) -> str:
         """The current offsets of the plan, in the form that `reset_review.review` takes."""
         return "\n".join(
             f"{each.queue} {NONE if each.current_offset is None else each.current_offset}"

@@ -1,7 +1,7 @@
 """The rows of a planned or finished reset. Pure.
 
-A review carries its offsets (`seen`) through the form, so that a conflict can mark the queues that
-have moved since.
+A review carries its `offsets` through the form, so that a conflict can mark the queues that have
+moved since.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from app.ui.framework.formats import absolute
 from app.ui.framework.language import N_, _, ngettext, translated
+from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.broker import QueueMove, Reset, ResetNote, ResetPreview
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import INT64_DIGITS, is_whole
 
-SHOWN = 200
+PAGE_SIZE = 200
 NONE = "-"
 NOTES = {
     ResetNote.NONE: "",
@@ -24,6 +25,14 @@ NOTES = {
 }
 
 Place = tuple[str, int]
+
+
+class ReviewFields(Fields, frozen=True, rename={"is_forced": "force"}):
+    """What the form below a review posts; `offsets` are those that the review showed."""
+
+    precondition: str
+    is_forced: bool
+    offsets: Verbatim
 
 
 @dataclass(frozen=True)
@@ -66,30 +75,30 @@ class Review:
     inflight: int
     retry_waiting: int
     precondition: str
-    seen: str
+    offsets: str
     moved_since: int
 
 
-def review(preview: ResetPreview, *, seen: str = "", page: int = 1) -> Review:
-    """The review of a preview; queues that moved since `seen` come first."""
-    before = _parsed(seen)
+def review(preview: ResetPreview, *, offsets: str = "", page: int = 1) -> Review:
+    """The review of a preview; queues that moved since `offsets` come first."""
+    before = _parsed(offsets)
     rows = [_row(move, before) for move in preview.queues]
     rows.sort(key=lambda row: not row.has_moved)
-    pages = max(1, -(-len(rows) // SHOWN))
+    pages = max(1, -(-len(rows) // PAGE_SIZE))
     page = min(max(1, page), pages)
-    visible_rows = rows[(page - 1) * SHOWN : page * SHOWN]
+    visible_rows = rows[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
     return convert(
         preview,
         Review,
         to=place_in_words(preview.to),
         rows=visible_rows,
         total=len(rows),
-        first=(page - 1) * SHOWN + 1 if visible_rows else 0,
+        first=(page - 1) * PAGE_SIZE + 1 if visible_rows else 0,
         page=page,
         pages=pages,
         moving=sum(row.is_moved and row.delta != 0 for row in rows),
         clipped=sum(row.is_clipped for row in rows),
-        seen="\n".join(_line(move) for move in preview.queues),
+        offsets="\n".join(_line(move) for move in preview.queues),
         moved_since=sum(row.has_moved for row in rows),
     )
 
@@ -119,7 +128,7 @@ def place_in_words(to: str) -> str:
 
 
 @dataclass(frozen=True)
-class DoneRow:
+class OffsetChange:
     """A queue's offsets before and after a reset."""
 
     topic: str
@@ -129,10 +138,12 @@ class DoneRow:
     delta: int | None
 
 
-def done_rows(reset: Reset) -> list[DoneRow]:
+def offset_changes(reset: Reset) -> list[OffsetChange]:
     """The rows of a finished reset."""
     return [
-        DoneRow(each.topic, each.queue, each.before, each.after, _delta(each.before, each.after))
+        OffsetChange(
+            each.topic, each.queue, each.before, each.after, _delta(each.before, each.after)
+        )
         for each in reset.queues
     ]
 

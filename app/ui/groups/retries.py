@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.ui.framework import pages
 from app.ui.framework.console import Console
 from app.ui.groups import policy as group_policy
-from app.ui.groups.head import GroupHead, head_of
+from app.ui.groups.head import GroupHead, group_of, head_of, respond
 from engine.broker import GroupMetrics
 
 
@@ -18,8 +18,8 @@ class GroupRetries:
     """The context of `group_retries.html`.
 
     `waits` precede each retry, `waits_more` counts those not listed. `retry_unread` messages are
-    due and wait for a consumer; `retry_kept` and `dead_kept` count the messages of the topics,
-    None without a topic. `figures` count since `since_ms`.
+    due and wait for a consumer; `retry_messages` and `dead_messages` count the
+    messages of the topics, None without a topic. `figures` count since `since_ms`.
     """
 
     head: GroupHead
@@ -32,8 +32,8 @@ class GroupRetries:
     retry_waiting: int
     retry_unread: int
     retry_inflight: int
-    retry_kept: int | None
-    dead_kept: int | None
+    retry_messages: int | None
+    dead_messages: int | None
     figures: GroupMetrics
     since_ms: int
 
@@ -41,7 +41,7 @@ class GroupRetries:
 async def show(request: Request) -> Response:
     """GET /groups/{group}/retries"""
     console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
+    config = group_of(request)
     lag = console.broker.lag(config.name)
     head = head_of(console, config, lag)
     retries = [queue for queue in lag.queues if queue.topic == head.retry_topic]
@@ -57,14 +57,12 @@ async def show(request: Request) -> Response:
         retry_waiting=lag.retry_waiting,
         retry_unread=sum(queue.count for queue in retries),
         retry_inflight=sum(queue.inflight for queue in retries),
-        retry_kept=_message_count(console, head.retry_topic) if head.has_retry_topic else None,
-        dead_kept=_message_count(console, head.dead_topic) if head.has_dead_topic else None,
+        retry_messages=_message_count(console, head.retry_topic) if head.has_retry_topic else None,
+        dead_messages=_message_count(console, head.dead_topic) if head.has_dead_topic else None,
         figures=console.broker.statistics.group(config.name),
         since_ms=console.broker.statistics.since_ms,
     )
-    return await pages.respond(
-        request, "group_retries.html", context, title=config.name, section="groups", is_live=True
-    )
+    return await respond(request, "group_retries.html", context, is_live=True)
 
 
 def _message_count(console: Console, topic: str) -> int:

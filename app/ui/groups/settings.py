@@ -1,33 +1,68 @@
 """The settings of a consumer group, pausing it, and deleting it."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from msgspec import convert, to_builtins
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
-from app.ui.framework import forms, pages, preferences
-from app.ui.framework.console import client_of
+from app.db.rows import Actor, actor_at
+from app.ui.framework import forms, pages, preferences, typed_forms
+from app.ui.framework.console import Console, client_of
 from app.ui.framework.forms import Form
-from app.ui.framework.language import _
+from app.ui.framework.language import N_, _
+from app.ui.framework.typed_forms import Fields, Moment
 from app.ui.framework.typed_time import moment_text
 from app.ui.framework.zones import Zone
 from app.ui.groups import policy as group_policy
 from app.ui.groups.confirm import Confirmation, ask
-from app.ui.groups.head import GroupHead, head_of, topics_of_group
-from engine.broker import GroupConfig
-from engine.errors import Forbidden, Invalid
-from kitemq.model.groups import GroupSettings, Mode, RetryPolicy, StartAt, Strategy
-
-FIELDS = (
-    *("retry_max", "start", "start_at", "mode", "strategy", "rooms", "dead_letters", "ordered"),
-    *group_policy.FIELDS,
+from app.ui.groups.head import (
+    GroupHead,
+    group_of,
+    head_of,
+    path_of,
+    respond,
+    topics_of_group,
 )
+from engine.broker import GroupConfig, QueueLag
+from engine.errors import Forbidden, Invalid
+from kitemq.model.conversion import convert
+from kitemq.model.groups import GroupSettings, Mode, StartAt, Strategy
+
 NAMES = {**group_policy.ENGINE_NAMES, "start_at_ms": "start_at"}
-RETRY_MAX_LIMIT = 10_000
+
+
+def rooms_of(text: str) -> tuple[str, ...]:
+    """Typed names of machine rooms."""
+    return tuple(room.strip() for room in text.split(",") if room.strip())
+
+
+class GroupFields(Fields, frozen=True):
+    """The form for a group's settings; a time to begin at and a policy have their own."""
+
+    retry_max: Annotated[int, Meta(title=N_("Retries"), ge=0, le=10_000)]
+    start: Annotated[StartAt, Meta(title=N_("Begins at"))]
+    start_at: str
+    zone: str
+    mode: Annotated[Mode, Meta(title=N_("Mode"))]
+    strategy: Annotated[Strategy, Meta(title=N_("Strategy"))]
+    rooms: Annotated[tuple[str, ...], rooms_of]
+    dead_letters: Annotated[Literal["keep", "drop"], Meta(title=N_("Dead letters"))]
+    ordered: Annotated[Literal["no", "yes"], Meta(title=N_("Order"))]
+    policy: str
+    initial: str
+    longest: str
+    multiplier: str
+    steps: str
+
+
+class StartFields(Fields, frozen=True):
+    """The time of a group that begins at a time."""
+
+    start_at: Moment
 
 
 @dataclass(frozen=True)
@@ -67,7 +102,7 @@ class GroupDeletion:
 
 async def show(request: Request) -> Response:
     """GET /groups/{group}/config"""
-    config = pages.console_of(request).broker.group(request.path_params["group"])
+    config = group_of(request)
     zone = preferences.read(request).zone
     form = Form(
         {
@@ -87,46 +122,35 @@ async def show(request: Request) -> Response:
 
 async def change(request: Request) -> Response:
     """POST /groups/{group}/config"""
-    console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
-    posted = await forms.read(request)
-    form = forms.fill(posted, FIELDS)
-    changes = _changes(form, posted.one("zone"), preferences.read(request).zone)
+    config = group_of(request)
+    form, fields = typed_forms.read(await forms.read(request), GroupFields)
+    changes = _changes(form, fields, preferences.read(request).zone)
     if form.is_wrong:
-        return await _config_page(request, config, form, 422)
+        return await _config_page(request, config, form)
+    groups, actor = services_of(request.scope).groups, actor_at(client_of(request))
     try:
-        await services_of(request.scope).groups.change(
-            actor_at(client_of(request)), config.name, changes
-        )
+        await groups.change(actor, config.name, changes)
     except (Invalid, Forbidden) as error:
         form.blame(error, NAMES)
-        return await _config_page(request, config, form, 422)
-    head = head_of(console, config, console.broker.lag(config.name))
-    return forms.go(request, f"{head.path}/config?done=changed")
+        return await _config_page(request, config, form)
+    return forms.go(request, f"{path_of(config.name)}/config?done=changed")
 
 
-def _changes(form: Form, zone_name: str, display_zone: Zone) -> GroupSettings:
-    start = StartAt(form.choice("start", _("Begins at"), tuple(StartAt)))
+def _changes(form: Form, fields: GroupFields, zone: Zone) -> GroupSettings:
     start_at_ms = 0
-    if start is StartAt.TIME:
-        start_at_ms = form.moment("start_at", zone_name, display_zone) or 1
-    rooms = tuple(room.strip() for room in form.values["rooms"].split(",") if room.strip())
-    return GroupSettings(
-        retry_max=form.number("retry_max", _("Retries"), 0, RETRY_MAX_LIMIT),
-        start=start,
+    if fields.start is StartAt.TIME:
+        start_at_ms = typed_forms.parse(form, StartFields, zone).start_at or 1
+    return convert(
+        fields,
+        GroupSettings,
         start_at_ms=start_at_ms,
-        dead_letters=form.choice("dead_letters", _("Dead letters"), ("keep", "drop")) == "keep",
-        mode=Mode(form.choice("mode", _("Mode"), tuple(Mode))),
-        retry_policy=convert(to_builtins(group_policy.read(form)), RetryPolicy),
-        strategy=Strategy(form.choice("strategy", _("Strategy"), tuple(Strategy))),
-        rooms=rooms,
-        ordered=form.choice("ordered", _("Order"), ("no", "yes")) == "yes",
+        dead_letters=fields.dead_letters == "keep",
+        retry_policy=group_policy.read(form),
+        ordered=fields.ordered == "yes",
     )
 
 
-async def _config_page(
-    request: Request, config: GroupConfig, form: Form, status: int = 200
-) -> Response:
+async def _config_page(request: Request, config: GroupConfig, form: Form) -> Response:
     console = pages.console_of(request)
     lag = console.broker.lag(config.name)
     unread: dict[str, int] = {}
@@ -142,99 +166,94 @@ async def _config_page(
         ],
         inflight=lag.inflight,
     )
-    return await pages.respond(
-        request, "group_config.html", context, title=config.name, section="groups", status=status
-    )
+    return await respond(request, "group_config.html", context)
 
 
 async def pause_page(request: Request) -> Response:
     """GET /groups/{group}/pause, with ?topic= for one topic: ask before pausing."""
-    console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
+    console, config = pages.console_of(request), group_of(request)
     topic = request.query_params.get("topic", "")
-    lag = console.broker.lag(config.name)
-    places = [queue for queue in lag.queues if topic in ("", queue.topic)]
-    unread = sum(queue.count for queue in places)
-    inflight = sum(queue.inflight for queue in places)
-    members = console.broker.members.count(config.name)
+    places = _places(console, config, topic)
     what = _("topic %(topic)s", topic=topic) if topic else _("the whole group")
     impact = [
         _(
             "Nothing more of %(what)s is handed out: %(unread)s unread messages wait, "
             "and what comes.",
             what=what,
-            unread=f"{unread:,}",
+            unread=f"{sum(queue.count for queue in places):,}",
         ),
         _(
             "%(inflight)s messages that are with clients can still be acknowledged or come back.",
-            inflight=f"{inflight:,}",
+            inflight=f"{sum(queue.inflight for queue in places):,}",
         ),
         _(
             "Receives and pulls are answered 403; %(members)s members are alive now. "
             "WebSocket subscriptions stay open and go on by themselves afterwards.",
-            members=f"{members:,}",
+            members=f"{console.broker.members.count(config.name):,}",
         ),
     ]
-    question = _("Pause %(what)s?", what=what)
-    return await ask(
-        request, config, Confirmation("pause", question, impact, _("Pause"), {"topic": topic})
-    )
-
-
-async def pause(request: Request) -> Response:
-    """POST /groups/{group}/pause"""
-    config, topic = await _posted_topic(request)
-    await services_of(request.scope).groups.pause(actor_at(client_of(request)), config.name, topic)
-    return _back(request, config, "paused")
+    question, fields = _("Pause %(what)s?", what=what), {"topic": topic}
+    return await ask(request, config, Confirmation("pause", question, impact, _("Pause"), fields))
 
 
 async def resume_page(request: Request) -> Response:
     """GET /groups/{group}/resume, with ?topic= for one topic: ask before resuming."""
-    console = pages.console_of(request)
-    config = console.broker.group(request.path_params["group"])
-    topic = request.query_params.get("topic", "")
-    queues = console.broker.lag(config.name).queues
-    unread = sum(queue.count for queue in queues if topic in ("", queue.topic))
-    what = _("topic %(topic)s", topic=topic) if topic else _("the group")
+    config, topic = group_of(request), request.query_params.get("topic", "")
+    places = _places(pages.console_of(request), config, topic)
+    unread = sum(queue.count for queue in places)
     impact = [
         _("%(unread)s unread messages are handed out again to whoever asks.", unread=f"{unread:,}")
     ]
     if config.paused_topics and not topic:
         names = ", ".join(config.paused_topics)
         impact.append(_("Topics that are paused by themselves stay so: %(names)s.", names=names))
-    question = _("Resume %(what)s?", what=what)
-    return await ask(
-        request, config, Confirmation("resume", question, impact, _("Resume"), {"topic": topic})
-    )
+    what = _("topic %(topic)s", topic=topic) if topic else _("the group")
+    question, fields = _("Resume %(what)s?", what=what), {"topic": topic}
+    return await ask(request, config, Confirmation("resume", question, impact, _("Resume"), fields))
+
+
+def _places(console: Console, config: GroupConfig, topic: str) -> list[QueueLag]:
+    """The group's lag in the queues of one topic, or in all of them without a topic."""
+    return [queue for queue in console.broker.lag(config.name).queues if topic in ("", queue.topic)]
+
+
+async def pause(request: Request) -> Response:
+    """POST /groups/{group}/pause"""
+    return await _switch(request, services_of(request.scope).groups.pause, "paused")
 
 
 async def resume(request: Request) -> Response:
     """POST /groups/{group}/resume"""
-    config, topic = await _posted_topic(request)
-    await services_of(request.scope).groups.resume(actor_at(client_of(request)), config.name, topic)
-    return _back(request, config, "resumed")
+    return await _switch(request, services_of(request.scope).groups.resume, "resumed")
+
+
+async def _switch(
+    request: Request, switch: Callable[[Actor, str, str], Awaitable[object]], notice: str
+) -> Response:
+    """Pause or resume the group, or the topic that the form names."""
+    name = group_of(request).name
+    topic = (await forms.read(request)).one("topic")
+    await switch(actor_at(client_of(request)), name, topic)
+    return forms.go(request, f"{path_of(name)}/config?done={notice}")
 
 
 async def delete_page(request: Request) -> Response:
     """GET /groups/{group}/delete: ask before deleting, and show what is lost."""
-    config = pages.console_of(request).broker.group(request.path_params["group"])
-    return await _delete_page(request, config, Form({"confirm": ""}))
+    return await _delete_page(request, group_of(request), Form({"confirm": ""}))
 
 
 async def delete(request: Request) -> Response:
     """POST /groups/{group}/delete: delete the group if the form repeats its name."""
-    config = pages.console_of(request).broker.group(request.path_params["group"])
-    form = forms.fill(await forms.read(request), ("confirm",))
-    if form.values["confirm"].strip() != config.name:
-        form.refuse("confirm", _("That is not the group's name; nothing was deleted."))
-        return await _delete_page(request, config, form, 422)
+    config = group_of(request)
+    refusal = _("That is not the group's name; nothing was deleted.")
+    form = await forms.confirmation(request, config.name, refusal)
+    if form.is_wrong:
+        return await _delete_page(request, config, form)
     await services_of(request.scope).groups.delete(actor_at(client_of(request)), config.name)
     return forms.go(request, "/groups?done=deleted")
 
 
-async def _delete_page(
-    request: Request, config: GroupConfig, form: Form, status: int = 200
-) -> Response:
+async def _delete_page(request: Request, config: GroupConfig, form: Form) -> Response:
     console = pages.console_of(request)
     lag = console.broker.lag(config.name)
     head = head_of(console, config, lag)
@@ -252,17 +271,4 @@ async def _delete_page(
         rate=console.meter.group_rate(config.name),
     )
     title = _("Delete %(name)s", name=config.name)
-    return await pages.respond(
-        request, "group_delete.html", context, title=title, section="groups", status=status
-    )
-
-
-async def _posted_topic(request: Request) -> tuple[GroupConfig, str]:
-    config = pages.console_of(request).broker.group(request.path_params["group"])
-    return config, (await forms.read(request)).one("topic")
-
-
-def _back(request: Request, config: GroupConfig, done: str) -> Response:
-    console = pages.console_of(request)
-    head = head_of(console, config, console.broker.lag(config.name))
-    return forms.go(request, f"{head.path}/config?done={done}")
+    return await respond(request, "group_delete.html", context, title=title)

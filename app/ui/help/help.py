@@ -56,7 +56,7 @@ class HelpPage:
 
     q: str
     chapters: list[ChapterLines]
-    found: int
+    matches: int
     total: int
     keys: list[tuple[str, str]]
     links: list[tuple[str, str]]
@@ -69,12 +69,12 @@ async def show(request: Request) -> Response:
     context = HelpPage(
         q=text,
         chapters=chapters,
-        found=sum(len(chapter.terms) for chapter in chapters),
+        matches=sum(len(chapter.terms) for chapter in chapters),
         total=sum(len(chapter.terms) for chapter in CHAPTERS),
         keys=[(keys, translated(what)) for keys, what in KEYS],
         links=[(href, translated(what)) for href, what in LINKS],
     )
-    return await pages.respond(request, "help.html", context, title=_("Help"), section="help")
+    return await pages.respond(request, "help.html", context, title=_("Help"))
 
 
 def _chapters(text: str) -> list[ChapterLines]:

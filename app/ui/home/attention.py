@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from app.monitoring.sampler import GroupFigures
 from app.ui.framework import formats
-from app.ui.framework.language import _, ngettext
+from app.ui.framework.language import N_, _, ngettext
 from app.ui.framework.templating import segment
 from app.ui.home.watch import Watch
 
@@ -23,8 +23,8 @@ class Concern:
     icon: str
     title: str
     detail: str
-    href: str
-    action: str
+    href: str = ""
+    action: str = ""
 
 
 def alerts(watch: Watch) -> Iterator[Concern]:
@@ -52,65 +52,46 @@ def paused(watch: Watch) -> Iterator[Concern]:
     """Paused groups, which may be forgotten."""
     for name, topics in watch.paused[:EACH_MAX]:
         where = _("in %(topics)s of its topics", topics=topics) if topics else _("altogether")
-        yield Concern(
-            "warn",
-            "clock",
-            _("%(name)s is paused", name=name),
-            _("Somebody stopped handing out messages to it, %(where)s.", where=where),
-            f"/groups/{segment(name)}",
-            _("See the group"),
-        )
+        title = _("%(name)s is paused", name=name)
+        detail = _("Somebody stopped handing out messages to it, %(where)s.", where=where)
+        yield Concern("warn", "clock", title, detail, _group(name), _("See the group"))
     yield from _rest(len(watch.paused), _("paused groups"), "/groups")
 
 
 def conflicts(watch: Watch) -> Iterator[Concern]:
     """Groups whose members have conflicting subscriptions and take messages from each other."""
+    detail = _("Each takes messages that another one wants; give each subscription its own group.")
     for name in watch.conflicts[:EACH_MAX]:
-        yield Concern(
-            "bad",
-            "group",
-            _("Members of %(name)s subscribe to different messages", name=name),
-            _("Each takes messages that another one wants; give each subscription its own group."),
-            f"/groups/{segment(name)}/subscriptions",
-            _("Compare them"),
-        )
+        title = _("Members of %(name)s subscribe to different messages", name=name)
+        href = f"{_group(name)}/subscriptions"
+        yield Concern("bad", "group", title, detail, href, _("Compare them"))
     yield from _rest(len(watch.conflicts), _("groups with such members"), "/groups")
 
 
 def traces(watch: Watch) -> Iterator[Concern]:
     """Traces that are not recorded, and dropped trace events."""
+    action = _("See the engine")
     if watch.traces_refusal:
-        title = _("Traces are not recorded")
-        yield Concern(
-            "bad", "trend", title, f"{watch.traces_refusal}.", "/engine", _("See the engine")
-        )
+        title, detail = _("Traces are not recorded"), f"{watch.traces_refusal}."
+        yield Concern("bad", "trend", title, detail, "/engine", action)
     if watch.traces_dropped:
         count = formats.count(watch.traces_dropped)
-        yield Concern(
-            "warn",
-            "trend",
-            _("%(count)s trace events found no room", count=count),
-            _("Counted since the server's start: journeys of those messages have gaps."),
-            "/engine",
-            _("See the engine"),
-        )
+        title = _("%(count)s trace events found no room", count=count)
+        detail = _("Counted since the server's start: journeys of those messages have gaps.")
+        yield Concern("warn", "trend", title, detail, "/engine", action)
 
 
 def given_up(watch: Watch) -> Iterator[Concern]:
     """Undecided transactions whose checks were given up."""
     if watch.given_up:
-        yield Concern(
-            "bad",
-            "info",
-            ngettext(
-                "%(num)s transaction waits for a person",
-                "%(num)s transactions wait for a person",
-                watch.given_up,
-            ),
-            _("Their producers never said how they ended, and are not asked any more."),
-            "/transactions?kind=given_up",
-            _("Decide"),
+        title = ngettext(
+            "%(num)s transaction waits for a person",
+            "%(num)s transactions wait for a person",
+            watch.given_up,
         )
+        detail = _("Their producers never said how they ended, and are not asked any more.")
+        href = "/transactions?kind=given_up"
+        yield Concern("bad", "info", title, detail, href, _("Decide"))
 
 
 def warnings(texts: Mapping[str, str]) -> Iterator[Concern]:
@@ -127,19 +108,11 @@ def dead_letters(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
         since = _("none of them new since yesterday")
         if new:
             since = _("%(count)s new since yesterday", count=formats.count(new))
-        yield Concern(
-            "bad",
-            "skull",
-            ngettext(
-                "%(num)s dead letter in %(name)s",
-                "%(num)s dead letters in %(name)s",
-                dead,
-                name=name,
-            ),
-            _("Every attempt failed; %(since)s. They wait for someone to decide.", since=since),
-            f"/dlq/{segment(name)}",
-            _("Look at them"),
+        title = ngettext(
+            "%(num)s dead letter in %(name)s", "%(num)s dead letters in %(name)s", dead, name=name
         )
+        detail = _("Every attempt failed; %(since)s. They wait for someone to decide.", since=since)
+        yield Concern("bad", "skull", title, detail, f"/dlq/{segment(name)}", _("Look at them"))
     yield from _rest(len(rows), _("groups with dead letters"), "/dlq?sort=-dead")
 
 
@@ -147,18 +120,13 @@ def growing(groups: Mapping[str, GroupFigures], growth: Mapping[str, int]) -> It
     """Groups whose lag grows."""
     rows = sorted((grown, name) for name, grown in growth.items() if grown)[::-1]
     for grown, name in rows[:EACH_MAX]:
-        yield Concern(
-            "warn",
-            "trend",
-            _("Lag of %(name)s is growing", name=name),
-            _(
-                "%(lag)s unread, %(grown)s more within the last quarter of an hour.",
-                lag=formats.count(groups[name].lag),
-                grown=formats.count(grown),
-            ),
-            f"/groups/{segment(name)}",
-            _("See where"),
+        title = _("Lag of %(name)s is growing", name=name)
+        detail = _(
+            "%(lag)s unread, %(grown)s more within the last quarter of an hour.",
+            lag=formats.count(groups[name].lag),
+            grown=formats.count(grown),
         )
+        yield Concern("warn", "trend", title, detail, _group(name), _("See where"))
     yield from _rest(len(rows), _("groups with growing lag"), "/groups?sort=-lag")
 
 
@@ -167,18 +135,14 @@ def unknown(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
     unread = sorted(name for name, figures in groups.items() if not figures.lag_by_topic)
     if unread:
         names = ", ".join(unread[:EACH_MAX]) + (" …" if len(unread) > EACH_MAX else "")
-        yield Concern(
-            "warn",
-            "info",
-            ngettext(
-                "The lag of %(num)s group is unknown",
-                "The lag of %(num)s groups is unknown",
-                len(unread),
-            ),
-            _("%(names)s: no place in any queue yet, nothing was read.", names=names),
-            "/groups?sort=lag&page=9999",
-            _("See the groups"),
+        title = ngettext(
+            "The lag of %(num)s group is unknown",
+            "The lag of %(num)s groups is unknown",
+            len(unread),
         )
+        detail = _("%(names)s: no place in any queue yet, nothing was read.", names=names)
+        href = "/groups?sort=lag&page=9999"
+        yield Concern("warn", "info", title, detail, href, _("See the groups"))
 
 
 def old_unread(
@@ -193,76 +157,47 @@ def old_unread(
         and not growth.get(name)
     )
     for oldest_ms, name in rows[:EACH_MAX]:
-        yield Concern(
-            "warn",
-            "clock",
-            _(
-                "%(name)s leaves messages unread for %(oldest_ms)s",
-                name=name,
-                oldest_ms=formats.duration(now_ms - oldest_ms),
-            ),
-            _("%(lag)s unread; perhaps nobody is consuming.", lag=formats.count(groups[name].lag)),
-            f"/groups/{segment(name)}",
-            _("See where"),
-        )
+        age, lag = formats.duration(now_ms - oldest_ms), formats.count(groups[name].lag)
+        title = _("%(name)s leaves messages unread for %(oldest_ms)s", name=name, oldest_ms=age)
+        detail = _("%(lag)s unread; perhaps nobody is consuming.", lag=lag)
+        yield Concern("warn", "clock", title, detail, _group(name), _("See where"))
     yield from _rest(len(rows), _("groups with old unread messages"), "/groups?sort=oldest")
 
 
 def disk(free_bytes: int | None, min_bytes: int) -> Iterator[Concern]:
     """A disk that is full or nearly full; nothing if its free space is unknown."""
-    if free_bytes is None:
+    if free_bytes is None or free_bytes >= DISK_WARNING_FACTOR * min_bytes:
         return
+    tone, title = "warn", _("Disk is filling up")
+    text = N_("%(free_bytes)s free; below %(min_bytes)s writes are refused.")
     if free_bytes < min_bytes:
-        yield Concern(
-            "bad",
-            "disk",
-            _("Disk is full: writes are refused"),
-            _(
-                "%(free_bytes)s free, at least %(min_bytes)s is needed. Reads go on.",
-                free_bytes=formats.size(free_bytes),
-                min_bytes=formats.size(min_bytes),
-            ),
-            "",
-            "",
-        )
-    elif free_bytes < DISK_WARNING_FACTOR * min_bytes:
-        yield Concern(
-            "warn",
-            "disk",
-            _("Disk is filling up"),
-            _(
-                "%(free_bytes)s free; below %(min_bytes)s writes are refused.",
-                free_bytes=formats.size(free_bytes),
-                min_bytes=formats.size(min_bytes),
-            ),
-            "",
-            "",
-        )
+        tone, title = "bad", _("Disk is full: writes are refused")
+        text = N_("%(free_bytes)s free, at least %(min_bytes)s is needed. Reads go on.")
+    free, needed = formats.size(free_bytes), formats.size(min_bytes)
+    yield Concern(tone, "disk", title, _(text, free_bytes=free, min_bytes=needed))
 
 
 def damage(count: int) -> Iterator[Concern]:
     """Damaged records that recovery skipped."""
     if count:
-        yield Concern(
-            "bad",
-            "disk",
-            ngettext(
-                "The start found damage in %(num)s place",
-                "The start found damage in %(num)s places",
-                count,
-            ),
-            _("It was stepped over or set aside; the engine's page names file and bytes."),
-            "/engine",
-            _("Engine"),
+        title = ngettext(
+            "The start found damage in %(num)s place",
+            "The start found damage in %(num)s places",
+            count,
         )
+        detail = _("It was stepped over or set aside; the engine's page names file and bytes.")
+        yield Concern("bad", "disk", title, detail, "/engine", _("Engine"))
 
 
 def services(failures: Mapping[str, str]) -> Iterator[Concern]:
     """Background duties whose last step failed."""
     for name, failure in failures.items():
-        yield Concern(
-            "bad", "alert", _("Background service %(name)s is failing", name=name), failure, "", ""
-        )
+        title = _("Background service %(name)s is failing", name=name)
+        yield Concern("bad", "alert", title, failure)
+
+
+def _group(name: str) -> str:
+    return f"/groups/{segment(name)}"
 
 
 def _rest(count: int, noun: str, href: str) -> Iterator[Concern]:

@@ -7,10 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.monitoring import sparkline
 from app.monitoring.meter import Traffic
-from app.monitoring.sampler import Snapshot
-from app.monitoring.sparkline import Sparkline
+from app.monitoring.sampler import GroupFigures, Snapshot, TopicFigures
+from app.monitoring.sparkline import Sparkline, line
 from app.services.topic_kinds import USER_KINDS
 from app.ui.framework import pages
 from app.ui.framework.console import Console
@@ -27,24 +26,20 @@ TOP = 10
 @dataclass(frozen=True)
 class TopTopic:
     name: str
+    figures: TopicFigures
     rate: float
-    messages: int
-    last_ms: int | None
     history: Sparkline
 
 
 @dataclass(frozen=True)
 class TopGroup:
     name: str
-    lag: int
-    oldest_ms: int | None
-    inflight: int
-    dead: int
+    figures: GroupFigures
     history: Sparkline
 
 
 @dataclass(frozen=True)
-class Totals:
+class SnapshotTotals:
     """Sums over the snapshot."""
 
     topics: int
@@ -69,7 +64,7 @@ class Overview:
     accepted_rate: float
     delivered_rate: float
     traffic: Traffic
-    totals: Totals
+    totals: SnapshotTotals
     p99_ms: int | None
     topics: list[TopTopic]
     groups: list[TopGroup]
@@ -83,7 +78,7 @@ class Overview:
 class Digest:
     """The figures and concerns of a snapshot."""
 
-    totals: Totals
+    totals: SnapshotTotals
     concerns: list[Concern]
     topics: list[str]
     groups: list[str]
@@ -97,7 +92,17 @@ async def show(request: Request) -> Response:
     now_ms = console.now_ms()
     watch = await look(console, services_of(request.scope).alerts)
     digest = await console.render(lambda: _digest(snapshot, health, watch, now_ms))
-    traffic = console.meter.traffic()
+    traffic, meter = console.meter.traffic(), console.meter
+    topics = [
+        TopTopic(
+            name, snapshot.topics[name], meter.topic_rate(name), line(meter.topic_history(name))
+        )
+        for name in digest.topics
+    ]
+    groups = [
+        TopGroup(name, snapshot.groups[name], line(console.sampler.lag_history(name)))
+        for name in digest.groups
+    ]
     context = Overview(
         as_of_ms=snapshot.taken_ms,
         concerns=digest.concerns,
@@ -106,16 +111,14 @@ async def show(request: Request) -> Response:
         traffic=traffic,
         totals=digest.totals,
         p99_ms=_p99_ms(console),
-        topics=[_top_topic(console, snapshot, name) for name in digest.topics],
-        groups=[_top_group(console, snapshot, name) for name in digest.groups],
+        topics=topics,
+        groups=groups,
         health=health,
         started_ms=console.started_ms,
-        accepted_line=sparkline.line(traffic.accepted, 720, 160),
-        delivered_line=sparkline.line(traffic.delivered, 720, 160),
+        accepted_line=line(traffic.accepted, 720, 160),
+        delivered_line=line(traffic.delivered, 720, 160),
     )
-    return await pages.respond(
-        request, "overview.html", context, title=_("Overview"), section="overview", is_live=True
-    )
+    return await pages.respond(request, "overview.html", context, title=_("Overview"), is_live=True)
 
 
 def _p99_ms(console: Console) -> int | None:
@@ -161,9 +164,9 @@ def _concerns(snapshot: Snapshot, health: Health, watch: Watch, now_ms: int) -> 
     ]
 
 
-def _totals(snapshot: Snapshot, own_topics: int) -> Totals:
+def _totals(snapshot: Snapshot, own_topics: int) -> SnapshotTotals:
     groups = snapshot.groups.values()
-    return Totals(
+    return SnapshotTotals(
         topics=own_topics,
         groups=len(groups),
         messages=sum(figures.messages for figures in snapshot.topics.values()),
@@ -172,27 +175,4 @@ def _totals(snapshot: Snapshot, own_topics: int) -> Totals:
         inflight=sum(figures.inflight for figures in groups),
         retry_waiting=sum(figures.retry_waiting for figures in groups),
         dead=sum(figures.dead for figures in groups),
-    )
-
-
-def _top_topic(console: Console, snapshot: Snapshot, name: str) -> TopTopic:
-    figures = snapshot.topics[name]
-    return TopTopic(
-        name=name,
-        rate=console.meter.topic_rate(name),
-        messages=figures.messages,
-        last_ms=figures.last_ms,
-        history=sparkline.line(console.meter.topic_history(name)),
-    )
-
-
-def _top_group(console: Console, snapshot: Snapshot, name: str) -> TopGroup:
-    figures = snapshot.groups[name]
-    return TopGroup(
-        name=name,
-        lag=figures.lag,
-        oldest_ms=figures.oldest_ms,
-        inflight=figures.inflight,
-        dead=figures.dead,
-        history=sparkline.line(console.sampler.lag_history(name)),
     )

@@ -9,19 +9,17 @@ from starlette.responses import Response
 from app.container import services_of
 from app.ui.framework import pages
 from app.ui.framework.language import _, ngettext, translated
-from app.ui.framework.routing import has_page
 from app.ui.framework.templating import segment
 from app.ui.journeys import layout as journey_layout
 from app.ui.journeys import otel as journey_otel
 from app.ui.journeys import words as journey_words
+from app.ui.journeys.delivery_status import dead_letter_href
 from app.ui.journeys.filtered import filtered_out
-from app.ui.journeys.layout import Bar, Span, Tick
+from app.ui.journeys.layout import AxisTick, StageBar, StageSpan
 from app.ui.messages.message import address
 from engine.broker import (
-    DEAD_LETTER_PREFIX,
     Branch,
     CheckedReason,
-    GroupState,
     Journey,
     Stage,
     StageName,
@@ -47,7 +45,7 @@ class StageRow(journeys.Stage, frozen=True):
     is_open: bool
     note: str
     href: str
-    bar: Bar
+    bar: StageBar
 
 
 @dataclass(frozen=True)
@@ -55,15 +53,14 @@ class Axis:
     """The time axis of the chart; `can_compress` if the scale can be switched."""
 
     begin_ms: int
-    end_ms: int
     length: str
     is_compressed: bool
     can_compress: bool
-    ticks: list[tuple[Tick, str]]
+    ticks: list[tuple[AxisTick, str]]
 
 
 @dataclass(frozen=True)
-class Line:
+class StorySentence:
     """A sentence with a link to its subject."""
 
     text: str
@@ -84,7 +81,7 @@ class GroupBlock:
     deliveries: int
     since_ms: int
     balance: str
-    story: list[Line]
+    story: list[StorySentence]
     left_out: int
     dead_href: str
 
@@ -98,7 +95,7 @@ class JourneyPage:
     """The context of `journey.html`; if `stages` is empty, `reasons` say why."""
 
     message_id: str
-    asked: str
+    requested_id: str
     topic: str
     summary: str
     axis: Axis | None
@@ -106,20 +103,12 @@ class JourneyPage:
     stages_total: int
     only_group: str
     groups: list[GroupBlock]
-    story: list[Line]
+    story: list[StorySentence]
     story_left_out: int
     reasons: list[ReasonRow]
     is_complete: bool
     is_over: bool
     message_href: str
-
-
-@dataclass(frozen=True)
-class Places:
-    """The other pages that this page can link to."""
-
-    has_dead_letters: bool
-    job_path: str
 
 
 async def show(request: Request) -> Response:
@@ -131,18 +120,16 @@ async def show(request: Request) -> Response:
         content = await console.render(lambda: journey_otel.encode(journey, console.now_ms()))
         return Response(content, media_type="application/json", headers=_as_file(journey))
     filtered = await filtered_out(console, journey)
-    places = _places(request)
     query = dict(request.query_params)
     now_ms = console.now_ms()
     context = await console.render(
-        lambda: _page(journey, message_id, filtered, places, now_ms=now_ms, query=query)
+        lambda: _page(journey, message_id, filtered, now_ms=now_ms, query=query)
     )
     return await pages.respond(
         request,
         "journey.html",
         context,
         title=_("Journey of %(asked)s", asked=message_id[:64]),
-        section="trace",
         is_live=not context.is_over,
     )
 
@@ -155,40 +142,31 @@ def _as_file(journey: Journey) -> dict[str, str]:
     }
 
 
-def _places(request: Request) -> Places:
-    paths = ("/jobs/{}", "/replays/{}")
-    return Places(
-        has_dead_letters=has_page(request, "/dlq/{}/{}"),
-        job_path=next((path for path in paths if has_page(request, path)), ""),
-    )
-
-
 def _page(
     journey: Journey,
     message_id: str,
     filtered: frozenset[str],
-    places: Places,
     *,
     now_ms: int,
     query: dict[str, str],
 ) -> JourneyPage:
     """Build the page's context; pure, because it runs on another thread."""
     only = query.get("group", "")
-    chosen = [each for each in journey.stages if not only or each.group in ("", only)]
-    axis, rows = _rows(chosen[:STAGES_MAX], now_ms, to_scale=query.get("axis") == "scale")
+    stages = [each for each in journey.stages if not only or each.group in ("", only)]
+    axis, rows = _rows(stages[:STAGES_MAX], now_ms, to_scale=query.get("axis") == "scale")
     common = [each for each in journey.stages if not each.group or _is_common(each)]
-    groups = [_block(journey, branch, filtered, places, now_ms) for branch in journey.groups]
+    groups = [_block(journey, branch, filtered, now_ms) for branch in journey.groups]
     is_waiting = any(branch.state in journey_words.OPEN_STATES for branch in journey.groups)
     is_waiting = is_waiting or any(journey_words.goes_on(each) for each in journey.stages)
-    story = [_line(each, places, journey.message_id, now_ms) for each in common]
+    story = [_sentence(each, journey.message_id, now_ms) for each in common]
     return JourneyPage(
         message_id=journey.message_id,
-        asked=message_id,
+        requested_id=message_id,
         topic=journey.topic,
         summary=_summary(journey, now_ms),
         axis=axis,
         stages=rows,
-        stages_total=len(chosen),
+        stages_total=len(stages),
         only_group=only,
         groups=groups,
         story=story[:STORY_MAX],
@@ -214,7 +192,6 @@ def _rows(
     chart = journey_layout.lay_out(spans, to_scale=to_scale)
     axis = Axis(
         begin_ms=chart.begin_ms,
-        end_ms=chart.end_ms,
         length=journey_words.span(chart.end_ms - chart.begin_ms),
         is_compressed=chart.is_compressed,
         can_compress=journey_layout.needs_compression(spans),
@@ -227,14 +204,14 @@ def _rows(
     return axis, rows
 
 
-def _span(stage: Stage, now_ms: int) -> Span:
+def _span(stage: Stage, now_ms: int) -> StageSpan:
     """The time of a stage in the chart: until now if it goes on, a moment if its end is unknown."""
     end_ms = now_ms if journey_words.goes_on(stage) else stage.until_ms
     end_ms = stage.at_ms if end_ms is None else max(stage.at_ms, end_ms)
-    return Span(stage.at_ms, end_ms, is_handout=stage.name is StageName.DELIVERY)
+    return StageSpan(stage.at_ms, end_ms, is_handout=stage.name is StageName.DELIVERY)
 
 
-def _row(number: int, stage: Stage, bar: Bar, begin_ms: int, now_ms: int) -> StageRow:
+def _row(number: int, stage: Stage, bar: StageBar, begin_ms: int, now_ms: int) -> StageRow:
     return convert(
         stage,
         StageRow,
@@ -255,13 +232,10 @@ def _after(length_ms: int) -> str:
     return f"+{journey_words.span(length_ms)}" if length_ms else "0"
 
 
-def _block(
-    journey: Journey, branch: Branch, filtered: frozenset[str], places: Places, now_ms: int
-) -> GroupBlock:
+def _block(journey: Journey, branch: Branch, filtered: frozenset[str], now_ms: int) -> GroupBlock:
     own = [each for each in journey.stages if each.group == branch.group and not _is_common(each)]
-    verdict, tone = journey_words.verdict(branch.state)
-    if branch.state is GroupState.PASSED and branch.group in filtered:
-        verdict = translated(journey_words.FILTERED_OUT)
+    is_filtered = branch.group in filtered
+    verdict, tone = journey_words.verdict(branch.state, is_filtered=is_filtered)
     story = own[-STORY_MAX:]
     dead = [each for each in own if each.name is StageName.DEAD_LETTER]
     return GroupBlock(
@@ -273,19 +247,19 @@ def _block(
         deliveries=branch.deliveries,
         since_ms=branch.at_ms,
         balance=journey_words.balance(own, now_ms),
-        story=[_line(each, places, journey.message_id, now_ms) for each in story],
+        story=[_sentence(each, journey.message_id, now_ms) for each in story],
         left_out=len(own) - len(story),
-        dead_href=_dead_href(dead[-1], places) if dead else "",
+        dead_href=_dead_href(dead[-1]) if dead else "",
     )
 
 
-def _line(stage: Stage, places: Places, message_id: str, now_ms: int) -> Line:
+def _sentence(stage: Stage, message_id: str, now_ms: int) -> StorySentence:
     """The sentence of a stage with its link."""
     href, link = "", ""
     if stage.name is StageName.DEAD_LETTER:
-        href, link = _dead_href(stage, places), _("the dead letter")
-    elif stage.name is StageName.REPLAY and stage.client and places.job_path:
-        href, link = places.job_path.format(segment(stage.client)), _("the replay job")
+        href, link = _dead_href(stage), _("the dead letter")
+    elif stage.name is StageName.REPLAY and stage.client:
+        href, link = f"/jobs/{segment(stage.client)}", _("the replay job")
     elif stage.name is StageName.STORE:
         href, link = _record_href(stage), _("the message")
     elif stage.name in (StageName.REQUEST, StageName.REPLY) and stage.detail != message_id:
@@ -296,7 +270,7 @@ def _line(stage: Stage, places: Places, message_id: str, now_ms: int) -> Line:
         )
         href = f"/trace/{segment(stage.detail)}" if stage.detail else ""
     tone = journey_words.tone(stage)
-    return Line(journey_words.sentence(stage, now_ms), tone, href, link if href else "")
+    return StorySentence(journey_words.sentence(stage, now_ms), tone, href, link if href else "")
 
 
 def _record_href(stage: Stage) -> str:
@@ -305,11 +279,8 @@ def _record_href(stage: Stage) -> str:
     return address(stage.topic, stage.queue, stage.offset)
 
 
-def _dead_href(stage: Stage, places: Places) -> str:
-    if places.has_dead_letters and stage.topic.startswith(DEAD_LETTER_PREFIX):
-        group = stage.topic.removeprefix(DEAD_LETTER_PREFIX)
-        return f"/dlq/{segment(group)}/{stage.offset}"
-    return _record_href(stage)
+def _dead_href(stage: Stage) -> str:
+    return dead_letter_href(stage) or _record_href(stage)
 
 
 def _message_href(stages: Sequence[Stage]) -> str:

@@ -40,7 +40,7 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True)
-class Span:
+class StageSpan:
     """A stage's time in ms since 1970 UTC; a moment has equal ends."""
 
     begin_ms: int
@@ -49,7 +49,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Bar:
+class StageBar:
     """A bar in percent of the chart's width; `width` is 0 for a moment."""
 
     x: float
@@ -58,7 +58,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Tick:
+class AxisTick:
     """A tick, `after_ms` after the beginning; every second one is optional."""
 
     x: float
@@ -67,17 +67,17 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Chart:
+class Waterfall:
     """All bars, in the order of the spans."""
 
     begin_ms: int
     end_ms: int
     is_compressed: bool
-    bars: list[Bar]
-    ticks: list[Tick]
+    bars: list[StageBar]
+    ticks: list[AxisTick]
 
 
-def lay_out(spans: Sequence[Span], *, to_scale: bool = False) -> Chart:
+def lay_out(spans: Sequence[StageSpan], *, to_scale: bool = False) -> Waterfall:
     """Lay out the bars of at least one span; `to_scale` forces a linear axis."""
     begin_ms = min(span.begin_ms for span in spans)
     end_ms = max(span.end_ms for span in spans)
@@ -85,7 +85,7 @@ def lay_out(spans: Sequence[Span], *, to_scale: bool = False) -> Chart:
     place = _compressed(spans) if is_compressed else _linear(begin_ms, end_ms)
     events = sorted({ms for span in spans for ms in (span.begin_ms, span.end_ms)})
     marks = events if is_compressed else _even(begin_ms, end_ms)
-    return Chart(
+    return Waterfall(
         begin_ms=begin_ms,
         end_ms=end_ms,
         is_compressed=is_compressed,
@@ -94,7 +94,7 @@ def lay_out(spans: Sequence[Span], *, to_scale: bool = False) -> Chart:
     )
 
 
-def needs_compression(spans: Sequence[Span]) -> bool:
+def needs_compression(spans: Sequence[StageSpan]) -> bool:
     """Whether the shortest delivery would be invisible on a linear axis."""
     total_ms = max(span.end_ms for span in spans) - min(span.begin_ms for span in spans)
     lengths = [span.end_ms - span.begin_ms for span in spans if span.is_handout]
@@ -106,7 +106,7 @@ def _linear(begin_ms: int, end_ms: int) -> Callable[[int], float]:
     return lambda ms: EDGE + (100 - 2 * EDGE) * (ms - begin_ms) / length
 
 
-def _compressed(spans: Sequence[Span]) -> Callable[[int], float]:
+def _compressed(spans: Sequence[StageSpan]) -> Callable[[int], float]:
     """Positions where each interval between events is as wide as the logarithm of its length."""
     events = sorted({ms for span in spans for ms in (span.begin_ms, span.end_ms)})
     lengths = [span.end_ms - span.begin_ms for span in spans if span.is_handout]
@@ -123,23 +123,23 @@ def _compressed(spans: Sequence[Span]) -> Callable[[int], float]:
     return place
 
 
-def _bar(span: Span, place: Callable[[int], float]) -> Bar:
+def _bar(span: StageSpan, place: Callable[[int], float]) -> StageBar:
     begin, end = place(span.begin_ms), place(span.end_ms)
     side = Side.INSIDE
     if end <= 100 - TEXT_SHARE:
         side = Side.AFTER
     elif begin >= TEXT_SHARE:
         side = Side.BEFORE
-    return Bar(x=round(begin, 3), width=round(end - begin, 3), side=side)
+    return StageBar(x=round(begin, 3), width=round(end - begin, 3), side=side)
 
 
-def _ticks(marks: Sequence[int], begin_ms: int, place: Callable[[int], float]) -> list[Tick]:
+def _ticks(marks: Sequence[int], begin_ms: int, place: Callable[[int], float]) -> list[AxisTick]:
     """The marks that are far enough apart, from the left."""
-    ticks: list[Tick] = []
+    ticks: list[AxisTick] = []
     for mark in marks:
         x = place(mark)
         if not ticks or x - ticks[-1].x >= TICK_GAP:
-            ticks.append(Tick(round(x, 3), mark - begin_ms, len(ticks) % 2 == 1))
+            ticks.append(AxisTick(round(x, 3), mark - begin_ms, len(ticks) % 2 == 1))
     return ticks
 
 

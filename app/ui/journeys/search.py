@@ -1,6 +1,6 @@
 """The search for journeys: by id or key, recent failures, and the state of tracing."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
@@ -15,58 +15,59 @@ from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.templating import segment
-from engine.broker import StageOutcome, TraceStatus
+from engine.broker import Recent, StageOutcome, TraceStatus
 from engine.errors import EngineError, NotFound
 from engine.message import StoredMessage
+from kitemq.model.conversion import convert
 
 TEXT_MAX = 255
 RECENT_MAX = 6
-LATELY_MAX = 200  # deliveries that "slowest" and "failed" choose from
-LATELY_SHOWN = 25
+LATEST_MAX = 200  # deliveries that "slowest" and "failed" choose from
+LATEST_SHOWN = 25
 WAYS = ("failed", "slowest")
 KEY_HITS_MAX = 64
 
 
 @dataclass(frozen=True)
-class Hit:
+class TraceHit:
     """A message with a journey; `why` is its outcome in words."""
 
     message_id: str
     topic: str
-    group: str
     tag: str
     keys: tuple[str, ...]
     at_ms: int
-    why: str
-    tone: str
-    took_ms: int | None = None
+    group: str = ""
+    why: str = ""
+    tone: str = ""
+    took_ms: int = 0
 
 
 @dataclass(frozen=True)
-class Lately:
-    """The failed or slowest of the last `looked` traced deliveries, since `since_ms`.
+class LatestDeliveries:
+    """The failed or slowest of the last `examined` traced deliveries, since `since_ms`.
 
     Their duration is the time from storing to acknowledgement.
     """
 
     by: str
-    hits: list[Hit]
-    found: int
-    looked: int
+    hits: list[TraceHit]
+    total: int
+    examined: int
     since_ms: int | None
 
 
 @dataclass(frozen=True)
 class TracePage:
-    """The context of `trace.html`; `lately` is None unless `by` is given."""
+    """The context of `trace.html`; `latest` is None unless `by` is given."""
 
     form: Form
-    hits: list[Hit]
+    hits: list[TraceHit]
     is_cut: bool
     is_by_key: bool
-    failed: list[Hit]
-    others: list[Hit]
-    lately: Lately | None
+    failed: list[TraceHit]
+    others: list[TraceHit]
+    latest: LatestDeliveries | None
     status: TraceStatus
 
 
@@ -87,7 +88,7 @@ async def show(request: Request) -> Response:
     by = request.query_params.get("by", "")
     by = by if by in WAYS else ""
     is_by_key = not by and bool(form.values["topic"] or form.values["key"])
-    hits: list[Hit] = []
+    hits: list[TraceHit] = []
     is_cut = False
     target = ""
     if is_by_key:
@@ -100,7 +101,7 @@ async def show(request: Request) -> Response:
         return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
     who = principal_of(request.scope)
     failed, others = await _recent(console, who)
-    lately = await _lately(console, who, by, form.values["topic"]) if by else None
+    latest = await _latest(console, who, by, form.values["topic"]) if by else None
     context = TracePage(
         form=form,
         hits=hits,
@@ -108,16 +109,14 @@ async def show(request: Request) -> Response:
         is_by_key=is_by_key,
         failed=failed,
         others=others,
-        lately=lately,
+        latest=latest,
         status=console.broker.traces.status(),
     )
     status = 422 if form.is_wrong else 200
-    return await pages.respond(
-        request, "trace.html", context, title=_("Journeys"), section="trace", status=status
-    )
+    return await pages.respond(request, "trace.html", context, title=_("Journeys"), status=status)
 
 
-async def _by_text(request: Request, form: Form) -> tuple[list[Hit], bool, str]:
+async def _by_text(request: Request, form: Form) -> tuple[list[TraceHit], bool, str]:
     """Messages with this key, whether there may be more, and the id to go to at once."""
     text = form.values["q"]
     if len(text) > TEXT_MAX:
@@ -141,7 +140,7 @@ async def _by_text(request: Request, form: Form) -> tuple[list[Hit], bool, str]:
     return hits, result.messages_cut, text if is_id or not (hits or result.messages_cut) else ""
 
 
-async def _by_key(request: Request, form: Form) -> tuple[list[Hit], bool]:
+async def _by_key(request: Request, form: Form) -> tuple[list[TraceHit], bool]:
     for name in ("topic", "key"):
         if not form.values[name]:
             form.refuse(name, _("A key is looked for in one topic: give both."))
@@ -162,74 +161,60 @@ async def _by_key(request: Request, form: Form) -> tuple[list[Hit], bool]:
     return _distinct(page.messages), bool(page.next_cursor)
 
 
-def _distinct(messages: Sequence[StoredMessage]) -> list[Hit]:
+def _distinct(messages: Sequence[StoredMessage]) -> list[TraceHit]:
     """The newest record of each message."""
-    hits: dict[str, Hit] = {}
+    hits: dict[str, TraceHit] = {}
     for message in sorted(messages, key=lambda one: -one.position):
         hits.setdefault(message.message_id, _hit(message, message.stored_ms))
     return list(hits.values())
 
 
-async def _recent(console: Console, who: Principal) -> tuple[list[Hit], list[Hit]]:
+async def _recent(console: Console, who: Principal) -> tuple[list[TraceHit], list[TraceHit]]:
     """Recently traced messages: those that failed, and the others."""
-    failed: dict[str, Hit] = {}
-    others: dict[str, Hit] = {}
-    pause = Pause()
-    for each in console.broker.traces.recent(RECENT_MAX):
-        await pause.when_due()
-        try:
-            stored = await console.messaging.message(each.topic, each.queue, each.offset)
-        except EngineError:
-            continue  # retention took it since
-        message = visible(who, stored)
-        why, tone = WHY[each.outcome.value]
-        hits = failed if each.is_failure else others
-        if message.message_id not in failed and message.message_id not in others:
-            reason = translated(why)
-            hit = _hit(message, each.at_ms, group=each.group, why=reason, tone=tone)
-            hits[message.message_id] = hit
+    failed: dict[str, TraceHit] = {}
+    others: dict[str, TraceHit] = {}
+    async for each, hit in _traced(console, who, RECENT_MAX):
+        if hit.message_id not in failed and hit.message_id not in others:
+            (failed if each.is_failure else others)[hit.message_id] = hit
     return list(failed.values()), list(others.values())
 
 
-async def _lately(console: Console, who: Principal, by: str, topic: str) -> Lately:
-    """The recently traced messages, worst first, each once."""
-    hits_by_id: dict[str, Hit] = {}
-    times: list[int] = []
+async def _traced(
+    console: Console, who: Principal, count_max: int
+) -> AsyncIterator[tuple[Recent, TraceHit]]:
+    """The deliveries that were traced last, as far as their messages are still stored."""
     pause = Pause()
-    for each in console.broker.traces.recent(LATELY_MAX):
+    for each in console.broker.traces.recent(count_max):
         await pause.when_due()
         try:
             stored = await console.messaging.message(each.topic, each.queue, each.offset)
         except EngineError:
             continue  # retention took it since
-        message = visible(who, stored)
-        if topic and message.origin_topic != topic:
+        why, tone = WHY[each.outcome.value]
+        hit = _hit(visible(who, stored), each.at_ms)
+        took_ms = max(0, each.at_ms - stored.stored_ms)
+        yield each, replace(hit, group=each.group, why=translated(why), tone=tone, took_ms=took_ms)
+
+
+async def _latest(console: Console, who: Principal, by: str, topic: str) -> LatestDeliveries:
+    """The recently traced messages, worst first, each once."""
+    hits_by_id: dict[str, TraceHit] = {}
+    times: list[int] = []
+    async for each, hit in _traced(console, who, LATEST_MAX):
+        if topic and hit.topic != topic:
             continue
         times.append(each.at_ms)
         is_match = each.is_failure if by == "failed" else each.outcome is StageOutcome.ACKED
-        if is_match:
-            why, tone = WHY[each.outcome.value]
-            hit = _hit(message, each.at_ms, group=each.group, why=translated(why), tone=tone)
-            took_ms = max(0, each.at_ms - message.stored_ms)
-            previous = hits_by_id.get(hit.message_id)
-            if previous is None or (previous.took_ms or 0) < took_ms:
-                hits_by_id[hit.message_id] = replace(hit, took_ms=took_ms)
-    hits = sorted(hits_by_id.values(), key=lambda hit: -(hit.took_ms or 0))
+        previous = hits_by_id.get(hit.message_id)
+        if is_match and (previous is None or previous.took_ms < hit.took_ms):
+            hits_by_id[hit.message_id] = hit
+    hits = sorted(hits_by_id.values(), key=lambda hit: -hit.took_ms)
     if by == "failed":
         hits = sorted(hits_by_id.values(), key=lambda hit: -hit.at_ms)
-    return Lately(by, hits[:LATELY_SHOWN], len(hits), len(times), min(times, default=None))
-
-
-def _hit(
-    message: StoredMessage, at_ms: int, *, group: str = "", why: str = "", tone: str = ""
-) -> Hit:
-    return Hit(
-        message_id=message.message_id,
-        topic=message.origin_topic,
-        group=group,
-        tag=message.tag,
-        keys=message.keys,
-        at_ms=at_ms,
-        why=why,
-        tone=tone,
+    return LatestDeliveries(
+        by, hits[:LATEST_SHOWN], len(hits), len(times), min(times, default=None)
     )
+
+
+def _hit(message: StoredMessage, at_ms: int) -> TraceHit:
+    return convert(message, TraceHit, topic=message.origin_topic, at_ms=at_ms)

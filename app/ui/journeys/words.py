@@ -1,6 +1,9 @@
 """The words of a journey: names of stages, outcomes, and sentences. Pure."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from app.ui.framework.language import N_, _, ngettext, translated
 from engine.broker import GroupState, ReasonCode, Stage, StageName, StageOutcome
@@ -94,9 +97,14 @@ def span(length_ms: int) -> str:
     return " ".join(translated(text) % {"n": n} for n, text in two if n)
 
 
-def verdict(state: GroupState) -> tuple[str, str]:
-    """A group's verdict in words, and its tone."""
+def verdict(state: GroupState, *, is_filtered: bool) -> tuple[str, str]:
+    """A group's verdict in words, and its tone.
+
+    `is_filtered` if the filters of its members exclude the message.
+    """
     text, colour = VERDICTS[state]
+    if is_filtered and state is GroupState.PASSED:
+        text = FILTERED_OUT
     return translated(text), colour
 
 
@@ -151,82 +159,71 @@ def note(stage: Stage, now_ms: int) -> str:
     return " ".join(filter(None, (mark, word, length)))
 
 
+# How an attempt and a request ended.
+ATTEMPTS: Mapping[StageOutcome, str] = {
+    StageOutcome.ACKED: N_("%(begun)s was done after %(length)s%(by)s"),
+    StageOutcome.FAILED: N_("%(begun)s failed after %(length)s%(by)s"),
+    StageOutcome.EXPIRED: N_("%(begun)s timed out after %(length)s%(by)s: no answer came"),
+    StageOutcome.DEAD: N_("%(begun)s failed after %(length)s%(by)s and was the last"),
+    StageOutcome.RETURNED: N_("%(begun)s was put back unused after %(length)s%(by)s"),
+    StageOutcome.INFLIGHT: N_("%(begun)s is under way%(by)s, %(length)s"),
+    StageOutcome.PULLED: N_("was read%(by)s by a group that keeps its own place"),
+    StageOutcome.UNKNOWN: N_("%(begun)s began%(by)s; how it ended is not recorded"),
+}
+REQUESTS: Mapping[StageOutcome, str] = {
+    StageOutcome.REPLIED: N_("client %(client)s had its reply after %(length)s"),
+    StageOutcome.EXPIRED: N_("client %(client)s got no reply within %(length)s"),
+    StageOutcome.WAITING: N_("client %(client)s waits for a reply, %(length)s"),
+}
+NO_LONGER_WAITING = N_("client %(client)s stopped waiting for a reply; when is not recorded")
+
+Values = Mapping[str, Any]  # the fields of a stage, its length and its outcome in words
+
+
 def sentence(stage: Stage, now_ms: int) -> str:
     """A stage as a sentence without a full stop."""
-    length = took(stage, now_ms) or span(0)
-    phrase = TELLING.get(stage.name)
-    text = phrase(stage, length) if phrase else f"{label(stage).lower()}: {outcome(stage)}"
+    phrase = PHRASES.get(stage.name)
+    text = f"{label(stage).lower()}: {outcome(stage)}"
+    if phrase:
+        length = took(stage, now_ms) or span(0)
+        values = msgspec.structs.asdict(stage) | {"length": length, "outcome": outcome(stage)}
+        text = phrase(stage, values)
     return text[:1].upper() + text[1:]
 
 
-def _attempt(stage: Stage, length: str) -> str:
-    by = _(" on client %(client)s", client=stage.client) if stage.client else ""
+def _attempt(stage: Stage, values: Values) -> str:
+    by = _(" on client %(client)s", **values) if stage.client else ""
     begun = _("attempt %(number)s", number=stage.attempt or _("(number not recorded)"))
-    ends = {
-        StageOutcome.ACKED: _(
-            "%(begun)s was done after %(length)s%(by)s", begun=begun, length=length, by=by
-        ),
-        StageOutcome.FAILED: _(
-            "%(begun)s failed after %(length)s%(by)s", begun=begun, length=length, by=by
-        ),
-        StageOutcome.EXPIRED: _(
-            "%(begun)s timed out after %(length)s%(by)s: no answer came",
-            begun=begun,
-            length=length,
-            by=by,
-        ),
-        StageOutcome.DEAD: _(
-            "%(begun)s failed after %(length)s%(by)s and was the last",
-            begun=begun,
-            length=length,
-            by=by,
-        ),
-        StageOutcome.RETURNED: _(
-            "%(begun)s was put back unused after %(length)s%(by)s",
-            begun=begun,
-            length=length,
-            by=by,
-        ),
-        StageOutcome.INFLIGHT: _(
-            "%(begun)s is under way%(by)s, %(length)s", begun=begun, by=by, length=length
-        ),
-        StageOutcome.PULLED: _("was read%(by)s by a group that keeps its own place", by=by),
-        StageOutcome.UNKNOWN: _(
-            "%(begun)s began%(by)s; how it ended is not recorded", begun=begun, by=by
-        ),
-    }
-    text = ends.get(stage.outcome, f"{begun}{by}: {outcome(stage)}")
+    text = f"{begun}{by}: {outcome(stage)}"
+    if stage.outcome in ATTEMPTS:
+        text = _(ATTEMPTS[stage.outcome], **values, begun=begun, by=by)
     return f"{text}: {stage.detail}" if stage.detail else text
 
 
-def _wait(stage: Stage, length: str) -> str:
+def _wait(stage: Stage, values: Values) -> str:
     if stage.outcome is StageOutcome.WAITING:
-        return _(
-            "has waited in the queue for %(length)s, and nobody has it",
-            length=length.removesuffix(_("%(span)s so far", span="")),
-        )
+        length = values["length"].removesuffix(_("%(span)s so far", span=""))
+        return _("has waited in the queue for %(length)s, and nobody has it", length=length)
     if stage.outcome is StageOutcome.PASSED:
         return stage.detail or _("the group is past it without a recorded hand-out")
-    return _("waited %(length)s in the queue", length=length)
+    return _("waited %(length)s in the queue", **values)
 
 
-def _retry_wait(stage: Stage, length: str) -> str:
-    before = _(" before attempt %(attempt)s", attempt=stage.attempt) if stage.attempt else ""
+def _retry_wait(stage: Stage, values: Values) -> str:
+    before = _(" before attempt %(attempt)s", **values) if stage.attempt else ""
     if goes_on(stage):
-        return f"waits{before}, {length}"
-    return _("waited %(length)s%(before)s", length=length, before=before)
+        return f"waits{before}, {values['length']}"
+    return _("waited %(length)s%(before)s", **values, before=before)
 
 
-def _dead_letter(stage: Stage, __: str) -> str:
-    return (
-        _("became a dead letter: %(detail)s", detail=stage.detail)
-        if stage.detail
-        else _("became a dead letter")
-    )
+def _dead_letter(stage: Stage, values: Values) -> str:
+    if not stage.detail:
+        return _("became a dead letter")
+    return _("became a dead letter: %(detail)s", **values)
 
 
-def _produced(stage: Stage, length: str) -> str:
-    sender = _(" by %(client)s", client=stage.client) if stage.client else ""
+def _produced(stage: Stage, values: Values) -> str:
+    sender = _(" by %(client)s", **values) if stage.client else ""
     if stage.until_ms is None:
         return _(
             "was produced%(sender)s; the record that it was first stored as is gone", sender=sender
@@ -234,102 +231,63 @@ def _produced(stage: Stage, length: str) -> str:
     extra = f"; {stage.detail}" if stage.detail else ""
     return _(
         "was produced%(sender)s and in the log %(length)s later%(extra)s",
+        **values,
         sender=sender,
-        length=length,
         extra=extra,
     )
 
 
-def _stored(stage: Stage, __: str) -> str:
-    return _(
-        "was stored in %(topic)s, queue %(queue)s, offset %(offset)s",
-        topic=stage.topic,
-        queue=stage.queue,
-        offset=stage.offset,
-    )
+def _stored(stage: Stage, values: Values) -> str:
+    return _("was stored in %(topic)s, queue %(queue)s, offset %(offset)s", **values)
 
 
-def _refused(stage: Stage, __: str) -> str:
-    return _(
-        "was refused by %(broker)s: %(detail)s",
-        broker=stage.topic or "the broker",
-        detail=stage.detail,
-    )
+def _refused(stage: Stage, values: Values) -> str:
+    broker = stage.topic or "the broker"
+    return _("was refused by %(broker)s: %(detail)s", **values, broker=broker)
 
 
-def _delay(stage: Stage, length: str) -> str:
+def _delay(stage: Stage, values: Values) -> str:
     if goes_on(stage):
-        return _("waits for its time, %(length)s", length=length)
-    return _(
-        "waited %(length)s for its time and was %(outcome)s", length=length, outcome=outcome(stage)
-    )
+        return _("waits for its time, %(length)s", **values)
+    return _("waited %(length)s for its time and was %(outcome)s", **values)
 
 
-def _transaction(stage: Stage, length: str) -> str:
+def _transaction(stage: Stage, values: Values) -> str:
     if goes_on(stage):
-        return _("its transaction is undecided, %(length)s", length=length)
+        return _("its transaction is undecided, %(length)s", **values)
     by = f" {stage.detail}" if stage.detail else ""
-    return _(
-        "its transaction was %(outcome)s%(by)s after %(length)s",
-        outcome=outcome(stage),
-        by=by,
-        length=length,
-    )
+    return _("its transaction was %(outcome)s%(by)s after %(length)s", **values, by=by)
 
 
-def _check(stage: Stage, __: str) -> str:
+def _check(stage: Stage, __: Values) -> str:
     number = stage.attempt or ""
     if stage.outcome is StageOutcome.NOBODY_TO_ASK:
+        group = stage.group or "the group"
         return _(
-            "check %(number)s found no producer of %(group)s to ask",
-            number=number,
-            group=stage.group or "the group",
+            "check %(number)s found no producer of %(group)s to ask", number=number, group=group
         )
     return _("check %(number)s asked a producer what became of the transaction", number=number)
 
 
-def _replay(stage: Stage, __: str) -> str:
+def _replay(stage: Stage, values: Values) -> str:
     if stage.outcome is StageOutcome.LEFT_OUT:
-        return _(
-            "replay job %(client)s did not send it again: %(detail)s",
-            client=stage.client,
-            detail=stage.detail,
-        )
-    to = _(" to %(topic)s", topic=stage.topic) if stage.topic else ""
-    return _(
-        "replay job %(client)s sent it again%(to)s, %(detail)s",
-        client=stage.client,
-        to=to,
-        detail=stage.detail,
-    ).rstrip(", ")
+        return _("replay job %(client)s did not send it again: %(detail)s", **values)
+    to = _(" to %(topic)s", **values) if stage.topic else ""
+    text = _("replay job %(client)s sent it again%(to)s, %(detail)s", **values, to=to)
+    return text.rstrip(", ")
 
 
-def _request(stage: Stage, length: str) -> str:
-    ends = {
-        StageOutcome.REPLIED: _(
-            "client %(client)s had its reply after %(length)s", client=stage.client, length=length
-        ),
-        StageOutcome.EXPIRED: _(
-            "client %(client)s got no reply within %(length)s", client=stage.client, length=length
-        ),
-        StageOutcome.WAITING: _(
-            "client %(client)s waits for a reply, %(length)s", client=stage.client, length=length
-        ),
-    }
-    gone = _(
-        "client %(client)s stopped waiting for a reply; when is not recorded", client=stage.client
-    )
-    return ends.get(stage.outcome, gone)
+def _request(stage: Stage, values: Values) -> str:
+    return _(REQUESTS.get(stage.outcome, NO_LONGER_WAITING), **values)
 
 
-def _reply(stage: Stage, __: str) -> str:
+def _reply(stage: Stage, __: Values) -> str:
     late = _(", after nobody waited any more") if stage.outcome is StageOutcome.LATE else ""
-    return _(
-        "a reply came from %(consumer)s%(late)s", consumer=stage.client or "a consumer", late=late
-    )
+    consumer = stage.client or "a consumer"
+    return _("a reply came from %(consumer)s%(late)s", consumer=consumer, late=late)
 
 
-TELLING = {
+PHRASES = {
     StageName.PRODUCE: _produced,
     StageName.REFUSED: _refused,
     StageName.DELAY: _delay,

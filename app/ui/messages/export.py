@@ -19,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from app.container import services_of
 from app.security.access import principal_of
 from app.security.message_rights import all_visible, require_messages
-from app.ui.framework import cells, formats, pages, preferences
+from app.ui.framework import cells, formats, list_exports, pages, preferences
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.messages import query as message_query
@@ -67,13 +67,7 @@ async def show(request: Request) -> Response:
     """GET /messages/export?format=ndjson|csv with the search of /messages"""
     console = pages.console_of(request)
     values = request.query_params
-    name = values.get("format", "ndjson")
-    if name not in FORMATS:
-        raise Invalid(
-            _("there is no format %(name)s", name=f"{name!r}"),
-            field="format",
-            remedy=_("choose ndjson or csv"),
-        )
+    name = list_exports.require_kind(request, tuple(FORMATS))
     form, query = message_query.read(values, console.now_ms(), preferences.read(request).zone)
     if form.is_wrong or not query.topic:
         detail = next(iter(form.errors.values()), _("no topic was named"))

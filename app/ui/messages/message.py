@@ -16,12 +16,13 @@ from app.services.bodies import decompress
 from app.services.topic_kinds import group_of
 from app.ui.bodies import bodies
 from app.ui.bodies.bodies import Body
-from app.ui.framework import pages
+from app.ui.framework import pages, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
-from app.ui.journeys import became
-from app.ui.journeys.became import Verdict
+from app.ui.framework.typed_forms import Fields
+from app.ui.journeys import delivery_status
+from app.ui.journeys.delivery_status import Verdict
 from app.ui.topics.messages import MessageRow, row_of
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, QueueStats
 from engine.errors import EngineError, MessageNotFound, NotFound
@@ -45,6 +46,13 @@ HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 CLI_BODY_MAX = 2048
 
 
+class BodyQuery(Fields, frozen=True):
+    """How to show a body: decoded as `view` says, cut or as a whole."""
+
+    view: str = ""
+    body: str = ""
+
+
 @dataclass(frozen=True)
 class Property:
     name: str
@@ -53,7 +61,7 @@ class Property:
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailureOfMessage:
     """The failed delivery that led to this record."""
 
     reason: str
@@ -86,10 +94,10 @@ class MessagePage:
     store_host: str
     size_bytes: int
     properties: list[Property]
-    failure: Failure | None
+    failure: FailureOfMessage | None
     body: Body
     copies: list[MessageRow]
-    became: list[Verdict] | None
+    verdicts: list[Verdict] | None
     min_offset: int
     max_offset: int
     curl: str
@@ -122,10 +130,10 @@ async def show(request: Request) -> Response:
     who = principal_of(request.scope)
     message = visible(who, message)
     # Decoding a large body takes milliseconds, too long for the event loop.
-    body = await console.render(lambda: _body(request, message))
+    body = await console.render(lambda: body_of(request, message))
     records = all_visible(who, await _records(request, message))
     await decompress(records[: COPIES_MAX + 1])
-    verdicts = await became.verdicts(request, records)
+    verdicts = await delivery_status.verdicts(request, records)
     context = _context(console, request, message, body, _copies(records, message), verdicts)
     title = f"{message.topic} {message.queue}:{message.offset}"
     return await pages.respond(request, "message.html", context, title=title, section="topics")
@@ -157,16 +165,27 @@ async def download(request: Request) -> Response:
     """GET /messages/{topic}/{queue}/{offset}/raw: the body's bytes as a file."""
     message = await pages.console_of(request).messaging.message(*place_of(request))
     require_message(principal_of(request.scope), message)
-    name = quote(f"{message.topic}-{message.queue}-{message.offset}.bin", safe="-_.%")
+    return await body_file(message, f"{message.topic}-{message.queue}-{message.offset}.bin")
+
+
+async def body_file(message: StoredMessage, name: str) -> Response:
+    """The bytes of a message's body as a download."""
     await decompress([message])
     return Response(
         message.plain.body,
         media_type="application/octet-stream",
         headers={
-            "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='-_.%')}",
+            "X-Content-Type-Options": "nosniff",
             "Cache-Control": "no-store",
         },
     )
+
+
+def properties_of(message: StoredMessage) -> list[Property]:
+    """The properties of a message, the producer's own first."""
+    pairs = sorted(message.properties.items(), key=lambda item: (item[0] in RESERVED, item[0]))
+    return [Property(name, value, name in RESERVED) for name, value in pairs]
 
 
 def address(topic: str, queue: int, offset: int) -> str:
@@ -174,12 +193,10 @@ def address(topic: str, queue: int, offset: int) -> str:
     return f"/messages/{segment(topic)}/{queue}/{offset}"
 
 
-def _body(request: Request, message: StoredMessage) -> Body:
-    return bodies.decode(
-        message.plain,
-        view=request.query_params.get("view", ""),
-        is_all=request.query_params.get("body") == "all",
-    )
+def body_of(request: Request, message: StoredMessage) -> Body:
+    """The body in the view that the query asks for."""
+    query = typed_forms.query(request.query_params, BodyQuery)
+    return bodies.decode(message.plain, view=query.view, is_all=query.body == "all")
 
 
 def place_of(request: Request) -> tuple[str, int, int]:
@@ -218,6 +235,10 @@ async def _show_gone(request: Request) -> Response:
     with contextlib.suppress(MessageNotFound):
         begins_ms = (await console.messaging.message(topic, queue, begin)).stored_ms
     context = Gone(topic, queue, offset, begin, stats.max_offset if stats else 0, begins_ms)
+    return await _gone_page(request, context)
+
+
+async def _gone_page(request: Request, context: Gone) -> Response:
     return await pages.respond(
         request, "message_gone.html", context, title=_("Gone"), section="topics", status=410
     )
@@ -237,10 +258,7 @@ async def _show_gone_id(request: Request, text: str) -> Response | None:
     status = console.broker.retention.status()
     if position >= status.oldest_position:
         return None
-    context = Gone("", 0, 0, 0, 0, status.oldest_ms, id=text)
-    return await pages.respond(
-        request, "message_gone.html", context, title=_("Gone"), section="topics", status=410
-    )
+    return await _gone_page(request, Gone("", 0, 0, 0, 0, status.oldest_ms, id=text))
 
 
 def _go(message: StoredMessage) -> Response:
@@ -265,16 +283,11 @@ def _context(
         group=group_of(message.topic),
         is_dead=is_dead,
         is_retry=message.topic.startswith(RETRY_PREFIX),
-        properties=[
-            Property(name, value, name in RESERVED)
-            for name, value in sorted(
-                message.properties.items(), key=lambda item: (item[0] in RESERVED, item[0])
-            )
-        ],
+        properties=properties_of(message),
         failure=_failure(message),
         body=body,
         copies=copies,
-        became=verdicts,
+        verdicts=verdicts,
         min_offset=stats.min_offset if stats else message.offset,
         max_offset=stats.max_offset if stats else message.offset + 1,
         curl=f"curl -s {shlex.quote(str(request.base_url).rstrip('/') + where)}",
@@ -303,11 +316,11 @@ def _send_again(message: StoredMessage) -> str:
     return shlex.join(words) if body.isprintable() else ""
 
 
-def _failure(message: StoredMessage) -> Failure | None:
+def _failure(message: StoredMessage) -> FailureOfMessage | None:
     properties = message.properties
     if not group_of(message.topic):
         return None
-    return Failure(
+    return FailureOfMessage(
         reason=properties.get(FAILED_REASON, ""),
         error=properties.get(FAILED_ERROR, ""),
         client=properties.get(FAILED_CLIENT, ""),

@@ -6,7 +6,9 @@ and continues from there.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,11 +22,13 @@ from app.security.message_rights import (
     visible_matches,
 )
 from app.services.bodies import decompress_all
+from app.services.search import SearchService
 from app.ui.bodies import columns
 from app.ui.bodies.columns import Columns, RowColumns
-from app.ui.framework import pages, preferences
+from app.ui.framework import pages, preferences, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
+from app.ui.framework.typed_forms import Fields
 from app.ui.messages import browsing
 from app.ui.messages import query as message_query
 from app.ui.topics.messages import MessageRow, row_of
@@ -33,13 +37,24 @@ from engine.errors import EngineError, NotFound, QueueNotFound
 from engine.message import StoredMessage
 from kitemq.model.conversion import convert
 
-WAYS = ("search", "key", "id", "offset")
 SIZES = (25, 50, 100, 200)
 SIZE_DEFAULT = 50
 BUDGET_S = 1.5
 SUGGESTED_MAX = 200
 OFFSET_MAX = 10**18
-WHERE = ("queue", "offset", "key", "id")
+Text = Annotated[str, Meta(max_length=512)]
+
+
+class WayFields(Fields, frozen=True):
+    """The ways to find messages, besides the search through a topic, and the page."""
+
+    by: Literal["search", "key", "id", "offset"] = "search"
+    queue: Text = ""
+    offset: Text = ""
+    key: Text = ""
+    id: Text = ""
+    size: Literal[25, 50, 100, 200] = 50
+    cursor: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,14 +85,14 @@ class MessageSearch:
     topics: list[str]
     topics_total: int
     rows: list[MessageRow]
-    shown: list[RowColumns]  # the bodies of the rows
+    bodies: list[RowColumns]  # of the rows
     paths: tuple[str, ...]  # the paths that are columns
-    looked: ScanInfo | None
+    scan: ScanInfo | None
     note: str
     earlier_href: str
     later_href: str
     older_cursor: str
-    is_asked: bool
+    has_query: bool
     since: tuple[tuple[str, str], ...] = message_query.SINCE
     sizes: tuple[int, ...] = SIZES
     views: tuple[tuple[str, str], ...] = columns.VIEWS
@@ -100,51 +115,45 @@ async def show(request: Request) -> Response:
     """GET /messages?by=search|key|id|offset"""
     console = pages.console_of(request)
     values = request.query_params
-    by = values.get("by", "")
-    by = by if by in WAYS else "search"
+    way = typed_forms.query(values, WayFields)
+    by = way.by
     form, query = message_query.read(values, console.now_ms(), preferences.read(request).zone)
-    form.values.update({name: values.get(name, "").strip()[:512] for name in WHERE})
-    chosen = columns.read(values, form)
-    has_query = bool(form.values["id"] if by == "id" else form.values["topic"])
-    if by == "key":
-        has_query = bool(form.values["key"])
+    form.values.update(queue=way.queue, offset=way.offset, key=way.key, id=way.id)
+    shape = columns.read(values, form)
+    has_query = bool({"id": way.id, "key": way.key}.get(by, query.topic))
     answer = _Answer([])
-    status = 200
     who = principal_of(request.scope)
-    unread = lacks_messages(who, form.values["topic"]) if form.values["topic"] else ""
+    unread = lacks_messages(who, query.topic) if query.topic else ""
     if unread and by != "id":
         _refuse_inside(form, by, query)
     if has_query and not form.is_wrong:
         try:
-            answer = await _answer(request, by, form, query, chosen)
+            answer = await _answer(request, way, form, query, shape)
         except EngineError as error:
             _blame(form, error)
             if not form.errors:
                 raise
-    if form.is_wrong:
-        status = 422
-    messages = await console.render(lambda: _visible(who, form, by, answer.messages))
+    messages = await console.render(lambda: _visible(who, way, answer.messages))
     names = [topic.name for topic in console.broker.topics()]
     context = MessageSearch(
         by=by,
         form=form,
-        size=_size(request),
+        size=way.size,
         topics=names[:SUGGESTED_MAX],
         topics_total=len(names),
         rows=await console.render(lambda: [row_of(message) for message in messages]),
-        shown=await console.render(lambda: columns.show(messages, chosen)),
-        paths=chosen.paths,
-        looked=answer.scan,
+        bodies=await console.render(lambda: columns.show(messages, shape)),
+        paths=shape.paths,
+        scan=answer.scan,
         note=answer.note,
         earlier_href=answer.earlier,
         later_href=answer.later,
         older_cursor=answer.older,
-        is_asked=has_query,
+        has_query=has_query,
         unread=unread or next(filter(None, map(missing_right, messages)), ""),
     )
-    return await pages.respond(
-        request, "messages.html", context, title=_("Messages"), section="messages", status=status
-    )
+    title = _("Messages")
+    return await pages.respond(request, "messages.html", context, title=title, section="messages")
 
 
 def _refuse_inside(form: Form, by: str, query: ScanQuery) -> None:
@@ -159,12 +168,10 @@ def _refuse_inside(form: Form, by: str, query: ScanQuery) -> None:
 
 
 def _visible(
-    who: Principal, form: Form, by: str, messages: Sequence[StoredMessage]
+    who: Principal, way: WayFields, messages: Sequence[StoredMessage]
 ) -> list[StoredMessage]:
-    by_key = by == "key"
-    readable = (
-        visible_matches(who, form.values["key"], messages) if by_key else all_visible(who, messages)
-    )
+    is_by_key = way.by == "key"
+    readable = visible_matches(who, way.key, messages) if is_by_key else all_visible(who, messages)
     decompress_all(readable)
     return readable
 
@@ -179,69 +186,54 @@ def _blame(form: Form, error: EngineError) -> None:
         form.blame(error, {"expression": "filter"})
 
 
-def _size(request: Request) -> int:
-    text = request.query_params.get("size", "")
-    return next((size for size in SIZES if str(size) == text), SIZE_DEFAULT)
-
-
 async def _answer(
-    request: Request, by: str, form: Form, query: ScanQuery, chosen: Columns
+    request: Request, way: WayFields, form: Form, query: ScanQuery, shape: Columns
 ) -> _Answer:
-    if by == "id":
-        return await _by_id(request, form.values["id"])
-    if by == "key":
-        return await _by_key(request, form.values["topic"], form.values["key"])
-    if by == "offset":
-        return await _along(request, form)
-    cursor = request.query_params.get("cursor", "")
-    size = _size(request)
-    page = await services_of(request.scope).search.scan(
-        query, count_max=size, cursor=cursor, budget_s=BUDGET_S
-    )
-    return _Answer(page.items, _scan_info(query, page, cursor, size, chosen))
+    search = services_of(request.scope).search
+    if way.by == "id":
+        return _Answer(await search.by_id(way.id))
+    if way.by == "key":
+        return await _by_key(search, query.topic, way)
+    if way.by == "offset":
+        return await _along(request, form, query.topic, way.size)
+    page = await search.scan(query, count_max=way.size, cursor=way.cursor, budget_s=BUDGET_S)
+    return _Answer(page.items, _scan_info(query, page, way, shape))
 
 
-def _scan_info(
-    query: ScanQuery, page: ScanPage, cursor: str, size: int, chosen: Columns
-) -> ScanInfo:
-    params: dict[str, object] = {**chosen.query}
-    if size != SIZE_DEFAULT:
-        params["size"] = size
+def _scan_info(query: ScanQuery, page: ScanPage, way: WayFields, shape: Columns) -> ScanInfo:
+    params: dict[str, object] = {**shape.query}
+    if way.size != SIZE_DEFAULT:
+        params["size"] = way.size
     following = page.next_cursor or ""
     address = message_query.address
     return convert(
         page,
         ScanInfo,
         begin_ms=query.begin_ms,
-        is_first=not cursor,
+        is_first=not way.cursor,
         next_cursor=following,
         next_href=address(query, "/messages", **params, cursor=following) if following else "",
         first_href=address(query, "/messages", **params),
-        here_href=address(query, "/messages", **params, cursor=cursor),
+        here_href=address(query, "/messages", **params, cursor=way.cursor),
         export_href=address(query, "/messages/export"),
     )
 
 
-async def _by_id(request: Request, text: str) -> _Answer:
-    return _Answer(await services_of(request.scope).search.by_id(text))
-
-
-async def _by_key(request: Request, topic: str, key: str) -> _Answer:
-    search = services_of(request.scope).search
+async def _by_key(search: SearchService, topic: str, way: WayFields) -> _Answer:
     if topic:
-        page = await search.by_key(topic, key, cursor=request.query_params.get("cursor", ""))
+        page = await search.by_key(topic, way.key, cursor=way.cursor)
         note = _("The key has more messages, older ones.") if page.next_cursor else ""
         return _Answer(page.messages, note=note, older=page.next_cursor)
-    anything = await search.anything(key)
+    anything = await search.anything(way.key)
     note = _("In every topic, by key and by id.")
     if anything.messages_cut:
         note += _(" There may be more: choose a topic to see them.")
     return _Answer(list(anything.messages), note=note)
 
 
-async def _along(request: Request, form: Form) -> _Answer:
+async def _along(request: Request, form: Form, topic: str, size: int) -> _Answer:
     console = pages.console_of(request)
-    stats = console.broker.topic_stats(form.values["topic"]).queues
+    stats = console.broker.topic_stats(topic).queues
     for name in ("queue", "offset"):
         form.values[name] = form.values[name] or "0"
     queue = form.number("queue", _("Queue"), 0, len(stats) - 1)
@@ -249,16 +241,12 @@ async def _along(request: Request, form: Form) -> _Answer:
     if form.is_wrong:
         return _Answer([])
     page = await browsing.along(
-        console.messaging,
-        form.values["topic"],
-        stats[queue],
-        offset=offset,
-        count_max=_size(request),
+        console.messaging, topic, stats[queue], offset=offset, count_max=size
     )
     note = _(
-        "Queue %(queue)s keeps %(kept)s messages. %(note)s",
+        "Queue %(queue)s keeps %(stored)s messages. %(note)s",
         queue=queue,
-        kept=f"{page.stored:,}",
+        stored=f"{page.stored:,}",
         note=page.note,
     ).strip()
     return _Answer(page.messages, note=note, earlier=page.previous_cursor, later=page.next_cursor)

@@ -1,7 +1,9 @@
 """The form that sends a message to a topic."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -9,18 +11,18 @@ from app.security.access import principal_of
 from app.security.message_rights import require_message
 from app.send_batcher import BatchSlice
 from app.services.bodies import decompress
-from app.ui.framework import forms, pages
+from app.ui.framework import forms, pages, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
+from app.ui.framework.typed_forms import Fields, InvalidField, Verbatim
 from app.ui.messages.message import address
-from app.ui.topics.head import Head, head_of
+from app.ui.topics.head import Head, head_of, respond, topic_of
 from engine.broker import TopicConfig
 from engine.errors import Busy, EngineError, Invalid, Refused
 from engine.message import RESERVED, AppendResult, Message
 from kitemq.model.numbers import is_whole
 
-FIELDS = ("body", "tag", "keys", "properties", "message_group", "delay_level", "queue", "count")
 ENGINE_NAMES = {"id": "body", "topic": "body", "message_group": "message_group"}
 DELAYS = (
     "1 s", "5 s", "10 s", "30 s", "1 min", "2 min", "3 min", "4 min", "5 min", "6 min", "7 min",
@@ -28,9 +30,48 @@ DELAYS = (
 )  # fmt: skip
 AT_ONCE = ("0", N_("at once"))
 COUNT_MAX = 100
-SHOWN_MAX = 20
-QUEUES_SHOWN = 256
+LISTED_MAX = 20
+QUEUES_LISTED = 256
 LINK_CHARS_MAX = 4000
+
+
+def keys_of(text: str) -> tuple[str, ...]:
+    """Typed keys, between spaces."""
+    return tuple(text.split())
+
+
+def properties_of(text: str) -> dict[str, str]:
+    """Typed properties, one "name: value" per line. Raises InvalidField, which names the line."""
+    properties: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        name, colon, value = (part.strip() for part in line.partition(":"))
+        if not (colon and name and value):
+            raise InvalidField(_("Line %(number)s is not “name: value”.", number=number))
+        if name in RESERVED:
+            raise InvalidField(
+                _(
+                    "Line %(number)s: %(name)s is a name of the system's own.",
+                    number=number,
+                    name=name,
+                )
+            )
+        properties[name] = value
+    return properties
+
+
+class PublishFields(Fields, frozen=True):
+    """The form; the highest `queue` depends on the topic."""
+
+    body: Verbatim
+    tag: str
+    keys: Annotated[tuple[str, ...], keys_of]
+    properties: Annotated[dict[str, str], properties_of]
+    message_group: str
+    delay_level: Annotated[int, Meta(title=N_("Delay"), ge=0, le=len(DELAYS))]
+    queue: str
+    count: Annotated[int, Meta(title=N_("Copies"), ge=1, le=COUNT_MAX)]
 
 
 @dataclass(frozen=True)
@@ -69,13 +110,13 @@ class Publish:
 
 async def show(request: Request) -> Response:
     """GET /topics/{topic}/produce"""
-    config = pages.console_of(request).broker.topic(request.path_params["topic"])
-    values = dict.fromkeys(FIELDS, "") | {"delay_level": "0", "count": "1"}
-    source = await _filled(request, values)
-    return await _page(request, config, Form(values), await _sent_before(request), source=source)
+    form = typed_forms.fill({"delay_level": "0", "count": "1"}, PublishFields)
+    source = await _fill_from(request, form.values)
+    stored = await _sent_before(request)
+    return await _page(request, topic_of(request), form, stored, source=source)
 
 
-async def _filled(request: Request, values: dict[str, str]) -> Source | None:
+async def _fill_from(request: Request, values: dict[str, str]) -> Source | None:
     """Fill the form from the stored message that the address names as "topic:queue:offset"."""
     name = request.query_params.get("from", "")
     if not name:
@@ -104,71 +145,43 @@ async def _filled(request: Request, values: dict[str, str]) -> Source | None:
 
 async def send(request: Request) -> Response:
     """POST /topics/{topic}/produce"""
-    console = pages.console_of(request)
-    config = console.broker.topic(request.path_params["topic"])
-    form = forms.fill(await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX), FIELDS)
-    messages = _messages(form, config, request)
+    config = topic_of(request)
+    posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
+    form, fields = typed_forms.read(posted, PublishFields)
+    queue = form.number("queue", _("Queue"), 0, config.write_queues - 1) if fields.queue else -1
     if form.is_wrong:
-        return await _page(request, config, form, [], status=422)
+        return await _page(request, config, form, [])
+    messages = _messages(request, config, fields, queue)
     try:
-        sent = await console.messaging.send(messages)
+        slice_ = await pages.console_of(request).messaging.send(messages)
     except (Invalid, Refused, Busy) as error:
         form.blame(error, ENGINE_NAMES)
-        status = 503 if isinstance(error, Busy) else 422
-        return await _page(request, config, form, [], status=status)
+        return await _page(request, config, form, [], 503 if isinstance(error, Busy) else 422)
+    stored = _results(slice_)
     if request.headers.get("hx-request") == "true":
         # Without a redirect: the form keeps its values for another send.
-        return await _page(request, config, form, _results(sent))
-    return forms.go(
-        request, f"/topics/{segment(config.name)}/produce?sent={_places(_results(sent))}"
-    )
+        return await _page(request, config, form, stored)
+    return forms.go(request, f"/topics/{segment(config.name)}/produce?sent={_places(stored)}")
 
 
-def _messages(form: Form, config: TopicConfig, request: Request) -> list[Message]:
-    values = form.values
-    level = form.number("delay_level", _("Delay"), 0, len(DELAYS))
-    count = form.number("count", _("Copies"), 1, COUNT_MAX)
-    queue = -1
-    if values["queue"]:
-        queue = form.number("queue", _("Queue"), 0, config.write_queues - 1)
+def _messages(
+    request: Request, config: TopicConfig, fields: PublishFields, queue: int
+) -> list[Message]:
     client = request.client
     return [
         Message(
             topic=config.name,
-            body=values["body"].encode(),
-            tag=values["tag"].strip(),
-            keys=tuple(values["keys"].split()),
-            properties=_properties(form),
-            message_group=values["message_group"].strip(),
+            body=fields.body.encode(),
+            tag=fields.tag,
+            keys=fields.keys,
+            properties=dict(fields.properties),
+            message_group=fields.message_group,
             queue=queue,
-            delay_level=level,
+            delay_level=fields.delay_level,
             born_host=f"{client.host}:{client.port}" if client else "",
         )
-        for __ in range(count if not form.is_wrong else 1)
+        for __ in range(fields.count)
     ]
-
-
-def _properties(form: Form) -> dict[str, str]:
-    """Parse properties, one "name: value" per line; errors name the line."""
-    properties: dict[str, str] = {}
-    for number, line in enumerate(form.values["properties"].splitlines(), 1):
-        if not line.strip():
-            continue
-        name, colon, value = (part.strip() for part in line.partition(":"))
-        if not (colon and name and value):
-            form.refuse("properties", _("Line %(number)s is not “name: value”.", number=number))
-        elif name in RESERVED:
-            form.refuse(
-                "properties",
-                _(
-                    "Line %(number)s: %(name)s is a name of the system's own.",
-                    number=number,
-                    name=name,
-                ),
-            )
-        else:
-            properties[name] = value
-    return properties
 
 
 async def _page(
@@ -176,8 +189,7 @@ async def _page(
     config: TopicConfig,
     form: Form,
     stored: list[AppendResult],
-    *,
-    status: int = 200,
+    status: int | None = None,
     source: Source | None = None,
 ) -> Response:
     context = Publish(
@@ -185,7 +197,7 @@ async def _page(
         tab="produce",
         form=form,
         queues=[("", _("the broker chooses"))]
-        + [(str(queue), str(queue)) for queue in range(min(config.write_queues, QUEUES_SHOWN))],
+        + [(str(queue), str(queue)) for queue in range(min(config.write_queues, QUEUES_LISTED))],
         sent=[
             SentMessage(
                 message_id=one.message_id,
@@ -193,15 +205,13 @@ async def _page(
                 place=_("queue %(queue)s, offset %(offset)s", queue=one.queue, offset=one.offset),
                 is_waiting=one.topic != config.name,
             )
-            for one in stored[:SHOWN_MAX]
+            for one in stored[:LISTED_MAX]
         ],
         sent_total=len(stored),
         source=source,
         delays=_delays(),
     )
-    return await pages.respond(
-        request, "topic_produce.html", context, title=config.name, section="topics", status=status
-    )
+    return await respond(request, "topic_produce.html", context, status=status)
 
 
 def _delays() -> tuple[tuple[str, str], ...]:

@@ -5,15 +5,18 @@ clock; `address` writes fixed times, so that the link can be kept, shared and co
 """
 
 from collections.abc import Mapping
+from typing import Annotated
 from urllib.parse import urlencode
 
-from app.ui.framework import formats
+from msgspec import Meta
+
+from app.ui.framework import formats, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.typed_forms import Fields, Moment, Verbatim
 from app.ui.framework.zones import UTC_ZONE, Zone
 from engine.broker import FOREVER_MS, ScanQuery
 
-FIELDS = ("topic", "since", "from", "to", "filter", "contains")
 HOUR_MS = 3_600_000
 SINCE_MS = {
     "15m": HOUR_MS // 4,
@@ -35,6 +38,18 @@ TEXT_MAX = 512
 FILTER_MAX = 16_500  # slightly over the limit of a filter
 
 
+class SearchFields(Fields, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
+    """The form of a search through a topic."""
+
+    topic: str
+    since: str
+    from_ms: Moment | None
+    to_ms: Moment | None
+    zone: str
+    filter: Annotated[str, Meta(max_length=FILTER_MAX)]
+    contains: Verbatim
+
+
 def read(
     values: Mapping[str, str], now_ms: int, display_zone: Zone = UTC_ZONE
 ) -> tuple[Form, ScanQuery]:
@@ -42,24 +57,19 @@ def read(
 
     Its times are in the `zone` that it names; the form shows them in `display_zone`.
     """
-    form = Form({name: values.get(name, "").strip()[:FILTER_MAX] for name in FIELDS})
-    form.values["contains"] = values.get("contains", "")
-    if len(form.values["contains"]) > TEXT_MAX:
+    form, fields = typed_forms.read(values, SearchFields, display_zone)
+    if len(fields.contains) > TEXT_MAX:
         form.refuse("contains", _("At most %(text_max)s characters.", text_max=TEXT_MAX))
-    if form.values["since"] not in SINCE_MS:
-        form.values["since"] = ""
     is_fixed = bool(form.values["from"] or form.values["to"])
-    if not is_fixed and not form.values["since"]:
-        form.values["since"] = SINCE_DEFAULT
-    zone_name = values.get("zone", "")
-    begin_ms, end_ms = _times(form, zone_name, display_zone) if is_fixed else _since(form, now_ms)
-    return form, ScanQuery(
-        form.values["topic"],
-        begin_ms,
-        end_ms,
-        form.values["filter"] or "*",
-        form.values["contains"],
-    )
+    since = "" if is_fixed else fields.since if fields.since in SINCE_MS else SINCE_DEFAULT
+    form.values["since"] = since
+    begin_ms, end_ms = fields.from_ms or 0, fields.to_ms or FOREVER_MS
+    if not is_fixed:
+        begin_ms = max(0, now_ms - SINCE_MS[since]) if SINCE_MS[since] else 0
+    elif end_ms <= begin_ms and not form.errors:
+        form.refuse("to", _("The end must lie after the beginning."))
+    query = ScanQuery(fields.topic, begin_ms, end_ms, fields.filter or "*", fields.contains)
+    return form, query
 
 
 def address(query: ScanQuery, path: str, **others: object) -> str:
@@ -77,25 +87,6 @@ def address(query: ScanQuery, path: str, **others: object) -> str:
         values["contains"] = query.contains
     params = {name: value for name, value in others.items() if value not in ("", None)}
     return f"{path}?{urlencode({**values, **params})}"
-
-
-def _since(form: Form, now_ms: int) -> tuple[int, int]:
-    length_ms = SINCE_MS[form.values["since"]]
-    return (max(0, now_ms - length_ms) if length_ms else 0), FOREVER_MS
-
-
-def _times(form: Form, zone_name: str, display_zone: Zone) -> tuple[int, int]:
-    form.values["since"] = ""
-    begin_ms, end_ms = 0, FOREVER_MS
-    for name in ("from", "to"):
-        at_ms = form.moment(name, zone_name, display_zone) if form.values[name] else None
-        if at_ms is not None and name == "from":
-            begin_ms = at_ms
-        elif at_ms is not None:
-            end_ms = at_ms
-    if end_ms <= begin_ms and not form.errors:
-        form.refuse("to", _("The end must lie after the beginning."))
-    return begin_ms, end_ms
 
 
 def _typed(at_ms: int) -> str:

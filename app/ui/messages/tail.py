@@ -4,15 +4,17 @@ The page shows the newest messages; the stream continues exactly where the page 
 reconnect where the last event ended, since an event's id holds the offset of every queue.
 """
 
+import math
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
@@ -22,17 +24,17 @@ from app.security.access import READ_SERVER, Principal, principal_of, require
 from app.security.message_rights import all_visible, looks_inside, require_messages
 from app.services.bodies import decompress_all
 from app.services.tail import TOPICS_MAX, Tail, TailBatch
-from app.ui.framework import formats, pages, preferences
+from app.ui.framework import formats, pages, preferences, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
+from app.ui.framework.typed_forms import Fields
 from app.ui.messages.message import address
 from app.ui.topics.messages import MessageRow, row_of
 from engine.errors import EngineError, Forbidden, NotFound
 from engine.message import StoredMessage
 
 ROWS = (50, 100, 200, 500, 1000, 2000)
-ROWS_DEFAULT = 200
 FIRST_ROWS = 50
 FIRST_READS_MAX = 20
 KEYS_SHOWN = 3
@@ -64,12 +66,25 @@ class TailPage:
     topics_max: int = TOPICS_MAX
 
 
-@dataclass(frozen=True)
-class TailQuery:
-    """The topics and the filter in a query."""
+class TailQuery(Fields, frozen=True, rename={"mark": "from"}):
+    """The topics and the filter in a query, and the mark at which to begin."""
 
-    topics: list[str]
-    filter: str
+    topic: tuple[str, ...] = ()
+    add: str = ""
+    filter: Annotated[str, Meta(max_length=TEXT_MAX)] = ""
+    rows: Literal[50, 100, 200, 500, 1000, 2000] = 200
+    mark: str = ""
+
+    @property
+    def topics(self) -> list[str]:
+        """The names in all the texts, each once."""
+        text = " ".join([*self.topic, self.add])[:TEXT_MAX]
+        return list(dict.fromkeys(name for name in SEPARATORS.split(text) if name))
+
+    @property
+    def expression(self) -> str:
+        """The filter, "*" without one."""
+        return self.filter or "*"
 
 
 async def show(request: Request) -> Response:
@@ -79,29 +94,25 @@ async def show(request: Request) -> Response:
     """
     console = pages.console_of(request)
     values = request.query_params
-    query = _query(request)
-    if len(values.getlist("topic")) > 1 or values.get("add"):
+    query = typed_forms.query(values, TailQuery)
+    if len(values.getlist("topic")) > 1 or query.add:
         params = {name: values[name] for name in ("filter", "rows", "format") if values.get(name)}
         return RedirectResponse(_link("/tail", query.topics, params), status_code=302)
     who = principal_of(request.scope)
-    form = Form({"topic": ", ".join(query.topics), "filter": values.get("filter", "").strip()})
-    rows_max = next((n for n in ROWS if str(n) == values.get("rows")), ROWS_DEFAULT)
+    form = Form({"topic": ", ".join(query.topics), "filter": query.filter})
     first = _First([], "", "")
     if query.topics:
-        begin = values.get("from", "")
         try:
             _check_filter(who, query)
-            first = await (
-                _since(console, query, begin, rows_max) if begin else _newest(console, query)
-            )
+            first = await (_since(console, query) if query.mark else _newest(console, query))
         except EngineError as error:
             _blame(form, error)
-    params = {"filter": query.filter, "rows": str(rows_max)}
+    params = {"filter": query.filter, "rows": str(query.rows)}
     names = [topic.name for topic in console.broker.topics()]
     context = TailPage(
         form=form,
         topics=query.topics if first.mark else [],
-        rows_max=rows_max,
+        rows_max=query.rows,
         rows=await console.render(partial(_rows, who, first.messages)),
         mark=first.mark,
         begin=first.begin,
@@ -109,24 +120,18 @@ async def show(request: Request) -> Response:
         stream=_link("/tail/stream", query.topics, {"filter": query.filter}),
         suggested=names[:SUGGESTED_MAX],
     )
-    return await pages.respond(
-        request,
-        "tail.html",
-        context,
-        title=_("Live tail"),
-        section="tail",
-        status=422 if form.is_wrong else 200,
-    )
+    title = _("Live tail")
+    return await pages.respond(request, "tail.html", context, title=title, section="tail")
 
 
 async def stream(request: Request) -> Response:
     """GET /tail/stream?topic=…&filter=…&from=…: events from `Last-Event-ID`, else from `from`."""
     console = pages.console_of(request)
-    query = _query(request)
-    mark = request.headers.get("last-event-id", "") or request.query_params.get("from", "")
+    query = typed_forms.query(request.query_params, TailQuery)
+    mark = request.headers.get("last-event-id", "") or query.mark
     _check_filter(principal_of(request.scope), query)
     console.tails.check()
-    tail = await Tail.begin(console.messaging, query.topics, query.filter, mark=mark)
+    tail = await Tail.begin(console.messaging, query.topics, query.expression, mark=mark)
     return StreamingResponse(
         _events(console, tail, preferences.read(request).zone.rules, _stays(request, query)),
         media_type="text/event-stream",
@@ -136,7 +141,7 @@ async def stream(request: Request) -> Response:
 
 def _check_filter(who: Principal, query: TailQuery) -> None:
     """Raise RightMissing if the filter would reveal content that the user may not read."""
-    if looks_inside(query.filter):
+    if looks_inside(query.expression):
         for topic in query.topics:
             require_messages(who, topic)
 
@@ -235,9 +240,22 @@ class _First:
     mark: str
 
 
-async def _since(console: Console, query: TailQuery, begin: str, count_max: int) -> _First:
-    """The messages since a mark, at most `count_max`; the stream delivers the rest."""
-    tail = await Tail.begin(console.messaging, query.topics, query.filter, mark=begin)
+async def _since(console: Console, query: TailQuery) -> _First:
+    """The messages since a mark, at most `rows` of the query; the stream delivers the rest."""
+    tail = await Tail.begin(console.messaging, query.topics, query.expression, mark=query.mark)
+    messages = await _read_ahead(tail, query.rows)
+    return _First(messages[: query.rows], query.mark, tail.mark_before(messages[query.rows :]))
+
+
+async def _newest(console: Console, query: TailQuery) -> _First:
+    """The newest messages."""
+    tail = await Tail.begin(console.messaging, query.topics, query.expression, lookback=FIRST_ROWS)
+    newest = (await _read_ahead(tail))[-FIRST_ROWS:]
+    return _First(newest, tail.mark_before(newest), tail.mark)
+
+
+async def _read_ahead(tail: Tail, count_max: float = math.inf) -> list[StoredMessage]:
+    """Read until the end, `count_max` messages or the limit on reads."""
     messages: list[StoredMessage] = []
     pause = Pause()
     for __ in range(FIRST_READS_MAX):
@@ -246,30 +264,7 @@ async def _since(console: Console, query: TailQuery, begin: str, count_max: int)
         if not batch.is_behind or len(messages) >= count_max:
             break
         await pause.when_due()
-    first = messages[:count_max]
-    return _First(first, begin, tail.mark_before(messages[count_max:]))
-
-
-async def _newest(console: Console, query: TailQuery) -> _First:
-    """The newest messages."""
-    tail = await Tail.begin(console.messaging, query.topics, query.filter, lookback=FIRST_ROWS)
-    messages: list[StoredMessage] = []
-    pause = Pause()
-    for __ in range(FIRST_READS_MAX):
-        batch = await tail.read()
-        messages += batch.messages
-        if not batch.is_behind:
-            break
-        await pause.when_due()
-    newest = messages[-FIRST_ROWS:]
-    return _First(newest, tail.mark_before(newest), tail.mark)
-
-
-def _query(request: Request) -> TailQuery:
-    values = request.query_params
-    text = " ".join([*values.getlist("topic"), values.get("add", "")])[:TEXT_MAX]
-    names = [name for name in SEPARATORS.split(text) if name]
-    return TailQuery(list(dict.fromkeys(names)), values.get("filter", "").strip()[:TEXT_MAX] or "*")
+    return messages
 
 
 def _blame(form: Form, error: EngineError) -> None:

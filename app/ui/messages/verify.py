@@ -21,12 +21,12 @@ from engine.errors import Busy, NotFound, Refused
 from engine.message import StoredMessage
 from kitemq.model.clients import Processing
 
-GROUPS_SHOWN = 20
-CLIENTS_SHOWN = 50  # per group
+GROUPS_LISTED = 20
+CLIENTS_LISTED = 50  # per group
 
 
 @dataclass(frozen=True)
-class Choice:
+class ClientChoice:
     """A client; `why_not` is the reason why it cannot verify, "" if it can."""
 
     name: str
@@ -40,14 +40,14 @@ class GroupChoice:
     """A group with its first fifty clients; those that can verify come first."""
 
     group: str
-    clients: Sequence[Choice]
+    clients: Sequence[ClientChoice]
     total: int
     can_ask: bool
 
 
 @dataclass(frozen=True)
 class VerifyPage:
-    """The context of `message_verify.html`; `done` is the latest result of a client."""
+    """The context of `message_verify.html`; `result` is the latest of a client."""
 
     topic: str
     queue: int
@@ -58,7 +58,7 @@ class VerifyPage:
     groups: Sequence[GroupChoice]
     groups_total: int
     ask_s: float
-    done: Processing | None
+    result: Processing | None
     trouble: str
 
 
@@ -76,16 +76,16 @@ async def verify(request: Request) -> Response:
         return await _page(request, trouble=_("choose a client"), status=422)
     actor = actor_at(client_of(request))
     try:
-        done = await services_of(request.scope).clients.verify(
+        result = await services_of(request.scope).clients.verify(
             actor, client, group, *place_of(request)
         )
     except (Refused, Busy, NotFound) as error:
         return await _page(request, trouble=error.detail, status=409)
-    return await _page(request, done)
+    return await _page(request, result)
 
 
 async def _page(
-    request: Request, done: Processing | None = None, trouble: str = "", status: int = 200
+    request: Request, result: Processing | None = None, trouble: str = "", status: int = 200
 ) -> Response:
     console = pages.console_of(request)
     message = await console.messaging.message(*place_of(request))
@@ -98,10 +98,10 @@ async def _page(
         message_id=message.message_id,
         here=f"{here}/verify",
         back=here,
-        groups=[await _choices(request, group) for group in groups[:GROUPS_SHOWN]],
+        groups=[await _choices(request, group) for group in groups[:GROUPS_LISTED]],
         groups_total=len(groups),
         ask_s=ASK_S,
-        done=done,
+        result=result,
         trouble=trouble,
     )
     return await pages.respond(
@@ -132,8 +132,8 @@ async def _choices(request: Request, group: str) -> GroupChoice:
     return GroupChoice(
         group,
         [
-            Choice(each.name, path_of(each.name), _about(each), each.why_no_verify)
-            for each in offers[:CLIENTS_SHOWN]
+            ClientChoice(each.name, path_of(each.name), _about(each), each.why_no_verify)
+            for each in offers[:CLIENTS_LISTED]
         ],
         len(offers),
         any(not each.why_no_verify for each in offers),

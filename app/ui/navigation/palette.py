@@ -42,7 +42,7 @@ ACTIONS = (
 
 
 @dataclass(frozen=True)
-class Hit:
+class PaletteHit:
     """A hit of the palette."""
 
     kind: str
@@ -56,7 +56,7 @@ class Palette:
     """The context of `palette.html`; `more` are the notes on hits that are cut off."""
 
     text: str
-    hits: list[Hit]
+    hits: list[PaletteHit]
     more: list[str]
 
 
@@ -76,9 +76,7 @@ async def show(request: Request) -> Response:
         return find(text, own, groups, saved)
 
     context = await console.render(search)
-    return await pages.respond(
-        request, "palette.html", context, title=_("Go to"), section="palette"
-    )
+    return await pages.respond(request, "palette.html", context, title=_("Go to"))
 
 
 def find(
@@ -88,7 +86,7 @@ def find(
 
     `saved` maps the name of a view to its address.
     """
-    hits: list[Hit] = []
+    hits: list[PaletteHit] = []
     more: list[str] = []
     # An exact name of a topic or group comes before pages that contain the letters.
     for kind, names, folder, icon in (
@@ -96,11 +94,11 @@ def find(
         (_("Group"), groups, "groups", "group"),
     ):
         matches = ranked(text, names) if text else []
-        hits += [Hit(kind, n, f"/{folder}/{segment(n)}", icon) for n in matches[:EACH_MAX]]
+        hits += [PaletteHit(kind, n, f"/{folder}/{segment(n)}", icon) for n in matches[:EACH_MAX]]
         if kind == _("Topic") and matches:
             name = matches[0]
             hits.append(
-                Hit(
+                PaletteHit(
                     _("Action"),
                     _("Produce to %(name)s", name=name),
                     f"/topics/{segment(name)}/produce",
@@ -110,15 +108,15 @@ def find(
         if len(matches) > EACH_MAX:
             more.append(_more(matches, _("topics") if folder == "topics" else _("groups")))
     names = ranked(text, list(saved))  # all views if there are no letters
-    hits += [Hit(_("View"), name, saved[name], "list") for name in names[:EACH_MAX]]
+    hits += [PaletteHit(_("View"), name, saved[name], "list") for name in names[:EACH_MAX]]
     if len(names) > EACH_MAX:
         more.append(_more(names, _("saved views")))
     places = [_hit(_("Page"), place) for place in PLACES if _is_meant(text, place)]
     actions = [_hit(_("Action"), place) for place in ACTIONS if _is_meant(text, place)]
     exact = any(hit.title.lower() == text.lower() for hit in hits)
-    listed = [*places, *actions]
-    by_name = any(hit.title.lower().startswith(text.lower()) for hit in listed)
-    return Palette(text, [*listed, *hits] if by_name and not exact else [*hits, *listed], more)
+    menu = [*places, *actions]
+    by_name = any(hit.title.lower().startswith(text.lower()) for hit in menu)
+    return Palette(text, [*menu, *hits] if by_name and not exact else [*hits, *menu], more)
 
 
 def _more(matches: Sequence[str], folder: str) -> str:
@@ -147,9 +145,9 @@ def _rank(query: str, name: str) -> int:
     return 4 if all(letter in letters for letter in query) else 0
 
 
-def _hit(kind: str, place: tuple[str, str, str, str]) -> Hit:
+def _hit(kind: str, place: tuple[str, str, str, str]) -> PaletteHit:
     title, href, icon, __ = place
-    return Hit(kind, translated(title), href, icon)
+    return PaletteHit(kind, translated(title), href, icon)
 
 
 def _is_meant(text: str, place: tuple[str, str, str, str]) -> bool:

@@ -25,7 +25,7 @@ NAMES_MAX = 50
 
 
 @dataclass(frozen=True)
-class Results:
+class FindPage:
     """The context of `search.html`."""
 
     text: str
@@ -54,7 +54,7 @@ async def show(request: Request) -> Response:
     groups = console.broker.groups() if text else []
     near_topics = await console.render(lambda: _near(topics, text))
     near_groups = await console.render(lambda: _near(groups, text))
-    context = Results(
+    context = FindPage(
         text=text,
         messages=messages[:NAMES_MAX],
         topics=near_topics[:NAMES_MAX],
@@ -64,7 +64,7 @@ async def show(request: Request) -> Response:
         topic=topic,
         key=key,
     )
-    return await pages.respond(request, "search.html", context, title=_("Find"), section="search")
+    return await pages.respond(request, "search.html", context, title=_("Find"))
 
 
 async def _messages(request: Request, text: str) -> list[MessageRow]:
@@ -92,10 +92,10 @@ def _exact(console: Console, text: str) -> list[str]:
     return hrefs
 
 
-def _near(named: Sequence[TopicConfig] | Sequence[GroupConfig], text: str) -> list[str]:
+def _near(configs: Sequence[TopicConfig] | Sequence[GroupConfig], text: str) -> list[str]:
     """The names that contain every word of `text`; pure, because it runs on another thread."""
     words = text.lower().split()
-    return [one.name for one in named if all(word in one.name.lower() for word in words)]
+    return [one.name for one in configs if all(word in one.name.lower() for word in words)]
 
 
 def _go(path: str) -> Response:

@@ -1,7 +1,7 @@
 """The user's saved views: list, create, delete."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -67,8 +67,7 @@ async def create(request: Request) -> Response:
     except (Invalid, Conflict) as error:
         if error.field == "path":  # none of the console's links leads here
             raise
-        status = 409 if isinstance(error, Conflict) else 422
-        return await _page(request, _blamed(form, error), status)
+        return await _page(request, _blamed(form, error))
     joint = "&" if view.query else "?"
     return forms.go(request, f"{view.href}{joint}done=view-saved")
 
@@ -82,7 +81,7 @@ async def delete(request: Request) -> Response:
     return forms.go(request, "/views?done=deleted")
 
 
-async def _page(request: Request, form: Form, status: int = 200) -> Response:
+async def _page(request: Request, form: Form) -> Response:
     saved = await services_of(request.scope).views.of(_owner(request))
     path = form.values["path"]
     try:
@@ -99,15 +98,15 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
         is_shared=principal_of(request.scope).is_open,
     )
     return await pages.respond(
-        request, "views.html", context, title=_("Saved views"), section="views", status=status
+        request, "views.html", context, title=_("Saved views"), status=form.status
     )
 
 
 def _blamed(form: Form, error: EngineError) -> Form:
     """The form with the error; the name is its only visible field."""
-    named = Form({"name": form.values["name"]}, form.errors, form.error)
-    named.blame(error)
-    return Form(form.values, named.errors, named.error)
+    name_form = Form({"name": form.values["name"]}, form.errors, form.error)
+    name_form.blame(error)
+    return replace(name_form, values=form.values)
 
 
 def _owner(request: Request) -> str:

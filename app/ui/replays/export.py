@@ -14,30 +14,21 @@ from starlette.responses import Response, StreamingResponse
 from app.pause import Pause
 from app.security.access import principal_of
 from app.security.message_rights import lacks_messages
-from app.ui.framework import cells, pages
+from app.ui.framework import cells, list_exports, pages
 from app.ui.framework.console import Console
-from app.ui.framework.language import _
 from app.ui.replays.jobs import OUTCOMES
 from engine.broker import OutcomeRow
-from engine.errors import Invalid
 
 STEP = 100
 COLUMNS = (
     "job", "queue", "offset", "outcome", "meaning", "message_id", "tag", "keys", "to_topic",
 )  # fmt: skip
-MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "ndjson": "application/x-ndjson"}
 
 
 async def export(request: Request) -> Response:
     """GET /jobs/{id}/export?format=csv|ndjson, of one outcome where `outcome` names it."""
     console = pages.console_of(request)
-    kind = request.query_params.get("format", "csv")
-    if kind not in MEDIA_TYPES:
-        raise Invalid(
-            _("%(kind)s is no format", kind=f"{kind[:20]!r}"),
-            field="format",
-            remedy=_("choose csv or ndjson"),
-        )
+    kind = list_exports.require_kind(request, ("csv", "ndjson"))
     outcome = request.query_params.get("outcome", "")
     job = console.broker.replays.get(request.path_params["id"])
     console.broker.replays.outcomes(job.id, outcome=outcome, count_max=1)  # Invalid
@@ -45,7 +36,7 @@ async def export(request: Request) -> Response:
     console.exports.check()
     return StreamingResponse(
         _parts(console, job.id, outcome, kind, may_read),
-        media_type=MEDIA_TYPES[kind],
+        media_type=list_exports.MEDIA_TYPES[kind],
         headers={
             "Content-Disposition": f'attachment; filename="replay-{job.id}.{kind}"',
             "Cache-Control": "no-store",

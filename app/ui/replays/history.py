@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.services.replay_copies import parse_cursor
-from app.ui.framework import pages
+from app.ui.framework import pages, typed_forms
 from app.ui.framework.language import _
 from app.ui.replays import jobs
-from app.ui.replays.jobs import STATES, TEXT_MAX, Total
+from app.ui.replays.jobs import STATES, ListQuery, Text, Total
 from engine.broker import DEAD_LETTER_PREFIX
 from engine.errors import NotFound
 from kitemq.model.conversion import convert
@@ -24,9 +24,15 @@ if TYPE_CHECKING:
 COPIES_MAX = 10_000
 
 
+class PastQuery(ListQuery, frozen=True):
+    """The filter of the history."""
+
+    created_by: Text = ""
+
+
 @dataclass(frozen=True)
 class PastJob:
-    """A job by its copy in the database; `is_kept` if the engine still has it."""
+    """A job by its copy in the database; `is_stored` if the engine still has it."""
 
     id: str
     name: str
@@ -45,7 +51,7 @@ class PastJob:
     created_by: str
     ended_ms: int | None
     last_error: str
-    is_kept: bool
+    is_stored: bool
 
 
 @dataclass(frozen=True)
@@ -73,22 +79,20 @@ async def index(request: Request) -> Response:
     """GET /jobs/history"""
     from app.db.replay_store import JobFilter  # imports SQLAlchemy, which the start does not need
 
-    values = request.query_params
-    source, by = (values.get(name, "").strip()[:TEXT_MAX] for name in ("source", "created_by"))
-    state = values.get("state", "") if values.get("state", "") in STATES else ""
-    cursor = values.get("cursor", "")
-    job_filter = JobFilter(source=source, state=state, created_by=by)
+    query = typed_forms.query(request.query_params, PastQuery)
+    state = query.state or ""
+    job_filter = JobFilter(source=query.source, state=state, created_by=query.created_by)
     rows = await services_of(request.scope).replay_copies.find(
-        job_filter, jobs.PAGE_SIZE, parse_cursor(cursor)
+        job_filter, jobs.PAGE_SIZE, parse_cursor(query.cursor)
     )
     is_more = len(rows) == jobs.PAGE_SIZE
     context = PastJobs(
         jobs=[_past(request, row) for row in rows],
         state=state,
-        source=source,
-        created_by=by,
+        source=query.source,
+        created_by=query.created_by,
         next_cursor=f"{rows[-1].created_ms}-{rows[-1].id}" if is_more else "",
-        is_first=not cursor,
+        is_first=not query.cursor,
     )
     title = _("History of replay jobs")
     return await pages.respond(request, "jobs_history.html", context, title=title, section="jobs")
@@ -123,13 +127,5 @@ def _past(request: Request, row: "JobRow") -> PastJob:
         totals=counted,
         sent=totals.get("sent", 0),
         bad=sum(total.count for total in counted if total.tone == "bad"),
-        is_kept=_exists(request, row.id),
+        is_stored=pages.exists(pages.console_of(request).broker.replays.get, row.id),
     )
-
-
-def _exists(request: Request, job_id: str) -> bool:
-    try:
-        pages.console_of(request).broker.replays.get(job_id)
-    except NotFound:
-        return False
-    return True

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -11,10 +13,11 @@ from app.container import services_of
 from app.db.rows import Actor, actor_at
 from app.security.access import principal_of
 from app.security.message_rights import lacks_messages
-from app.ui.framework import forms, pages, rights
+from app.ui.framework import forms, pages, rights, typed_forms
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.typed_forms import Fields, InvalidField
 from app.ui.messages.message import address
 from engine.broker import (
     DEAD_LETTER_PREFIX,
@@ -33,7 +36,7 @@ from kitemq.model.numbers import is_whole
 from kitemq.model.replays import MessageOutcome
 
 PAGE_SIZE = 50
-TEXT_MAX = 300
+Text = Annotated[str, Meta(max_length=300)]
 RATE_MAX = 1_000_000
 PATIENCE_S = 0.5
 RETRIES_MAX = 5
@@ -54,13 +57,63 @@ OUTCOMES = {
     "stopped": (N_("never looked at: the job was stopped"), "warn"),
 }
 STATES = tuple(state.value for state in ReplayState)
-ACTIONS = ("begin", "pause", "resume", "stop")
-DONE = {
+NOTICES = {
     "begin": "job-begun",
     "pause": "job-paused",
     "resume": "job-resumed",
     "stop": "job-stopped",
 }
+
+
+def rate_of(text: str) -> float:
+    """A typed rate in messages per second, 0 for no limit. Raises InvalidField."""
+    text = text.strip()
+    whole, __, part = text.partition(".")
+    if is_whole(whole + part, 11) and float(text) <= RATE_MAX:
+        return float(text)
+    raise InvalidField(
+        _(
+            "The rate must be a number from 0 to %(rate_max)s; 0 sets no limit.",
+            rate_max=f"{RATE_MAX:,}",
+        )
+    )
+
+
+class ListQuery(Fields, frozen=True):
+    """The filter of the list of jobs."""
+
+    state: ReplayState | None = None
+    source: Text = ""
+    cursor: Text = ""
+
+
+class JobPageQuery(Fields, frozen=True):
+    """The outcome of messages to list, and the last message of the page before."""
+
+    outcome: str = ""
+    cursor: Annotated[int, Meta(ge=0, le=99_999_999)] = -1
+
+
+class RateFields(Fields, frozen=True):
+    """The rate of a job."""
+
+    rate: Annotated[float, rate_of] = 0.0
+
+
+class RetryFields(Fields, frozen=True):
+    """The topic that failed messages go to, if it is another one."""
+
+    to_topic: str
+
+
+class TargetFields(RateFields, frozen=True, kw_only=True):
+    """Where a job sends messages, and how."""
+
+    to: Annotated[ReplayTo, Meta(title=N_("Where to"))]
+    to_group: str
+    to_topic: str
+    name: str
+    fresh_only: bool
 
 
 @dataclass(frozen=True)
@@ -126,7 +179,7 @@ class OutcomeLine(MessageOutcome, frozen=True):
 
 
 @dataclass(frozen=True)
-class Link:
+class JobLink:
     """A link to another job, by its name if it has one."""
 
     id: str
@@ -137,15 +190,15 @@ class Link:
 class JobPage:
     """The context of `job.html`."""
 
-    shown: Job
+    view: Job
     totals: list[Total]
     outcome: str
     rows: list[OutcomeLine]
     next_cursor: str
     is_first: bool
     form: Form
-    retry_of: Link | None
-    retried_by: list[Link]
+    retry_of: JobLink | None
+    retried_by: list[JobLink]
 
 
 def actor_of(request: Request) -> Actor:
@@ -155,23 +208,21 @@ def actor_of(request: Request) -> Actor:
 
 async def index(request: Request) -> Response:
     """GET /jobs"""
-    broker = pages.console_of(request).broker
-    values = request.query_params
-    state = values.get("state", "")
-    source = values.get("source", "").strip()[:TEXT_MAX]
-    cursor = values.get("cursor", "")[:TEXT_MAX]
-    page = broker.replays.list(
-        source=source, state=state if state in STATES else "", after=cursor, count_max=PAGE_SIZE
+    query = typed_forms.query(request.query_params, ListQuery)
+    state = query.state or ""
+    page = pages.console_of(request).broker.replays.list(
+        source=query.source, state=state, after=query.cursor, count_max=PAGE_SIZE
     )
     context = Jobs(
         jobs=[job_of(job) for job in page],
-        state=state if state in STATES else "",
-        source=source,
+        state=state,
+        source=query.source,
         next_cursor=page[-1].id if len(page) == PAGE_SIZE else "",
-        is_first=not cursor,
+        is_first=not query.cursor,
     )
+    title, is_live = _("Replay jobs"), not query.cursor
     return await pages.respond(
-        request, "jobs.html", context, title=_("Replay jobs"), section="jobs", is_live=not cursor
+        request, "jobs.html", context, title=title, section="jobs", is_live=is_live
     )
 
 
@@ -198,18 +249,16 @@ async def show(request: Request) -> Response:
     return await _page(request, Form({"rate": _rate_text(job), "to_topic": ""}))
 
 
-async def _page(request: Request, form: Form, status: int = 200) -> Response:
+async def _page(request: Request, form: Form, status: int | None = None) -> Response:
     replays = pages.console_of(request).broker.replays
     job = replays.get(request.path_params["id"])
-    outcome = request.query_params.get("outcome", "")
-    outcome = outcome if outcome in OUTCOMES else ""
-    cursor = request.query_params.get("cursor", "")
-    after = int(cursor) if is_whole(cursor, 8) else -1
+    query = typed_forms.query(request.query_params, JobPageQuery)
+    outcome, after = query.outcome if query.outcome in OUTCOMES else "", query.cursor
     page = replays.outcomes(job.id, outcome=outcome, after=after, count_max=PAGE_SIZE)
     job_view = job_of(job)
     may_read = not lacks_messages(principal_of(request.scope), job.source)
     context = JobPage(
-        shown=job_view,
+        view=job_view,
         totals=totals_of(job.totals, job.selected),
         outcome=outcome,
         rows=[_outcome(row, may_read=may_read) for row in page.items],
@@ -243,13 +292,13 @@ def _outcome_label(outcome: str) -> tuple[str, str]:
     return translated(text), tone
 
 
-def _link(request: Request, job_id: str) -> Link:
+def _link(request: Request, job_id: str) -> JobLink:
     """A link to a job, which may be deleted."""
     try:
         name = pages.console_of(request).broker.replays.get(job_id).name
     except NotFound:
         name = ""
-    return Link(job_id, name or job_id)
+    return JobLink(job_id, name or job_id)
 
 
 def _outcome(row: OutcomeRow, *, may_read: bool) -> OutcomeLine:
@@ -287,14 +336,14 @@ async def act(request: Request) -> Response:
         return await _refused(request, job_id, error)
     if action in ("begin", "resume"):
         await settle(request, job.id)
-    return forms.go(request, f"/jobs/{job_id}?done={DONE[action]}")
+    return forms.go(request, f"/jobs/{job_id}?done={NOTICES[action]}")
 
 
 async def retry(request: Request) -> Response:
     """POST /jobs/{id}/retry: create a dry run over the failed messages."""
     job_id = request.path_params["id"]
-    form = forms.fill(await forms.read(request), ("to_topic",))
-    to_topic = form.values["to_topic"].strip()
+    form, fields = typed_forms.read(await forms.read(request), RetryFields)
+    to_topic = fields.to_topic
     _require_right(request, job_id)
     job = pages.console_of(request).broker.replays.get(job_id)
     form.values["rate"] = _rate_text(job)
@@ -303,29 +352,29 @@ async def retry(request: Request) -> Response:
     if to_topic:
         rights.require_resend(request, job.source, ReplayTo.TOPIC, to_topic)
     try:
-        created = await services_of(request.scope).replays.retry(actor_of(request), job_id, how)
+        new = await services_of(request.scope).replays.retry(actor_of(request), job_id, how)
     except Refused as error:
         return await _refused(request, job_id, error)
     except (Invalid, NotFound) as error:
         form.blame(error, {"to_name": "to_topic", "topic": "to_topic"})
-        return await _page(request, form, status=422)
-    await settle(request, created.id)
-    return forms.go(request, f"/jobs/{created.id}")
+        return await _page(request, form)
+    await settle(request, new.id)
+    return forms.go(request, f"/jobs/{new.id}")
 
 
 async def change_rate(request: Request) -> Response:
     """POST /jobs/{id}/rate"""
     job_id = request.path_params["id"]
-    form = forms.fill(await forms.read(request), ("rate", "to_topic"))
-    rate = rate_of(form)
+    form, fields = typed_forms.read(await forms.read(request), RateFields)
+    form.values["to_topic"] = ""
     if form.is_wrong:
-        return await _page(request, form, status=422)
+        return await _page(request, form)
     _require_right(request, job_id)
     try:
-        await services_of(request.scope).replays.change_rate(actor_of(request), job_id, rate)
+        await services_of(request.scope).replays.change_rate(actor_of(request), job_id, fields.rate)
     except Invalid as error:
         form.blame(error)
-        return await _page(request, form, status=422)
+        return await _page(request, form)
     except Conflict as error:
         return await _refused(request, job_id, error)
     return forms.go(request, f"/jobs/{job_id}?done=changed")
@@ -341,37 +390,12 @@ async def _refused(request: Request, job_id: str, error: Refused) -> Response:
 
 def new_job(form: Form, source: str) -> NewReplay:
     """Create a dry run over `source` from the form; errors are reported at their fields."""
-    to = ReplayTo(form.choice("to", _("Where to"), tuple(ReplayTo)))
-    field = {ReplayTo.GROUP: "to_group", ReplayTo.TOPIC: "to_topic"}.get(to, "")
-    to_name = form.values.get(field, "").strip()
+    fields = typed_forms.parse(form, TargetFields)
+    field = {ReplayTo.GROUP: "to_group", ReplayTo.TOPIC: "to_topic"}.get(fields.to, "")
+    to_name = form.values[field] if field else ""
     if field and not to_name:
         form.refuse(field, _("Name it."))
-    return NewReplay(
-        source=source,
-        to=to,
-        to_name=to_name,
-        name=form.values["name"].strip(),
-        fresh_only=bool(form.values["fresh_only"]),
-        rate=rate_of(form),
-        dry_run=True,
-    )
-
-
-def rate_of(form: Form) -> float:
-    """The rate in the form, in messages per second; an error at the field if it is invalid."""
-    text = form.values.get("rate", "").strip()
-    whole, __, part = text.partition(".")
-    digits = whole + part
-    if is_whole(digits, 11) and float(text) <= RATE_MAX:
-        return float(text)
-    form.refuse(
-        "rate",
-        _(
-            "The rate must be a number from 0 to %(rate_max)s; 0 sets no limit.",
-            rate_max=f"{RATE_MAX:,}",
-        ),
-    )
-    return 0.0
+    return convert(fields, NewReplay, source=source, to_name=to_name, dry_run=True)
 
 
 async def settle(request: Request, job_id: str) -> None:

@@ -43,7 +43,7 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Span:
+class HourSpan:
     """Whole UTC hours from `from_ms` to before `to_ms`, cut into steps of `step_hours`.
 
     The last step may be shorter.
@@ -85,14 +85,14 @@ class Span:
         return self.place(self.end_ms(index)) - self.place(self.begin_ms(index))
 
 
-def span_of(from_ms: int, to_ms: int, least_hours: int = 1) -> Span:
+def span_of(from_ms: int, to_ms: int, least_hours: int = 1) -> HourSpan:
     """A span with the finest steps that STEPS_MAX allows, of at least `least_hours`."""
     hours = max(1, (to_ms - from_ms) // HOUR_MS)
     fitting = (each for each in STEP_HOURS if each >= least_hours and hours <= each * STEPS_MAX)
-    return Span(from_ms, from_ms + hours * HOUR_MS, next(fitting, -(-hours // STEPS_MAX)))
+    return HourSpan(from_ms, from_ms + hours * HOUR_MS, next(fitting, -(-hours // STEPS_MAX)))
 
 
-def time_ticks(span: Span, zone: tzinfo) -> list[Tick]:
+def time_ticks(span: HourSpan, zone: tzinfo) -> list[Tick]:
     """At most TICKS_MAX + 1 ticks, at full hours or midnights of the zone."""
     hours = next((each for each in TICK_HOURS if span.hours <= each * TICKS_MAX), TICK_HOURS[-1])
     ticks: list[Tick] = []
@@ -111,7 +111,7 @@ def time_word(at_ms: int, hours: int, zone: tzinfo) -> str:
     return moment.strftime("%H:%M")
 
 
-def _even_times(span: Span, hours: int, zone: tzinfo) -> Iterator[int]:
+def _even_times(span: HourSpan, hours: int, zone: tzinfo) -> Iterator[int]:
     """Full hours of the span that are multiples of `hours` since a midnight of the zone."""
     first = datetime.fromtimestamp(span.from_ms / 1000, zone)
     midnight = first.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -11,8 +11,8 @@ from datetime import datetime, tzinfo
 
 from app.ui.reports.axes import (
     HEIGHT,
+    HourSpan,
     Scale,
-    Span,
     Tick,
     linear,
     linear_length,
@@ -54,7 +54,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Line:
+class SeriesLine:
     """Runs of known values as points of polylines, 0 to 1000 across."""
 
     name: str
@@ -64,30 +64,11 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A chart. `kind` is lines, bars, heat, histogram or bands; `says` is its description.
+class Words:
+    """The texts of a chart, and the format of its values; `says` is its description.
 
     `table` is the id of the table with the same figures.
     """
-
-    id: str
-    kind: str
-    title: str
-    says: str
-    table: str
-    height: int
-    times: list[Tick]
-    values: list[Tick]
-    lines: list[Line] = field(default_factory=list)
-    boxes: list[Box] = field(default_factory=list)
-    hovers: list[Box] = field(default_factory=list)
-    legend: list[tuple[str, str]] = field(default_factory=list)
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Words:
-    """The texts of a chart, and the format of its values."""
 
     id: str
     title: str
@@ -97,35 +78,45 @@ class Words:
     note: str = ""
 
 
+@dataclass(frozen=True)
+class Chart:
+    """A chart. `kind` is lines, bars, heat, histogram or bands."""
+
+    kind: str
+    words: Words
+    times: list[Tick]
+    values: list[Tick]
+    height: int = HEIGHT
+    lines: list[SeriesLine] = field(default_factory=list)
+    boxes: list[Box] = field(default_factory=list)
+    hovers: list[Box] = field(default_factory=list)
+    legend: list[tuple[str, str]] = field(default_factory=list)
+
+
 def lines(
-    span: Span, series: Sequence[Series], words: Words, zone: tzinfo, axis: str = COUNTS
+    span: HourSpan, series: Sequence[Series], words: Words, zone: tzinfo, axis: str = COUNTS
 ) -> Chart:
     """A line chart of values over time."""
     values = [value for each in series for value in each.values if value is not None]
     high = max(values, default=1.0)
     scale = _scale(min(values, default=1.0), high, axis)
-    drawn = [
-        Line(one.name, one.label, f"line-{number}{' before' if one.is_before else ''}", runs)
+    polylines = [
+        SeriesLine(one.name, one.label, f"line-{number}{' before' if one.is_before else ''}", runs)
         for number, one in _numbered(series)
         if (runs := list(_runs(span, one.values, scale)))
     ]
     return Chart(
-        id=words.id,
-        kind="lines",
-        title=words.title,
-        says=words.says,
-        table=words.table,
-        height=HEIGHT,
+        "lines",
+        words,
         times=time_ticks(span, zone),
         values=value_ticks(scale, words.say),
-        lines=drawn,
+        lines=polylines,
         hovers=list(_hovers(span, series, words.say, zone)),
-        legend=[(line.look, line.label) for line in drawn],
-        note=words.note,
+        legend=[(line.look, line.label) for line in polylines],
     )
 
 
-def bars(span: Span, series: Sequence[Series], words: Words, zone: tzinfo) -> Chart:
+def bars(span: HourSpan, series: Sequence[Series], words: Words, zone: tzinfo) -> Chart:
     """A chart of stacked bars of counts over time."""
     sums = [sum(each.values[n] or 0 for each in series) for n in range(span.steps)]
     scale = linear(max(sums, default=1) or 1)
@@ -140,18 +131,13 @@ def bars(span: Span, series: Sequence[Series], words: Words, zone: tzinfo) -> Ch
                 boxes.append(Box(x, top, width, round(foot - top, 1), f"bar-{number}"))
                 below += value
     return Chart(
-        id=words.id,
-        kind="bars",
-        title=words.title,
-        says=words.says,
-        table=words.table,
-        height=HEIGHT,
+        "bars",
+        words,
         times=time_ticks(span, zone),
         values=value_ticks(scale, words.say),
         boxes=boxes,
         hovers=list(_hovers(span, series, words.say, zone)),
         legend=[(f"bar-{number}", one.label) for number, one in _numbered(series)],
-        note=words.note,
     )
 
 
@@ -164,7 +150,7 @@ class Heat:
     columns: Sequence[Sequence[int] | None]
 
 
-def heat(span: Span, cells: Heat, words: Words, zone: tzinfo) -> Chart:
+def heat(span: HourSpan, cells: Heat, words: Words, zone: tzinfo) -> Chart:
     """A heat map of value sizes over time; colours follow the logarithm of the counts."""
     most = max((max(column, default=0) for column in cells.columns if column), default=0)
     height = HEAT_ROW * len(cells.rows)
@@ -186,17 +172,13 @@ def heat(span: Span, cells: Heat, words: Words, zone: tzinfo) -> Chart:
     ]
     legend = [(f"heat-{level}", _level_word(level, most)) for level in range(1, HEAT_LEVELS + 1)]
     return Chart(
-        id=words.id,
-        kind="heat",
-        title=words.title,
-        says=words.says,
-        table=words.table,
-        height=height,
+        "heat",
+        words,
         times=time_ticks(span, zone),
         values=ticks,
+        height=height,
         boxes=boxes,
         legend=[(look, text) for look, text in legend if text],
-        note=words.note,
     )
 
 
@@ -233,17 +215,12 @@ def histogram(bars: Histogram, words: Words) -> Chart:
     places = [Tick((row + 0.5) * width, text, row % 2 == 1) for row, text in enumerate(bars.edges)]
     marks = [Box(place * width, 0, 0, HEIGHT, "mark", name) for name, place in bars.marks]
     return Chart(
-        id=words.id,
-        kind="histogram",
-        title=words.title,
-        says=words.says,
-        table=words.table,
-        height=HEIGHT,
+        "histogram",
+        words,
         times=places,
         values=value_ticks(scale, words.say),
         boxes=[*boxes, *marks],
         hovers=hovers,
-        note=words.note,
     )
 
 
@@ -259,7 +236,7 @@ class Band:
 
 
 def bands(
-    span: Span, rows: Sequence[str], bars: Sequence[Band], words: Words, zone: tzinfo
+    span: HourSpan, rows: Sequence[str], bars: Sequence[Band], words: Words, zone: tzinfo
 ) -> Chart:
     """A chart of states over time, one row per subject; unknown times are empty."""
     boxes = []
@@ -268,25 +245,20 @@ def bands(
         if begin < end:
             x = span.place(begin)
             width = round(max(span.place(end) - x, 0.12), 3)
-            box = Box(round(x, 3), band.row * BAND_ROW + 3, width, BAND_ROW - 6)
-            boxes.append(Box(box.x, box.y, box.width, box.height, band.look, band.title))
-    height = BAND_ROW * len(rows)
+            y, height = band.row * BAND_ROW + 3, BAND_ROW - 6
+            boxes.append(Box(round(x, 3), y, width, height, band.look, band.title))
     ticks = [Tick((row + 0.5) * BAND_ROW, text) for row, text in enumerate(rows)]
     return Chart(
-        id=words.id,
-        kind="bands",
-        title=words.title,
-        says=words.says,
-        table=words.table,
-        height=height,
+        "bands",
+        words,
         times=time_ticks(span, zone),
         values=ticks,
+        height=BAND_ROW * len(rows),
         boxes=boxes,
-        note=words.note,
     )
 
 
-def fold(span: Span, values: Mapping[int, float]) -> list[float | None]:
+def fold(span: HourSpan, values: Mapping[int, float]) -> list[float | None]:
     """Sum values by step; a step without values is None."""
     sums: list[float | None] = [None] * span.steps
     for at_ms, value in values.items():
@@ -309,7 +281,7 @@ def _numbered(series: Sequence[Series]) -> Iterator[tuple[int, Series]]:
         yield numbers.setdefault(one.name, len(numbers)), one
 
 
-def _runs(span: Span, values: Sequence[float | None], scale: Scale) -> Iterator[str]:
+def _runs(span: HourSpan, values: Sequence[float | None], scale: Scale) -> Iterator[str]:
     """Runs of known values; a single value between gaps is repeated, as a dot."""
     run: list[str] = []
     for index, value in enumerate([*values, None]):
@@ -322,7 +294,7 @@ def _runs(span: Span, values: Sequence[float | None], scale: Scale) -> Iterator[
             run = []
 
 
-def _hovers(span: Span, series: Sequence[Series], say: Say, zone: tzinfo) -> Iterator[Box]:
+def _hovers(span: HourSpan, series: Sequence[Series], say: Say, zone: tzinfo) -> Iterator[Box]:
     for index in range(span.steps):
         parts = [
             f"{one.label}: {say(value)}"
@@ -334,7 +306,7 @@ def _hovers(span: Span, series: Sequence[Series], say: Say, zone: tzinfo) -> Ite
         yield Box(x, 0, width, HEIGHT, "" if parts else "gap", title)
 
 
-def stretch(span: Span, index: int, zone: tzinfo) -> str:
+def stretch(span: HourSpan, index: int, zone: tzinfo) -> str:
     """A step in words: "11-21 04:00", a dash, "05:00"."""
     begin, end = _local(span.begin_ms(index), zone), _local(span.end_ms(index), zone)
     return f"{begin[5:]} {DASH} {end[11:] if begin[:10] == end[:10] else end[5:]}"
@@ -344,7 +316,7 @@ def _local(at_ms: int, zone: tzinfo) -> str:
     return datetime.fromtimestamp(at_ms / 1000, zone).strftime("%Y-%m-%d %H:%M")
 
 
-def _inner(span: Span, index: int) -> tuple[float, float]:
+def _inner(span: HourSpan, index: int) -> tuple[float, float]:
     """The position and width of a bar, with a margin on both sides."""
     x, width = span.place(span.begin_ms(index)), span.width(index)
     return round(x + width * 0.08, 3), round(width * 0.84, 3)

@@ -1,29 +1,30 @@
 """Reports on failures by reason, outcomes, the slowest messages, and transactions. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.ui.framework.language import N_, _, translated
 from app.ui.reports import charts as report_charts
-from app.ui.reports.charts import DASH, Chart, Series, Words, fold
-from app.ui.reports.flow import by_time, over_time
+from app.ui.reports.charts import DASH, Series, Words, fold
+from app.ui.reports.flow import by_time, messages_compared, over_time, sums_by
 from app.ui.reports.parts import (
-    Cell,
     Column,
     Figure,
-    Kind,
+    ReportCell,
     ReportQuery,
+    ReportView,
     Rows,
     Table,
-    View,
+    ValueKind,
     compared,
-    compared_columns,
     count,
-    cut,
+    group_column,
     grouped,
     length,
     say_count,
     share,
+    table,
+    topic_column,
     total,
 )
 from app.ui.reports.words import OUTCOMES
@@ -35,18 +36,24 @@ DECIDED = ("committed", "rolled_back", "check_given_up")
 SUMS = ("attempts", "retried", "acked", "failed", "expired", "returned", "dead", "unfinished")
 
 
-def failures(query: ReportQuery, rows: Mapping[str, Rows], before: Mapping[str, Rows]) -> View:
+def failures(
+    query: ReportQuery, rows: Mapping[str, Rows], before: Mapping[str, Rows]
+) -> ReportView:
     """Failures of the kind `query.choice` by reason, and how attempts ended by topic and group."""
     now = [row for row in rows["failures"] if row["kind"] == query.choice]
     then = [row for row in before["failures"] if row["kind"] == query.choice]
     ends, ends_before = rows["outcomes"], before["outcomes"]
     series = _reason_series(query, now)
-    return View(
+    words = Words(
+        "reasons", _("By reason, over time"), _("How many there were of each reason."),
+        "reasons-over-time", say_count,
+    )  # fmt: skip
+    return ReportView(
         figures=_end_figures(query, ends, ends_before),
-        charts=[_reason_chart(query, series, now)] if now else [],
+        charts=[report_charts.bars(query.span, series, words, query.zone)] if now else [],
         tables=[
             _by_reason(query, now, then),
-            *([over_time("reasons-over-time", query.span, series, query.zone)] if now else []),
+            *([over_time("reasons-over-time", query.span, series)] if now else []),
             _by_name(query, ends, ends_before),
         ],
         notes=[translated(MEANINGS[query.choice])],
@@ -80,47 +87,33 @@ def _reason_series(query: ReportQuery, rows: Rows) -> list[Series]:
     """The most frequent reasons over time, and all others together."""
     sums = _reasons(rows)
     named = sorted((name for name in sums if name != OTHERS), key=lambda name: (-sums[name], name))
-    chosen = named[:REASONS_IN_CHART]
+    top = named[:REASONS_IN_CHART]
     series = [
-        Series(name, _reason_name(name), fold(query.span, by_time(own, "messages")))
-        for name in chosen
+        Series(name, _reason_name(name), fold(query.span, by_time(own)))
+        for name in top
         if (own := [row for row in rows if row["rank"] and row["reason"] == name])
     ]
-    rest = [row for row in rows if not row["rank"] or row["reason"] not in chosen]
+    rest = [row for row in rows if not row["rank"] or row["reason"] not in top]
     if rest:
-        series.append(Series(OTHERS, _("all others"), fold(query.span, by_time(rest, "messages"))))
+        series.append(Series(OTHERS, _("all others"), fold(query.span, by_time(rest))))
     return series
-
-
-def _reason_chart(query: ReportQuery, series: Sequence[Series], rows: Rows) -> Chart:
-    words = Words(
-        "reasons", _("By reason, over time"), _("How many there were of each reason."),
-        "reasons-over-time", say_count,
-    )  # fmt: skip
-    return report_charts.bars(query.span, series, words, query.zone)
 
 
 def _by_reason(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     sums, others = _reasons(rows), _reasons(before)
     everything = sum(sums.values())
-    order = sorted(sums, key=lambda name: (name == OTHERS, -sums[name], name))
-    lines = [
-        [
-            Cell(_reason_name(name), tone="" if name and name != OTHERS else "muted"),
-            *compared(count(sums[name]), count(others.get(name, 0)) if query.before else None),
-            share(sums[name], everything),
-        ]
-        for name in order
-    ]
+
+    def reason(name: str) -> ReportCell:
+        return ReportCell(_reason_name(name), tone="" if name and name != OTHERS else "muted")
+
     columns = [
-        Column(_("Reason"), is_number=False),
-        *compared_columns(Column(_("Messages")), query.before is not None),
-        Column(_("Share")),
+        Column(_("Reason"), reason, is_number=False),
+        *messages_compared(query, sums, others),
+        Column(_("Share"), lambda name: share(sums[name], everything)),
     ]
-    return Table(
-        "reasons", _("By reason"), columns, cut(lines), len(lines),
-        empty=_("There was none in this range."),
-    )  # fmt: skip
+    order = sorted(sums, key=lambda name: (name == OTHERS, -sums[name], name))
+    empty = _("There was none in this range.")
+    return table("reasons", _("By reason"), columns, order, empty)
 
 
 def _ends(rows: Rows) -> dict[str, int]:
@@ -132,193 +125,142 @@ def _end_figures(query: ReportQuery, rows: Rows, before: Rows) -> list[Figure]:
 
     def rate(label: str, part: str, whole: Sequence[str], tone: str = "") -> Figure:
         value = share(now[part], sum(now[name] for name in whole))
-        other = share(then[part], sum(then[name] for name in whole)) if query.before else None
+        other = query.earlier(share(then[part], sum(then[name] for name in whole)))
         return Figure(label, value, other, tone=tone if value.value else "")
 
+    def sum_of(label: str, name: str, tone: str = "", note: str = "") -> Figure:
+        tone = tone if now[name] else ""
+        return Figure(label, count(now[name]), query.earlier(count(then[name])), note, tone)
+
     return [
-        Figure(_("Attempts"), count(now["attempts"]), _when(query, count(then["attempts"]))),
+        sum_of(_("Attempts"), "attempts"),
         rate(_("Retry rate"), "retried", ("attempts",)),
-        Figure(
-            _("Dead"),
-            count(now["dead"]),
-            _when(query, count(then["dead"])),
-            tone="bad" if now["dead"] else "",
-        ),
+        sum_of(_("Dead"), "dead", "bad"),
         rate(_("Dead-letter rate"), "dead", ("acked", "dead"), "bad"),
-        Figure(
-            _("Unfinished"),
-            count(now["unfinished"]),
-            _when(query, count(then["unfinished"])),
-            note=_("no end for 15 minutes"),
-        ),
+        sum_of(_("Unfinished"), "unfinished", note=_("no end for 15 minutes")),
     ]
-
-
-def _when(query: ReportQuery, cell: Cell) -> Cell | None:
-    return cell if query.before else None
 
 
 def _by_name(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     names = ("topic", "group")
-    others = {key: _ends(each) for key, each in grouped(before, names).items()}
-    none = dict.fromkeys(SUMS, 0)
-    sums = {key: _ends(each) for key, each in grouped(rows, names).items()}
-    order = sorted(sums.items(), key=lambda one: (-one[1]["dead"], -one[1]["retried"], one[0]))
-    lines = []
-    for key, ends in order:
-        topic, group = key
-        then = others.get(key, none)
-        lines.append(
-            [
-                Cell(topic, Kind.NAME, href="topics"),
-                Cell(group, Kind.NAME, href="groups"),
-                count(ends["attempts"]),
-                share(ends["retried"], ends["attempts"]),
-                *compared(count(ends["dead"]), _when(query, count(then["dead"]))),
-                share(ends["dead"], ends["acked"] + ends["dead"]),
-                count(ends["unfinished"]),
-            ]
-        )
+    ends = {key: _ends(each) for key, each in grouped(rows, names).items()}
+    dead_before = {key: total(each, "dead") for key, each in grouped(before, names).items()}
+
+    def dead_rate(key: tuple[str, ...]) -> ReportCell:
+        return share(ends[key]["dead"], ends[key]["acked"] + ends[key]["dead"])
+
+    def retry_rate(key: tuple[str, ...]) -> ReportCell:
+        return share(ends[key]["retried"], ends[key]["attempts"])
+
+    def sum_of(label: str, name: str, *, is_optional: bool = True) -> Column:
+        return Column(label, lambda key: count(ends[key][name]), is_optional=is_optional)
+
+    dead = sum_of(_("Dead"), "dead", is_optional=False)
     columns = [
-        Column(_("Topic"), is_number=False),
-        Column(_("Group"), is_number=False),
-        Column(_("Attempts"), is_optional=True),
-        Column(_("Retry rate"), is_optional=True),
-        *compared_columns(Column(_("Dead")), query.before is not None),
-        Column(_("Dead-letter rate"), help=_("Dead of all that came to an end")),
-        Column(_("Unfinished"), is_optional=True),
+        topic_column(lambda key: key[0]),
+        group_column(lambda key: key[1]),
+        sum_of(_("Attempts"), "attempts"),
+        Column(_("Retry rate"), retry_rate, is_optional=True),
+        *compared(query, dead, lambda key: count(dead_before.get(key, 0))),
+        Column(_("Dead-letter rate"), dead_rate, help=_("Dead of all that came to an end")),
+        sum_of(_("Unfinished"), "unfinished"),
     ]
-    return Table(
-        "ends", _("How attempts ended"), columns, cut(lines), len(lines),
-        empty=_("Nothing was handed out in this range."),
-    )  # fmt: skip
+    order = sorted(ends, key=lambda key: (-ends[key]["dead"], -ends[key]["retried"], key))
+    empty = _("Nothing was handed out in this range.")
+    return table("ends", _("How attempts ended"), columns, order, empty)
 
 
-def slowest(query: ReportQuery, rows: Rows, before: Rows) -> View:
+def slowest(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     """The report of the slowest messages of the range, with links to their journeys."""
     ordered = sorted(rows, key=lambda row: (-row["end_to_end_ms"], row["acked_ms"]))
-    lines = [_slow_line(row) for row in ordered]
+    unknown = _("not told by the traces")
+
+    def between(begin: str, end: str) -> Callable[[Mapping[str, Any]], ReportCell]:
+        return lambda row: length(_between(row[begin], row[end]), unknown)
+
+    def acked(row: Mapping[str, Any]) -> ReportCell:
+        return ReportCell(row["acked_ms"], ValueKind.MOMENT, why=unknown)
+
     columns = [
-        Column(_("Message"), is_number=False),
-        Column(_("Topic"), is_number=False),
-        Column(_("Group"), is_number=False, is_optional=True),
-        Column(_("End to end")),
-        Column(_("Until handed out last"), is_optional=True),
-        Column(_("Consume time"), is_optional=True),
-        Column(_("Attempt"), is_optional=True),
-        Column(_("Acknowledged"), is_optional=True),
+        Column(_("Message"), _message_cell, is_number=False),
+        topic_column(lambda row: row["topic"]),
+        group_column(lambda row: row["group"], is_optional=True),
+        Column(_("End to end"), lambda row: length(row["end_to_end_ms"])),
+        Column(_("Until handed out last"), between("born_ms", "delivered_ms"), is_optional=True),
+        Column(_("Consume time"), between("delivered_ms", "acked_ms"), is_optional=True),
+        Column(_("Attempt"), lambda row: count(row["attempt"], unknown), is_optional=True),
+        Column(_("Acknowledged"), acked, is_optional=True),
     ]
     longest = ordered[0]["end_to_end_ms"] if ordered else None
     earlier = max((row["end_to_end_ms"] for row in before), default=None)
     why = _("nothing was acknowledged")
-    return View(
-        figures=[Figure(_("Longest"), length(longest, why), _when(query, length(earlier, why)))],
-        tables=[
-            Table(
-                "slowest",
-                _("Slowest messages"),
-                columns,
-                cut(lines),
-                len(lines),
-                empty=_("No group acknowledged anything in this range."),
-            )
-        ],
-        notes=[
-            _(
-                "Each hour keeps the ten slowest of a topic and group; after hours three are "
-                "left, of days three as well, of four weeks one."
-            )
-        ],
+    empty = _("No group acknowledged anything in this range.")
+    note = _(
+        "Each hour keeps the ten slowest of a topic and group; after hours three are left, of days "
+        "three as well, of four weeks one."
+    )
+    return ReportView(
+        figures=[Figure(_("Longest"), length(longest, why), query.earlier(length(earlier, why)))],
+        tables=[table("slowest", _("Slowest messages"), columns, ordered, empty)],
+        notes=[note],
     )
 
 
-def _slow_line(row: Mapping[str, Any]) -> list[Cell]:
-    id, unknown = row["message_id"], _("not told by the traces")
-    named = (
-        Cell(id, Kind.NAME, href="trace") if id else Cell(None, why=_("its record is not at hand"))
-    )
-    delivered, acked = row["delivered_ms"], row["acked_ms"]
-    return [
-        named,
-        Cell(row["topic"], Kind.NAME, href="topics"),
-        Cell(row["group"], Kind.NAME, href="groups"),
-        length(row["end_to_end_ms"]),
-        length(_between(row["born_ms"], delivered), unknown),
-        length(_between(delivered, acked), unknown),
-        count(row["attempt"], unknown),
-        Cell(acked, Kind.MOMENT, why=unknown),
-    ]
+def _message_cell(row: Mapping[str, Any]) -> ReportCell:
+    id = row["message_id"]
+    if not id:
+        return ReportCell(None, why=_("its record is not at hand"))
+    return ReportCell(id, ValueKind.NAME, href="trace")
 
 
 def _between(begin_ms: int | None, end_ms: int | None) -> int | None:
     return None if begin_ms is None or end_ms is None else max(0, end_ms - begin_ms)
 
 
-def transactions(query: ReportQuery, rows: Rows, before: Rows) -> View:
+def transactions(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     """The report of transaction outcomes."""
-    sums, others = _outcomes(rows), _outcomes(before)
-    figures = [
-        Figure(
-            translated(OUTCOMES[outcome]),
-            count(sums.get(outcome, 0)),
-            _when(query, count(others.get(outcome, 0))),
-            tone="bad" if outcome == "check_given_up" and sums.get(outcome) else "",
-        )
-        for outcome in OUTCOMES
-    ]
-    series = [
-        Series(
-            name, translated(OUTCOMES[name]),
-            fold(query.span, by_time([r for r in rows if r["outcome"] == name], "messages")),
-        )
-        for name in DECIDED
-    ]  # fmt: skip
+    sums, others = sums_by(rows, "outcome"), sums_by(before, "outcome")
+
+    def figure(outcome: str) -> Figure:
+        messages = sums.get((outcome,), 0)
+        earlier = query.earlier(count(others.get((outcome,), 0)))
+        tone = "bad" if outcome == "check_given_up" and messages else ""
+        return Figure(translated(OUTCOMES[outcome]), count(messages), earlier, tone=tone)
+
+    def series_of(outcome: str) -> Series:
+        own = [row for row in rows if row["outcome"] == outcome]
+        return Series(outcome, translated(OUTCOMES[outcome]), fold(query.span, by_time(own)))
+
+    series = [series_of(outcome) for outcome in DECIDED]
     words = Words(
         "outcomes", _("Outcomes over time"), _("How transactions were decided."),
         "outcomes-over-time", say_count,
     )  # fmt: skip
-    return View(
-        figures=figures,
+    return ReportView(
+        figures=[figure(outcome) for outcome in OUTCOMES],
         charts=[report_charts.bars(query.span, series, words, query.zone)] if rows else [],
         tables=[
             _by_group(query, rows, before),
-            *([over_time("outcomes-over-time", query.span, series, query.zone)] if rows else []),
+            *([over_time("outcomes-over-time", query.span, series)] if rows else []),
         ],
         notes=[_("Exact: transactions are never sampled.")],
     )
 
 
-def _outcomes(rows: Rows) -> dict[str, int]:
-    return {key[0]: total(each, "messages") for key, each in grouped(rows, ("outcome",)).items()}
-
-
 def _by_group(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     names = ("topic", "group", "outcome", "detail")
-    others = {key: total(each, "messages") for key, each in grouped(before, names).items()}
-    sums = {key: total(each, "messages") for key, each in grouped(rows, names).items()}
-    lines = [
-        [
-            Cell(topic or None, Kind.NAME, href="topics", why=_("the half message is not at hand")),
-            Cell(group or DASH),
-            Cell(translated(OUTCOMES.get(outcome, outcome))),
-            Cell(detail.replace("_", " ") or DASH),
-            *compared(
-                count(messages),
-                _when(query, count(others.get((topic, group, outcome, detail), 0))),
-            ),
-        ]
-        for (topic, group, outcome, detail), messages in sorted(
-            sums.items(), key=lambda one: (one[0][:2], -one[1])
-        )
-    ]
+    sums, others = sums_by(rows, *names), sums_by(before, *names)
+
+    def text(label: str, say: Callable[[Any], str], *, is_optional: bool = False) -> Column:
+        return Column(label, lambda key: ReportCell(say(key) or DASH), False, is_optional)
+
     columns = [
-        Column(_("Topic"), is_number=False),
-        Column(_("Producer group"), is_number=False, is_optional=True),
-        Column(_("Outcome"), is_number=False),
-        Column(_("By"), is_number=False, is_optional=True),
-        *compared_columns(Column(_("Messages")), query.before is not None),
+        topic_column(lambda key: key[0], _("the half message is not at hand")),
+        text(_("Producer group"), lambda key: key[1], is_optional=True),
+        text(_("Outcome"), lambda key: translated(OUTCOMES.get(key[2], key[2]))),
+        text(_("By"), lambda key: key[3].replace("_", " "), is_optional=True),
+        *messages_compared(query, sums, others),
     ]
-    return Table(
-        "outcomes", _("By topic and producer group"), columns, cut(lines), len(lines),
-        empty=_("There was no transaction in this range."),
-    )  # fmt: skip
+    order = sorted(sums, key=lambda key: (key[:2], -sums[key]))
+    empty = _("There was no transaction in this range.")
+    return table("outcomes", _("By topic and producer group"), columns, order, empty)

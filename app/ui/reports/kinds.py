@@ -9,13 +9,13 @@ from app.ui.reports import flow as report_flow
 from app.ui.reports import lag as report_lag
 from app.ui.reports import latency as report_latency
 from app.ui.reports.axes import DAY_HOURS, WEEK_HOURS
-from app.ui.reports.parts import ReportQuery, Rows, View
+from app.ui.reports.parts import ReportQuery, ReportView, Rows
 from app.ui.reports.words import KINDS, METRICS, VALUES
 from kitemq.model.alerts import RuleKind
 
 TRACES, LAG = "traces", "lag"
 Tables = Mapping[str, Rows]
-Build = Callable[[ReportQuery, Tables, Tables], View]
+Build = Callable[[ReportQuery, Tables, Tables], ReportView]
 Choices = Sequence[tuple[str, str]]
 MONTH_HOURS = 28 * DAY_HOURS
 
@@ -41,7 +41,7 @@ class Report:
     least_hours: Callable[[int], int] = lambda hours: 1
 
 
-def _of(name: str, build: Callable[[ReportQuery, Rows, Rows], View]) -> Build:
+def _of(name: str, build: Callable[[ReportQuery, Rows, Rows], ReportView]) -> Build:
     """Adapt a view of one table to the signature of all reports."""
     return lambda query, rows, before: build(query, rows[name], before[name])
 
@@ -51,10 +51,6 @@ def _by_weeks(hours: int) -> int:
     if hours >= MONTH_HOURS:
         return WEEK_HOURS
     return DAY_HOURS if hours > 2 * DAY_HOURS else 1
-
-
-def _late(query: ReportQuery, rows: Tables, before: Tables) -> View:
-    return report_latency.latency(query, rows["latency"], before["latency"])
 
 
 LATE = ("lateness_level", "lateness_timer")
@@ -102,7 +98,8 @@ REPORTS = (
     ),
     Report(
         "delayed", N_("Delayed messages"), N_("How late messages with a delay were released."),
-        ("latency",), _late, choices=tuple((name, METRICS[name]) for name in reversed(LATE)),
+        ("latency",), _of("latency", report_latency.latency),
+        choices=tuple((name, METRICS[name]) for name in reversed(LATE)),
         choice_label=N_("Measure"), chosen_by={"latency": "metric"}, has_groups=False,
     ),
     Report(

@@ -5,7 +5,8 @@ means that the queue was in time; a time that was not evaluated is empty.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from app.db.report_evaluated import Intervals, clip_intervals, intervals
 from app.ui.framework.formats import say_length
@@ -14,40 +15,37 @@ from app.ui.reports import charts as report_charts
 from app.ui.reports.axes import HOUR_MS
 from app.ui.reports.charts import DASH, Band, Chart, Series, Words
 from app.ui.reports.parts import (
-    Cell,
     Column,
     Figure,
-    Kind,
+    ReportCell,
     ReportQuery,
+    ReportView,
     Rows,
     Table,
-    View,
+    ValueKind,
     count,
-    cut,
+    group_column,
     grouped,
     hour_ms,
     length,
     say_count,
     share,
+    table,
+    time_table,
+    topic_column,
     total,
 )
-from app.ui.reports.words import (
-    STATES,
-    advice,
-    severity,
-    state,
-    state_look,
-)
+from app.ui.reports.words import STATES, advice, severity, state, state_look
 
 BAND_ROWS_MAX = 30
 OK = "OK"
 Place = tuple[str, ...]  # group and topic, optionally with the queue
 
 
-def lag(query: ReportQuery, rows: Mapping[str, Rows], before: Mapping[str, Rows]) -> View:
+def lag(query: ReportQuery, rows: Mapping[str, Rows], before: Mapping[str, Rows]) -> ReportView:
     """The report of a group's queues, or of all groups; `lag_now` ignores the range."""
     hours, now = rows["lag_hours"], rows["lag_now"]
-    return View(
+    return ReportView(
         figures=_figures(query, hours, before["lag_hours"], now),
         charts=_charts(query, hours, before["lag_hours"], rows["lag_bands"]),
         tables=[_now_table(now), _hours_table(hours), _over_time(query, hours)],
@@ -63,21 +61,22 @@ def _figures(query: ReportQuery, hours: Rows, before: Rows, now: Rows) -> list[F
     state_ms = _state_ms(hours)
     whole, then = sum(state_ms.values()), _state_ms(before)
     in_time, was = state_ms.get(OK, 0), then.get(OK, 0)
-    compared = share(was, sum(then.values())) if query.before else None
     return [
-        Figure(_("Worst state now"), Cell(worst, Kind.STATE, why=never)),
+        Figure(_("Worst state now"), ReportCell(worst, ValueKind.STATE, why=never)),
         Figure(_("Waiting now"), count(total(now, "lag") if now else None, never)),
         Figure(
             _("Oldest waiting"),
             length(max((row["time_lag_ms"] or 0 for row in now), default=None), never),
         ),
         Figure(
-            _("Time in time"), share(in_time, whole, _("never evaluated in this range")), compared
+            _("Time in time"),
+            share(in_time, whole, _("never evaluated in this range")),
+            query.earlier(share(was, sum(then.values()))),
         ),
         Figure(
             _("Lost"),
             count(total(hours, "lost") if hours else None, never),
-            count(total(before, "lost") if before else None, never) if query.before else None,
+            query.earlier(count(total(before, "lost") if before else None, never)),
             note=_("deleted unread"),
             tone="bad" if total(hours, "lost") else "",
         ),
@@ -141,8 +140,8 @@ def _band_chart(query: ReportQuery, hours: Rows, bands: Rows) -> Chart:
         keys = list(grouped(bands, ("group", "topic", "queue")))
     order = {key: index for index, key in enumerate(_worst_first(keys, bands, by_queue))}
     row_of_key = {key: index for key, index in order.items() if index < BAND_ROWS_MAX}
-    measured = _measured_times(hours)
-    bars = [*_evaluated(measured, row_of_key), *_bands(bands, row_of_key, by_queue, measured)]
+    evaluations = _measured_times(hours)
+    bars = [*_evaluated(evaluations, row_of_key), *_bands(bands, row_of_key, by_queue, evaluations)]
     note = ""
     if len(order) > len(row_of_key):
         note = _("The worst %(n)s of %(all)s.", n=len(row_of_key), all=len(order))
@@ -188,12 +187,14 @@ def _measured_times(hours: Rows) -> dict[Place, Intervals]:
     return times
 
 
-def _evaluated(measured: Mapping[Place, Intervals], row_of_key: Mapping[Place, int]) -> list[Band]:
+def _evaluated(
+    evaluations: Mapping[Place, Intervals], row_of_key: Mapping[Place, int]
+) -> list[Band]:
     """Bands in the state OK for the evaluated intervals; other bands cover them."""
     return [
         Band(index, begin_ms, end_ms, state_look(OK), state(OK))
         for key, index in row_of_key.items()
-        for begin_ms, end_ms in measured.get(key[:2], [])
+        for begin_ms, end_ms in evaluations.get(key[:2], [])
     ]
 
 
@@ -201,7 +202,7 @@ def _bands(
     bands: Rows,
     row_of_key: Mapping[Place, int],
     by_queue: bool,
-    measured: Mapping[Place, Intervals],
+    evaluations: Mapping[Place, Intervals],
 ) -> list[Band]:
     """The bands of other states within evaluated intervals, the worst on top."""
     bars: list[Band] = []
@@ -218,7 +219,7 @@ def _bands(
                 age = say_length(row["time_lag_max_ms"])
                 parts.append(_("the oldest for %(age)s", age=age))
             look, title = state_look(row["state"]), ", ".join(parts)
-            stretches = clip_intervals(row["begin_ms"], row["end_ms"], measured.get(key, []))
+            stretches = clip_intervals(row["begin_ms"], row["end_ms"], evaluations.get(key, []))
             bars.extend(
                 Band(index, begin_ms, end_ms, look, title) for begin_ms, end_ms in stretches
             )
@@ -226,96 +227,95 @@ def _bands(
 
 
 def _now_table(now: Rows) -> Table:
+    def eta(row: Mapping[str, Any]) -> ReportCell:
+        if row["eta_s"] is None:
+            return ReportCell(DASH, why=_("only told while it is catching up"))
+        return length(row["eta_s"] * 1000)
+
+    missing = _("no sample")
     columns = [
-        Column(_("Group"), is_number=False),
-        Column(_("Topic"), is_number=False, is_optional=True),
-        Column(_("Queue")),
-        Column(_("State"), is_number=False),
-        Column(_("Waiting")),
-        Column(_("Oldest"), is_optional=True),
-        Column(_("Caught up in"), is_optional=True),
-        Column(_("What to do"), is_number=False, is_sentence=True),
+        group_column(lambda row: row["group"]),
+        topic_column(lambda row: row["topic"], is_optional=True),
+        Column(_("Queue"), lambda row: ReportCell(str(row["queue"]))),
+        _state_column(_("State"), lambda row: row["state"]),
+        Column(_("Waiting"), lambda row: count(row["lag"], missing)),
+        Column(_("Oldest"), lambda row: length(row["time_lag_ms"], missing), is_optional=True),
+        Column(_("Caught up in"), eta, is_optional=True),
+        _advice_column(lambda row: row),
     ]
     order = sorted(now, key=lambda row: (severity(row["state"]), -(row["lag"] or 0)))
-    lines = []
-    for row in order:
-        eta = row["eta_s"]
-        sentence = advice(row["advice"], row["advice_params"])
-        lines.append(
-            [
-                Cell(row["group"], Kind.NAME, href="groups"),
-                Cell(row["topic"], Kind.NAME, href="topics"),
-                Cell(str(row["queue"])),
-                Cell(row["state"], Kind.STATE),
-                count(row["lag"], _("no sample")),
-                length(row["time_lag_ms"], _("no sample")),
-                Cell(DASH, why=_("only told while it is catching up"))
-                if eta is None
-                else length(eta * 1000),
-                Cell(sentence or DASH),
-            ]
-        )
-    return Table(
-        "now", _("How it stands"), columns, cut(lines), len(lines),
-        empty=_("No queue of a group was evaluated yet."),
-    )  # fmt: skip
+    empty = _("No queue of a group was evaluated yet.")
+    return table("now", _("How it stands"), columns, order, empty)
+
+
+def _state_column(label: str, code: Callable[[Any], str]) -> Column:
+    return Column(label, lambda row: ReportCell(code(row), ValueKind.STATE), is_number=False)
+
+
+def _advice_column(row_of: Callable[[Any], Mapping[str, Any]]) -> Column:
+    def sentence(subject: Any) -> ReportCell:
+        row = row_of(subject)
+        return ReportCell(advice(row["advice"], row["advice_params"]) or DASH)
+
+    return Column(_("What to do"), sentence, is_number=False, is_sentence=True)
 
 
 def _hours_table(hours: Rows) -> Table:
+    last = {}
+    worst = {}
+    groups = grouped(hours, ("group", "topic"))
+    for key, rows in groups.items():
+        last[key] = max(rows, key=lambda row: row["at_ms"])
+        worst[key] = min((row["worst_state"] for row in rows), key=severity)
+
+    def in_time(key: Place) -> ReportCell:
+        spent = _state_ms(groups[key])
+        return share(spent.get(OK, 0), sum(spent.values()))
+
+    def hot_queue(key: Place) -> ReportCell:
+        queue = last[key]["hot_queue"]
+        return ReportCell(DASH if queue is None else str(queue))
+
+    def samples(key: Place) -> ReportCell:
+        return share(sum(row["completeness"] or 0 for row in groups[key]), len(groups[key]))
+
+    def greatest(key: Place, name: str) -> int:
+        return max(row[name] or 0 for row in groups[key])
+
+    def optional(label: str, cell: Callable[[Place], ReportCell], help: str = "") -> Column:
+        return Column(label, cell, is_optional=True, help=help)
+
+    def idle_members(key: Place) -> ReportCell:
+        return count(last[key]["idle_members"], _("its members are not known"))
+
     columns = [
-        Column(_("Group"), is_number=False),
-        Column(_("Topic"), is_number=False),
-        Column(_("Worst state"), is_number=False),
-        Column(_("In time")),
-        Column(_("Most waiting")),
-        Column(_("Oldest"), is_optional=True),
-        Column(_("Hot queue"), is_optional=True, help=_("Far more waits in it than in the others")),
-        Column(_("Idle members"), is_optional=True, help=_("Members beyond one for each queue")),
-        Column(_("Samples"), is_optional=True, help=_("Those there are of those expected")),
-        Column(_("What to do"), is_number=False, is_sentence=True),
+        group_column(lambda key: key[0]),
+        topic_column(lambda key: key[1]),
+        _state_column(_("Worst state"), lambda key: worst[key]),
+        Column(_("In time"), in_time),
+        Column(_("Most waiting"), lambda key: count(greatest(key, "lag_max"))),
+        optional(_("Oldest"), lambda key: length(greatest(key, "time_lag_max_ms"))),
+        optional(_("Hot queue"), hot_queue, _("Far more waits in it than in the others")),
+        optional(_("Idle members"), idle_members, _("Members beyond one for each queue")),
+        optional(_("Samples"), samples, _("Those there are of those expected")),
+        _advice_column(lambda key: last[key]),
     ]
-    lines = []
-    for (group, topic), each in grouped(hours, ("group", "topic")).items():
-        last = max(each, key=lambda row: row["at_ms"])
-        spent = _state_ms(each)
-        worst = min((row["worst_state"] for row in each), key=severity)
-        cells = [
-            Cell(group, Kind.NAME, href="groups"),
-            Cell(topic, Kind.NAME, href="topics"),
-            Cell(worst, Kind.STATE),
-            share(spent.get(OK, 0), sum(spent.values())),
-            count(max(row["lag_max"] or 0 for row in each)),
-            length(max(row["time_lag_max_ms"] or 0 for row in each)),
-            Cell(DASH if last["hot_queue"] is None else str(last["hot_queue"])),
-            count(last["idle_members"], _("its members are not known")),
-            share(sum(row["completeness"] or 0 for row in each), len(each)),
-            Cell(advice(last["advice"], last["advice_params"]) or DASH),
-        ]
-        lines.append((severity(worst), group, topic, cells))
-    ordered = [line[3] for line in sorted(lines, key=lambda line: line[:3])]
-    return Table(
-        "by-group", _("Over the range"), columns, cut(ordered), len(ordered),
-        empty=_("No group was evaluated in this range."),
-    )  # fmt: skip
+    order = sorted(groups, key=lambda key: (severity(worst[key]), key))
+    empty = _("No group was evaluated in this range.")
+    return table("by-group", _("Over the range"), columns, order, empty)
 
 
 def _over_time(query: ReportQuery, hours: Rows) -> Table:
     lags = _greatest(query, hours, "lag_max", "", "").values
     ages = _greatest(query, hours, "time_lag_max_ms", "", "").values
     why = _("not evaluated")
-    lines = [
-        [
-            Cell(query.span.begin_ms(index), Kind.MOMENT),
-            count(None if (most := lags[index]) is None else round(most), why),
-            length(ages[index], why),
-        ]
-        for index in reversed(range(query.span.steps))
-    ]
+
+    def most(step: int) -> ReportCell:
+        value = lags[step]
+        return count(None if value is None else round(value), why)
+
     columns = [
-        Column(_("From"), is_number=False),
-        Column(_("Most waiting")),
-        Column(_("Oldest")),
+        Column(_("Most waiting"), most),
+        Column(_("Oldest"), lambda step: length(ages[step], why)),
     ]
-    return Table(
-        "lag-over-time", _("Over time"), columns, lines if hours else [], len(lines), is_twin=True
-    )
+    return time_table("lag-over-time", query.span, columns)

@@ -1,6 +1,6 @@
 """Reports on latency and slow consumers, from the table `latency`. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,52 +8,56 @@ from app.services.reports.cells import LatencyCell, gather
 from app.ui.framework.formats import say_length
 from app.ui.framework.language import _, ngettext, translated
 from app.ui.reports import charts as report_charts
-from app.ui.reports.axes import Span
+from app.ui.reports.axes import HourSpan
 from app.ui.reports.bins import SHARES, bins_of
-from app.ui.reports.charts import DASH, Chart, Heat, Histogram, Series, Words
-from app.ui.reports.parts import Cell as TableCell
+from app.ui.reports.charts import Chart, Heat, Histogram, Series, Words
 from app.ui.reports.parts import (
     Column,
     Figure,
-    Kind,
+    ReportCell,
     ReportQuery,
+    ReportView,
     Rows,
     Table,
-    View,
+    ValueKind,
     compared,
-    compared_columns,
     count,
-    cut,
+    group_column,
     grouped,
     hour_ms,
     length,
     say_count,
+    table,
+    time_table,
+    topic_column,
+    twin_table,
 )
 from app.ui.reports.words import METRIC_HELP
 
 Row = Mapping[str, Any]
+Take = Callable[[LatencyCell], float]  # one figure of a cell
 
 
-def latency(query: ReportQuery, rows: Rows, before: Rows) -> View:
+def latency(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     """The report of the latency measure `query.choice`."""
     rows, before = _of(rows, query.choice), _of(before, query.choice)
     help_ = translated(METRIC_HELP[query.choice])
-    return View(
+    return ReportView(
         figures=_figures(rows, before if query.before else None),
         charts=_charts(query, rows, before),
-        tables=[_by_name(query, rows, before), _spread(rows), _by_time(query, rows)],
+        tables=[_by_name(query, rows, before), _spread(rows), _by_time(query, rows, "over-time")],
         notes=[help_, *_skew_note(rows)],
     )
 
 
-def slow_consumers(query: ReportQuery, rows: Rows, before: Rows) -> View:
+def slow_consumers(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     """The report of consume time by client, compared with the median of its group."""
     rows, before = _of(rows, "process"), _of(before, "process")
-    clients = _table_of_clients(query, rows, before)
-    return View(
+    id = "clients-over-time"
+    return ReportView(
         figures=_figures(rows, before if query.before else None),
-        charts=[_percentiles(query, rows, before, "clients-over-time")] if rows else [],
-        tables=[clients, _by_time(query, rows, id="clients-over-time")],
+        charts=[_percentiles(query, rows, before, id)] if rows else [],
+        tables=[_by_client(query, rows, before), _by_time(query, rows, id)],
         notes=[translated(METRIC_HELP["process"]), *_skew_note(rows)],
     )
 
@@ -67,17 +71,15 @@ def _figures(rows: Rows, before: Rows | None) -> list[Figure]:
     then = None if before is None else gather(before)
     why = _("nothing was measured")
 
-    def figure(
-        label: str, take: Callable[[LatencyCell], float], kind: Kind, note: str = ""
-    ) -> Figure:
-        other = None if before is None else TableCell(then and take(then), kind, why=why)
-        return Figure(label, TableCell(now and take(now), kind, why=why), other, note)
+    def figure(label: str, take: Take, kind: ValueKind, note: str = "") -> Figure:
+        other = None if before is None else ReportCell(then and take(then), kind, why=why)
+        return Figure(label, ReportCell(now and take(now), kind, why=why), other, note)
 
     return [
-        figure(_("Messages"), lambda cell: cell.messages, Kind.COUNT, _sampled_note(now)),
-        *(figure(name, partial(_at, part), Kind.LENGTH) for name, part in SHARES),
-        figure(_("Mean"), lambda cell: cell.mean, Kind.LENGTH),
-        figure(_("Longest"), lambda cell: cell.most, Kind.LENGTH),
+        figure(_("Messages"), lambda cell: cell.messages, ValueKind.COUNT, _sampled_note(now)),
+        *(figure(name, partial(_at, part), ValueKind.LENGTH) for name, part in SHARES),
+        figure(_("Mean"), lambda cell: cell.mean, ValueKind.LENGTH),
+        figure(_("Longest"), lambda cell: cell.most, ValueKind.LENGTH),
     ]
 
 
@@ -105,7 +107,7 @@ def _skew_note(rows: Rows) -> list[str]:
     ]
 
 
-def by_step(span: Span, rows: Rows) -> list[LatencyCell | None]:
+def by_step(span: HourSpan, rows: Rows) -> list[LatencyCell | None]:
     """The merged rows of each step; None for a step without rows."""
     rows_by_step: list[list[Row]] = [[] for __ in range(span.steps)]
     for row in rows:
@@ -175,133 +177,98 @@ def _spread(rows: Rows) -> Table:
     """The figures of the histogram."""
     now = gather(rows)
     bins = bins_of([now.buckets] if now else [])
-    counts = bins.counts(now.buckets) if now else []
-    lines = [
-        [TableCell(name), count(number)] for name, number in zip(bins.names, counts, strict=False)
-    ]
-    columns = [Column(_("Took"), is_number=False), Column(_("Measured"))]
-    return Table("spread", _("Spread"), columns, lines, len(lines), is_twin=True)
-
-
-def _by_time(query: ReportQuery, rows: Rows, id: str = "over-time") -> Table:
     columns = [
-        Column(_("From"), is_number=False),
-        Column(_("Messages")),
-        *(Column(name) for name, __ in SHARES),
-        Column(_("Longest"), is_optional=True),
+        Column(_("Took"), lambda row: ReportCell(row[0]), is_number=False),
+        Column(_("Measured"), lambda row: count(row[1])),
     ]
+    counts = bins.counts(now.buckets) if now else []
+    rows_of_bins = zip(bins.names, counts, strict=False)
+    return twin_table("spread", _("Spread"), columns, rows_of_bins)
+
+
+def _by_time(query: ReportQuery, rows: Rows, id: str) -> Table:
+    cells = by_step(query.span, rows)
     why = _("no figures for this time")
-    lines = []
-    for index, cell in reversed(list(enumerate(by_step(query.span, rows)))):
-        moment = TableCell(query.span.begin_ms(index), Kind.MOMENT)
-        parts = [
-            length(None if cell is None else cell.percentile(part), why) for __, part in SHARES
-        ]
-        lines.append(
-            [
-                moment,
-                count(None if cell is None else cell.messages, why),
-                *parts,
-                length(None if cell is None else cell.most, why),
-            ]
-        )
-    return Table(id, _("Over time"), columns, lines, len(lines), is_twin=True)
+
+    def of_step(kind: Callable[[Any, str], ReportCell], take: Take) -> Callable[[int], ReportCell]:
+        return lambda n: kind(None if (cell := cells[n]) is None else take(cell), why)
+
+    columns = [
+        Column(_("Messages"), of_step(count, lambda cell: cell.messages)),
+        *(Column(name, of_step(length, partial(_at, part))) for name, part in SHARES),
+        Column(_("Longest"), of_step(length, lambda cell: cell.most), is_optional=True),
+    ]
+    return time_table(id, query.span, columns)
 
 
 def _by_name(query: ReportQuery, rows: Rows, before: Rows) -> Table:
-    is_compared = query.before is not None
-    others = {key: gather(each) for key, each in grouped(before, ("topic", "group")).items()}
-    cells = [(key, gather(each)) for key, each in grouped(rows, ("topic", "group")).items()]
-    cells.sort(key=lambda pair: -(pair[1].percentile(0.99) if pair[1] else 0))
-    lines = []
-    for key, cell in cells:
-        assert cell is not None
-        other = others.get(key)
-        lines.append([*_names(*key), *_measures(cell, other, is_compared)])
-    return Table(
-        "by-name", _("By topic and group"), _measure_columns(is_compared), cut(lines), len(lines),
-        empty=_("Nothing was measured in this range."),
-    )  # fmt: skip
-
-
-def _names(topic: str, group: str) -> list[TableCell]:
-    return [
-        TableCell(topic or None, Kind.NAME, href="topics", why=_("its record is not at hand")),
-        TableCell(group, Kind.NAME, href="groups")
-        if group
-        else TableCell(DASH, why=_("no group takes part")),
+    names = ("topic", "group")
+    columns = [
+        topic_column(lambda row: row[0][0], _("its record is not at hand")),
+        group_column(lambda row: row[0][1], _("no group takes part")),
+        *_measure_columns(query, _cells(before, names)),
     ]
+    cells = sorted(_cells(rows, names).items(), key=lambda row: -row[1].percentile(0.99))
+    empty = _("Nothing was measured in this range.")
+    return table("by-name", _("By topic and group"), columns, cells, empty)
 
 
-def _measures(cell: LatencyCell, other: LatencyCell | None, is_compared: bool) -> list[TableCell]:
+def _cells(rows: Rows, names: Sequence[str]) -> dict[tuple[str, ...], LatencyCell]:
+    """The merged rows by the values of some columns."""
+    groups = grouped(rows, names).items()
+    return {key: cell for key, each in groups if (cell := gather(each)) is not None}
+
+
+def _measure_columns(
+    query: ReportQuery, others: Mapping[tuple[str, ...], LatencyCell]
+) -> list[Column]:
+    """The columns of rows of a key and its cell; `others` are those of the range before."""
     why = _("nothing was measured then")
 
-    def pair(take: Callable[[LatencyCell], float]) -> Iterable[TableCell]:
+    def pair(label: str, part: float, *, is_optional: bool = False) -> list[Column]:
+        column = Column(label, lambda row: length(row[1].percentile(part)), is_optional=is_optional)
         return compared(
-            length(take(cell)),
-            length(None if other is None else take(other), why) if is_compared else None,
-        )
+            query, column,
+            lambda row: length(others[row[0]].percentile(part) if row[0] in others else None, why),
+        )  # fmt: skip
 
     return [
-        count(cell.messages),
-        length(cell.percentile(0.5)),
-        *pair(lambda one: one.percentile(0.95)),
-        *pair(lambda one: one.percentile(0.99)),
-        length(cell.most),
+        Column(_("Messages"), lambda row: count(row[1].messages)),
+        Column("p50", lambda row: length(row[1].percentile(0.5)), is_optional=True),
+        *pair("p95", 0.95, is_optional=True),
+        *pair("p99", 0.99),
+        Column(_("Longest"), lambda row: length(row[1].most), is_optional=True),
     ]
 
 
-def _measure_columns(is_compared: bool) -> list[Column]:
-    return [
-        Column(_("Topic"), is_number=False),
-        Column(_("Group"), is_number=False),
-        Column(_("Messages")),
-        Column("p50", is_optional=True),
-        *compared_columns(Column("p95", is_optional=True), is_compared),
-        *compared_columns(Column("p99"), is_compared),
-        Column(_("Longest"), is_optional=True),
-    ]
+def _by_client(query: ReportQuery, rows: Rows, before: Rows) -> Table:
+    names = ("group", "topic", "client")
+    medians = {key: cell.percentile(0.5) for key, cell in _cells(rows, names[:2]).items()}
 
-
-def _table_of_clients(query: ReportQuery, rows: Rows, before: Rows) -> Table:
-    names = ("group", "client", "topic")
-    others = {key: gather(each) for key, each in grouped(before, names).items()}
-    middles = {
-        key: cell.percentile(0.5)
-        for key, each in grouped(rows, ("group", "topic")).items()
-        if (cell := gather(each))
-    }
-    cells = [(key, cell) for key, each in grouped(rows, names).items() if (cell := gather(each))]
-    cells.sort(key=lambda pair: -pair[1].percentile(0.95))
-    lines = []
-    for (group, client, topic), cell in cells:
-        other = others.get((group, client, topic))
-        middle = middles[(group, topic)]
-        times = cell.percentile(0.5) / middle if middle else None
+    def of_group(row: tuple[tuple[str, ...], LatencyCell]) -> ReportCell:
+        """The median of a client as many times as that of its group."""
+        key, cell = row
+        median = medians[key[:2]]
+        times = cell.percentile(0.5) / median if median else None
         tone = "bad" if times is not None and times >= 2 and cell.n >= 20 else ""
-        named = (
-            TableCell(_("all other clients"))
-            if client == "*"
-            else TableCell(client, why=_("not told"))
-        )
-        lines.append(
-            [
-                TableCell(group, Kind.NAME, href="groups"),
-                named if client else TableCell(None, why=_("the client told no name")),
-                TableCell(topic, Kind.NAME, href="topics"),
-                TableCell(times, Kind.TIMES, tone=tone, why=_("nothing to divide by")),
-                *_measures(cell, other, query.before is not None),
-            ]
-        )
-    heads = _measure_columns(query.before is not None)
+        return ReportCell(times, ValueKind.TIMES, tone=tone, why=_("nothing to divide by"))
+
+    help_ = _("Its p50 as many times as that of the whole group")
     columns = [
-        heads[1],
-        Column(_("Client"), is_number=False),
-        Column(_("Topic"), is_number=False, is_optional=True),
-        Column(_("Of the group"), help=_("Its p50 as many times as that of the whole group")),
-        *heads[2:],
+        group_column(lambda row: row[0][0]),
+        Column(_("Client"), lambda row: _client_cell(row[0][2]), is_number=False),
+        topic_column(lambda row: row[0][1], is_optional=True),
+        Column(_("Of the group"), of_group, help=help_),
+        *_measure_columns(query, _cells(before, names)),
     ]
-    return Table(
-        "clients", _("By client"), columns, cut(lines), len(lines),
-        empty=_("No group acknowledged anything in this range."),
-    )  # fmt: skip
+    cells = sorted(_cells(rows, names).items(), key=lambda row: -row[1].percentile(0.95))
+    empty = _("No group acknowledged anything in this range.")
+    return table("clients", _("By client"), columns, cells, empty)
+
+
+def _client_cell(client: str) -> ReportCell:
+    if client == "*":
+        return ReportCell(_("all other clients"))
+    if not client:
+        return ReportCell(None, why=_("the client told no name"))
+    return ReportCell(client, why=_("not told"))

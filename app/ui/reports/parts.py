@@ -4,7 +4,7 @@ An unknown value is None, and its cell says why. If two ranges are compared, eac
 value of the other range.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -13,8 +13,8 @@ from typing import Any
 
 from app.ui.framework import formats
 from app.ui.framework.language import _
-from app.ui.reports.axes import Span
-from app.ui.reports.charts import Chart
+from app.ui.reports.axes import HourSpan
+from app.ui.reports.charts import DASH, Chart
 
 # Rows of a result table, by the names of its columns.
 Rows = Sequence[Mapping[str, Any]]
@@ -22,7 +22,7 @@ ROWS_SHOWN_MAX = 200
 HOUR_FORMAT = "%Y-%m-%dT%H"
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """The format of a value."""
 
     COUNT = "count"
@@ -38,11 +38,11 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Cell:
+class ReportCell:
     """A value; `why` is the reason if it is unknown, or an explanation."""
 
     value: Any
-    kind: Kind = Kind.TEXT
+    kind: ValueKind = ValueKind.TEXT
     href: str = ""
     why: str = ""
     tone: str = ""
@@ -50,9 +50,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column; `is_optional` ones are hidden on narrow screens."""
+    """A column; `cell` makes its cell from what the row is about.
+
+    Columns that are `is_optional` are hidden on narrow screens.
+    """
 
     label: str
+    cell: Callable[[Any], ReportCell]
     is_number: bool = True
     is_optional: bool = False
     help: str = ""
@@ -66,10 +70,9 @@ class Table:
     id: str
     title: str
     columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[ReportCell]]
     total: int
     empty: str = ""
-    note: str = ""
     is_twin: bool = False  # the figures of a chart, collapsed below it
 
 
@@ -78,8 +81,8 @@ class Figure:
     """A number above the charts, and its value in the range to compare with."""
 
     label: str
-    cell: Cell
-    before: Cell | None = None
+    cell: ReportCell
+    before: ReportCell | None = None
     note: str = ""
     tone: str = ""
 
@@ -90,7 +93,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class View:
+class ReportView:
     """The content of a report of one range, or of two."""
 
     figures: Sequence[Figure] = ()
@@ -111,13 +114,17 @@ class ReportQuery:
     number of write queues of each existing topic.
     """
 
-    span: Span
-    before: Span | None = None
+    span: HourSpan
+    before: HourSpan | None = None
     topic: str = ""
     group: str = ""
     choice: str = ""
     zone: Any = field(default=UTC)
     queues: Mapping[str, int] = field(default_factory=dict)
+
+    def earlier(self, cell: ReportCell) -> ReportCell | None:
+        """A cell of the range to compare with; None without one."""
+        return cell if self.before else None
 
 
 def grouped(rows: Rows, names: Sequence[str]) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
@@ -151,40 +158,78 @@ def hour_name(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime(HOUR_FORMAT)
 
 
-def count(value: int | None, why: str = "") -> Cell:
-    return Cell(value, Kind.COUNT, why=why)
+def count(value: int | None, why: str = "") -> ReportCell:
+    return ReportCell(value, ValueKind.COUNT, why=why)
 
 
-def length(value_ms: float | None, why: str = "") -> Cell:
-    return Cell(None if value_ms is None else round(value_ms, 3), Kind.LENGTH, why=why)
+def length(value_ms: float | None, why: str = "") -> ReportCell:
+    value_ms = None if value_ms is None else round(value_ms, 3)
+    return ReportCell(value_ms, ValueKind.LENGTH, why=why)
 
 
-def share(part: float | None, whole: float | None, why: str = "") -> Cell:
+def share(part: float | None, whole: float | None, why: str = "") -> ReportCell:
     """The share of `part` in `whole`; unknown if `whole` is 0."""
     if part is None or not whole:
-        return Cell(None, Kind.SHARE, why=why or _("nothing to divide by"))
-    return Cell(part / whole, Kind.SHARE)
+        return ReportCell(None, ValueKind.SHARE, why=why or _("nothing to divide by"))
+    return ReportCell(part / whole, ValueKind.SHARE)
 
 
-def compared(now: Cell, before: Cell | None) -> list[Cell]:
-    """A cell; in a comparison also the other range's cell and the change."""
-    if before is None:
-        return [now]
-    changed = change_of(now.value, before.value)
-    why = _("one of the two is unknown, or nothing")
-    return [now, before, Cell(changed, Kind.SHARE, why=why, tone="change")]
+def topic_column(name: Callable[[Any], str], why: str = "", *, is_optional: bool = False) -> Column:
+    """Links to topics; unknown, because of `why`, without a name."""
+
+    def cell(subject: Any) -> ReportCell:
+        return ReportCell(name(subject) or None, ValueKind.NAME, href="topics", why=why)
+
+    return Column(_("Topic"), cell, is_number=False, is_optional=is_optional)
 
 
-def compared_columns(column: Column, is_compared: bool) -> list[Column]:
-    """The columns of the cells of `compared`."""
-    if not is_compared:
+def group_column(name: Callable[[Any], str], why: str = "", *, is_optional: bool = False) -> Column:
+    """Links to groups; a dash, because of `why`, without a name."""
+
+    def cell(subject: Any) -> ReportCell:
+        group = name(subject)
+        kind = ValueKind.NAME if group else ValueKind.TEXT
+        return ReportCell(group or DASH, kind, href="groups", why="" if group else why)
+
+    return Column(_("Group"), cell, is_number=False, is_optional=is_optional)
+
+
+def compared(
+    query: ReportQuery, column: Column, before: Callable[[Any], ReportCell]
+) -> list[Column]:
+    """A column; in a comparison also that of the other range and that of the change."""
+    if query.before is None:
         return [column]
-    return [column, Column(_("before"), is_optional=True), Column(_("change"), is_optional=True)]
+
+    def change(subject: Any) -> ReportCell:
+        value = change_of(column.cell(subject).value, before(subject).value)
+        why = _("one of the two is unknown, or nothing")
+        return ReportCell(value, ValueKind.SHARE, why=why, tone="change")
+
+    other = Column(_("before"), before, is_optional=True)
+    return [column, other, Column(_("change"), change, is_optional=True)]
 
 
-def cut(rows: Sequence[Sequence[Cell]]) -> list[Sequence[Cell]]:
-    """The rows that a page shows."""
-    return list(rows[:ROWS_SHOWN_MAX])
+def table(
+    id: str, title: str, columns: Sequence[Column], subjects: Sequence[Any], empty: str
+) -> Table:
+    """A table with a row for each of the first ROWS_SHOWN_MAX subjects."""
+    rows = [[column.cell(each) for column in columns] for each in subjects[:ROWS_SHOWN_MAX]]
+    return Table(id, title, columns, rows, len(subjects), empty)
+
+
+def twin_table(id: str, title: str, columns: Sequence[Column], subjects: Iterable[Any]) -> Table:
+    """The table with the figures of a chart."""
+    rows = [[column.cell(each) for column in columns] for each in subjects]
+    return Table(id, title, columns, rows, len(rows), is_twin=True)
+
+
+def time_table(id: str, span: HourSpan, columns: Sequence[Column]) -> Table:
+    """The table of a chart over time, newest first; its columns are of the index of a step."""
+    begin = Column(
+        _("From"), lambda n: ReportCell(span.begin_ms(n), ValueKind.MOMENT), is_number=False
+    )
+    return twin_table(id, _("Over time"), [begin, *columns], reversed(range(span.steps)))
 
 
 def say_count(value: float) -> str:

@@ -15,7 +15,7 @@ from app.ui.framework import typed_time
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.zones import Zone
-from app.ui.reports.axes import DAY_HOURS, HOUR_MS, WEEK_HOURS, Span, span_of
+from app.ui.reports.axes import DAY_HOURS, HOUR_MS, WEEK_HOURS, HourSpan, span_of
 from kitemq.model.reports import Coarse
 
 OWN = "own"
@@ -48,8 +48,8 @@ def _any(hours: int) -> int:
 class RangeChoice:
     """The ranges, and the form with its values."""
 
-    span: Span
-    before: Span | None
+    span: HourSpan
+    before: HourSpan | None
     name: str
     form: Form = field(default_factory=lambda: Form({}))
 
@@ -70,7 +70,9 @@ def read(
     return RangeChoice(span, _before(form, span, values.get("zone", ""), display_zone), name, form)
 
 
-def _own(form: Form, zone_name: str, display_zone: Zone, least_hours: LeastHours) -> Span | None:
+def _own(
+    form: Form, zone_name: str, display_zone: Zone, least_hours: LeastHours
+) -> HourSpan | None:
     from_ms = form.moment("from", zone_name, display_zone)
     to_ms = form.moment("to", zone_name, display_zone)
     if from_ms is None or to_ms is None:
@@ -83,7 +85,7 @@ def _own(form: Form, zone_name: str, display_zone: Zone, least_hours: LeastHours
     return span_of(from_ms, to_ms, least_hours((to_ms - from_ms) // HOUR_MS))
 
 
-def _before(form: Form, span: Span, zone_name: str, display_zone: Zone) -> Span | None:
+def _before(form: Form, span: HourSpan, zone_name: str, display_zone: Zone) -> HourSpan | None:
     """The range to compare with, of the same length and steps."""
     against = form.values["against"]
     length_ms = span.to_ms - span.from_ms
@@ -92,13 +94,13 @@ def _before(form: Form, span: Span, zone_name: str, display_zone: Zone) -> Span 
     elif against == "week":
         from_ms = span.from_ms - WEEK_HOURS * HOUR_MS
     elif against == OWN:
-        typed = form.moment("other", zone_name, display_zone)
-        if typed is None:
+        other_ms = form.moment("other", zone_name, display_zone)
+        if other_ms is None:
             return None
-        from_ms = typed - typed % HOUR_MS
+        from_ms = other_ms - other_ms % HOUR_MS
     else:
         return None
-    return Span(from_ms, from_ms + length_ms, span.step_hours)
+    return HourSpan(from_ms, from_ms + length_ms, span.step_hours)
 
 
 def coarsened(choice: RangeChoice, coarse: Sequence[Coarse]) -> RangeChoice:
@@ -116,8 +118,8 @@ def coarsened(choice: RangeChoice, coarse: Sequence[Coarse]) -> RangeChoice:
         if back_ms == span.to_ms - span.from_ms:  # directly before, with the new length
             back_ms = span.to_ms - begin_ms
         from_ms = _period_ms(begin_ms - back_ms, coarse)
-        before = Span(from_ms, from_ms + span.to_ms - begin_ms, step_hours)
-    whole = Span(begin_ms, span.to_ms, step_hours)
+        before = HourSpan(from_ms, from_ms + span.to_ms - begin_ms, step_hours)
+    whole = HourSpan(begin_ms, span.to_ms, step_hours)
     return replace(choice, span=whole, before=before)
 
 
@@ -141,6 +143,6 @@ def _next_hour(at_ms: int) -> int:
     return at_ms - at_ms % HOUR_MS + HOUR_MS
 
 
-def texts(span: Span, zone: Zone) -> tuple[str, str]:
+def texts(span: HourSpan, zone: Zone) -> tuple[str, str]:
     """The ends of a span as values of form fields."""
     return typed_time.moment_text(span.from_ms, zone), typed_time.moment_text(span.to_ms, zone)

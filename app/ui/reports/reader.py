@@ -7,9 +7,9 @@ from typing import Any
 from app.db.report_rows import ResultFilter
 from app.services.reports.cells import buckets_of
 from app.services.reports.results import PAGE_MAX, ReportResults
-from app.ui.reports.axes import Span
+from app.ui.reports.axes import HourSpan
 from app.ui.reports.kinds import Report
-from app.ui.reports.parts import Rows, hour_name
+from app.ui.reports.parts import ReportQuery, Rows, hour_name
 from engine.report_tables import RESULTS_BY_NAME
 
 READ_MAX = 20_000  # rows of one table on a page
@@ -24,17 +24,15 @@ class Read:
 
 
 def result_filter(
-    report: Report, table: str, span: Span | None, values: Mapping[str, str]
+    report: Report, table: str, query: ReportQuery, span: HourSpan | None
 ) -> ResultFilter:
     """The filter for a page's rows of a table; `lag_now` has no range."""
     columns = RESULTS_BY_NAME[table].names
-    named = ("topic", "group")
-    equal: list[tuple[str, str]] = [
-        (name, values[name]) for name in named if values[name] and name in columns
-    ]
-    chosen = (report.chosen_by or {}).get(table)
-    if chosen:
-        equal.append((chosen, values["choice"]))
+    names = {"topic": query.topic, "group": query.group}
+    equal = [(name, value) for name, value in names.items() if value and name in columns]
+    choice_column = (report.chosen_by or {}).get(table)
+    if choice_column:
+        equal.append((choice_column, query.choice))
     if span is None or table == "lag_now":
         return ResultFilter(equal=tuple(equal))
     last = hour_name(span.to_ms - 1)
@@ -42,7 +40,7 @@ def result_filter(
 
 
 async def read(
-    results: ReportResults, report: Report, span: Span | None, values: Mapping[str, str]
+    results: ReportResults, report: Report, query: ReportQuery, span: HourSpan | None
 ) -> Read:
     """Read the rows of all tables of a report; none without a range."""
     result = Read()
@@ -50,7 +48,7 @@ async def read(
         if span is None:
             result.tables[table] = ()
             continue
-        match = result_filter(report, table, span, values)
+        match = result_filter(report, table, query, span)
         result.tables[table], is_cut = await _rows(results, table, match)
         if is_cut:
             result.cut.append(table)

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.report_rows import RunFilter, RunRow
+from app.db.report_rows import RunFilter, RunRow, ScheduleRow
 from app.db.rows import actor_at
 from app.services.reports.contract import Progress
 from app.services.reports.reports import Reports
@@ -18,7 +18,7 @@ from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.reports.axes import HOUR_MS
-from app.ui.reports.kinds import REPORTS
+from app.ui.reports.kinds import REPORTS, Report
 from app.ui.reports.parts import hour_ms
 from engine.errors import Conflict, Invalid, NotFound, Refused
 from kitemq.model.conversion import convert
@@ -55,49 +55,20 @@ COUNTERS = {
 }
 
 
-@dataclass(frozen=True)
-class Fresh:
-    """The run with the newest figures; they cover everything stored before `input_at_ms`."""
+@dataclass(frozen=True, kw_only=True)
+class RunLine(RunRow):
+    """A run as a row of a table; from `first_ms` to `last_ms`, not every hour is computed."""
 
-    run_id: int
-    input_at_ms: int | None
-
-
-@dataclass(frozen=True)
-class RunLine:
-    """A run as a row of a table; unknown values are None.
-
-    `first` and `last` are the computed hours in ms since 1970; there may be gaps in between.
-    """
-
-    id: int
-    job: str
-    state: str
-    cause: str
-    attempt: int
-    actor: str
-    began_ms: int
-    ended_ms: int | None
-    hours: int
     first_ms: int | None
     last_ms: int | None
-    rows_in: int | None
-    rows_out: int | None
-    input_at_ms: int | None
     engine: str
-    error: str
 
 
-@dataclass(frozen=True)
-class JobLine:
+@dataclass(frozen=True, kw_only=True)
+class JobLine(ScheduleRow):
     """A job with its schedule, the freshness of its figures, and its last run."""
 
-    job: str
     label: str
-    cron: str
-    is_enabled: bool
-    next_ms: int | None
-    limit_s: int
     fresh_ms: int | None
     hours: int
     first_ms: int | None
@@ -107,22 +78,10 @@ class JobLine:
 
 @dataclass(frozen=True)
 class Going:
-    """The progress of the current run; `stage` is "" if another server runs it."""
+    """The progress of the current run; None if another server runs it."""
 
     run: RunLine
-    stage: str
-    percent: int | None
-    tasks_done: int
-    tasks: int
-
-
-@dataclass(frozen=True)
-class ReportLink:
-    """A link to a report."""
-
-    name: str
-    label: str
-    text: str
+    progress: Progress | None
 
 
 @dataclass(frozen=True)
@@ -135,8 +94,8 @@ class ReportsPage:
     going: Going | None
     runs: Sequence[RunLine]
     older: int | None
-    reports: Sequence[ReportLink]
     error: str = ""
+    reports: Sequence[Report] = REPORTS
     words: Mapping[str, str] = field(default_factory=lambda: STATES)
     tones: Mapping[str, str] = field(default_factory=lambda: STATE_TONES)
     causes: Mapping[str, str] = field(default_factory=lambda: CAUSES)
@@ -150,10 +109,6 @@ class RunPage:
     going: Going | None
     inputs: Sequence[tuple[str, int, int, int]]
     counters: Sequence[tuple[str, int]]
-    master: str
-    peak_kib: int | None
-    error_class: str
-    log_tail: str
     error: str
     words: Mapping[str, str] = field(default_factory=lambda: STATES)
     tones: Mapping[str, str] = field(default_factory=lambda: STATE_TONES)
@@ -177,25 +132,18 @@ async def _overview(request: Request, *, error: str = "", status: int = 200) -> 
     before_id = int(before) if is_whole(before) else None
     standing = await reports.standing()
     runs = await reports.runs(RunFilter(before_id=before_id), RUNS_SHOWN + 1)
-    visible_runs = runs[:RUNS_SHOWN]
+    first_runs = runs[:RUNS_SHOWN]
     context = ReportsPage(
         missing=standing.missing,
         remedy=standing.remedy,
         jobs=[job_line(one) for one in standing.jobs],
-        going=_going(standing.running, standing.progress),
-        runs=[_line(run) for run in visible_runs],
-        older=visible_runs[-1].id if len(runs) > len(visible_runs) else None,
-        reports=[ReportLink(one.name, one.label, one.text) for one in REPORTS],
+        going=Going(_line(standing.running), standing.progress) if standing.running else None,
+        runs=[_line(run) for run in first_runs],
+        older=first_runs[-1].id if len(runs) > len(first_runs) else None,
         error=error,
     )
     return await pages.respond(
-        request,
-        "reports.html",
-        context,
-        title=_("Reports"),
-        section="reports",
-        is_live=status == 200,
-        status=status,
+        request, "reports.html", context, title=_("Reports"), is_live=status == 200, status=status
     )
 
 
@@ -205,7 +153,6 @@ def job_line(standing: JobStanding) -> JobLine:
         row,
         JobLine,
         label=JOB_LABELS.get(row.job, row.job),
-        next_ms=row.next_ms if row.is_enabled else None,
         fresh_ms=standing.fresh_ms,
         hours=coverage.hours,
         first_ms=hour_ms(coverage.first) if coverage.first else None,
@@ -223,19 +170,10 @@ def _line(run: RunRow) -> RunLine:
     return convert(
         run,
         RunLine,
-        hours=len(run.hours),
         first_ms=hour_ms(min(run.hours)) if run.hours else None,
         last_ms=hour_ms(max(run.hours)) + HOUR_MS if run.hours else None,
         engine=engine,
     )
-
-
-def _going(run: RunRow | None, progress: Progress | None) -> Going | None:
-    if run is None:
-        return None
-    if progress is None:
-        return Going(_line(run), "", None, 0, 0)
-    return convert(progress, Going, run=_line(run))
 
 
 async def show_run(request: Request) -> Response:
@@ -247,16 +185,12 @@ async def _run_page(request: Request, *, error: str = "", status: int = 200) -> 
     reports = services_of(request.scope).reports
     run = await reports.get(_number(request.path_params["id"]))
     is_running = run.state == RunState.RUNNING
-    going = _going(run, reports.progress(run.id)) if is_running else None
+    going = Going(_line(run), reports.progress(run.id)) if is_running else None
     context = RunPage(
         run=_line(run),
         going=going,
         inputs=_inputs(run.inputs_json),
         counters=_counters(run.counters_json),
-        master=run.master,
-        peak_kib=run.peak_kib,
-        error_class=run.error_class,
-        log_tail=run.log_tail,
         error=error,
     )
     return await pages.respond(
@@ -264,7 +198,6 @@ async def _run_page(request: Request, *, error: str = "", status: int = 200) -> 
         "report_run.html",
         context,
         title=_("Run %(number)s", number=run.id),
-        section="reports",
         is_live=going is not None and status == 200,
         status=status,
     )
@@ -290,13 +223,13 @@ async def run(request: Request) -> Response:
     job, first, last = posted.one("job"), posted.one("first"), posted.one("last")
     actor = actor_at(client_of(request))
     try:
-        begun = await services_of(request.scope).reports.run(actor, job, first, last)
+        new_run = await services_of(request.scope).reports.run(actor, job, first, last)
     except (Conflict, Refused, Invalid) as error:
         form = Form({})
         form.blame(error)
         status = 422 if isinstance(error, Invalid) else 409
         return await _overview(request, error=form.error, status=status)
-    return forms.go(request, f"/reports/runs/{begun.id}?done=report-begun")
+    return forms.go(request, f"/reports/runs/{new_run.id}?done=report-begun")
 
 
 async def cancel(request: Request) -> Response:

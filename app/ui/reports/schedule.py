@@ -92,7 +92,6 @@ async def backfill(request: Request) -> Response:
         "report_backfill.html",
         context,
         title=_("Compute past hours"),
-        section="reports",
         status=422 if form.is_wrong else 200,
     )
 
@@ -135,12 +134,7 @@ async def _schedule_page(
 ) -> Response:
     context = SchedulePage(job_line(standing), form)
     return await pages.respond(
-        request,
-        "report_schedule.html",
-        context,
-        title=_("Schedule"),
-        section="reports",
-        status=status,
+        request, "report_schedule.html", context, title=_("Schedule"), status=status
     )
 
 

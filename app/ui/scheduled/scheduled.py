@@ -17,8 +17,8 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.zones import Zone
 from app.ui.messages.message import address
-from app.ui.scheduled import dues
-from app.ui.scheduled.dues import Histogram
+from app.ui.scheduled import due_histogram
+from app.ui.scheduled.due_histogram import DueHistogram
 from engine.broker import LevelWaiting, Scheduled, TimerAnswer
 from engine.errors import Invalid, MessageNotFound
 from kitemq.model.conversion import convert
@@ -66,7 +66,7 @@ class ScheduledList:
     after: str
     next_cursor: str
     total: int
-    histogram: Histogram
+    histogram: DueHistogram
     levels: list[LevelWaiting]
     levels_total: int
     sizes: tuple[int, ...] = tables.SIZES
@@ -100,14 +100,14 @@ async def show(request: Request) -> Response:
         after=after,
         next_cursor=page.next or "",
         total=page.count,
-        histogram=dues.histogram(
+        histogram=due_histogram.histogram(
             broker.scheduled_counts, page.count, console.now_ms(), values.get("span", "")
         ),
         levels=levels,
         levels_total=sum(level.count for level in levels),
     )
     return await pages.respond(
-        request, "scheduled.html", context, title=_("Scheduled"), section="scheduled", is_live=True
+        request, "scheduled.html", context, title=_("Scheduled"), is_live=True
     )
 
 
@@ -200,10 +200,5 @@ async def _detail(request: Request, item: Scheduled, form: Form, do: str, status
     await decompress([item.message])
     context = ScheduledMessage(row_of(principal_of(request.scope), item), form, do)
     return await pages.respond(
-        request,
-        "scheduled_message.html",
-        context,
-        title=_("A waiting message"),
-        section="scheduled",
-        status=status,
+        request, "scheduled_message.html", context, title=_("A waiting message"), status=status
     )

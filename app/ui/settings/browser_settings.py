@@ -35,12 +35,12 @@ class SettingsPage:
 
 async def show(request: Request) -> Response:
     """GET /settings"""
-    chosen = preferences.read(request)
-    zone = zones.LOCAL if chosen.zone.is_local else chosen.zone.name
+    current = preferences.read(request)
+    zone = zones.LOCAL if current.zone.is_local else current.zone.name
     language = preferences.chosen_language(request) or preferences.AUTO_LANGUAGE
     values = (
-        *(chosen.theme.value, str(chosen.refresh_s), zone, "", language),
-        *(chosen.density.value, chosen.keys.value),
+        *(current.theme.value, str(current.refresh_s), zone, "", language),
+        *(current.density.value, current.keys.value),
     )
     return await _page(request, Form(dict(zip(FIELDS, values, strict=True))), 200)
 
@@ -67,12 +67,7 @@ async def _page(request: Request, form: Form, status: int) -> Response:
     example = formats.absolute(console.now_ms(), zone.rules)
     context = SettingsPage(form, example, zone_names, _refreshes())
     return await pages.respond(
-        request,
-        "settings.html",
-        context,
-        title=_("Settings"),
-        section="settings",
-        status=status,
+        request, "settings.html", context, title=_("Settings"), status=status
     )
 
 

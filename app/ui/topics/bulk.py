@@ -7,28 +7,51 @@ alone; the engine's own topics are never changed. A deletion must be confirmed b
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import Actor, actor_at
+from app.db.rows import actor_at
 from app.security.access import Kind
 from app.services.topic_kinds import SYSTEM_KINDS, kind_of
 from app.services.topics import config_tag, content_tag
-from app.ui.framework import bulk, forms, pages
-from app.ui.framework.console import Console, client_of
+from app.ui.framework import bulk, forms, pages, typed_forms
+from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
-from app.ui.framework.language import _, translated
+from app.ui.framework.language import N_, _, translated
+from app.ui.framework.typed_forms import Fields
 from app.ui.topics import starred, topics
-from app.ui.topics.topics import PERMISSIONS
+from app.ui.topics.topics import PERMISSIONS, TopicListQuery
 from engine.broker import TopicConfig
 from kitemq.model.topics import TopicSettings
 
-ACTIONS = ("delete", "permission")
-FIELDS = ("action", "scope", "q", "type", "permission", "confirm")
 GROUPS_SHOWN_MAX = 3
 NOT_SEEN = "-"  # matches no preview, so that a forged form changes nothing
+
+
+class TopicBulkFields(Fields, frozen=True):
+    """What to do with which topics: the ticked ones, or all that match the filter of the list.
+
+    `selection` holds those of a preview, with the state that each had.
+    """
+
+    action: Annotated[Literal["delete", "permission"], Meta(title=N_("What to do"))]
+    scope: str
+    q: str
+    type: str
+    permission: str
+    confirm: str
+    topic: tuple[str, ...]
+    selection: Annotated[dict[str, str], bulk.parsed]
+
+
+class PermissionFields(Fields, frozen=True):
+    """The parameter of the action `permission`."""
+
+    permission: Annotated[Literal[6, 4, 2, 0], Meta(title=N_("Permission"))]
 
 
 @dataclass(frozen=True)
@@ -45,11 +68,11 @@ class TopicBulkRow:
     last_ms: int | None = None
     groups: Sequence[str] = ()
     groups_total: int = 0
-    seen: str = ""
+    state: str = ""
 
     @property
     def choice(self) -> tuple[str, str]:
-        return self.seen, self.topic
+        return self.state, self.topic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,15 +87,49 @@ class TopicBulk(bulk.Sheet):
 
 @dataclass(frozen=True)
 class TopicAction:
-    """The change to make to each topic, and the request that asks for it."""
+    """The change to make to each topic, and the request that asks for it.
+
+    `selection` has the state of each topic in the preview; it is empty in the first one.
+    """
 
     request: Request
     action: str
     permission: int
+    selection: Mapping[str, str]
 
-    @property
-    def console(self) -> Console:
-        return pages.console_of(self.request)
+    async def preview(self, name: str) -> TopicBulkRow:
+        """What would happen to a topic."""
+        broker = pages.console_of(self.request).broker
+        config = broker.topic(name)
+        note = self.reason_to_skip(config)
+        row = TopicBulkRow(name, "left" if note else "would", note)
+        if self.action == "permission":
+            note = note or permission_change(config.permission, self.permission)
+            return replace(row, note=note, state=self.selection.get(name, config_tag(config)))
+        stats = broker.topic_stats(name)
+        groups = sorted(broker.groups_of(name))
+        return replace(
+            row,
+            messages=stats.messages,
+            last_ms=max((q.last_stored_ms or 0 for q in stats.queues), default=0) or None,
+            groups=groups[:GROUPS_SHOWN_MAX],
+            groups_total=len(groups),
+            state=self.selection.get(name, content_tag(broker, name)),
+        )
+
+    async def change(self, name: str) -> TopicBulkRow:
+        """Change a topic if it still is what the preview showed."""
+        config = pages.console_of(self.request).broker.topic(name)
+        note = self.reason_to_skip(config)
+        if note:
+            return TopicBulkRow(name, "left", note)
+        topics, actor = services_of(self.request.scope).topics, actor_at(client_of(self.request))
+        state = self.selection[name] or NOT_SEEN
+        if self.action == "delete":
+            await topics.delete(actor, name, seen=state)
+            return TopicBulkRow(name, "done")
+        await topics.change(actor, name, TopicSettings(permission=self.permission), seen=state)
+        return TopicBulkRow(name, "done", permission_change(config.permission, self.permission))
 
     def reason_to_skip(self, config: TopicConfig) -> str:
         """The reason why a topic is left out; "" if it would be changed."""
@@ -85,106 +142,42 @@ class TopicAction:
 
 async def show(request: Request) -> Response:
     """GET /bulk/topics: ask for the permission, then preview the result for each topic."""
-    query = request.query_params
-    form = Form({name: query.get(name, "").strip() for name in FIELDS})
-    action = form.choice("action", _("What to do"), ACTIONS)
-    names = await _names(request, form, query.getlist("topic"))
-    is_asking = action == "permission" and not form.values["permission"]
-    order = None if is_asking else _action(request, form)
-    if order is None or form.is_wrong or not names:
+    form, fields = typed_forms.read(request.query_params, TopicBulkFields)
+    names = await _names(request, form, fields)
+    is_asking = fields.action == "permission" and not fields.permission
+    action = None if is_asking else _action(request, form, fields)
+    if action is None or form.is_wrong or not names:
         is_asking = is_asking or "permission" in form.errors
-        ticked = query.getlist("topic") if is_asking else None
-        return await _page(request, form, [], len(names), asking=ticked)
-
-    async def preview(name: str) -> TopicBulkRow:
-        return _preview(order, name)
-
-    chosen = names[: bulk.ITEMS_MAX]
-    rows = await bulk.each(request, Kind.TOPIC, chosen, preview, TopicBulkRow)
+        return await _page(
+            request, form, [], len(names), asking=fields.topic if is_asking else None
+        )
+    rows = await bulk.each(
+        request, Kind.TOPIC, names[: bulk.ITEMS_MAX], action.preview, TopicBulkRow
+    )
     return await _page(request, form, rows, len(names))
 
 
 async def apply(request: Request) -> Response:
-    """POST /bulk/topics: change the topics of the preview and show the result of each."""
+    """POST /bulk/topics: change the topics of the preview and show the result of each.
+
+    A form with an error is shown again with the expected state of its preview.
+    """
     posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
-    form = forms.fill(posted, FIELDS)
-    form.choice("action", _("What to do"), ACTIONS)
-    order = _action(request, form)
-    chosen = bulk.parsed(posted.one("selection"))
-    if not chosen:
+    form, fields = typed_forms.read(posted, TopicBulkFields)
+    action, names = _action(request, form, fields), list(fields.selection)
+    if not names:
         form.error = form.errors.get("action") or _("Nothing was changed: no topic was named.")
-    phrase = confirmation(len(chosen))
-    if order.action == "delete" and chosen and form.values["confirm"].strip() != phrase:
-        form.refuse("confirm", _("That is not “%(wanted)s”; nothing was deleted.", wanted=phrase))
-    if form.is_wrong:
-        return await _again(request, form, order, chosen)
-    actor = actor_at(client_of(request))
-
-    async def change(name: str) -> TopicBulkRow:
-        return await _change(order, actor, name, chosen[name])
-
-    rows = await bulk.each(request, Kind.TOPIC, list(chosen), change, TopicBulkRow)
-    return await _page(request, form, rows, len(chosen), is_done=True)
+    phrase = confirmation(len(names))
+    if fields.action == "delete" and names and fields.confirm != phrase:
+        form.refuse("confirm", _("That is not “%(phrase)s”; nothing was deleted.", phrase=phrase))
+    work = action.preview if form.is_wrong else action.change
+    rows = await bulk.each(request, Kind.TOPIC, names, work, TopicBulkRow)
+    return await _page(request, form, rows, len(names), is_done=not form.is_wrong)
 
 
 def confirmation(count: int) -> str:
     """The text that confirms the deletion of `count` topics, the same in every language."""
     return f"delete {count}"
-
-
-def _action(request: Request, form: Form) -> TopicAction:
-    """The action in the form; errors are reported at their fields."""
-    permission = 0
-    if form.values["action"] == "permission":
-        choices = tuple(value for value, __ in PERMISSIONS)
-        permission = int(form.choice("permission", _("Permission"), choices))
-    return TopicAction(request, form.values["action"], permission)
-
-
-async def _names(request: Request, form: Form, ticked: Sequence[str]) -> list[str]:
-    """The topics that were ticked, or all that match the filter, by name."""
-    if form.values["scope"] != "all":
-        if not ticked:
-            form.error = _("No topic is ticked: go back and tick some, or choose all that match.")
-        return list(dict.fromkeys(ticked))
-    console = pages.console_of(request)
-    everything = console.broker.topics(system=True)
-    stars = (await starred.glance(request)).stars
-    kind, text = topics.parse_kind(form.values["type"]), form.values["q"]
-    matches = await console.render(lambda: topics.matching(everything, text, kind, stars))
-    return [topic.name for topic in matches]
-
-
-async def _again(
-    request: Request, form: Form, order: TopicAction, chosen: Mapping[str, str]
-) -> Response:
-    """The preview again, with the expected state of the first preview."""
-
-    async def preview(name: str) -> TopicBulkRow:
-        return replace(_preview(order, name), seen=chosen[name])
-
-    rows = await bulk.each(request, Kind.TOPIC, list(chosen), preview, TopicBulkRow)
-    return await _page(request, form, rows, len(chosen))
-
-
-def _preview(order: TopicAction, name: str) -> TopicBulkRow:
-    broker = order.console.broker
-    config = broker.topic(name)
-    note = order.reason_to_skip(config)
-    row = TopicBulkRow(name, "left" if note else "would", note)
-    if order.action == "permission":
-        change = "" if note else permission_change(config.permission, order.permission)
-        return replace(row, note=note or change, seen=config_tag(config))
-    stats = broker.topic_stats(name)
-    groups = sorted(broker.groups_of(name))
-    return replace(
-        row,
-        messages=stats.messages,
-        last_ms=max((q.last_stored_ms or 0 for q in stats.queues), default=0) or None,
-        groups=groups[:GROUPS_SHOWN_MAX],
-        groups_total=len(groups),
-        seen=content_tag(broker, name),
-    )
 
 
 def permission_change(before: int, after: int) -> str:
@@ -194,20 +187,26 @@ def permission_change(before: int, after: int) -> str:
     return " → ".join(names)
 
 
-async def _change(order: TopicAction, actor: Actor, name: str, seen: str) -> TopicBulkRow:
-    config = order.console.broker.topic(name)
-    note = order.reason_to_skip(config)
-    if note:
-        return TopicBulkRow(name, "left", note)
-    change = services_of(order.request.scope).topics
-    if order.action == "delete":
-        await change.delete(actor, name, seen=seen or NOT_SEEN)
-        return TopicBulkRow(name, "done")
-    became = permission_change(config.permission, order.permission)
-    await change.change(
-        actor, name, TopicSettings(permission=order.permission), seen=seen or NOT_SEEN
-    )
-    return TopicBulkRow(name, "done", became)
+def _action(request: Request, form: Form, fields: TopicBulkFields) -> TopicAction:
+    """The action in the form; errors are reported at their fields."""
+    permission = 0
+    if form.values["action"] == "permission":
+        permission = typed_forms.parse(form, PermissionFields).permission
+    return TopicAction(request, form.values["action"], permission, fields.selection)
+
+
+async def _names(request: Request, form: Form, fields: TopicBulkFields) -> Sequence[str]:
+    """The topics that were ticked, or all that match the filter, by name."""
+    if fields.scope != "all":
+        if not fields.topic:
+            form.error = _("No topic is ticked: go back and tick some, or choose all that match.")
+        return fields.topic
+    console = pages.console_of(request)
+    everything = console.broker.topics(system=True)
+    stars = (await starred.glance(request)).stars
+    kind = typed_forms.query(form.values, TopicListQuery).type
+    matches = await console.render(lambda: topics.matching(everything, fields.q, kind, stars))
+    return [topic.name for topic in matches]
 
 
 async def _page(
@@ -226,11 +225,5 @@ async def _page(
         groups=sum(row.groups_total for row in would),
         confirm=confirmation(len(would)),
     )
-    return await pages.respond(
-        request,
-        "topic_bulk.html",
-        context,
-        title=_("Many topics at once"),
-        section="topics",
-        status=422 if form.is_wrong else 200,
-    )
+    title = _("Many topics at once")
+    return await pages.respond(request, "topic_bulk.html", context, title=title, section="topics")

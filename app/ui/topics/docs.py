@@ -6,19 +6,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.ui.framework import forms, pages
+from app.ui.framework import forms, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
+from app.ui.framework.typed_forms import Fields, Verbatim
 from app.ui.topics import starred
-from app.ui.topics.head import Head, head_of
+from app.ui.topics.head import Head, head_of, respond, topic_of
 from engine.broker import TopicConfig
 from engine.errors import Conflict, Invalid
-from kitemq.model.numbers import is_whole
 from kitemq.model.stars_and_notes import NOTE_CHARS_MAX
 
-FIELDS = ("text", "version")
-VERSION_CHARS_MAX = 18
+
+class NoteFields(Fields, frozen=True):
+    """The form for a note; `version` is that of the note which it was filled from."""
+
+    text: Verbatim
+    version: int
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class TopicDocs:
 
 async def show(request: Request) -> Response:
     """GET /topics/{topic}/docs, with `edit` the form."""
-    config = pages.console_of(request).broker.topic(request.path_params["topic"])
+    config = topic_of(request)
     is_editing = "edit" in request.query_params
     return await _page(request, config, None, is_editing=is_editing)
 
@@ -53,21 +57,20 @@ async def change(request: Request) -> Response:
 
     On a conflict the page shows both texts: the stored one above, the user's own in the field.
     """
-    config = pages.console_of(request).broker.topic(request.path_params["topic"])
-    form = forms.fill(await forms.read(request), FIELDS)
-    version = form.values["version"]
-    if not is_whole(version, VERSION_CHARS_MAX):
+    config = topic_of(request)
+    form, fields = typed_forms.read(await forms.read(request), NoteFields)
+    if form.is_wrong:
         form.error = _("The form is not whole: open the note again.")
-        return await _page(request, config, form, status=422)
+        return await _page(request, config, form)
     marks, actor = services_of(request.scope).stars_and_notes, starred.actor(request)
     try:
-        await marks.write_note(actor, config.name, form.values["text"], int(version))
+        await marks.write_note(actor, config.name, fields.text, fields.version)
     except Conflict as error:
         form.blame(error, {"version": ""})
         return await _page(request, config, form, status=409)
     except Invalid as error:
         form.blame(error)
-        return await _page(request, config, form, status=422)
+        return await _page(request, config, form)
     return forms.go(request, f"/topics/{segment(config.name)}/docs?done=changed")
 
 
@@ -77,7 +80,7 @@ async def _page(
     form: Form | None,
     *,
     is_editing: bool = True,
-    status: int = 200,
+    status: int | None = None,
 ) -> Response:
     note = await services_of(request.scope).stars_and_notes.note(config.name)
     if form is None:
@@ -95,6 +98,4 @@ async def _page(
         is_conflict=status == 409,
         form=form,
     )
-    return await pages.respond(
-        request, "topic_docs.html", context, title=config.name, section="topics", status=status
-    )
+    return await respond(request, "topic_docs.html", context, status=status)

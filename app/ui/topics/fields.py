@@ -1,8 +1,8 @@
-"""The form fields for a topic's retention and share of traced messages. Pure."""
+"""The texts of a topic's retention and share of traced messages in forms. Pure."""
 
 from app.ui.framework import typed_time
-from app.ui.framework.forms import Form
 from app.ui.framework.language import _, translated
+from app.ui.framework.typed_forms import InvalidField
 
 PERCENT = 100
 
@@ -14,20 +14,15 @@ def retention_text(value_ms: int | None) -> str:
     return typed_time.length_text(value_ms) if value_ms else "0"
 
 
-def read_retention(form: Form, name: str) -> int | None:
-    """The retention in a field in ms; None for the broker's, or after an error at the field."""
-    text = form.values[name].strip()
+def retention_ms(text: str) -> int | None:
+    """A typed retention in ms; None for the broker's. Raises InvalidField."""
+    text = text.strip()
     if text in ("", "0"):
         return 0 if text else None
     length_ms = typed_time.find_length_ms(text)
     if not length_ms:
-        form.refuse(
-            name,
-            _(
-                "That is no length of time. %(length_help)s",
-                length_help=translated(typed_time.LENGTH_HELP),
-            ),
-        )
+        length_help = translated(typed_time.LENGTH_HELP)
+        raise InvalidField(_("That is no length of time. %(length_help)s", length_help=length_help))
     return length_ms
 
 
@@ -36,16 +31,12 @@ def percent_text(share: float | None) -> str:
     return "" if share is None else f"{share * PERCENT:.10g}"
 
 
-def read_percent(form: Form, name: str) -> float | None:
-    """A share from 0 to 1, typed as percent; None for the broker's."""
-    text = form.values[name].strip()
-    if not text:
-        return None
+def share_of(text: str) -> float | None:
+    """A share from 0 to 1, typed as percent; None for the broker's. Raises InvalidField."""
     try:
-        percent = float(text)
+        percent = float(text) if text.strip() else None
     except ValueError:
         percent = -1.0
-    if not 0 <= percent <= PERCENT:
-        form.refuse(name, _("Write a number from 0 to 100, or nothing for the broker's."))
-        return None
-    return percent / PERCENT
+    if percent is not None and not 0 <= percent <= PERCENT:
+        raise InvalidField(_("Write a number from 0 to 100, or nothing for the broker's."))
+    return None if percent is None else percent / PERCENT

@@ -1,8 +1,10 @@
 """The head of every tab of a topic."""
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from app.services.topic_kinds import SYSTEM_KINDS, group_of, kind_of
 from app.ui.framework import pages
@@ -23,6 +25,26 @@ class Head:
     is_system: bool
     is_starred: bool
     has_note: bool
+
+
+class TopicTab(Protocol):
+    """The context of a page of a topic."""
+
+    @property
+    def head(self) -> Head: ...
+
+
+def topic_of(request: Request) -> TopicConfig:
+    """The topic in the path; raises TopicNotFound."""
+    return pages.console_of(request).broker.topic(request.path_params["topic"])
+
+
+async def respond(
+    request: Request, template: str, context: TopicTab, *, title: str = "", **options: Any
+) -> Response:
+    """Render a page of a topic by `pages.respond`; its title is the topic's name."""
+    title = title or context.head.name
+    return await pages.respond(request, template, context, title=title, section="topics", **options)
 
 
 async def head_of(request: Request, config: TopicConfig) -> Head:

@@ -6,7 +6,9 @@ topic that changed meanwhile is reported and left alone.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,14 +17,20 @@ from app.db.rows import actor_at
 from app.security.access import Action, Kind
 from app.services import topic_files
 from app.services.topic_imports import OUTCOMES, ImportRow, counted
-from app.ui.framework import bulk, forms, pages, rights
+from app.ui.framework import bulk, forms, pages, rights, typed_forms
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
-from app.ui.framework.language import _
+from app.ui.framework.language import N_, _
+from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Invalid
 from kitemq.model.topics import DEFINITION_COLUMNS, IMPORT_CHARS_MAX
 
-STEPS = ("look", "apply")
+
+class ImportFields(Fields, frozen=True):
+    """The form: a file's content, to be previewed or applied."""
+
+    content: Verbatim
+    step: Annotated[Literal["look", "apply"], Meta(title=N_("Step"))]
 
 
 @dataclass(frozen=True)
@@ -51,35 +59,28 @@ async def show(request: Request) -> Response:
 
 async def change(request: Request) -> Response:
     """POST /import/topics: preview a file, or apply a preview."""
-    form = forms.fill(
-        await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX), ("content", "step")
-    )
-    step = form.choice("step", _("Step"), STEPS)
+    posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
+    form, fields = typed_forms.read(posted, ImportFields)
     if form.is_wrong:
-        return await _page(request, form, [], status=422)
+        return await _page(request, form, [])
     imports = services_of(request.scope).topic_imports
 
     def allowed(name: str) -> None:
         rights.require(request, Action.ADMINISTER, Kind.TOPIC, name)
 
     try:
-        rows = await imports.read(form.values["content"])
+        rows = await imports.read(fields.content)
     except Invalid as error:
         form.blame(error)
-        return await _page(request, form, [], status=422)
-    if step == "look":
+        return await _page(request, form, [])
+    if fields.step == "look":
         return await _page(request, form, await imports.preview(rows, allowed))
-    done = await imports.apply(actor_at(client_of(request)), rows, allowed)
-    return await _page(request, Form({"content": ""}), done, is_done=True)
+    results = await imports.apply(actor_at(client_of(request)), rows, allowed)
+    return await _page(request, Form({"content": ""}), results, is_done=True)
 
 
 async def _page(
-    request: Request,
-    form: Form,
-    rows: list[ImportRow],
-    *,
-    is_done: bool = False,
-    status: int = 200,
+    request: Request, form: Form, rows: list[ImportRow], *, is_done: bool = False
 ) -> Response:
     order = list(OUTCOMES)
     listed = sorted(rows, key=lambda row: order.index(row.outcome))
@@ -91,11 +92,5 @@ async def _page(
         total=len(rows),
         plan="\n".join(topic_files.line(row.definition) for row in rows if row.definition),
     )
-    return await pages.respond(
-        request,
-        "topic_import.html",
-        context,
-        title=_("Import topics"),
-        section="topics",
-        status=status,
-    )
+    title = _("Import topics")
+    return await pages.respond(request, "topic_import.html", context, title=title, section="topics")

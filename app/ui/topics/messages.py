@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated, Literal
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,23 +14,20 @@ from app.security.access import Principal, principal_of
 from app.security.message_rights import all_visible, lacks_messages, missing_right
 from app.services.bodies import decompress_all
 from app.ui.bodies.preview import preview_of
-from app.ui.framework import pages
-from app.ui.framework.console import Console
+from app.ui.framework import pages, typed_forms
 from app.ui.framework.language import _
+from app.ui.framework.typed_forms import Fields
 from app.ui.messages import browsing
 from app.ui.messages.browsing import BrowsePage
-from app.ui.topics.head import Head, head_of
+from app.ui.topics.head import Head, head_of, respond, topic_of
 from engine.broker import QueueStats
 from engine.errors import NotFound
 from engine.message import FAILED_ERROR, FAILED_REASON, StoredMessage
-from kitemq.model.numbers import is_whole
+from kitemq.model.conversion import convert
 
-WAYS = ("newest", "offset", "id", "key")
-SIZES = (25, 50, 100)
-SIZE_DEFAULT = 50
 BY_KEY_MAX = 64
-TEXT_MAX = 512
 ERROR_CHARS_MAX = 120
+Text = Annotated[str, Meta(max_length=512)]
 
 
 @dataclass(frozen=True)
@@ -51,15 +50,16 @@ class MessageRow:
     error: str
 
 
-@dataclass(frozen=True)
-class Search:
-    """The values of the search form."""
+class TopicMessagesQuery(Fields, frozen=True):
+    """The search in a query; without a `queue` all of them, or the first along which to go."""
 
-    by: str
-    queue: str
-    offset: str
-    id: str
-    key: str
+    by: Literal["newest", "offset", "id", "key"] = "newest"
+    queue: int | None = None
+    offset: int = 0
+    id: Text = ""
+    key: Text = ""
+    size: Literal[25, 50, 100] = 50
+    cursor: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class TopicMessages:
 
     head: Head
     tab: str
-    search: Search
+    search: TopicMessagesQuery
     queues: list[int]
     rows: list[MessageRow]
     scanned: int
-    kept: int
+    stored: int
     queues_read: int
     next_cursor: str
     previous_cursor: str
@@ -82,16 +82,9 @@ class TopicMessages:
 
 def row_of(message: StoredMessage) -> MessageRow:
     properties = message.properties
-    return MessageRow(
-        topic=message.topic,
-        queue=message.queue,
-        offset=message.offset,
-        message_id=message.message_id,
-        tag=message.tag,
-        keys=message.keys,
-        message_group=message.message_group,
-        attempt=message.attempt,
-        stored_ms=message.stored_ms,
+    return convert(
+        message,
+        MessageRow,
         size_bytes=message.size_bytes if missing_right(message) else len(message.plain.body),
         preview=preview_of(message),
         origin_topic=message.origin_topic if message.origin_topic != message.topic else "",
@@ -109,14 +102,14 @@ def _rows(who: Principal, messages: Sequence[StoredMessage]) -> list[MessageRow]
 async def show(request: Request) -> Response:
     """GET /topics/{topic}/messages?by=newest|offset|id|key"""
     console = pages.console_of(request)
-    config = console.broker.topic(request.path_params["topic"])
-    search = _search(request)
+    config = topic_of(request)
+    search = typed_forms.query(request.query_params, TopicMessagesQuery)
     stats = console.broker.topic_stats(config.name).queues
     who = principal_of(request.scope)
     unread = lacks_messages(who, config.name)
     page = BrowsePage([], 0, 0, 0)
     if not (unread and search.by == "key"):  # a match would reveal the keys
-        page = await _find(console, config.name, stats, search, request)
+        page = await _find(request, config.name, stats, search)
     context = TopicMessages(
         head=await head_of(request, config),
         tab="messages",
@@ -124,57 +117,33 @@ async def show(request: Request) -> Response:
         queues=[queue.queue for queue in stats],
         rows=await console.render(partial(_rows, who, page.messages)),
         scanned=page.scanned,
-        kept=page.stored,
+        stored=page.stored,
         queues_read=page.queues,
         next_cursor=page.next_cursor,
         previous_cursor=page.previous_cursor,
         note=page.note,
         unread=unread,
     )
-    return await pages.respond(
-        request,
-        "topic_messages.html",
-        context,
-        title=config.name,
-        section="topics",
-        is_live=search.by == "newest" and "cursor" not in request.query_params,
-    )
-
-
-def _search(request: Request) -> Search:
-    values = request.query_params
-    by = values.get("by", "")
-    return Search(
-        by=by if by in WAYS else "newest",
-        queue=values.get("queue", "")[:TEXT_MAX],
-        offset=values.get("offset", "")[:TEXT_MAX],
-        id=values.get("id", "").strip()[:TEXT_MAX],
-        key=values.get("key", "").strip()[:TEXT_MAX],
-    )
+    is_live = search.by == "newest" and not search.cursor
+    return await respond(request, "topic_messages.html", context, is_live=is_live)
 
 
 async def _find(
-    console: Console, topic: str, stats: Sequence[QueueStats], search: Search, request: Request
+    request: Request, topic: str, stats: Sequence[QueueStats], search: TopicMessagesQuery
 ) -> BrowsePage:
     if search.by == "id":
         return await _by_id(request, topic, search.id)
     if search.by == "key":
-        return await _by_key(request, topic, search.key) if search.key else BrowsePage([], 0, 0, 0)
-    size = request.query_params.get("size", "")
-    count_max = next((s for s in SIZES if str(s) == size), SIZE_DEFAULT)
-    chosen = [queue for queue in stats if str(queue.queue) == search.queue]
-    if search.by == "offset":
-        if not stats:
-            return BrowsePage([], 0, 0, 0)
-        is_number = is_whole(search.offset)
-        offset = int(search.offset) if is_number else 0
-        queue = chosen[0] if chosen else stats[0]
-        return await browsing.along(
-            console.messaging, topic, queue, offset=offset, count_max=count_max
-        )
-    cursor = request.query_params.get("cursor", "")
-    return await browsing.newest(
-        console.messaging, topic, chosen or stats, cursor=cursor, count_max=count_max
+        return await _by_key(request, topic, search) if search.key else BrowsePage([], 0, 0, 0)
+    messaging = pages.console_of(request).messaging
+    queues = [each for each in stats if each.queue == search.queue] or stats
+    if search.by == "newest":
+        cursor = search.cursor
+        return await browsing.newest(messaging, topic, queues, cursor=cursor, count_max=search.size)
+    if not stats:
+        return BrowsePage([], 0, 0, 0)
+    return await browsing.along(
+        messaging, topic, queues[0], offset=search.offset, count_max=search.size
     )
 
 
@@ -193,10 +162,9 @@ async def _by_id(request: Request, topic: str, text: str) -> BrowsePage:
     return BrowsePage(here, len(messages), 0, 0, note=note)
 
 
-async def _by_key(request: Request, topic: str, key: str) -> BrowsePage:
-    cursor = request.query_params.get("cursor", "")
+async def _by_key(request: Request, topic: str, search: TopicMessagesQuery) -> BrowsePage:
     page = await services_of(request.scope).search.by_key(
-        topic, key, count_max=BY_KEY_MAX, cursor=cursor
+        topic, search.key, count_max=BY_KEY_MAX, cursor=search.cursor
     )
     note = _("The key has more messages, older ones.") if page.next_cursor else ""
     return BrowsePage(

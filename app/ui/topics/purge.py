@@ -1,31 +1,72 @@
 """Purging a topic: the extent, a preview by queue, and the confirmation by name."""
 
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
 from app.db.rows import actor_at
 from app.services.retention import Extent
-from app.ui.framework import forms, pages, preferences
+from app.ui.framework import forms, preferences, typed_forms
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
+from app.ui.framework.typed_forms import Fields, Moment, Verbatim
 from app.ui.framework.zones import Zone
-from app.ui.topics.head import Head, head_of
+from app.ui.topics.head import Head, head_of, respond, topic_of
 from engine.broker import Purge, TopicConfig
 from engine.errors import Invalid, QueueNotFound
 from kitemq.model.numbers import is_whole
 
-FIELDS = ("how", "before", "zone", "queue", "offset", "confirm", "shown")
 HOW = (
     ("all", N_("everything that can be read now")),
     ("before", N_("what was stored before a time")),
     ("offset", N_("one queue, up to an offset")),
 )
 QUEUES_SHOWN_MAX = 200
+
+
+def offsets_of(text: str) -> dict[int, int]:
+    """Parse the new beginnings of the queues in the preview, "0:12 3:7"; {} if invalid."""
+    pairs = [part.partition(":") for part in text.split()]
+    numbers = [number for queue, __, offset in pairs for number in (queue, offset)]
+    if not all(is_whole(each) for each in numbers):
+        return {}
+    return {int(queue): int(offset) for queue, __, offset in pairs}
+
+
+class ExtentFields(Fields, frozen=True):
+    """The extent; where it has fields, they have a struct of their own."""
+
+    how: Annotated[Literal["all", "before", "offset"], Meta(title=N_("How much"))]
+
+
+class PurgeFields(ExtentFields, frozen=True):
+    """The whole form, with what confirms a preview."""
+
+    before: Verbatim
+    zone: Verbatim
+    queue: Verbatim
+    offset: Verbatim
+    confirm: str
+    offsets: Annotated[dict[int, int], offsets_of]
+
+
+class TimeExtent(Fields, frozen=True):
+    """What was stored before a time."""
+
+    before: Moment
+
+
+class OffsetExtent(Fields, frozen=True):
+    """One queue, up to an offset."""
+
+    queue: Annotated[int, Meta(title=N_("The queue"), ge=0, le=65_535)]
+    offset: Annotated[int, Meta(title=N_("The offset"), ge=0, le=2**53)]
 
 
 @dataclass(frozen=True)
@@ -36,7 +77,7 @@ class TopicPurge:
     tab: str
     form: Form
     preview: Purge | None
-    shown: str
+    offsets: str
     queues: list[int]
     shown_max: int = QUEUES_SHOWN_MAX
     ways: tuple[tuple[str, str], ...] = HOW
@@ -44,32 +85,25 @@ class TopicPurge:
 
 async def show(request: Request) -> Response:
     """GET /topics/{topic}/purge: choose the extent and preview it."""
-    console = pages.console_of(request)
-    config = console.broker.topic(request.path_params["topic"])
-    values = request.query_params
-    form = Form({name: values.get(name, "") for name in FIELDS})
-    form.values["confirm"] = ""
+    config, values = topic_of(request), request.query_params
+    form = typed_forms.fill({**values, "confirm": ""}, PurgeFields)
     if "how" not in values:
         form.values["how"] = "before"
-        return await _page(request, config, form, None, 200)
-    preview = _preview(request, config, form)
-    return await _page(request, config, form, preview, 422 if form.is_wrong else 200)
+        return await _page(request, config, form, None)
+    return await _page(request, config, form, _preview(request, config, form))
 
 
 async def purge(request: Request) -> Response:
     """POST /topics/{topic}/purge: purge exactly the preview if the form repeats the name."""
-    console = pages.console_of(request)
-    config = console.broker.topic(request.path_params["topic"])
-    form = forms.fill(await forms.read(request), FIELDS)
-    offsets = _offsets(form.values["shown"])
-    if form.values["confirm"].strip() != config.name:
+    config = topic_of(request)
+    form, fields = typed_forms.read(await forms.read(request), PurgeFields)
+    if fields.confirm != config.name:
         form.refuse("confirm", _("That is not the topic's name; nothing was purged."))
-    if form.is_wrong or not offsets:
-        preview = _preview(request, config, form)
-        return await _page(request, config, form, preview, 422)
-    purges = services_of(request.scope).purges
+    if form.is_wrong or not fields.offsets:
+        return await _page(request, config, form, _preview(request, config, form), 422)
+    purges, extent = services_of(request.scope).purges, Extent(before_offset=fields.offsets)
     try:
-        await purges.purge(actor_at(client_of(request)), config.name, Extent(before_offset=offsets))
+        await purges.purge(actor_at(client_of(request)), config.name, extent)
     except (Invalid, QueueNotFound) as error:
         form.error = _(
             "%(detail)s: the topic is another by now.",
@@ -80,53 +114,43 @@ async def purge(request: Request) -> Response:
     return forms.go(request, f"/topics/{segment(config.name)}?done=purged")
 
 
-def _offsets(text: str) -> dict[int, int]:
-    """Parse the new beginnings of the queues in the preview, "0:12 3:7"; {} if invalid."""
-    pairs = [part.partition(":") for part in text.split()]
-    numbers = [number for queue, __, offset in pairs for number in (queue, offset)]
-    if not all(is_whole(each) for each in numbers):
-        return {}
-    return {int(queue): int(offset) for queue, __, offset in pairs}
-
-
 def _preview(request: Request, config: TopicConfig, form: Form) -> Purge | None:
     """The preview; None after an error at a field."""
     extent = _extent(form, preferences.read(request).zone)
-    if extent is None:
+    if form.is_wrong:
         return None
-    purges = services_of(request.scope).purges
     try:
-        return purges.preview(config.name, extent)
+        return services_of(request.scope).purges.preview(config.name, extent)
     except (Invalid, QueueNotFound) as error:
         form.blame(error, {form.values["queue"]: "offset"})
         return None
 
 
-def _extent(form: Form, display_zone: Zone) -> Extent | None:
-    how = form.choice("how", _("How much"), tuple(value for value, __ in HOW))
-    if how == "all" and not form.is_wrong:
-        return Extent(everything=True)
+def _extent(form: Form, zone: Zone) -> Extent:
+    how = typed_forms.parse(form, ExtentFields).how
     if how == "before":
-        at_ms = form.moment("before", form.values["zone"], display_zone)
-        form.values["zone"] = display_zone.name
-        return None if at_ms is None or form.is_wrong else Extent(before_ms=at_ms)
-    queue = form.number("queue", _("The queue"), 0, 65_535)
-    offset = form.number("offset", _("The offset"), 0, 2**53)
-    return None if form.is_wrong else Extent(before_offset={queue: offset})
+        return Extent(before_ms=typed_forms.parse(form, TimeExtent, zone).before)
+    if how == "offset":
+        place = typed_forms.parse(form, OffsetExtent)
+        return Extent(before_offset={place.queue: place.offset})
+    return Extent(everything=True)
 
 
 async def _page(
-    request: Request, config: TopicConfig, form: Form, preview: Purge | None, status: int
+    request: Request,
+    config: TopicConfig,
+    form: Form,
+    preview: Purge | None,
+    status: int | None = None,
 ) -> Response:
+    queues = preview.queues if preview else []
     context = TopicPurge(
         head=await head_of(request, config),
         tab="purge",
         form=form,
         preview=preview,
-        shown=" ".join(f"{row.queue}:{row.to_offset}" for row in preview.queues) if preview else "",
+        offsets=" ".join(f"{row.queue}:{row.to_offset}" for row in queues),
         queues=list(range(max(config.read_queues, config.write_queues))),
     )
     title = _("Purge %(name)s", name=config.name)
-    return await pages.respond(
-        request, "topic_purge.html", context, title=title, section="topics", status=status
-    )
+    return await respond(request, "topic_purge.html", context, title=title, status=status)

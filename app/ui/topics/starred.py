@@ -1,5 +1,8 @@
 """Stars on topics: the button beside each name."""
 
+from typing import Annotated, Literal
+
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -7,9 +10,17 @@ from app.container import services_of
 from app.db.rows import Actor, actor_at
 from app.security.access import principal_of
 from app.services.stars_and_notes import TopicAnnotations
-from app.ui.framework import forms
+from app.ui.framework import forms, typed_forms
 from app.ui.framework.console import client_of
-from app.ui.framework.language import _
+from app.ui.framework.language import N_
+from app.ui.framework.typed_forms import Fields
+
+
+class StarFields(Fields, frozen=True):
+    """The button beside a name; `back` is the page that it is on."""
+
+    star: Annotated[Literal["on", "off"], Meta(title=N_("Star"))]
+    back: str
 
 
 async def glance(request: Request) -> TopicAnnotations:
@@ -30,12 +41,12 @@ async def change(request: Request) -> Response:
 
     The list reloads its rows itself, so that ticked rows stay ticked.
     """
-    posted = await forms.read(request)
-    form = forms.fill(posted, ("star", "back"))
-    is_on = form.choice("star", _("Star"), ("on", "off")) == "on"
+    __, fields = typed_forms.read(await forms.read(request), StarFields)
     topic, owner = request.path_params["topic"], principal_of(request.scope).name
     annotations = services_of(request.scope).stars_and_notes
-    await (annotations.star if is_on else annotations.unstar)(actor(request), owner, topic)
+    await (annotations.star if fields.star == "on" else annotations.unstar)(
+        actor(request), owner, topic
+    )
     if request.headers.get("hx-request") == "true":
         return Response(status_code=204, headers={"HX-Trigger": "kite:refresh"})
-    return forms.go(request, forms.local_path(form.values["back"] or "/topics"))
+    return forms.go(request, forms.local_path(fields.back or "/topics"))

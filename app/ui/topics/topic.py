@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,35 +13,37 @@ from app.db.rows import actor_at
 from app.monitoring import sparkline
 from app.monitoring.sparkline import Sparkline
 from app.pause import Pause
-from app.ui.framework import forms, pages
+from app.ui.framework import forms, pages, typed_forms
 from app.ui.framework.console import Console, client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
 from app.ui.topics import fields as topic_fields
 from app.ui.topics.defaults import InForce, in_force
-from app.ui.topics.head import Head, head_of
+from app.ui.topics.head import Head, head_of, respond, topic_of
 from app.ui.topics.sizes import QUEUE_MESSAGES_MAX, Size, size_of
-from app.ui.topics.topics import DURABILITIES, PERMISSIONS, QUEUES_MAX, read_durability
+from app.ui.topics.topics import DURABILITIES, PERMISSIONS, SettingFields
 from engine.broker import QueueContent, TopicConfig, TopicMetrics, TopicStats
 from engine.errors import Forbidden, Invalid, NotFound
+from kitemq.model.conversion import convert
 from kitemq.model.topics import TopicSettings
 
 AGE_MAX_MS = 2_000
-CONFIG_FIELDS = (
-    "read_queues",
-    "write_queues",
-    "permission",
-    "durability",
-    "retention",
-    "trace_sample",
-)
 TRAFFIC = "#topic-traffic"  # the element of the table of rates
 QUEUES_SHOWN_MAX = 200
 
 
+class ConfigFields(SettingFields, frozen=True, rename={"retention_ms": "retention"}):
+    """The form for a topic's settings."""
+
+    retention_ms: Annotated[int | None, topic_fields.retention_ms] = None
+    trace_sample: Annotated[float | None, topic_fields.share_of] = None
+
+
 @dataclass(frozen=True)
-class QueueRow:
+class ListedQueue:
+    """A queue of the topic, its `share` of the messages in the fullest one."""
+
     queue: int
     min_offset: int
     max_offset: int
@@ -66,7 +69,7 @@ class TopicOverview:
     history_counts: list[int]
     last_ms: int | None
     worst_lag: int | None
-    queues: list[QueueRow]
+    queues: list[ListedQueue]
     queues_total: int
     size: Size
     created_ms: int
@@ -128,7 +131,7 @@ class TopicDeletion:
 async def show(request: Request) -> Response:
     """GET /topics/{topic}"""
     console = pages.console_of(request)
-    config = console.broker.topic(request.path_params["topic"])
+    config = topic_of(request)
     stats = console.broker.topic_stats(config.name)
     fullest = max((queue.max_offset - queue.min_offset for queue in stats.queues), default=0)
     counts = console.meter.topic_history(config.name)
@@ -150,16 +153,14 @@ async def show(request: Request) -> Response:
         since_ms=console.broker.statistics.since_ms,
         moving=repr(figures) if request.headers.get("hx-target", "").endswith(TRAFFIC) else "",
     )
-    return await pages.respond(
-        request, "topic.html", context, title=config.name, section="topics", is_live=True
-    )
+    return await respond(request, "topic.html", context, is_live=True)
 
 
 async def _queues(
     console: Console, topic: str, stats: TopicStats, fullest: int
-) -> tuple[list[QueueRow], Size]:
+) -> tuple[list[ListedQueue], Size]:
     """The first queues of a topic, and an estimate of the topic's size from them."""
-    rows: list[QueueRow] = []
+    rows: list[ListedQueue] = []
     contents: list[QueueContent] = []
     pause = Pause()
     for queue in stats.queues[:QUEUES_SHOWN_MAX]:
@@ -169,7 +170,7 @@ async def _queues(
         contents.append(content)
         messages = queue.max_offset - queue.min_offset
         rows.append(
-            QueueRow(
+            ListedQueue(
                 queue=queue.queue,
                 min_offset=queue.min_offset,
                 max_offset=queue.max_offset,
@@ -191,7 +192,7 @@ def _last_ms(stats: TopicStats) -> int | None:
 async def groups(request: Request) -> Response:
     """GET /topics/{topic}/groups"""
     console = pages.console_of(request)
-    config = console.broker.topic(request.path_params["topic"])
+    config = topic_of(request)
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     lags = snapshot.readers(config.name)
     behind = sorted(lags, key=lambda group: (-lags[group], group))
@@ -208,9 +209,7 @@ async def groups(request: Request) -> Response:
         readers_total=len(behind),
         as_of_ms=snapshot.taken_ms,
     )
-    return await pages.respond(
-        request, "topic_groups.html", context, title=config.name, section="topics", is_live=True
-    )
+    return await respond(request, "topic_groups.html", context, is_live=True)
 
 
 def _reader(console: Console, topic: str, group: str) -> Reader:
@@ -227,77 +226,60 @@ def _reader(console: Console, topic: str, group: str) -> Reader:
 
 async def config_page(request: Request) -> Response:
     """GET /topics/{topic}/config"""
-    config = pages.console_of(request).broker.topic(request.path_params["topic"])
-    values = (
-        config.read_queues,
-        config.write_queues,
-        config.permission,
-        config.durability or "",
-        topic_fields.retention_text(config.retention_ms),
-        topic_fields.percent_text(config.trace_sample),
-    )
-    form = Form({name: str(v) for name, v in zip(CONFIG_FIELDS, values, strict=True)})
-    return await _config_page(request, config, form)
+    config = topic_of(request)
+    values = {
+        "read_queues": str(config.read_queues),
+        "write_queues": str(config.write_queues),
+        "permission": str(config.permission),
+        "durability": config.durability or "",
+        "retention": topic_fields.retention_text(config.retention_ms),
+        "trace_sample": topic_fields.percent_text(config.trace_sample),
+    }
+    return await _config_page(request, config, Form(values))
 
 
 async def change(request: Request) -> Response:
     """POST /topics/{topic}/config"""
-    console = pages.console_of(request)
-    config = console.broker.topic(request.path_params["topic"])
-    form = forms.fill(await forms.read(request), CONFIG_FIELDS)
-    changes = TopicSettings(
-        read_queues=form.number("read_queues", _("Read queues"), 1, QUEUES_MAX),
-        write_queues=form.number("write_queues", _("Write queues"), 1, QUEUES_MAX),
-        permission=int(form.choice("permission", _("Permission"), ("6", "4", "2", "0"))),
-        durability=read_durability(form),
-        retention_ms=topic_fields.read_retention(form, "retention"),
-        trace_sample=topic_fields.read_percent(form, "trace_sample"),
-    )
+    config = topic_of(request)
+    form, fields = typed_forms.read(await forms.read(request), ConfigFields)
     if form.is_wrong:
-        return await _config_page(request, config, form, 422)
+        return await _config_page(request, config, form)
+    topics, actor = services_of(request.scope).topics, actor_at(client_of(request))
     try:
-        await services_of(request.scope).topics.change(
-            actor_at(client_of(request)), config.name, changes
-        )
+        await topics.change(actor, config.name, convert(fields, TopicSettings))
     except (Invalid, Forbidden) as error:
         form.blame(error, {"retention_ms": "retention"})
-        return await _config_page(request, config, form, 422)
+        return await _config_page(request, config, form)
     return forms.go(request, f"/topics/{segment(config.name)}/config?done=changed")
 
 
-async def _config_page(
-    request: Request, config: TopicConfig, form: Form, status: int = 200
-) -> Response:
-    console = pages.console_of(request)
+async def _config_page(request: Request, config: TopicConfig, form: Form) -> Response:
+    broker = pages.console_of(request).host.config
     context = TopicConfigPage(
         head=await head_of(request, config),
         tab="config",
         form=form,
         config=config,
-        default_durability=console.host.config.durability.value,
-        default_retention_h=console.host.config.retention_h,
-        default_trace_sample=console.host.config.trace_sample,
-        in_force=in_force(config, console.host.config),
+        default_durability=broker.durability.value,
+        default_retention_h=broker.retention_h,
+        default_trace_sample=broker.trace_sample,
+        in_force=in_force(config, broker),
     )
-    return await pages.respond(
-        request, "topic_config.html", context, title=config.name, section="topics", status=status
-    )
+    return await respond(request, "topic_config.html", context)
 
 
 async def delete_page(request: Request) -> Response:
     """GET /topics/{topic}/delete: ask before deleting, and show what is lost."""
-    config = pages.console_of(request).broker.topic(request.path_params["topic"])
-    return await _delete_page(request, config, Form({"confirm": ""}))
+    return await _delete_page(request, topic_of(request), Form({"confirm": ""}))
 
 
 async def delete(request: Request) -> Response:
     """POST /topics/{topic}/delete: delete the topic if the form repeats its name."""
-    console = pages.console_of(request)
-    config = console.broker.topic(request.path_params["topic"])
-    form = forms.fill(await forms.read(request), ("confirm",))
-    if form.values["confirm"].strip() != config.name:
-        form.refuse("confirm", _("That is not the topic's name; nothing was deleted."))
-        return await _delete_page(request, config, form, 422)
+    config = topic_of(request)
+    refusal = _("That is not the topic's name; nothing was deleted.")
+    form = await forms.confirmation(request, config.name, refusal)
+    if form.is_wrong:
+        return await _delete_page(request, config, form)
     await services_of(request.scope).topics.delete(actor_at(client_of(request)), config.name)
     return forms.go(request, "/topics?done=deleted")
 
@@ -315,9 +297,7 @@ def _readers(console: Console, topic: str, sampled: Mapping[str, int]) -> list[t
     return sorted(lags.items(), key=lambda item: -item[1])
 
 
-async def _delete_page(
-    request: Request, config: TopicConfig, form: Form, status: int = 200
-) -> Response:
+async def _delete_page(request: Request, config: TopicConfig, form: Form) -> Response:
     console = pages.console_of(request)
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     context = TopicDeletion(
@@ -328,6 +308,4 @@ async def _delete_page(
         readers=_readers(console, config.name, snapshot.readers(config.name)),
     )
     title = _("Delete %(name)s", name=config.name)
-    return await pages.respond(
-        request, "topic_delete.html", context, title=title, section="topics", status=status
-    )
+    return await respond(request, "topic_delete.html", context, title=title)

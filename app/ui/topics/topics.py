@@ -4,32 +4,34 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
 from app.db.rows import actor_at
 from app.monitoring import sparkline
-from app.monitoring.sampler import Snapshot, topic_figures
+from app.monitoring.sampler import Snapshot, TopicFigures, topic_figures
 from app.monitoring.sparkline import Sparkline
 from app.pause import Pause
 from app.security.access import Action, Kind
 from app.services.stars_and_notes import TopicAnnotations
 from app.services.topic_kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
-from app.ui.framework import forms, list_exports, pages, rights, tables
+from app.ui.framework import forms, list_exports, pages, rights, tables, typed_forms
 from app.ui.framework.console import Console, client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.tables import Cut, Query
 from app.ui.framework.templating import segment
+from app.ui.framework.typed_forms import Fields
 from app.ui.topics import starred
 from app.ui.topics.sizes import LIST_MESSAGES_MAX, LIST_QUEUES_MAX, Size, size_of
 from engine.broker import TopicConfig
 from engine.errors import Conflict, Forbidden, Invalid, NotFound
 from kitemq.model.conversion import convert
-from kitemq.model.topics import Durability, NewTopic, TopicType
+from kitemq.model.topics import Durability, TopicType
 
 SORTS = ("star", "name", "messages", "rate", "bytes", "lag", "last")
 BY_NAME = ("star", "name")  # sort keys that need no figures; the first is the default
@@ -53,22 +55,39 @@ TYPES = (
     ("DELAY", N_("DELAY: delivered after a wait")),
     ("TRANSACTION", N_("TRANSACTION: half messages")),
 )
-FIELDS = ("name", "type", "read_queues", "write_queues", "permission", "durability")
 
 
-@dataclass(frozen=True)
-class TopicRow:
+class TopicListQuery(Fields, frozen=True):
+    """The filter of the list besides its text; "" for the users' topics."""
+
+    type: Literal[
+        "", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "RETRY", "DLQ", "SYSTEM", "starred", "all"
+    ] = ""
+
+
+class SettingFields(Fields, frozen=True):
+    """The settings that both forms of a topic have."""
+
+    read_queues: Annotated[int, Meta(title=N_("Read queues"), ge=1, le=QUEUES_MAX)]
+    write_queues: Annotated[int, Meta(title=N_("Write queues"), ge=1, le=QUEUES_MAX)]
+    permission: Annotated[Literal[6, 4, 2, 0], Meta(title=N_("Permission"))]
+    durability: Annotated[Durability | None, Meta(title=N_("Accepted means"))]
+
+
+class NewTopicFields(SettingFields, frozen=True):
+    """The form for a new topic."""
+
+    name: str
+    type: Annotated[TopicType, Meta(title=N_("Type"))]
+
+
+class ListedTopic(TopicFigures, frozen=True):
     """A row of the list, read with the page."""
 
     name: str
-    kind: str
     permission: int
     queues: int
-    messages: int
-    rate: float
-    bytes_rate: float
     history: Sparkline
-    last_ms: int | None
     groups: int
     lag: int | None
     is_starred: bool
@@ -77,7 +96,9 @@ class TopicRow:
 
 
 @dataclass(frozen=True)
-class Facet:
+class KindFacet:
+    """A kind of topic that the list can be filtered by."""
+
     value: str
     label: str
     count: int
@@ -91,8 +112,8 @@ class TopicList:
     `marks_failure` is the reason why the stars are unknown.
     """
 
-    cut: Cut[TopicRow]
-    facets: list[Facet]
+    cut: Cut[ListedTopic]
+    facets: list[KindFacet]
     query: Query
     kind: str
     as_of_ms: int
@@ -101,11 +122,11 @@ class TopicList:
 
 
 @dataclass(frozen=True)
-class Selection:
+class TopicSelection:
     """The topics of one page, and the counts beside them."""
 
     cut: Cut[TopicConfig]
-    facets: list[Facet]
+    facets: list[KindFacet]
     is_any: bool
 
 
@@ -123,7 +144,7 @@ async def show(request: Request) -> Response:
     """GET /topics"""
     console = pages.console_of(request)
     query = tables.parse_query(request.query_params, SORTS, BY_NAME[0])
-    kind = parse_kind(request.query_params.get("type", ""))
+    kind = typed_forms.query(request.query_params, TopicListQuery).type
     marks = await starred.glance(request)
     snapshot = console.sampler.snapshot
     if query.sort not in BY_NAME or not snapshot.taken_ms:
@@ -150,18 +171,15 @@ async def show(request: Request) -> Response:
     )
 
 
-def parse_kind(text: str) -> str:
-    """Parse the filter of the list: a kind, "starred" or "all"; "" for the users' topics."""
-    return text if text in (*KINDS, STARRED, "all") else ""
-
-
 def matching(
     everything: Iterable[TopicConfig], text: str, kind: str, stars: Collection[str]
 ) -> list[TopicConfig]:
     """The topics of `kind` whose names contain every word of `text`."""
     words = text.lower().split()
-    named = [topic for topic in everything if all(word in topic.name.lower() for word in words)]
-    return [topic for topic in named if _is_chosen(topic, kind, stars)]
+    candidates = [
+        topic for topic in everything if all(word in topic.name.lower() for word in words)
+    ]
+    return [topic for topic in candidates if _is_chosen(topic, kind, stars)]
 
 
 def _select(
@@ -170,16 +188,16 @@ def _select(
     query: Query,
     kind: str,
     marks: TopicAnnotations,
-) -> Selection:
+) -> TopicSelection:
     """Filter, count, sort and cut the topics; pure, because it runs on another thread."""
-    named = matching(everything, query.text, "all", ())
-    chosen = [topic for topic in named if _is_chosen(topic, kind, marks.stars)]
+    candidates = matching(everything, query.text, "all", ())
+    matches = [topic for topic in candidates if _is_chosen(topic, kind, marks.stars)]
     key = _key(snapshot, query.sort, marks.stars)
-    tables.order(chosen, key, lambda t: t.name, down=query.is_downward)
-    counts = Counter(map(kind_of, named))
-    counts[STARRED] = sum(topic.name in marks.stars for topic in named)
-    return Selection(
-        cut=tables.cut(chosen, query),
+    tables.order(matches, key, lambda t: t.name, down=query.is_downward)
+    counts = Counter(map(kind_of, candidates))
+    counts[STARRED] = sum(topic.name in marks.stars for topic in candidates)
+    return TopicSelection(
+        cut=tables.cut(matches, query),
         facets=_facets(counts, kind),
         is_any=any(kind_of(topic) in USER_KINDS for topic in everything),
     )
@@ -193,12 +211,14 @@ def _is_chosen(topic: TopicConfig, kind: str, stars: Collection[str]) -> bool:
     return kind in ("all", kind_of(topic))
 
 
-def _facets(counts: Counter[str], chosen: str) -> list[Facet]:
-    facets = [Facet("", _("Your topics"), sum(counts[kind] for kind in USER_KINDS), chosen == "")]
-    facets += [Facet(STARRED, _("Starred"), counts[STARRED], chosen == STARRED)]
-    facets += [Facet(kind, kind, counts[kind], chosen == kind) for kind in KINDS]
+def _facets(counts: Counter[str], active: str) -> list[KindFacet]:
+    facets = [
+        KindFacet("", _("Your topics"), sum(counts[kind] for kind in USER_KINDS), active == "")
+    ]
+    facets += [KindFacet(STARRED, _("Starred"), counts[STARRED], active == STARRED)]
+    facets += [KindFacet(kind, kind, counts[kind], active == kind) for kind in KINDS]
     everything = sum(counts[kind] for kind in KINDS)
-    total = Facet("all", _("Including system"), everything, chosen == "all")
+    total = KindFacet("all", _("Including system"), everything, active == "all")
     visible_facets = [f for f in facets if f.count or f.is_on or not f.value]
     return (
         [*visible_facets, total] if any(counts[kind] for kind in SYSTEM_KINDS) else visible_facets
@@ -219,9 +239,9 @@ def _key(snapshot: Snapshot, sort: str, stars: Collection[str]) -> Callable[[Top
 
 async def _rows(
     console: Console, snapshot: Snapshot, cut: Cut[TopicConfig], marks: TopicAnnotations
-) -> Cut[TopicRow]:
+) -> Cut[ListedTopic]:
     pause = Pause()
-    rows: list[TopicRow] = []
+    rows: list[ListedTopic] = []
     for topic in cut.rows:
         with contextlib.suppress(NotFound):  # deleted while the others were read
             rows.append(await _row(console, snapshot, topic, marks))
@@ -231,30 +251,26 @@ async def _rows(
 
 async def _row(
     console: Console, snapshot: Snapshot, topic: TopicConfig, marks: TopicAnnotations
-) -> TopicRow:
-    rate = console.meter.topic_rate(topic.name)
-    bytes_rate = console.meter.topic_bytes_rate(topic.name)
-    stats = console.broker.topic_stats(topic.name)
-    figures = topic_figures(topic, stats, rate, bytes_rate)
+) -> ListedTopic:
+    name, meter = topic.name, console.meter
+    stats = console.broker.topic_stats(name)
+    figures = topic_figures(topic, stats, meter.topic_rate(name), meter.topic_bytes_rate(name))
     filled = [q.queue for q in stats.queues if q.max_offset > q.min_offset][:LIST_QUEUES_MAX]
     contents = [
-        await console.messaging.queue_content(topic.name, queue, count_max=LIST_MESSAGES_MAX)
+        await console.messaging.queue_content(name, queue, count_max=LIST_MESSAGES_MAX)
         for queue in filled
     ]
-    return TopicRow(
-        name=topic.name,
-        kind=figures.kind,
+    return convert(
+        figures,
+        ListedTopic,
+        name=name,
         permission=topic.permission,
         queues=topic.read_queues,
-        messages=figures.messages,
-        rate=rate,
-        bytes_rate=bytes_rate,
-        history=sparkline.line(console.meter.topic_history(topic.name)),
-        last_ms=figures.last_ms,
-        groups=len(snapshot.readers(topic.name)),
-        lag=snapshot.worst_lag(topic.name),
-        is_starred=topic.name in marks.stars,
-        has_note=topic.name in marks.noted,
+        history=sparkline.line(meter.topic_history(name)),
+        groups=len(snapshot.readers(name)),
+        lag=snapshot.worst_lag(name),
+        is_starred=name in marks.stars,
+        has_note=name in marks.noted,
         size=size_of(contents, figures.messages),
     )
 
@@ -262,53 +278,29 @@ async def _row(
 async def new(request: Request) -> Response:
     """GET /create/topic"""
     queues = str(pages.console_of(request).host.config.default_queues)
-    form = Form(dict(zip(FIELDS, ("", "NORMAL", queues, queues, "6", ""), strict=True)))
-    return await _form_page(request, form)
+    texts = {"type": "NORMAL", "read_queues": queues, "write_queues": queues, "permission": "6"}
+    return await _form_page(request, typed_forms.fill(texts, NewTopicFields))
 
 
 async def create(request: Request) -> Response:
     """POST /topics: create the topic, or show the form with its errors."""
-    form = forms.fill(await forms.read(request), FIELDS)
-    config = read_config(form)
+    form, fields = typed_forms.read(await forms.read(request), NewTopicFields)
+    if not fields.name:
+        form.refuse("name", _("A topic needs a name."))
     if form.is_wrong:
-        return await _form_page(request, form, 422)
-    rights.require(request, Action.ADMINISTER, Kind.TOPIC, config.name)
-    topics = services_of(request.scope).topics
+        return await _form_page(request, form)
+    rights.require(request, Action.ADMINISTER, Kind.TOPIC, fields.name)
+    topics, actor = services_of(request.scope).topics, actor_at(client_of(request))
     try:
-        created = await topics.create(actor_at(client_of(request)), config)
+        topic = await topics.create(actor, convert(fields, TopicConfig))
     except (Invalid, Conflict, Forbidden) as error:
         form.blame(error, {"topic": "name"})
         return await _form_page(request, form, 409 if isinstance(error, Conflict) else 422)
-    return forms.go(request, f"/topics/{segment(created.name)}?done=created")
+    return forms.go(request, f"/topics/{segment(topic.name)}?done=created")
 
 
-def read_config(form: Form) -> TopicConfig:
-    """The configuration in a form; errors are reported at their fields."""
-    name = form.values["name"].strip()
-    if not name:
-        form.refuse("name", _("A topic needs a name."))
-    new = NewTopic(
-        name=name,
-        type=TopicType(form.choice("type", _("Type"), USER_KINDS)),
-        read_queues=form.number("read_queues", _("Read queues"), 1, QUEUES_MAX),
-        write_queues=form.number("write_queues", _("Write queues"), 1, QUEUES_MAX),
-        permission=int(form.choice("permission", _("Permission"), ("6", "4", "2", "0"))),
-        durability=read_durability(form),
-    )
-    return convert(new, TopicConfig)
-
-
-def read_durability(form: Form) -> Durability | None:
-    text = form.choice("durability", _("Accepted means"), ("", "stored", "flushed"))
-    return Durability(text) if text else None
-
-
-async def _form_page(request: Request, form: Form, status: int = 200) -> Response:
+async def _form_page(request: Request, form: Form, status: int | None = None) -> Response:
+    title = _("Create a topic")
     return await pages.respond(
-        request,
-        "topic_new.html",
-        TopicForm(form),
-        title=_("Create a topic"),
-        section="topics",
-        status=status,
+        request, "topic_new.html", TopicForm(form), title=title, section="topics", status=status
     )

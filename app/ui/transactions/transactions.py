@@ -160,12 +160,7 @@ async def show(request: Request) -> Response:
         check_max=console.host.config.transaction_check_max,
     )
     return await pages.respond(
-        request,
-        "transactions.html",
-        context,
-        title=_("Transactions"),
-        section="transactions",
-        is_live=True,
+        request, "transactions.html", context, title=_("Transactions"), is_live=True
     )
 
 
@@ -246,8 +241,8 @@ async def _page(
     console: Console, kind: str, *, group: str = "", after: str = "", count_max: int
 ) -> TransactionPage:
     transactions = console.messaging.transactions
-    listed = transactions.given_up if kind == "given_up" else transactions.pending
-    return await listed(group=group, after=after, count_max=count_max)
+    listing = transactions.given_up if kind == "given_up" else transactions.pending
+    return await listing(group=group, after=after, count_max=count_max)
 
 
 async def _tally(request: Request, total: int) -> Tally:
@@ -301,6 +296,5 @@ async def _detail(request: Request, form: Form, status: int) -> Response:
         "transaction.html",
         context,
         title=_("Transaction %(transaction_id)s", transaction_id=transaction.transaction_id),
-        section="transactions",
         status=status,
     )

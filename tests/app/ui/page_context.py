@@ -27,17 +27,23 @@ def install() -> None:
 
 
 async def respond_with_context(
-    request: Request, template: str, context: object, *, status: int = 200, **words: object
+    request: Request, template: str, context: object, *, status: int | None = None, **words: object
 ) -> Response:
     if request.query_params.get("format") != "json":
         return await _respond(request, template, context, status=status, **words)
     content = await pages.console_of(request).render(lambda: encoded(context))
+    status = pages.status_of(context) if status is None else status
     return Response(content, status, media_type="application/json")
 
 
 def encoded(context: object) -> bytes:
     """The context as JSON."""
-    return msgspec.json.encode(_plain(msgspec.to_builtins(context, enc_hook=conversion.encoded)))
+    return msgspec.json.encode(_plain(msgspec.to_builtins(context, enc_hook=_encoded)))
+
+
+def _encoded(value: object) -> object:
+    # How a column makes its cells is no figure of the page.
+    return None if callable(value) else conversion.encoded(value)
 
 
 def _plain(value: Any, name: str = "") -> Any:

@@ -141,7 +141,7 @@ async def test_the_oldest_copies_are_forgotten_and_jobs_outlive_the_engines_memo
     kept = [item["id"] for item in (await running.get("/replays"))["items"]]
     assert len(kept) < 3
     listed = (await running.http.get("/jobs/history?format=json")).json()["jobs"]
-    assert [(each["name"], each["is_kept"]) for each in listed] == [
+    assert [(each["name"], each["is_stored"]) for each in listed] == [
         ("4", True), ("3", listed[1]["id"] in kept), ("2", False),
     ]  # fmt: skip
     forgotten = listed[2]["id"]

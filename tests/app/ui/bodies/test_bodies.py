@@ -13,7 +13,7 @@ from tests.app.ui.bodies.containers import PROTOBUF, SYNC, avro_file, long, text
 
 
 def tried(body: bodies.Body) -> dict[str, bool]:
-    return {step.name: step.is_ok for step in body.tried}
+    return {step.name: step.is_ok for step in body.results}
 
 
 def test_json_is_shown_as_a_tree_with_its_order_kept() -> None:
@@ -41,7 +41,7 @@ def test_text_that_is_no_json_says_why() -> None:
 def test_bytes_that_are_no_text_are_shown_in_hex_with_the_byte_at_fault() -> None:
     body = bodies.decode(b"ok\xff")
     assert body.views == ("hex",)
-    assert body.tried[0].detail == "byte 2 (0xff) is not UTF-8"
+    assert body.results[0].detail == "byte 2 (0xff) is not UTF-8"
     assert (body.rows[0].octets, body.rows[0].text) == ("6f 6b ff", "ok.")
 
 
@@ -177,7 +177,7 @@ def test_without_its_library_an_avro_file_is_shown_in_hex_with_what_to_install(
     monkeypatch.setitem(sys.modules, "fastavro", None)
     body = bodies.decode(avro_file(PEOPLE))
     assert body.view == "hex"
-    details = {step.name: step.detail for step in body.tried}
+    details = {step.name: step.detail for step in body.results}
     assert "pip install kitemq-server[avro]" in details["avro"]
 
 
@@ -225,13 +225,13 @@ def test_messagepack_is_shown_where_it_is_a_map_or_an_array_to_the_last_byte() -
 def test_compressed_bodies_are_unpacked_or_named() -> None:
     packed = bodies.decode(zlib.compress(b"hello " * 100))
     assert (packed.view, packed.packing, packed.size_bytes) == ("text", "zlib", 600)
-    assert packed.tried[0] == bodies.DecoderResult(
+    assert packed.results[0] == bodies.DecoderResult(
         "compression", True, f"zlib, {packed.stored_bytes} bytes to 600"
     )
     for magic, kind in ((b"\x28\xb5\x2f\xfd", "zstd"), (b"\x04\x22\x4d\x18", "lz4")):
         body = bodies.decode(magic + b"\xff\x00rest")
-        assert (body.view, body.tried[0].is_ok) == ("hex", False)
-        assert kind in body.tried[0].detail
+        assert (body.view, body.results[0].is_ok) == ("hex", False)
+        assert kind in body.results[0].detail
     flagged = unpack.unpack(plain_body(b"\xff\x01", 0x1 | 1 << 8, bytes_max=1000))
     assert (flagged.kind, flagged.is_unpacked) == ("lz4", False)
 

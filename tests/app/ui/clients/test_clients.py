@@ -48,7 +48,7 @@ def test_a_client_that_makes_requests_has_a_page_that_says_what_it_cannot_be_ask
     assert "<b>" not in html
     assert "Not offered by this client: it has no open connection" in html
     assert browser.get("/clients/nobody-of-that-name").status_code == 404
-    assert twin(browser, "/clients", q="host/1@2")["cut"]["rows"][0]["path"] == f"/clients/{name}"
+    assert f'href="/clients/{name}"' in browser.get("/clients?q=host/1@2").text
     stack = browser.post("/client/stack", data={"client": "host/1@2 & <b>"})
     assert "It could not be asked" in stack.text
 
@@ -119,16 +119,16 @@ def test_values_of_bodies_become_columns_and_what_is_missing_says_why(
     found = twin(browser, "/messages", **query)
     told = {
         row["preview"]: [each["text"] or each["why"] for each in shown["values"]]
-        for row, shown in zip(found["rows"], found["shown"], strict=True)
+        for row, shown in zip(found["rows"], found["bodies"], strict=True)
     }
     assert sorted(told.values())[0] == ["7", "<a>"]
     assert told["no json at all"] == ["it is no JSON, Avro, MessagePack or Protobuf"] * 2
     html = browser.get("/messages", params=query).text
     assert "order.lines[0].sku</th>" in html
     assert "&lt;a&gt;" in html
-    assert "fields=order.id" in found["looked"]["here_href"]
+    assert "fields=order.id" in found["scan"]["here_href"]
     hexed = twin(browser, "/messages", topic="columns", since="all", view="hex")
-    assert hexed["shown"][0]["body"]["text"].startswith("7b 22")
+    assert hexed["bodies"][0]["body"]["text"].startswith("7b 22")
 
 
 @pytest.mark.parametrize("fields", ["a..b", "a[x]", ".a", "a,b,c,d,e"])

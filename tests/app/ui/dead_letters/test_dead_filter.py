@@ -31,7 +31,7 @@ def rows(count: int = 12) -> list[DeadRow]:
     ]
 
 
-def counts(selection: dead_filter.Selection, name: str) -> dict[str, int]:
+def counts(selection: dead_filter.DeadLetterSelection, name: str) -> dict[str, int]:
     facet = next(facet for facet in selection.facets if facet.name == name)
     return {one.value: one.count for one in facet.values}
 

@@ -207,7 +207,7 @@ def test_without_the_number_that_was_seen_nothing_is_dismissed(
     dying_group(scenery, "winter")
     kill(scenery, "winter", "snow", [{"body": "flake"}])
     with browser:
-        for fields in ({"seen": "x", "before": "1"}, {"seen": "1", "before": "x"}):
+        for fields in ({"count": "x", "before": "1"}, {"count": "1", "before": "x"}):
             answer = browser.post("/dlq/winter/dismiss", data={"note": "melted"} | fields)
             assert (answer.status_code, "must be a whole number" in answer.text) == (422, True)
     assert scenery.get("/groups/winter/lag")["dismissed"] == 0

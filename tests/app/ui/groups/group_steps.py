@@ -18,8 +18,8 @@ def offsets(browser: httpx.Client, group: str, topic: str) -> list[int | None]:
 
 def hidden(html: str, name: str) -> str:
     """The value of a form's hidden field."""
-    if name == "seen":
-        found = re.search(r'<textarea name="seen"[^>]*>\n(.*?)</textarea>', html, re.DOTALL)
+    if name == "offsets":
+        found = re.search(r'<textarea name="offsets"[^>]*>\n(.*?)</textarea>', html, re.DOTALL)
     else:
         found = re.search(rf'name="{name}" value="([^"]*)"', html)
     assert found, name

@@ -41,7 +41,7 @@ def test_a_reset_that_the_group_overtook_is_refused_with_a_fresh_preview(
     consume = consumer(scenery, "overtaken", "overtaking")
     consume(10)
     review = browser.get("/groups/overtaking/offsets?step=review&to=earliest&topic=overtaken").text
-    form = {name: hidden(review, name) for name in ("to", "topic", "precondition", "seen")}
+    form = {name: hidden(review, name) for name in ("to", "topic", "precondition", "offsets")}
     stored = scenery.receive("overtaking", "overtaken", 1)
     scenery.ack("overtaking", stored)
     before = offsets(browser, "overtaking", "overtaken")
@@ -51,7 +51,7 @@ def test_a_reset_that_the_group_overtook_is_refused_with_a_fresh_preview(
     marked = re.findall(r'id="move-overtaken-(\d)" class="moved-since"', refused.text)
     assert len(marked) == 1
     assert offsets(browser, "overtaking", "overtaken") == before
-    again = {**form, **{n: hidden(refused.text, n) for n in ("precondition", "seen")}}
+    again = {**form, **{n: hidden(refused.text, n) for n in ("precondition", "offsets")}}
     done = browser.post("/groups/overtaking/offsets", data=again)
     assert (done.status_code, done.headers["location"]) == (
         303,
@@ -73,7 +73,7 @@ def test_a_reset_and_its_undo_restore_the_offsets_and_are_audited(
     consumer(scenery, "undone", "undoing")(15)
     before = offsets(browser, "undoing", "undone")
     review = browser.get("/groups/undoing/offsets?step=review&to=latest&topic=undone").text
-    form = {name: hidden(review, name) for name in ("to", "topic", "precondition", "seen")}
+    form = {name: hidden(review, name) for name in ("to", "topic", "precondition", "offsets")}
     result = browser.post("/groups/undoing/offsets", data=form).headers["location"]
     assert offsets(browser, "undoing", "undone") == [20, 20]
     page = browser.get(result).text
@@ -81,7 +81,7 @@ def test_a_reset_and_its_undo_restore_the_offsets_and_are_audited(
     asked = browser.get("/groups/undoing/resets/1/undo").text
     assert "Back to where reset 1 found the group" in asked
     assert offsets(browser, "undoing", "undone") == [20, 20]
-    content = {name: hidden(asked, name) for name in ("precondition", "seen")}
+    content = {name: hidden(asked, name) for name in ("precondition", "offsets")}
     done = browser.post("/groups/undoing/resets/1/undo", data=content)
     assert done.headers["location"] == "/groups/undoing/resets/2?done=changed"
     assert offsets(browser, "undoing", "undone") == before
@@ -101,7 +101,7 @@ def test_an_undo_that_the_group_overtook_is_refused(
     form = {"to": "earliest", "topic": "late-undo", "force": "yes", "precondition": ""}
     browser.post("/groups/late/offsets", data=form)
     asked = browser.get("/groups/late/resets/1/undo").text
-    content = {name: hidden(asked, name) for name in ("precondition", "seen")}
+    content = {name: hidden(asked, name) for name in ("precondition", "offsets")}
     consume(1)
     refused = browser.post("/groups/late/resets/1/undo", data=content)
     assert refused.status_code == 409

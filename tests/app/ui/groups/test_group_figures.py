@@ -145,7 +145,7 @@ def test_a_review_counts_over_all_queues() -> None:
 
 def test_what_moved_since_the_last_review_is_marked_and_comes_first() -> None:
     before = review(preview(move(0, 5), move(1, 6), move(2, None)))
-    after = review(preview(move(0, 5), move(1, 9), move(2, 1)), seen=before.seen)
+    after = review(preview(move(0, 5), move(1, 9), move(2, 1)), offsets=before.offsets)
     assert after.moved_since == 2
     assert [(row.queue, row.has_moved, row.seen_offset) for row in after.rows] == [
         (1, True, 6),
@@ -155,10 +155,10 @@ def test_what_moved_since_the_last_review_is_marked_and_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "seen", ["", "x", "1 2", "- - orders", "0 x orders", "9" * 30 + " 1 orders"]
+    "offsets", ["", "x", "1 2", "- - orders", "0 x orders", "9" * 30 + " 1 orders"]
 )
-def test_what_was_seen_is_only_believed_where_it_makes_sense(seen: str) -> None:
-    assert review(preview(move(0, 5)), seen=seen).moved_since == 0
+def test_what_was_seen_is_only_believed_where_it_makes_sense(offsets: str) -> None:
+    assert review(preview(move(0, 5)), offsets=offsets).moved_since == 0
 
 
 def test_a_long_review_is_cut_into_pages_that_say_so() -> None:

@@ -221,7 +221,7 @@ def test_the_search_page_names_what_failed_lately_and_what_is_traced(
 def test_the_messages_own_page_says_what_became_of_it(browser: httpx.Client, failing: str) -> None:
     page = browser.get(f"/messages/{TOPIC}/0/0").text
     assert f'href="/trace/{failing}"' in page
-    rows = twin(browser, f"/messages/{TOPIC}/0/0")["became"]
+    rows = twin(browser, f"/messages/{TOPIC}/0/0")["verdicts"]
     assert {(each["group"], each["verdict"], each["deliveries"]) for each in rows} == {
         (PAYER, "done", 3),
         (AUDITOR, "done", 1),

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.ui.journeys import layout as journey_layout
-from app.ui.journeys.layout import EDGE, Span, lay_out, needs_compression
+from app.ui.journeys.layout import EDGE, StageSpan, lay_out, needs_compression
 
 BEGIN_MS = 1_790_000_000_000
 NEAR = 0.01  # percent
 
 spans = st.lists(
     st.builds(
-        lambda begin, length, is_handout: Span(
+        lambda begin, length, is_handout: StageSpan(
             BEGIN_MS + begin, BEGIN_MS + begin + length, is_handout
         ),
         st.integers(0, 10**9),
@@ -26,13 +26,13 @@ spans = st.lists(
 )
 
 
-def at(begin: int, end: int, *, handout: bool = False) -> Span:
-    return Span(BEGIN_MS + begin, BEGIN_MS + end, handout)
+def at(begin: int, end: int, *, handout: bool = False) -> StageSpan:
+    return StageSpan(BEGIN_MS + begin, BEGIN_MS + end, handout)
 
 
 @given(spans, st.booleans())
 def test_every_bar_lies_within_the_picture_and_none_is_negative(
-    chosen: list[Span], to_scale: bool
+    chosen: list[StageSpan], to_scale: bool
 ) -> None:
     chart = lay_out(chosen, to_scale=to_scale)
     assert len(chart.bars) == len(chosen)
@@ -44,7 +44,7 @@ def test_every_bar_lies_within_the_picture_and_none_is_negative(
 
 @given(spans, st.booleans())
 def test_what_begins_or_ends_later_stands_further_to_the_right(
-    chosen: list[Span], to_scale: bool
+    chosen: list[StageSpan], to_scale: bool
 ) -> None:
     chart = lay_out(chosen, to_scale=to_scale)
     places = [
@@ -60,7 +60,7 @@ def test_what_begins_or_ends_later_stands_further_to_the_right(
 
 @given(spans, st.booleans())
 def test_the_first_begins_at_the_left_and_the_last_ends_at_the_right(
-    chosen: list[Span], to_scale: bool
+    chosen: list[StageSpan], to_scale: bool
 ) -> None:
     chart = lay_out(chosen, to_scale=to_scale)
     assert min(bar.x for bar in chart.bars) == pytest.approx(EDGE, abs=NEAR)
@@ -70,7 +70,9 @@ def test_the_first_begins_at_the_left_and_the_last_ends_at_the_right(
 
 
 @given(spans, st.booleans())
-def test_ticks_begin_at_nought_and_keep_their_distance(chosen: list[Span], to_scale: bool) -> None:
+def test_ticks_begin_at_nought_and_keep_their_distance(
+    chosen: list[StageSpan], to_scale: bool
+) -> None:
     ticks = lay_out(chosen, to_scale=to_scale).ticks
     assert (ticks[0].after_ms, ticks[0].x) == (0, EDGE)
     for before, after in pairwise(ticks):

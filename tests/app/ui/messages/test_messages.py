@@ -56,7 +56,7 @@ def walk(browser: httpx.Client, path: str) -> list[Any]:
     found = []
     while path:
         found.append(browser.get(f"{path}&format=json").json())
-        path = found[-1]["looked"]["next_href"]
+        path = found[-1]["scan"]["next_href"]
         assert len(found) < 200
     return found
 
@@ -104,7 +104,7 @@ def test_a_search_continued_to_its_end_finds_each_match_once(
     found = walk(browser, f"/messages?topic={haystack}&{query}&size=25")
     assert len(found) >= 8
     assert len(places(found)) == len(set(places(found))) == 200
-    first, last = found[0]["looked"], found[-1]["looked"]
+    first, last = found[0]["scan"], found[-1]["scan"]
     assert (first["matched"], first["total"]) == (25, 400)
     assert first["scanned"] < 400
     assert (last["matched"], last["scanned"], last["total"]) == (200, 400, 400)
@@ -126,11 +126,11 @@ def test_a_search_whose_time_is_up_says_how_far_it_came_and_goes_on(
 
 def test_the_address_of_a_page_is_a_permalink(browser: httpx.Client, haystack: str) -> None:
     first = browser.get(f"/messages?topic={haystack}&since=1h&filter=odd&format=json").json()
-    there = first["looked"]["next_href"]
+    there = first["scan"]["next_href"]
     assert "since" not in there
     assert "from=" in there
     assert browser.get(f"{there}&format=json").json() == browser.get(f"{there}&format=json").json()
-    here = browser.get(f"{first['looked']['here_href']}&format=json").json()
+    here = browser.get(f"{first['scan']['here_href']}&format=json").json()
     assert here["rows"] == first["rows"]
 
 
@@ -164,7 +164,7 @@ def test_what_is_wrong_is_told_at_its_field_with_the_values_kept(
 
 def test_a_cursor_of_another_search_is_refused(browser: httpx.Client, haystack: str) -> None:
     page = browser.get(f"/messages?topic={haystack}&since=all&size=25&format=json").json()
-    cursor = page["looked"]["next_cursor"]
+    cursor = page["scan"]["next_cursor"]
     other = f"/messages?topic={haystack}&since=all&filter=odd&cursor={cursor}"
     assert browser.get(other).status_code == 422
 
@@ -334,7 +334,7 @@ def test_a_broken_avro_body_lists_each_decoder_and_why_it_failed(
     path = sent_body(scenery, avro_file([{"name": "Ada", "age": 36}])[:-4])
     body = browser.get(f"{path}?format=json").json()["body"]
     assert body["view"] == "hex"
-    tried = {step["name"]: (step["is_ok"], step["detail"]) for step in body["tried"]}
+    tried = {step["name"]: (step["is_ok"], step["detail"]) for step in body["results"]}
     assert list(tried) == ["text", "json", "avro", "msgpack", "protobuf", "hex"]
     assert all(detail for _, detail in tried.values())
     assert [name for name, (is_ok, _) in tried.items() if is_ok] == ["hex"]

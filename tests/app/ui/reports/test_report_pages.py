@@ -53,7 +53,7 @@ def test_a_run_tells_its_input_its_engine_and_the_end_of_its_log_as_text(
     browser: httpx.Client,
 ) -> None:
     found = browser.get("/reports/runs/1?format=json").json()
-    assert found["error_class"] == "OutOfMemory"
+    assert found["run"]["error_class"] == "OutOfMemory"
     assert found["inputs"] == [["trace", 2, 48_211, 12]]
     page = browser.get("/reports/runs/1").text
     assert "&lt;b&gt;NativeCodeLoader" in page

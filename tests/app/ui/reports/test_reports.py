@@ -14,11 +14,11 @@ from app.ui.reports import flow as report_flow
 from app.ui.reports import lag as report_lag
 from app.ui.reports import latency as report_latency
 from app.ui.reports import ranges as report_range
-from app.ui.reports.axes import HOUR_MS, Span, span_of, time_ticks
+from app.ui.reports.axes import HOUR_MS, HourSpan, span_of, time_ticks
 from app.ui.reports.bins import EDGES, bins_of
 from app.ui.reports.charts import Chart
 from app.ui.reports.kinds import REPORTS
-from app.ui.reports.parts import ReportQuery, Table, View, hour_ms, hour_name
+from app.ui.reports.parts import ReportQuery, ReportView, Table, hour_ms, hour_name
 from app.ui.reports.words import ADVICE, STATES, advice
 from engine.histogram import ERROR_MAX, bucket_of, histogram, pack, unpack
 from kitemq.model.reports import Coarse
@@ -26,7 +26,7 @@ from tests.app.ui.reports import report_scene
 
 DAY_HOURS = 24
 NOW_MS = hour_ms("2026-11-21T06")
-SPAN = Span(NOW_MS - (DAY_HOURS - 1) * HOUR_MS, NOW_MS + HOUR_MS, 1)
+SPAN = HourSpan(NOW_MS - (DAY_HOURS - 1) * HOUR_MS, NOW_MS + HOUR_MS, 1)
 ASKED = ReportQuery(SPAN)
 
 
@@ -39,12 +39,12 @@ def rows_of(table: str, hours: int = DAY_HOURS) -> list[dict[str, Any]]:
     return found
 
 
-def table_of(view: View, id: str) -> Table:
+def table_of(view: ReportView, id: str) -> Table:
     return next(table for table in view.tables if table.id == id)
 
 
-def chart_of(view: View, id: str) -> Chart:
-    return next(chart for chart in view.charts if chart.id == id)
+def chart_of(view: ReportView, id: str) -> Chart:
+    return next(chart for chart in view.charts if chart.words.id == id)
 
 
 def test_percentiles_of_many_hours_come_from_their_histograms_put_together() -> None:
@@ -116,7 +116,7 @@ def test_lines_have_gaps_where_nothing_is_known() -> None:
 
 
 def test_two_ranges_are_compared_figure_by_figure() -> None:
-    before = Span(SPAN.from_ms - DAY_HOURS * HOUR_MS, SPAN.from_ms, 1)
+    before = HourSpan(SPAN.from_ms - DAY_HOURS * HOUR_MS, SPAN.from_ms, 1)
     rows = rows_of("hot_keys")
     half = [{**row, "messages": row["messages"] // 2} for row in rows]
     view = report_flow.hot_keys(ReportQuery(SPAN, before, choice="tag"), rows, half)
@@ -286,7 +286,7 @@ def test_where_figures_are_by_days_a_range_is_of_whole_days_and_so_is_its_compar
 
 
 def test_a_day_of_lag_without_a_band_was_in_time_for_the_whole_day() -> None:
-    span = Span(hour_ms("2026-11-20T00"), hour_ms("2026-11-22T00"), DAY_HOURS)
+    span = HourSpan(hour_ms("2026-11-20T00"), hour_ms("2026-11-22T00"), DAY_HOURS)
     row = report_scene.lag_hour(hour_ms("2026-11-20T00"), 9)["lag_hours"][1] | {"hours": 24}
     whole_day = [hour_ms("2026-11-20T00"), hour_ms("2026-11-21T00")]
     row["evaluated"] = json.dumps([whole_day])
@@ -299,7 +299,7 @@ def test_nothing_is_painted_for_a_time_that_was_not_evaluated() -> None:
     # Four hours: the server began at 00:30, stood still from 01:15 to 02:45, and it is 03:20 now.
     begin = hour_ms("2026-11-20T00")
     minute = HOUR_MS // 60
-    span = Span(begin, begin + 4 * HOUR_MS, 1)
+    span = HourSpan(begin, begin + 4 * HOUR_MS, 1)
     told = ([(30, 60)], [(60, 75)], [(165, 180)], [(180, 200)])
     hours = []
     for hour, stretches in enumerate(told):
@@ -331,6 +331,6 @@ def test_figures_of_before_paint_no_more_than_was_evaluated_up_to_the_last_time(
         "state_ms": json.dumps({"OK": 4 * 900_000}),
     }  # fmt: skip
     tables: dict[str, Any] = {"lag_hours": [row], "lag_bands": [], "lag_now": []}
-    span = Span(begin, begin + HOUR_MS, 1)
+    span = HourSpan(begin, begin + HOUR_MS, 1)
     boxes = chart_of(report_lag.lag(ReportQuery(span), tables, tables), "bands").boxes
     assert [(round(box.x * 0.6), round(box.width * 0.6)) for box in boxes] == [(40, 15)]

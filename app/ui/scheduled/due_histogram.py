@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from app.monitoring import sparkline
+from app.monitoring.sparkline import Bar
 from app.ui.framework.language import N_, translated
 
 MINUTE_MS = 60_000
@@ -25,21 +27,16 @@ GAP = 2
 Counts = Callable[[Sequence[int]], list[int]]
 
 
-@dataclass(frozen=True)
-class Bar:
-    """Messages due from `begin_ms` to before `end_ms`, and the bar's position."""
+@dataclass(frozen=True, kw_only=True)
+class DueBar(Bar):
+    """Messages due from `begin_ms` to before `end_ms`."""
 
     begin_ms: int
     end_ms: int
-    count: int
-    x: float
-    y: float
-    width: float
-    height: float
 
 
 @dataclass(frozen=True)
-class Span:
+class SpanChoice:
     """A time span to choose from."""
 
     name: str
@@ -48,14 +45,14 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Histogram:
+class DueHistogram:
     """All waiting messages: in bars, `overdue` before them and `later` after them."""
 
-    spans: list[Span]
+    spans: list[SpanChoice]
     label: str
     begin_ms: int
     end_ms: int
-    bars: list[Bar]
+    bars: list[DueBar]
     top: int
     overdue: int
     later: int
@@ -64,7 +61,7 @@ class Histogram:
     height: int = HEIGHT
 
 
-def histogram(counts: Counts, total: int, now_ms: int, span_name: str) -> Histogram:
+def histogram(counts: Counts, total: int, now_ms: int, span_name: str) -> DueHistogram:
     """The histogram over `span_name`, or over the shortest span with 90 % of all messages.
 
     `counts` gives the number of messages due before each of some times. Bars begin at multiples of
@@ -78,8 +75,8 @@ def histogram(counts: Counts, total: int, now_ms: int, span_name: str) -> Histog
     edges = [begin_ms + step_ms * number for number in range(bars + 1)]
     before = counts(edges)
     amounts = [after - first for first, after in pairwise(before)]
-    return Histogram(
-        spans=[Span(span[0], translated(span[1]), span[0] == name) for span in SPANS],
+    return DueHistogram(
+        spans=[SpanChoice(span[0], translated(span[1]), span[0] == name) for span in SPANS],
         label=translated(label),
         begin_ms=begin_ms,
         end_ms=edges[-1],
@@ -99,21 +96,9 @@ def _fitting(counts: Counts, total: int, now_ms: int) -> str:
     return SPANS[-1][0]
 
 
-def _bars(edges: Sequence[int], amounts: Sequence[int]) -> list[Bar]:
-    top, room = max(amounts) or 1, WIDTH / len(amounts)
-    bars = []
-    for number, count in enumerate(amounts):
-        # A bar that is not empty stays visible.
-        height = max(2.0, (HEIGHT - 4) * count / top) if count else 0.0
-        bars.append(
-            Bar(
-                begin_ms=edges[number],
-                end_ms=edges[number + 1],
-                count=count,
-                x=round(number * room + GAP / 2, 1),
-                y=round(HEIGHT - height, 1),
-                width=round(room - GAP, 1),
-                height=round(height, 1),
-            )
-        )
-    return bars
+def _bars(edges: Sequence[int], amounts: Sequence[int]) -> list[DueBar]:
+    bars = sparkline.bars(amounts, WIDTH / len(amounts), HEIGHT, GAP)
+    return [
+        DueBar(**vars(bar), begin_ms=begin_ms, end_ms=end_ms)
+        for bar, (begin_ms, end_ms) in zip(bars, pairwise(edges), strict=True)
+    ]

@@ -8,7 +8,6 @@ from starlette.requests import Request
 from app.container import services_of
 from app.ui.framework import pages
 from app.ui.framework.console import Console
-from app.ui.framework.language import translated
 from app.ui.framework.templating import segment
 from app.ui.journeys import words as journey_words
 from app.ui.journeys.filtered import filtered_out
@@ -20,7 +19,7 @@ WAITING = frozenset({GroupState.WAITING, GroupState.RETRY_WAITING})
 
 
 @dataclass(frozen=True)
-class Link:
+class RelatedLink:
     """A link to a related page; `kind` is dead or job."""
 
     kind: str
@@ -42,7 +41,7 @@ class Verdict:
     is_offline: bool
     error: str
     client: str
-    links: Sequence[Link]
+    links: Sequence[RelatedLink]
 
 
 async def verdicts(request: Request, records: Sequence[StoredMessage]) -> list[Verdict] | None:
@@ -62,9 +61,7 @@ async def verdicts(request: Request, records: Sequence[StoredMessage]) -> list[V
 
 
 def _verdict(console: Console, journey: Journey, branch: Branch, is_filtered: bool) -> Verdict:
-    text, tone = journey_words.verdict(branch.state)
-    if is_filtered and branch.state is GroupState.PASSED:
-        text = translated(journey_words.FILTERED_OUT)
+    text, tone = journey_words.verdict(branch.state, is_filtered=is_filtered)
     own = [stage for stage in journey.stages if stage.group == branch.group]
     failed = [stage for stage in own if stage.outcome in journey_words.FAILED and stage.detail]
     nobody = not console.broker.members.count(branch.group)
@@ -81,10 +78,16 @@ def _verdict(console: Console, journey: Journey, branch: Branch, is_filtered: bo
     )
 
 
-def _links(stage: Stage) -> list[Link]:
-    if stage.name is StageName.DEAD_LETTER and stage.topic.startswith(DEAD_LETTER_PREFIX):
-        group = stage.topic.removeprefix(DEAD_LETTER_PREFIX)
-        return [Link("dead", f"/dlq/{segment(group)}/{stage.offset}")]
+def _links(stage: Stage) -> list[RelatedLink]:
+    href = dead_letter_href(stage) if stage.name is StageName.DEAD_LETTER else ""
+    if href:
+        return [RelatedLink("dead", href)]
     if stage.name is StageName.REPLAY and stage.client:
-        return [Link("job", f"/jobs/{segment(stage.client)}")]
+        return [RelatedLink("job", f"/jobs/{segment(stage.client)}")]
     return []
+
+
+def dead_letter_href(stage: Stage) -> str:
+    """The page of the dead letter that a stage stored; "" if it stored none."""
+    group = stage.topic.removeprefix(DEAD_LETTER_PREFIX)
+    return "" if group == stage.topic else f"/dlq/{segment(group)}/{stage.offset}"

@@ -1,17 +1,29 @@
 """The histogram of due times, and what people type about topics; pure."""
 
 from bisect import bisect_left
+from typing import Annotated
 
 import pytest
 
-from app.ui.framework.forms import Form
-from app.ui.scheduled.dues import DAY_MS, HOUR_MS, MINUTE_MS, Histogram, histogram
+from app.ui.framework import typed_forms
+from app.ui.framework.forms import Form, Posted
+from app.ui.framework.typed_forms import Fields
+from app.ui.scheduled.due_histogram import DAY_MS, HOUR_MS, MINUTE_MS, DueHistogram, histogram
 from app.ui.topics import fields as topic_fields
 
 NOW_MS = 1_800_000_123_456
 
 
-def drawn(dues: list[int], wanted: str = "") -> Histogram:
+class TopicTexts(Fields, frozen=True):
+    retention: Annotated[int | None, topic_fields.retention_ms] = None
+    share: Annotated[float | None, topic_fields.share_of] = None
+
+
+def read(**texts: str) -> tuple[Form, TopicTexts]:
+    return typed_forms.read(Posted({name: [text] for name, text in texts.items()}), TopicTexts)
+
+
+def drawn(dues: list[int], wanted: str = "") -> DueHistogram:
     dues.sort()
     return histogram(lambda times: [bisect_left(dues, t) for t in times], len(dues), NOW_MS, wanted)
 
@@ -50,28 +62,26 @@ def test_nothing_waiting_draws_nothing() -> None:
     [("", None), ("0", 0), ("12h", 12 * HOUR_MS), ("30d", 30 * DAY_MS), ("1500ms", 1500)],
 )
 def test_a_retention_is_read_as_it_is_written(text: str, value: int | None) -> None:
-    form = Form({"retention": text})
-    assert topic_fields.read_retention(form, "retention") == value
+    form, fields = read(retention=text)
+    assert fields.retention == value
     assert topic_fields.retention_text(value) == text
     assert not form.is_wrong
 
 
 @pytest.mark.parametrize("text", ["soon", "-1h", "12", "0h"])
 def test_what_is_no_retention_is_said_at_its_field(text: str) -> None:
-    form = Form({"retention": text})
-    topic_fields.read_retention(form, "retention")
+    form, __ = read(retention=text)
     assert "retention" in form.errors
 
 
 @pytest.mark.parametrize(("text", "value"), [("", None), ("0", 0.0), ("12.5", 0.125), ("100", 1.0)])
 def test_a_share_is_typed_as_percent(text: str, value: float | None) -> None:
-    form = Form({"share": text})
-    assert topic_fields.read_percent(form, "share") == value
+    __, fields = read(share=text)
+    assert fields.share == value
     assert topic_fields.percent_text(value) == text
 
 
 @pytest.mark.parametrize("text", ["101", "-1", "nan", "half"])
 def test_what_is_no_percent_is_said_at_its_field(text: str) -> None:
-    form = Form({"share": text})
-    topic_fields.read_percent(form, "share")
+    form, __ = read(share=text)
     assert "share" in form.errors
