@@ -33,7 +33,7 @@ from kitemq.protocol.frames import CreditFrame, Frame, SubscribeFrame, Unsubscri
 from kitemq.protocol.text import receipt_text
 from kitemq.received import AckResult, OnSettled, Received, received_of
 from kitemq.replies import OnReplied, Replies
-from kitemq.requests import reply_document
+from kitemq.requests import new_reply
 from kitemq.settlement import KINDS, Kind, Settlement, settling_frame, tell
 
 log = logging.getLogger("kitemq")
@@ -185,8 +185,8 @@ class ConsumerCore:
                 remedy="reply to what was sent with `request`",
             )
         receipt = receipt_text(message.receipt)
-        document = {**reply_document(body, tag, properties), "receipt": receipt}
-        self._replies.post(document, on_replied)
+        reply = new_reply(body, receipt=receipt, tag=tag, properties=properties)
+        self._replies.post(reply, on_replied)
 
     def _post(self, message: Received, settlement: Settlement) -> None:
         self._inbox.append((message, settlement))

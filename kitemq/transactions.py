@@ -21,7 +21,8 @@ from kitemq.calls import Json
 from kitemq.connection import Connection
 from kitemq.errors import Busy, KiteError, Stopped, TimedOut, Unreachable
 from kitemq.link import Link
-from kitemq.message import Message, MessageOptions, document_of
+from kitemq.message import Message, MessageOptions, new_message
+from kitemq.model.produce import NewMessageAlone
 from kitemq.model.topics import Durability
 from kitemq.model.transactions import Decision as Decision
 from kitemq.model.transactions import TransactionState as TransactionState
@@ -190,16 +191,17 @@ class AsyncTransactionProducer:
         topic of another type), Busy, Unreachable, TimedOut.
         """
         name = transaction_id or f"T{uuid4().hex.upper()}"
-        document = {
-            **document_of(Message(body=body, **options)),
-            "queue": queue,
-            "id": name,
-            "born_ms": time.time_ns() // 1_000_000,
-            "transaction_group": self.group,
-            "check_immunity_s": check_immunity_s,
-            **({"durability": Durability(durability).value} if durability else {}),
-        }
-        await self._call("POST", f"/topics/{quote(topic, safe='')}/messages", document)
+        half = new_message(
+            Message(body=body, **options),
+            NewMessageAlone,
+            queue=queue,
+            id=name,
+            born_ms=time.time_ns() // 1_000_000,
+            transaction_group=self.group,
+            check_immunity_s=check_immunity_s,
+            durability=Durability(durability) if durability else None,
+        )
+        await self._call("POST", f"/topics/{quote(topic, safe='')}/messages", half)
         return AsyncTransaction(self, name)
 
     @asynccontextmanager

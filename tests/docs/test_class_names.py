@@ -54,7 +54,6 @@ STILL_TWICE = {
     "Results": 2,
     "Search": 2,
     "Selection": 3,
-    "SendResult": 2,
     "Span": 4,
     "Tick": 2,
     "TimedOut": 2,

@@ -101,8 +101,8 @@ async def test_a_handler_that_raises_fails_its_message_with_the_error(
         await running
     assert sorted(seen) == ["0", "1"]
     with Client(server.url) as client:
-        (dead,) = client.messages.pull("%DLQ%g", 0, 0)["messages"]
-    assert dead["body"] == "1"
+        (dead,) = client.messages.pull("%DLQ%g", 0, 0).messages
+    assert dead.body == "1"
     assert "ValueError: odd one" in caplog.text
 
 

@@ -22,20 +22,21 @@ from kitemq import (
     Unreachable,
 )
 from kitemq.connection import Connection
+from kitemq.model.messages import Stored
 from kitemq.protocol.batches import SendFrame, SentFrame
 from tests.live import LiveServer
 
 pytestmark = pytest.mark.anyio
 
 
-def stored(server: LiveServer, topic: str) -> list[dict[str, Any]]:
+def stored(server: LiveServer, topic: str) -> list[Stored]:
     """Everything in a topic, queue by queue."""
     with Client(server.url) as client:
         queues = client.topics.get(topic).queues
         return [
             message
             for queue in queues
-            for message in client.messages.pull(topic, queue.queue, 0, limit=160)["messages"]
+            for message in client.messages.pull(topic, queue.queue, 0, limit=160).messages
         ]
 
 
@@ -82,7 +83,7 @@ def test_a_waiting_message_is_recalled_delivered_and_moved(server: LiveServer) -
             producer.send("t", str(number), delay_ms=300_000 + 1000 * number)
         assert [each.message.body for each in client.scheduled.list(limit=3)] == ["0", "1", "2"]
         assert list(client.scheduled.list(topic="u")) == []
-    assert sorted(message["body"] for message in stored(server, "t")) == ["b", "c"]
+    assert sorted(message.body for message in stored(server, "t")) == ["b", "c"]
 
 
 async def test_a_message_arrives_with_everything_it_was_given(server: LiveServer) -> None:
@@ -99,11 +100,11 @@ async def test_a_message_arrives_with_everything_it_was_given(server: LiveServer
         )
     assert result.durability is Durability.FLUSHED
     (found,) = stored(server, "orders")
-    assert (found["message_id"], found["tag"]) == (result.message_id, "paid")
-    assert (found["keys"], found["message_group"]) == (["k1", "k2"], "order-1")
-    assert found["properties"] == {"colour": "red", "KITE_EVENT_MS": "1700000000000"}
-    assert (found["queue"], found["offset"]) == (result.queue, str(result.offset))
-    assert (found["encoding"], found["body"]) == ("base64", "AP8=")
+    assert (found.message_id, found.tag) == (result.message_id, "paid")
+    assert (found.keys, found.message_group) == (("k1", "k2"), "order-1")
+    assert found.properties == {"colour": "red", "KITE_EVENT_MS": "1700000000000"}
+    assert (found.queue, found.offset) == (result.queue, str(result.offset))
+    assert (found.encoding, found.body) == ("base64", "AP8=")
 
 
 async def test_messages_submitted_together_travel_together(
@@ -160,7 +161,7 @@ async def test_a_refused_message_does_not_touch_those_sent_with_it(server: LiveS
     assert isinstance(refused, Invalid)
     assert refused.field == "tag"
     assert not any(isinstance(result, BaseException) for result in results)
-    assert sorted(message["body"] for message in stored(server, "t")) == list("0124567")
+    assert sorted(message.body for message in stored(server, "t")) == list("0124567")
 
 
 async def test_what_fits_into_no_frame_is_refused_alone(server: LiveServer) -> None:
@@ -211,7 +212,7 @@ async def test_what_is_sent_while_the_server_is_away_goes_when_it_is_back(
         results = await asyncio.gather(*futures)
     offsets = [result.offset for result in results]
     assert offsets == sorted(offsets)
-    bodies = [message["body"] for message in stored(server, "t")]
+    bodies = [message.body for message in stored(server, "t")]
     assert bodies == ["before", *(f"{i:02d}" for i in range(20))]
 
 
@@ -242,7 +243,7 @@ async def test_a_batch_whose_answer_was_lost_is_repeated_under_the_same_ids(
     async with AsyncProducer(server.url) as producer:
         result = await producer.send("t", b"x")
     assert lost
-    ids = [message["message_id"] for message in stored(server, "t")]
+    ids = [message.message_id for message in stored(server, "t")]
     assert ids == [result.message_id] * 2
 
 

@@ -1,39 +1,31 @@
 """Request and reply: send a request and wait, reply to a received one, fetch a late reply."""
 
-from typing import Annotated
-
 import msgspec
-from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.api.messages.messages import ShowQuery, fields_of, while_connected
-from app.api.messages.produce import NewMessage, bytes_of, message_of
+from app.api.messages.produce import bytes_of, message_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services import bodies
 from app.services.requests import CORRELATION_ID, REPLY_TO_CLIENT, Requests, ttl_ms_of
-from engine.broker import ReplyMessage, RequestCounts
+from engine.broker import ReplyMessage
 from engine.errors import Invalid
 from engine.message import Message
+from kitemq.model.conversion import convert
 from kitemq.model.messages import Stored
-from kitemq.model.requests import CorrelationId, KeptReply, NewReply, ReplyState, RequestAnswer
+from kitemq.model.requests import (
+    KeptReply,
+    NewReply,
+    NewRequest,
+    ReplyState,
+    RequestAnswer,
+    RequestTotals,
+)
 from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.text import parse_receipt
 
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"  # the topic that stores replies
 TAG = "requests"
-TIMEOUT_MS_MAX = 30_000
-TIMEOUT_MS_DEFAULT = 10_000
-
-
-class NewRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A message to which a reply is wanted."""
-
-    message: NewMessage
-    timeout_ms: Annotated[
-        int, Meta(ge=1, le=TIMEOUT_MS_MAX, description="How long to wait for the reply.")
-    ] = TIMEOUT_MS_DEFAULT
-    correlation_id: CorrelationId = ""
-    client: Annotated[str, Meta(max_length=255, description="Who asks; told to who replies.")] = ""
 
 
 @operation(
@@ -129,12 +121,12 @@ async def get_reply(call: Call[ShowQuery, None]) -> KeptReply:
     f"{API}/requests",
     tag=TAG,
     needs=READ_SERVER,
-    answer=RequestCounts,
+    answer=RequestTotals,
     example="curl $URL/api/v1/requests",
 )
-async def count_requests(call: Call[None, None]) -> RequestCounts:
+async def count_requests(call: Call[None, None]) -> RequestTotals:
     """Count the requests since the start: how many wait, and how the others ended."""
-    return call.host.broker.requests.counts
+    return convert(call.host.broker.requests.counts, RequestTotals)
 
 
 def _message_of(call: Call[None, NewRequest]) -> Message:
