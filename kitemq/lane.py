@@ -32,7 +32,7 @@ from kitemq.message import (
     send_frame,
 )
 from kitemq.model.topics import Durability
-from kitemq.protocol.batches import DurabilityCode, SentFrame, message_ids
+from kitemq.protocol.batches import SentFrame, message_ids
 from kitemq.protocol.frames import Frame
 
 ID_MASK = 0xFFFFFFFF
@@ -266,7 +266,7 @@ class Lane:
         self._put_back(*(_cut(batch, start, end) for start, end in cuts if start < end))
 
     def _succeed(self, batch: Batch, sent: SentFrame) -> None:
-        durability = DURABILITIES[DurabilityCode(sent.durability)]
+        durability = DURABILITIES[sent.durability]
         ids = message_ids(self._id_prefix(batch), batch.id_first & ID_MASK, len(batch.sinks))
         rows = zip(batch.sinks, ids, sent.queues, sent.offsets, sent.positions, strict=True)
         topic = self._topic

@@ -18,7 +18,7 @@ DURABILITY_CODES = {
     Durability.STORED: DurabilityCode.STORED,
     Durability.FLUSHED: DurabilityCode.FLUSHED,
 }
-DURABILITIES = {
+DURABILITIES: dict[int, Durability] = {
     DurabilityCode.STORED: Durability.STORED,
     DurabilityCode.FLUSHED: Durability.FLUSHED,
 }
