@@ -9,9 +9,13 @@ from kitemq.commands.output import Exit, Output
 VARIABLE = "_KITEMQ_COMPLETE"  # the script calls `kitemq` with it in the environment
 
 
+class CompletionOptions(Options):
+    shell: str
+
+
 @click.command(cls=ClientCommand)
 @argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(options: Options, output: Output) -> int:
+def completion(options: CompletionOptions, output: Output) -> int:
     """Print a script that completes commands and options in a shell.
 
     In bash or zsh: source <(kitemq completion bash), there or in ~/.bashrc. In fish:

@@ -21,6 +21,17 @@ BODY_PREVIEW_MAX = 200
 FILTER_HELP = 'tags, as in "paid || sent", or "SQL92: amount > 100"'
 
 
+class ConsumeOptions(Options):
+    group: str
+    topic: str
+    filter: str
+    count: int
+    timeout: float
+    invisible: float
+    prefetch: int
+    ack: bool
+
+
 @click.command(cls=ClientCommand)
 @argument("group")
 @argument("topic")
@@ -30,11 +41,11 @@ FILTER_HELP = 'tags, as in "paid || sent", or "SQL92: amount > 100"'
 @option("--invisible", type=float, default=60.0, help="seconds until it comes again")
 @option("--prefetch", type=int, default=256, help="held here at once")
 @option("--ack/--no-ack", default=True, help="acknowledge (default), or put each back")
-def consume(options: Options, output: Output) -> int:
+def consume(options: ConsumeOptions, output: Output) -> int:
     return asyncio.run(_consume(options, output))
 
 
-async def _consume(options: Options, output: Output) -> int:
+async def _consume(options: ConsumeOptions, output: Output) -> int:
     consumer = AsyncConsumer(
         options.group,
         {options.topic: options.filter},

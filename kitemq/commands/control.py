@@ -26,9 +26,13 @@ def show_checks(options: Options, output: Output) -> int:
     return Exit.FAILED if failed else Exit.OK
 
 
+class FreezeOptions(Options):
+    reason: str
+
+
 @server.command("freeze", help="refuse every change until it is thawed")
 @option("--reason", required=True, metavar="TEXT", help="shown on every page")
-def freeze(options: Options, output: Output) -> int:
+def freeze(options: FreezeOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.row(client.server.freeze(options.reason))
     return Exit.OK
@@ -41,10 +45,15 @@ def thaw(options: Options, output: Output) -> int:
     return Exit.OK
 
 
+class BundleOptions(Options):
+    file: Path
+    force: bool
+
+
 @server.command("bundle", help="a support bundle, without secrets")
 @argument("file", type=Path, metavar="FILE")
 @flag("--force", "replace FILE")
-def bundle(options: Options, output: Output) -> int:
+def bundle(options: BundleOptions, output: Output) -> int:
     path: Path = options.file
     if path.exists() and not options.force:
         raise Invalid(f"{path} exists", field="FILE", remedy="name another file, or add --force")

@@ -29,13 +29,21 @@ GOOD = (RunState.OK, RunState.SKIPPED)
 report = CommandGroup("report")
 
 
+class ReportOptions(Options):
+    job: str
+    first: str
+    last: str
+    detach: bool
+    timeout: float
+
+
 @report.command("run", help="run a report now, and wait for it")
 @argument("job", type=OptionalChoice(JOBS))
 @option("--first", default="", metavar="HOUR", help="compute anew from this hour")
 @option("--last", default="", metavar="HOUR", help="to this one, as 2026-11-21T03")
 @flag("--detach", "do not wait")
 @option("--timeout", type=float, default=900.0, metavar="S", help="wait so long")
-def run(options: Options, output: Output) -> int:
+def run(options: ReportOptions, output: Output) -> int:
     with Client(options.server) as client:
         begun = client.reports.run(options.job, first=options.first, last=options.last)
         if options.detach:
@@ -50,20 +58,30 @@ def run(options: Options, output: Output) -> int:
     return Exit.OK if ended.state in GOOD else Exit.FAILED
 
 
+class RunListOptions(Options):
+    job: str
+    state: str
+    limit: int
+
+
 @report.command("list", help="runs, the newest first")
 @option("--job", type=OptionalChoice(JOBS), default="")
 @option("--state", default="", help="running, ok, skipped, failed …")
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
-def list_runs(options: Options, output: Output) -> int:
+def list_runs(options: RunListOptions, output: Output) -> int:
     with Client(options.server) as client:
         runs = client.reports.list(job=options.job, state=options.state, limit=options.limit)
         output.rows(runs if output.is_json else map(_row, runs), COLUMNS)
     return Exit.OK
 
 
+class RunOptions(Options):
+    id: int
+
+
 @report.command("show", help="one run, with the end of its logs")
 @argument("id", type=int)
-def show(options: Options, output: Output) -> int:
+def show(options: RunOptions, output: Output) -> int:
     with Client(options.server) as client:
         run = client.reports.get(options.id)
     if output.is_json:
@@ -77,7 +95,7 @@ def show(options: Options, output: Output) -> int:
 
 @report.command("cancel", help="end a run")
 @argument("id", type=int)
-def cancel(options: Options, output: Output) -> int:
+def cancel(options: RunOptions, output: Output) -> int:
     with Client(options.server) as client:
         ended = client.reports.cancel(options.id)
     output.row(ended if output.is_json else _row(ended))
@@ -92,12 +110,19 @@ def list_schedules(options: Options, output: Output) -> int:
     return Exit.OK
 
 
+class ScheduleOptions(Options):
+    job: str
+    cron: str | None
+    limit_s: int | None
+    enabled: bool | None
+
+
 @report.command("schedule", help="change when a report runs")
 @argument("job", type=OptionalChoice(JOBS))
 @option("--cron", help="minute hour day month weekday, in UTC")
 @option("--limit-s", type=int, help="end a run after so long")
 @option("--enable/--disable", "enabled", default=None)
-def change_schedule(options: Options, output: Output) -> int:
+def change_schedule(options: ScheduleOptions, output: Output) -> int:
     chosen = {"cron": options.cron, "enabled": options.enabled, "limit_s": options.limit_s}
     changes = {name: value for name, value in chosen.items() if value is not None}
     with Client(options.server) as client:

@@ -23,6 +23,15 @@ class _Enough(Exception):
     """`--count` messages are printed."""
 
 
+class TailOptions(Options):
+    topic: str
+    filter: str
+    queue: int | None
+    last: int
+    from_start: bool
+    count: int
+
+
 @click.command(cls=ClientCommand)
 @argument("topic")
 @option("--filter", default="*", help=FILTER_HELP)
@@ -30,11 +39,11 @@ class _Enough(Exception):
 @option("--last", type=int, default=0, help="begin so many back in each queue")
 @flag("--from-start", "begin with the oldest")
 @option("--count", type=int, default=0, help="stop after so many; 0 = never")
-def tail(options: Options, output: Output) -> int:
+def tail(options: TailOptions, output: Output) -> int:
     return asyncio.run(_tail(options, output))
 
 
-async def _tail(options: Options, output: Output) -> int:
+async def _tail(options: TailOptions, output: Output) -> int:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -54,7 +63,7 @@ async def _tail(options: Options, output: Output) -> int:
 class _Follower:
     """Reads queues of one topic, each by its own long poll."""
 
-    def __init__(self, client: AsyncClient, options: Options, output: Output) -> None:
+    def __init__(self, client: AsyncClient, options: TailOptions, output: Output) -> None:
         self._client = client
         self._options = options
         self._remaining = options.count or -1
@@ -81,7 +90,7 @@ class _Follower:
             offset = int(page.next_offset)
 
 
-def _start(options: Options, queue: QueueStats) -> int:
+def _start(options: TailOptions, queue: QueueStats) -> int:
     if options.from_start:
         return int(queue.min_offset)
     last: int = options.last

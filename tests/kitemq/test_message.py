@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from kitemq.client import Client
-from kitemq.commands.command import Options
-from kitemq.commands.produce import message_options, produce
+from kitemq.commands.produce import ProduceOptions, message_options, produce
 from kitemq.errors import Invalid
 from kitemq.message import (
     OPTIONS,
@@ -80,7 +79,8 @@ def test_the_command_line_takes_every_option() -> None:
         "t", "--tag", "paid", "--key", "a", "--key", "b", "--property", "color=red", "--group", "m",
         "--delay-level", "3", "--event-at", "1000", "--delay", "2s", "--deliver-at", "3000",
     ]  # fmt: skip
-    options = Options(**produce.make_context("produce", words).params)
+    values = produce.make_context("produce", words).params
+    options = ProduceOptions(server="", **values)
     given = message_options(options)
     assert {**given, "keys": list(given["keys"])} == GIVEN
 
