@@ -10,13 +10,13 @@ from kitemq.message import Message, new_message
 from kitemq.model.messages import (
     KeyedMessages,
     MessageList,
+    MessageView,
     PullPage,
     SearchPage,
     SearchResult,
-    Seen,
     Stored,
 )
-from kitemq.model.produce import NewBatch, NewMessage, SendAnswer
+from kitemq.model.produce import NewBatch, NewMessage, ProduceResult
 from kitemq.model.requests import KeptReply, ReplyState, RequestAnswer, RequestTotals
 from kitemq.model.topics import Durability
 from kitemq.requests import (
@@ -42,14 +42,14 @@ class MessagesApi(Api):
         messages: Sequence[Message | NewMessage],
         *,
         durability: Durability | str | None = None,
-    ) -> SendAnswer:
+    ) -> ProduceResult:
         """Store messages together, at most 4,096, or none of them.
 
         `kitemq.model.produce.NewMessage` has fields that `Message` lacks: a queue, an id.
         """
         new = [new_message(each) if isinstance(each, Message) else each for each in messages]
         body = NewBatch(new, Durability(durability) if durability else None)
-        return self._rest.fetch(SendAnswer, "POST", f"{_path(topic)}/messages", body=body)
+        return self._rest.fetch(ProduceResult, "POST", f"{_path(topic)}/messages", body=body)
 
     def pull(
         self,
@@ -83,14 +83,14 @@ class MessagesApi(Api):
 
     # -- finding --------------------------------------------------------------------------------
 
-    def find(self, message_id: str) -> list[Seen]:
+    def find(self, message_id: str) -> list[MessageView]:
         """The messages with a message id or offset id."""
         path = f"/messages/{segment(message_id)}"
         return (self._rest.fetch(MessageList, "GET", path)).items
 
     def find_by_key(
         self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 0
-    ) -> list[Seen]:
+    ) -> list[MessageView]:
         """At most `limit` messages of a topic that carry `key`, newest first.
 
         Stored from `begin_ms` to before `end_ms` (ms since 1970 UTC; 0: no end).

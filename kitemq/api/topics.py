@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from kitemq.api.connection import Api
-from kitemq.model.marks import NewNote, StarList, TopicNote
 from kitemq.model.retention import Purged, PurgeOrder
+from kitemq.model.stars_and_notes import NewNote, StarList, TopicNote
 from kitemq.model.topics import (
     ImportedTopics,
     NewTopic,

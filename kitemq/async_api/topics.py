@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal
 
 from kitemq.async_api.connection import AsyncApi
-from kitemq.model.marks import NewNote, StarList, TopicNote
 from kitemq.model.retention import Purged, PurgeOrder
+from kitemq.model.stars_and_notes import NewNote, StarList, TopicNote
 from kitemq.model.topics import (
     ImportedTopics,
     NewTopic,

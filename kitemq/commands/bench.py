@@ -13,7 +13,7 @@ import click
 from kitemq.async_consumer import AsyncConsumer
 from kitemq.async_producer import AsyncProducer
 from kitemq.client import Client
-from kitemq.commands.command import ClientCommand, Options, option
+from kitemq.commands.command import ClientCommand, CommandOptions, option
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import Invalid
 from kitemq.message import Message
@@ -22,7 +22,7 @@ CHUNK = 1000
 ROUND_TRIPS = 500
 
 
-class BenchOptions(Options):
+class BenchOptions(CommandOptions):
     count: int
     size: int
 

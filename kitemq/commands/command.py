@@ -16,7 +16,7 @@ from kitemq.address import CA_VARIABLE, VARIABLE
 from kitemq.commands.output import Exit, Output
 
 
-class Options(msgspec.Struct, kw_only=True):
+class CommandOptions(msgspec.Struct, kw_only=True):
     """The values of a command's parameters, by name.
 
     A command with parameters of its own takes a subclass that has a field for each. A field
@@ -26,11 +26,11 @@ class Options(msgspec.Struct, kw_only=True):
     server: str
 
 
-class NamedOptions(Options):
+class NamedOptions(CommandOptions):
     name: str
 
 
-class IdOptions(Options):
+class IdOptions(CommandOptions):
     id: str
 
 
@@ -142,13 +142,15 @@ def run(function: Run, ctx: click.Context, constants: dict[str, Any] | None = No
         return Exit.OK
 
 
-def options_kind(function: Run) -> type[Options]:
+def options_kind(function: Run) -> type[CommandOptions]:
     """The struct that a command takes."""
-    kind: type[Options] = get_type_hints(function)["options"]
+    kind: type[CommandOptions] = get_type_hints(function)["options"]
     return kind
 
 
-def options_of(kind: type[Options], values: dict[str, Any], rest: list[str]) -> Options:
+def options_of(
+    kind: type[CommandOptions], values: dict[str, Any], rest: list[str]
+) -> CommandOptions:
     """A command's options; `rest` are words that are none of its parameters."""
     fields = {name: value for name, value in values.items() if name in kind.__struct_fields__}
     if "settings" in kind.__struct_fields__:

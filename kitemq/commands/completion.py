@@ -3,13 +3,13 @@
 import click
 from click.shell_completion import get_completion_class
 
-from kitemq.commands.command import ClientCommand, Options, argument
+from kitemq.commands.command import ClientCommand, CommandOptions, argument
 from kitemq.commands.output import Exit, Output
 
 VARIABLE = "_KITEMQ_COMPLETE"  # the script calls `kitemq` with it in the environment
 
 
-class CompletionOptions(Options):
+class CompletionOptions(CommandOptions):
     shell: str
 
 

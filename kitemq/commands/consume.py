@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from kitemq.async_consumer import AsyncConsumer
-from kitemq.commands.command import ClientCommand, Options, argument, option
+from kitemq.commands.command import ClientCommand, CommandOptions, argument, option
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import TimedOut
 from kitemq.message import body_text
@@ -21,7 +21,7 @@ BODY_PREVIEW_MAX = 200
 FILTER_HELP = 'tags, as in "paid || sent", or "SQL92: amount > 100"'
 
 
-class ConsumeOptions(Options):
+class ConsumeOptions(CommandOptions):
     group: str
     topic: str
     filter: str

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kitemq.client import Client
-from kitemq.commands.command import CommandGroup, Options, argument, flag, option
+from kitemq.commands.command import CommandGroup, CommandOptions, argument, flag, option
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import Invalid
 from kitemq.model.server import CheckOutcome
@@ -15,7 +15,7 @@ server = CommandGroup("server")
 
 
 @server.command("checks", help="what it finds out about itself; 1 where it fails")
-def show_checks(options: Options, output: Output) -> int:
+def show_checks(options: CommandOptions, output: Output) -> int:
     """Exit code 1 where a check failed; a warning is none."""
     with Client(options.server) as client:
         checks = client.server.self_checks()
@@ -26,7 +26,7 @@ def show_checks(options: Options, output: Output) -> int:
     return Exit.FAILED if failed else Exit.OK
 
 
-class FreezeOptions(Options):
+class FreezeOptions(CommandOptions):
     reason: str
 
 
@@ -39,13 +39,13 @@ def freeze(options: FreezeOptions, output: Output) -> int:
 
 
 @server.command("thaw", help="take changes again")
-def thaw(options: Options, output: Output) -> int:
+def thaw(options: CommandOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.row(client.server.thaw())
     return Exit.OK
 
 
-class BundleOptions(Options):
+class BundleOptions(CommandOptions):
     file: Path
     force: bool
 

@@ -7,8 +7,8 @@ from msgspec.structs import asdict
 from kitemq.client import Client
 from kitemq.commands.command import (
     CommandGroup,
+    CommandOptions,
     OptionalChoice,
-    Options,
     argument,
     flag,
     option,
@@ -35,7 +35,7 @@ choosing = several(
 )
 
 
-class DeadListOptions(Options):
+class DeadListOptions(CommandOptions):
     group: str
     reason: str
     topic: str
@@ -63,7 +63,7 @@ def list_dead(options: DeadListOptions, output: Output) -> int:
     return Exit.OK
 
 
-class DeadLetterOptions(Options):
+class DeadLetterOptions(CommandOptions):
     group: str
     offset: int
 
@@ -78,7 +78,7 @@ def show_dead(options: DeadLetterOptions, output: Output) -> int:
     return Exit.OK
 
 
-class CountOptions(Options):
+class CountOptions(CommandOptions):
     group: str
     newest: int
 
@@ -128,7 +128,7 @@ def redrive(options: RedriveOptions, output: Output) -> int:
         return finished(client, job, options, output)
 
 
-class DismissOptions(Options):
+class DismissOptions(CommandOptions):
     group: str
     offsets: tuple[int, ...]
     reason: str
@@ -161,7 +161,7 @@ def dismiss(options: DismissOptions, output: Output) -> int:
     return Exit.OK
 
 
-class RestoreOptions(Options):
+class RestoreOptions(CommandOptions):
     group: str
     offsets: tuple[int, ...]
     dismissal: str
@@ -183,7 +183,7 @@ def restore(options: RestoreOptions, output: Output) -> int:
     return Exit.OK
 
 
-class DismissalListOptions(Options):
+class DismissalListOptions(CommandOptions):
     group: str
     limit: int
 

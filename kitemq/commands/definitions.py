@@ -16,8 +16,8 @@ from kitemq.client import Client
 from kitemq.commands.asking import confirmed
 from kitemq.commands.command import (
     ClientCommand,
+    CommandOptions,
     OptionalChoice,
-    Options,
     argument,
     dry_run_option,
     option,
@@ -35,7 +35,7 @@ DOING = ("create", "change")
 UNAPPLIED = ("refused", "failed", "unreached")
 
 
-class ExportOptions(Options):
+class ExportOptions(CommandOptions):
     file: str
     q: str
     format: str
@@ -67,7 +67,7 @@ def export_topics(options: ExportOptions, output: Output) -> int:
     return Exit.OK
 
 
-class ImportOptions(Options):
+class ImportOptions(CommandOptions):
     file: str
     format: Literal["", "csv", "json"]
     dry_run: bool

@@ -7,9 +7,9 @@ from kitemq.commands import reset
 from kitemq.commands.asking import confirmed
 from kitemq.commands.command import (
     CommandGroup,
+    CommandOptions,
     DeleteOptions,
     NamedOptions,
-    Options,
     argument,
     option,
     repeated,
@@ -59,7 +59,7 @@ group_settings = several(
 )
 
 
-class GroupListOptions(Options):
+class GroupListOptions(CommandOptions):
     q: str
 
 
@@ -79,7 +79,7 @@ def show_group(options: NamedOptions, output: Output) -> int:
     return Exit.OK
 
 
-class GroupOptions(Options):
+class GroupOptions(CommandOptions):
     name: str
     start_at: str | None
     retry: str | None
@@ -104,7 +104,7 @@ def change_group(options: GroupOptions, output: Output) -> int:
     return Exit.OK
 
 
-class PauseOptions(Options):
+class PauseOptions(CommandOptions):
     name: str
     topic: str
 

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from kitemq.async_producer import AsyncProducer
-from kitemq.commands.command import ClientCommand, OptionalChoice, Options, argument, option
+from kitemq.commands.command import ClientCommand, CommandOptions, OptionalChoice, argument, option
 from kitemq.commands.output import Exit, Output, exit_of, note
 from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid, KiteError
@@ -20,7 +20,7 @@ from kitemq.message import MessageOptions, SendResult
 ERRORS_PRINTED_MAX = 10
 
 
-class ProduceOptions(Options):
+class ProduceOptions(CommandOptions):
     topic: str
     body: str | None
     file: Path | None

@@ -8,7 +8,7 @@ from kitemq.client import Client
 from kitemq.commands.asking import confirmed
 from kitemq.commands.command import (
     ClientCommand,
-    Options,
+    CommandOptions,
     argument,
     flag,
     option,
@@ -23,7 +23,7 @@ from kitemq.model.numbers import INT64_DIGITS, is_whole
 COLUMNS = ("queue", "from_offset", "to_offset", "count")
 
 
-class PurgeOptions(Options):
+class PurgeOptions(CommandOptions):
     name: str
     all: bool
     before: str | None
@@ -65,7 +65,7 @@ def purge_topic(options: PurgeOptions, output: Output) -> int:
 
 
 @click.command("retention", cls=ClientCommand)
-def retention(options: Options, output: Output) -> int:
+def retention(options: CommandOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.row(client.server.retention())
     return Exit.OK

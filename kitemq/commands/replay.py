@@ -7,9 +7,9 @@ from msgspec.structs import asdict
 from kitemq.client import Client
 from kitemq.commands.command import (
     CommandGroup,
+    CommandOptions,
     IdOptions,
     OptionalChoice,
-    Options,
     Run,
     argument,
     flag,
@@ -34,7 +34,7 @@ GOOD = frozenset({"sent", "eligible", "filtered", "sent_before"})
 replay = CommandGroup("replay")
 
 
-class PaceOptions(Options):
+class PaceOptions(CommandOptions):
     """The values of `pace_options`."""
 
     name: str
@@ -110,7 +110,7 @@ def retry(options: RetryOptions, output: Output) -> int:
         return finished(client, job, options, output)
 
 
-class JobListOptions(Options):
+class JobListOptions(CommandOptions):
     state: str
     limit: int
 
@@ -133,7 +133,7 @@ def show(options: IdOptions, output: Output) -> int:
     return Exit.OK
 
 
-class OutcomeOptions(Options):
+class OutcomeOptions(CommandOptions):
     id: str
     outcome: str
     limit: int
@@ -150,7 +150,7 @@ def outcomes(options: OutcomeOptions, output: Output) -> int:
     return Exit.OK
 
 
-class OrderOptions(Options):
+class OrderOptions(CommandOptions):
     id: str
     verb: str
 
@@ -176,7 +176,7 @@ for verb, text in (
     replay.command(verb, help=text, constants={"verb": verb})(argument("id")(order))
 
 
-class RateOptions(Options):
+class RateOptions(CommandOptions):
     id: str
     rate: float
 

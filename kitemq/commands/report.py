@@ -3,7 +3,14 @@
 from datetime import UTC, datetime
 
 from kitemq.client import Client
-from kitemq.commands.command import CommandGroup, OptionalChoice, Options, argument, flag, option
+from kitemq.commands.command import (
+    CommandGroup,
+    CommandOptions,
+    OptionalChoice,
+    argument,
+    flag,
+    option,
+)
 from kitemq.commands.output import Exit, Output, document, note
 from kitemq.model.reports import ReportRun, ReportSchedule, RunState
 from kitemq.rest import Json
@@ -29,7 +36,7 @@ GOOD = (RunState.OK, RunState.SKIPPED)
 report = CommandGroup("report")
 
 
-class ReportOptions(Options):
+class ReportOptions(CommandOptions):
     job: str
     first: str
     last: str
@@ -58,7 +65,7 @@ def run(options: ReportOptions, output: Output) -> int:
     return Exit.OK if ended.state in GOOD else Exit.FAILED
 
 
-class RunListOptions(Options):
+class RunListOptions(CommandOptions):
     job: str
     state: str
     limit: int
@@ -75,7 +82,7 @@ def list_runs(options: RunListOptions, output: Output) -> int:
     return Exit.OK
 
 
-class RunOptions(Options):
+class RunOptions(CommandOptions):
     id: int
 
 
@@ -103,14 +110,14 @@ def cancel(options: RunOptions, output: Output) -> int:
 
 
 @report.command("schedules", help="when reports run by themselves")
-def list_schedules(options: Options, output: Output) -> int:
+def list_schedules(options: CommandOptions, output: Output) -> int:
     with Client(options.server) as client:
         schedules = client.reports.schedules()
     output.rows(schedules if output.is_json else map(_schedule, schedules), SCHEDULE_COLUMNS)
     return Exit.OK
 
 
-class ScheduleOptions(Options):
+class ScheduleOptions(CommandOptions):
     job: str
     cron: str | None
     limit_s: int | None

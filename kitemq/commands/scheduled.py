@@ -4,7 +4,14 @@ from datetime import UTC, datetime
 
 from kitemq.client import Client
 from kitemq.commands.asking import confirmed
-from kitemq.commands.command import CommandGroup, IdOptions, Options, argument, option, yes_option
+from kitemq.commands.command import (
+    CommandGroup,
+    CommandOptions,
+    IdOptions,
+    argument,
+    option,
+    yes_option,
+)
 from kitemq.commands.output import Exit, Output, document
 from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid
@@ -18,7 +25,7 @@ LIMIT_DEFAULT = 100
 scheduled = CommandGroup("scheduled")
 
 
-class ScheduledListOptions(Options):
+class ScheduledListOptions(CommandOptions):
     topic: str
     due_from: str | None
     limit: int
@@ -39,7 +46,7 @@ def list_scheduled(options: ScheduledListOptions, output: Output) -> int:
     return Exit.OK
 
 
-class RecallOptions(Options):
+class RecallOptions(CommandOptions):
     id: str
     yes: bool
 
@@ -60,7 +67,7 @@ def deliver(options: IdOptions, output: Output) -> int:
         return _print_result(options.id, client.scheduled.deliver(options.id), output)
 
 
-class RescheduleOptions(Options):
+class RescheduleOptions(CommandOptions):
     id: str
     delay: str | None
     deliver_at: str | None

@@ -6,7 +6,7 @@ import click
 from msgspec.structs import asdict
 
 from kitemq.client import Client
-from kitemq.commands.command import ClientCommand, Options, argument, option
+from kitemq.commands.command import ClientCommand, CommandOptions, argument, option
 from kitemq.commands.consume import FILTER_HELP
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import time_ms
@@ -20,7 +20,7 @@ LIMIT_DEFAULT = 100
 PAGE = 200
 
 
-class SearchOptions(Options):
+class SearchOptions(CommandOptions):
     text: str
     topic: str
     key: str

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kitemq.address import CA_VARIABLE, TOKEN_VARIABLE, VARIABLE
-from kitemq.commands.command import ClientCommand, CommandGroup, Options, argument, option
+from kitemq.commands.command import ClientCommand, CommandGroup, CommandOptions, argument, option
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import Invalid, KiteError, rejected
 
@@ -29,7 +29,7 @@ def server_needed() -> Iterator[None]:
         ) from None
 
 
-class ServeOptions(Options):
+class ServeOptions(CommandOptions):
     data: Path | None
     listen: str | None
     host: str | None
@@ -102,7 +102,7 @@ tokens = _people("tokens")
 store = CommandGroup("store")
 
 
-class VerifyOptions(Options):
+class VerifyOptions(CommandOptions):
     dir: Path
 
 
@@ -144,7 +144,7 @@ def verify(options: VerifyOptions, output: Output) -> int:
     return Exit.OK if report.is_sound else Exit.FAILED
 
 
-class RepairOptions(Options):
+class RepairOptions(CommandOptions):
     data: Path
 
 

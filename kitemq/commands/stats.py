@@ -6,7 +6,14 @@ import click
 import msgspec
 
 from kitemq.client import Client
-from kitemq.commands.command import CommandGroup, NamedOptions, Options, argument, option, run
+from kitemq.commands.command import (
+    CommandGroup,
+    CommandOptions,
+    NamedOptions,
+    argument,
+    option,
+    run,
+)
 from kitemq.commands.output import Exit, Output, document
 from kitemq.model.statistics import Rates, ReaderStatistics
 from kitemq.rest import Json
@@ -33,7 +40,7 @@ def stats(ctx: click.Context) -> int | None:
     return run(show_broker, ctx) if ctx.invoked_subcommand is None else None
 
 
-def show_broker(options: Options, output: Output) -> int:
+def show_broker(options: CommandOptions, output: Output) -> int:
     with Client(options.server) as client:
         broker = client.statistics.broker()
     if output.is_json:
@@ -76,7 +83,7 @@ def show_group(options: NamedOptions, output: Output) -> int:
     return Exit.OK
 
 
-class LagOptions(Options):
+class LagOptions(CommandOptions):
     name: str
     topic: str
     queue: int | None

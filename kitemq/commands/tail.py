@@ -9,7 +9,7 @@ import click
 from kitemq.async_client import AsyncClient
 from kitemq.background import together
 from kitemq.backoff import Backoff
-from kitemq.commands.command import ClientCommand, Options, argument, flag, option
+from kitemq.commands.command import ClientCommand, CommandOptions, argument, flag, option
 from kitemq.commands.consume import FILTER_HELP, human_line
 from kitemq.commands.output import Exit, Output
 from kitemq.errors import Busy, Unreachable
@@ -23,7 +23,7 @@ class _Enough(Exception):
     """`--count` messages are printed."""
 
 
-class TailOptions(Options):
+class TailOptions(CommandOptions):
     topic: str
     filter: str
     queue: int | None

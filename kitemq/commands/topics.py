@@ -7,9 +7,9 @@ from kitemq.commands import definitions, purge
 from kitemq.commands.asking import confirmed
 from kitemq.commands.command import (
     CommandGroup,
+    CommandOptions,
     DeleteOptions,
     NamedOptions,
-    Options,
     argument,
     flag,
     option,
@@ -29,7 +29,7 @@ topics.add_command(definitions.import_topics)
 topics.add_command(purge.purge_topic)
 
 
-class TopicListOptions(Options):
+class TopicListOptions(CommandOptions):
     q: str
     type: str
     system: bool
@@ -57,7 +57,7 @@ def show_topic(options: NamedOptions, output: Output) -> int:
     return Exit.OK
 
 
-class TopicOptions(Options):
+class TopicOptions(CommandOptions):
     name: str
     queues: str | None
     settings: dict[str, Any]

@@ -5,14 +5,14 @@ from datetime import datetime
 import click
 
 from kitemq.client import Client
-from kitemq.commands.command import ClientCommand, Options, argument, flag
+from kitemq.commands.command import ClientCommand, CommandOptions, argument, flag
 from kitemq.commands.output import Exit, Output, note
 from kitemq.model.journeys import Journey, Stage
 
 STATUS = "--status"
 
 
-class TraceOptions(Options):
+class TraceOptions(CommandOptions):
     id: str
     status: bool
 

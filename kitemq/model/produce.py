@@ -66,7 +66,7 @@ class StoredAt(msgspec.Struct, gc=False):
     position: str
 
 
-class SendAnswer(msgspec.Struct):
+class ProduceResult(msgspec.Struct):
     """The messages in the order sent, and the durability they have."""
 
     messages: list[StoredAt]

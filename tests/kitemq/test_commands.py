@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from kitemq.cli import command_line
-from kitemq.commands.command import ClientCommand, Options, options_kind, options_of
+from kitemq.commands.command import ClientCommand, CommandOptions, options_kind, options_of
 
-SHARED = set(Options.__struct_fields__)
+SHARED = set(CommandOptions.__struct_fields__)
 VALUES = {"integer": 1, "float": 1.5, "boolean": True, "Path": Path("x")}
 
 

@@ -9,13 +9,12 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from app.api.framework.operation import (
-    API,
     JSON,
     Call,
+    Operations,
     Parameter,
     content_type,
     decode_body,
-    operation,
     text_of,
 )
 from app.security.access import Action, Kind, Needs
@@ -28,13 +27,13 @@ from kitemq.model.produce import (
     NewBatch,
     NewMessage,
     NewMessageAlone,
-    SendAnswer,
+    ProduceResult,
     StoredAt,
 )
 from kitemq.model.scheduled import TIME_MS_MAX
 from kitemq.model.topics import Durability as WireDurability
 
-TAG = "messages"
+operations = Operations("messages")
 PROPERTY_HEADER = b"kitemq-property-"
 CONTENT_TYPE_PROPERTY = "content-type"
 
@@ -50,14 +49,11 @@ class Produced(NewMessage, kw_only=True):
 DECODER = msgspec.json.Decoder(Produced)
 
 
-@operation(
-    "POST",
-    f"{API}/topics/{{topic}}/messages",
-    tag=TAG,
+@operations.post(
+    "/topics/{topic}/messages",
     needs=Needs(Action.PRODUCE, Kind.TOPIC, "topic"),
     body=(NewBatch, NewMessageAlone),
     raw_body=True,
-    answer=SendAnswer,
     status=201,
     errors=(404, 409),
     headers=(
@@ -71,10 +67,9 @@ DECODER = msgspec.json.Decoder(Produced)
         Parameter("KiteMQ-Durability", "Raw bodies only: stored or flushed."),
         Parameter("KiteMQ-Content-Type", "Raw bodies only: kept instead of Content-Type."),
     ),
-    example="curl -X POST $URL/api/v1/topics/orders/messages -H 'Content-Type: application/json' "
-    """-d '{"body": "order 1", "tag": "new", "keys": ["1"]}'""",
+    example_body='{"body": "order 1", "tag": "new", "keys": ["1"]}',
 )
-async def produce(call: Call[None, None]) -> SendAnswer:
+async def produce(call: Call[None, None]) -> ProduceResult:
     """Store one message or a batch.
 
     JSON is one message or `{"messages": [...]}`; any other content type is the raw body of one
@@ -153,7 +148,7 @@ async def _send(
     durability: Durability | None,
     *,
     is_alone: bool,
-) -> SendAnswer:
+) -> ProduceResult:
     try:
         sent = await call.messaging.send(messages, durability)
     except Invalid as error:
@@ -163,10 +158,10 @@ async def _send(
     return result_of(sent, call.settings.store_host)
 
 
-def result_of(sent: BatchSlice, store_host: str) -> SendAnswer:
+def result_of(sent: BatchSlice, store_host: str) -> ProduceResult:
     """Convert the engine's result."""
     address = _address_of(store_host)
-    return SendAnswer(
+    return ProduceResult(
         [
             StoredAt(
                 message.message_id,
@@ -258,5 +253,4 @@ def _field(index: int | str, name: str) -> str:
     return name if index == "" else f"messages[{index}].{name}"
 
 
-OPERATIONS = (produce,)
 assert BODY_BYTES_MAX == 4 * 1024 * 1024, "the description of `body` says so"
