@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from kitemq.backoff import Backoff
 from kitemq.errors import BufferFull, Busy, KiteError, TimedOut, Unreachable
-from kitemq.link import Link
+from kitemq.link import ServerLink
 from kitemq.model.requests import NewReply
 
 log = logging.getLogger("kitemq")
@@ -35,7 +35,7 @@ OnReplied = Callable[[ReplyResult | KiteError], None]
 class Replies:
     """The replies of one consumer; `post` may be called from any thread."""
 
-    def __init__(self, link: Link, schedule: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, link: ServerLink, schedule: Callable[[Callable[[], None]], object]) -> None:
         """`schedule` runs something on the loop's thread soon."""
         self._link = link
         self._schedule = schedule

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import msgspec
 
-from kitemq.connection import Connection
+from kitemq.connection import ServerConnection
 from kitemq.errors import Invalid, KiteError, NoReply, Unreachable
 from kitemq.message import Message, body_text, checked_properties, new_message
 from kitemq.model.conversion import convert, decoded
@@ -36,7 +36,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 async def ask(
-    connection: Connection, topic: str, message: Message | bytes | str, timeout_s: float
+    connection: ServerConnection, topic: str, message: Message | bytes | str, timeout_s: float
 ) -> Reply:
     """Send a request over an open connection and wait for its reply; raises NoReply."""
     correlation_id = uuid4().hex

@@ -18,9 +18,9 @@ from uuid import uuid4
 import msgspec
 
 from kitemq.calls import Json
-from kitemq.connection import Connection
+from kitemq.connection import ServerConnection
 from kitemq.errors import Busy, KiteError, Stopped, TimedOut, Unreachable
-from kitemq.link import Link
+from kitemq.link import ServerLink
 from kitemq.message import Message, MessageOptions, new_message
 from kitemq.model.produce import NewMessageAlone
 from kitemq.model.topics import Durability
@@ -134,7 +134,7 @@ class AsyncTransactionProducer:
         self.group = group
         self._checker = checker
         self._timeout_s = timeout_s
-        self._link = Link(
+        self._link = ServerLink(
             server,
             client or f"txn-{uuid4().hex[:12]}",
             on_up=self._on_up,
@@ -262,7 +262,7 @@ class AsyncTransactionProducer:
                 raise last from None
             raise TimedOut(f"{last.detail}, for {self._timeout_s:g} s") from None
 
-    def _on_up(self, connection: Connection) -> None:
+    def _on_up(self, connection: ServerConnection) -> None:
         if self._checker is None:
             return
 

@@ -21,6 +21,20 @@ from tests.live import LiveServer
 OK, FAILED, REFUSED, PARTIAL, UNREACHABLE = range(5)
 
 
+def test_the_command_line_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == OK
+    assert capsys.readouterr().out.startswith("kitemq, version ")
+
+
+def test_a_misspelt_command_is_answered_with_the_nearest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["topic", "list"])
+    assert ended.value.code == REFUSED
+    assert "Did you mean 'topics'?" in capsys.readouterr().err
+
+
 def kitemq(server: LiveServer | None, *arguments: str, stdin: str = "") -> Any:
     """Run the command in a process of its own."""
     url = server.url if server else "http://127.0.0.1:9"

@@ -21,7 +21,7 @@ from kitemq import (
     TimedOut,
     Unreachable,
 )
-from kitemq.connection import Connection
+from kitemq.connection import ServerConnection
 from kitemq.model.messages import Stored
 from kitemq.protocol.batches import SendFrame, SentFrame
 from tests.live import LiveServer
@@ -111,14 +111,14 @@ async def test_messages_submitted_together_travel_together(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frames: list[int] = []
-    ask = Connection.ask
+    ask = ServerConnection.ask
 
-    def counted(self: Connection, frame: Any, on_answer: Any) -> int:
+    def counted(self: ServerConnection, frame: Any, on_answer: Any) -> int:
         if isinstance(frame, SendFrame):
             frames.append(len(frame.bodies))
         return ask(self, frame, on_answer)
 
-    monkeypatch.setattr(Connection, "ask", counted)
+    monkeypatch.setattr(ServerConnection, "ask", counted)
     async with AsyncProducer(server.url, batch_count_max=400) as producer:
         results = await producer.send_batch("t", [Message(body=b"%d" % i) for i in range(1000)])
     assert sum(frames) == 1000
@@ -130,11 +130,11 @@ async def test_messages_submitted_together_travel_together(
 async def test_batches_with_a_message_group_go_one_after_the_other(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch, group: str, on_the_road: int
 ) -> None:
-    ask = Connection.ask
+    ask = ServerConnection.ask
     waiting = [0]
     most = [0]
 
-    def counted(self: Connection, frame: Any, on_answer: Any) -> int:
+    def counted(self: ServerConnection, frame: Any, on_answer: Any) -> int:
         def answered(answer: Any) -> None:
             waiting[0] -= 1
             on_answer(answer)
@@ -143,7 +143,7 @@ async def test_batches_with_a_message_group_go_one_after_the_other(
         most[0] = max(most[0], waiting[0])
         return ask(self, frame, answered)
 
-    monkeypatch.setattr(Connection, "ask", counted)
+    monkeypatch.setattr(ServerConnection, "ask", counted)
     async with AsyncProducer(server.url, batch_count_max=5) as producer:
         messages = [Message(body=b"%d" % i, message_group=group) for i in range(50)]
         await producer.send_batch("t", messages)
@@ -229,17 +229,17 @@ async def test_a_server_that_stays_away_fails_the_send_in_time(server: LiveServe
 async def test_a_batch_whose_answer_was_lost_is_repeated_under_the_same_ids(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_frame = Connection._on_frame
+    on_frame = ServerConnection._on_frame
     lost: list[int] = []
 
-    def losing(self: Connection, number: int, frame: Any) -> None:
+    def losing(self: ServerConnection, number: int, frame: Any) -> None:
         if isinstance(frame, SentFrame) and not lost:
             lost.append(number)
             self.abort()
             return
         on_frame(self, number, frame)
 
-    monkeypatch.setattr(Connection, "_on_frame", losing)
+    monkeypatch.setattr(ServerConnection, "_on_frame", losing)
     async with AsyncProducer(server.url) as producer:
         result = await producer.send("t", b"x")
     assert lost
