@@ -10,7 +10,7 @@ from kitemq.connection import ServerConnection
 from kitemq.errors import Invalid, KiteError, NoReply, Unreachable
 from kitemq.message import Message, body_text, checked_properties, new_message
 from kitemq.model.conversion import convert, decoded
-from kitemq.model.requests import KeptReply, NewReply, NewRequest, RequestAnswer
+from kitemq.model.requests import NewReply, NewRequest, RequestAnswer, StoredReply
 
 TIMEOUT_S = 10.0
 TIMEOUT_MAX_S = 30.0
@@ -82,7 +82,7 @@ def new_reply(
     return NewReply(text, correlation_id, receipt, encoding, tag, own)
 
 
-def reply_of(answer: RequestAnswer | KeptReply, *, late: bool = False) -> Reply:
+def reply_of(answer: RequestAnswer | StoredReply, *, late: bool = False) -> Reply:
     """The reply in an answer of the REST interface."""
     others = {"body": answer.reply.content, "correlation_id": answer.correlation_id}
     return convert(answer.reply, Reply, late=late, **others)

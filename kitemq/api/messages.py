@@ -17,7 +17,7 @@ from kitemq.model.messages import (
     Stored,
 )
 from kitemq.model.produce import NewBatch, NewMessage, ProduceResult
-from kitemq.model.requests import KeptReply, ReplyState, RequestAnswer, RequestTotals
+from kitemq.model.requests import ReplyState, RequestAnswer, RequestTotals, StoredReply
 from kitemq.model.topics import Durability
 from kitemq.requests import (
     TIMEOUT_S,
@@ -211,7 +211,7 @@ class MessagesApi(Api):
     def find_reply(self, correlation_id: str) -> Reply:
         """The reply to a request, late or not, while it is kept; NotFound where there is none."""
         path = f"/replies/{segment(correlation_id)}"
-        reply = self._rest.fetch(KeptReply, "GET", path, params={"encoding": "base64"})
+        reply = self._rest.fetch(StoredReply, "GET", path, params={"encoding": "base64"})
         return reply_of(reply, late=reply.late)
 
     def request_totals(self) -> RequestTotals:

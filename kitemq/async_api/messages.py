@@ -16,7 +16,7 @@ from kitemq.model.messages import (
     Stored,
 )
 from kitemq.model.produce import NewBatch, NewMessage, ProduceResult
-from kitemq.model.requests import KeptReply, ReplyState, RequestAnswer, RequestTotals
+from kitemq.model.requests import ReplyState, RequestAnswer, RequestTotals, StoredReply
 from kitemq.model.topics import Durability
 from kitemq.requests import (
     TIMEOUT_S,
@@ -215,7 +215,7 @@ class AsyncMessagesApi(AsyncApi):
     async def find_reply(self, correlation_id: str) -> Reply:
         """The reply to a request, late or not, while it is kept; NotFound where there is none."""
         path = f"/replies/{segment(correlation_id)}"
-        reply = await self._rest.fetch(KeptReply, "GET", path, params={"encoding": "base64"})
+        reply = await self._rest.fetch(StoredReply, "GET", path, params={"encoding": "base64"})
         return reply_of(reply, late=reply.late)
 
     async def request_totals(self) -> RequestTotals:

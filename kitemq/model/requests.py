@@ -64,7 +64,7 @@ class ReplyState(msgspec.Struct, frozen=True):
     message_id: str | None
 
 
-class KeptReply(msgspec.Struct, frozen=True):
+class StoredReply(msgspec.Struct, frozen=True):
     """A stored reply. `late`: the requester no longer waited."""
 
     correlation_id: str

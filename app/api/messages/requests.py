@@ -14,12 +14,12 @@ from engine.message import Message
 from kitemq.model.conversion import convert
 from kitemq.model.messages import Stored
 from kitemq.model.requests import (
-    KeptReply,
     NewReply,
     NewRequest,
     ReplyState,
     RequestAnswer,
     RequestTotals,
+    StoredReply,
 )
 from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.text import parse_receipt
@@ -87,7 +87,7 @@ async def reply(call: Call[None, NewReply]) -> ReplyState:
 @operations.get(
     "/replies/{correlation_id}", needs=READ_SERVER, errors=(404,), example="/replies/0f6b5a1c"
 )
-async def get_reply(call: Call[ShowQuery, None]) -> KeptReply:
+async def get_reply(call: Call[ShowQuery, None]) -> StoredReply:
     """Fetch the reply to a request, late or not, for as long as reply_keep_s says.
 
     Asks for the right to read the topic of replies; the answer to one's own request needs none.
@@ -97,7 +97,7 @@ async def get_reply(call: Call[ShowQuery, None]) -> KeptReply:
     reply = call.services.requests.find(correlation_id)
     await bodies.decompress([reply.message])
     message = Stored(*fields_of(reply.message, call.query.encoding))
-    return KeptReply(correlation_id, reply.is_late, message)
+    return StoredReply(correlation_id, reply.is_late, message)
 
 
 @operations.get("/requests", needs=READ_SERVER)
