@@ -6,10 +6,10 @@ payment is undecided, and a group of reports falls behind. Made once: what exist
 """
 
 import json
-from typing import Any
 
 from examples.flights_table import TOPIC
-from kitemq import Client, Consumer, KiteError, Refused
+from kitemq import Client, Consumer, KiteError, Message, Refused
+from kitemq.model.produce import NewMessage
 
 BOOKINGS = "bookings"
 SEATS = "seat-maps"  # deleted in the end, so that a job finds it gone
@@ -41,7 +41,7 @@ def set_the_scene(client: Client) -> None:
     client.groups.create(TICKETING, retry_max=0)
     client.messages.send(BOOKINGS, [_booking(number) for number in range(BOOKED)])
     client.messages.send(
-        SEATS, [{"body": f"seat map {number}", "keys": ["seats"]} for number in range(SEAT_MAPS)]
+        SEATS, [Message(body=f"seat map {number}", keys="seats") for number in range(SEAT_MAPS)]
     )
     _fail(client)
     client.topics.delete(SEATS)
@@ -52,7 +52,7 @@ def set_the_scene(client: Client) -> None:
     client.replays.wait(job.id, timeout_s=JOB_WAIT_S)
     client.dead_letters.redrive(TICKETING, dry_run=True, name="would it help now?")
     client.messages.send(CHECK_INS, [_check_in(number) for number in range(20)])
-    payment = {"body": '{"booking":7,"euro":420}', "transaction_group": "payments", "keys": ["7"]}
+    payment = NewMessage('{"booking":7,"euro":420}', transaction_group="payments", keys=("7",))
     client.messages.send(PAYMENTS, [payment])
 
 
@@ -62,7 +62,7 @@ def fall_behind(client: Client) -> None:
         taken = client.deliveries.receive(
             REPORT, TOPIC, wait_s=FIRST_FLIGHT_WAIT_S, client="report-1"
         )
-        client.deliveries.ack(REPORT, [each["receipt"] for each in taken])
+        client.deliveries.ack(REPORT, [each.receipt for each in taken])
     except KiteError:  # the demonstration ended meanwhile
         return
 
@@ -81,15 +81,15 @@ def _fail(client: Client) -> None:
                     message.nack(error)
 
 
-def _booking(number: int) -> dict[str, Any]:
+def _booking(number: int) -> Message:
     body = {"booking": number, "from": "JFK", "to": "ZRH", "passengers": 1 + number % 3}
     tag = "business" if number % 4 == 0 else "economy"
-    return {"body": json.dumps(body), "tag": tag, "keys": [f"booking-{number}"]}
+    return Message(body=json.dumps(body), tag=tag, keys=f"booking-{number}")
 
 
-def _check_in(number: int) -> dict[str, Any]:
-    return {
-        "body": f"check-in opens for booking {number}",
-        "keys": [f"booking-{number}"],
-        "delay_ms": HOUR_MS + number * HOUR_MS // 4,
-    }
+def _check_in(number: int) -> Message:
+    return Message(
+        body=f"check-in opens for booking {number}",
+        keys=f"booking-{number}",
+        delay_ms=HOUR_MS + number * HOUR_MS // 4,
+    )

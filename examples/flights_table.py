@@ -90,9 +90,9 @@ def rows_published(client: Client) -> int:
     for queue in queues:
         offset = max(int(queue.min_offset), int(queue.max_offset) - LOOK_BACK)
         if offset < int(queue.max_offset):
-            found = client.messages.pull(TOPIC, queue.queue, offset, limit=LOOK_BACK)
-            for message in found["messages"]:
-                text = message["properties"].get(ROW, "")
+            page = client.messages.pull(TOPIC, queue.queue, offset, limit=LOOK_BACK)
+            for message in page.messages:
+                text = message.properties.get(ROW, "")
                 if text.isascii() and text.isdecimal():
                     highest = max(highest, int(text))
     return highest + 1

@@ -3,6 +3,9 @@
 from types import TracebackType
 from typing import Self
 
+from kitemq.async_api.access import AsyncAccessApi
+from kitemq.async_api.alerts import AsyncAlertsApi
+from kitemq.async_api.clients import AsyncClientsApi
 from kitemq.async_api.connection import AsyncRestConnection
 from kitemq.async_api.dead_letters import AsyncDeadLettersApi
 from kitemq.async_api.deliveries import AsyncDeliveriesApi
@@ -17,6 +20,7 @@ from kitemq.async_api.statistics import AsyncStatisticsApi
 from kitemq.async_api.topics import AsyncTopicsApi
 from kitemq.async_api.traces import AsyncTracesApi
 from kitemq.async_api.transactions import AsyncTransactionsApi
+from kitemq.async_api.views import AsyncViewsApi
 from kitemq.rest import TIMEOUT_S
 
 
@@ -35,6 +39,7 @@ class AsyncClient:
         self.topics = AsyncTopicsApi(rest)
         self.groups = AsyncGroupsApi(rest)
         self.members = AsyncMembersApi(rest)
+        self.clients = AsyncClientsApi(rest)
         self.messages = AsyncMessagesApi(rest)
         self.deliveries = AsyncDeliveriesApi(rest)
         self.dead_letters = AsyncDeadLettersApi(rest)
@@ -44,6 +49,9 @@ class AsyncClient:
         self.traces = AsyncTracesApi(rest)
         self.statistics = AsyncStatisticsApi(rest)
         self.reports = AsyncReportsApi(rest)
+        self.alerts = AsyncAlertsApi(rest)
+        self.access = AsyncAccessApi(rest)
+        self.views = AsyncViewsApi(rest)
         self.server = AsyncServerApi(rest)
 
     @property

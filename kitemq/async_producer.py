@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from kitemq.connection import Connection
+from kitemq.connection import ServerConnection
 from kitemq.errors import BufferFull, Invalid, KiteError, Stopped, TimedOut, Unreachable
 from kitemq.lane import Lane, LaneRules
-from kitemq.link import CONNECT_TIMEOUT_S, Link
+from kitemq.link import CONNECT_TIMEOUT_S, ServerLink
 from kitemq.message import (
     Entry,
     Message,
@@ -83,7 +83,7 @@ class AsyncProducer:
         self.buffered_bytes = 0
         self.on_freed: Callable[[], None] | None = None  # the synchronous producer's
         self.id_prefix = secrets.token_hex(ID_PREFIX_BYTES).upper()
-        self._link = Link(
+        self._link = ServerLink(
             server,
             f"producer-{self.id_prefix}",
             on_up=self._on_up,
@@ -233,7 +233,7 @@ class AsyncProducer:
     # -- what lanes and the synchronous producer use --------------------------------------------
 
     @property
-    def connection(self) -> Connection | None:
+    def connection(self) -> ServerConnection | None:
         return self._link.connection
 
     def take_ids(self, count: int) -> int:
@@ -302,7 +302,7 @@ class AsyncProducer:
         self._waiters.append(waiter)
         await waiter
 
-    def _on_up(self, _connection: Connection) -> None:
+    def _on_up(self, _connection: ServerConnection) -> None:
         for lane in tuple(self._lanes.values()):
             lane.pump()
 

@@ -8,6 +8,7 @@ JSON lines elsewhere or with --json), everything else to standard error.
 import logging
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, cast
 
@@ -61,6 +62,14 @@ class Commands(CommandGroup):
         command.help = command.help or text
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        close = [] if args[0] in COMMANDS else get_close_matches(args[0], COMMANDS, 1)
+        if close and not ctx.resilient_parsing:
+            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {close[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
@@ -83,7 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def command_line() -> Commands:
     """Every command with its options."""
-    return Commands("kitemq", help="KiteMQ: the server, and what one does with it.", epilog=EPILOG)
+    commands = Commands("kitemq", help="KiteMQ: the server and its clients.", epilog=EPILOG)
+    return click.version_option(package_name="kitemq", prog_name="kitemq")(commands)
 
 
 if __name__ == "__main__":

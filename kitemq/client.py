@@ -4,6 +4,9 @@
 from types import TracebackType
 from typing import Self
 
+from kitemq.api.access import AccessApi
+from kitemq.api.alerts import AlertsApi
+from kitemq.api.clients import ClientsApi
 from kitemq.api.connection import RestConnection
 from kitemq.api.dead_letters import DeadLettersApi
 from kitemq.api.deliveries import DeliveriesApi
@@ -18,6 +21,7 @@ from kitemq.api.statistics import StatisticsApi
 from kitemq.api.topics import TopicsApi
 from kitemq.api.traces import TracesApi
 from kitemq.api.transactions import TransactionsApi
+from kitemq.api.views import ViewsApi
 from kitemq.rest import TIMEOUT_S
 
 
@@ -36,6 +40,7 @@ class Client:
         self.topics = TopicsApi(rest)
         self.groups = GroupsApi(rest)
         self.members = MembersApi(rest)
+        self.clients = ClientsApi(rest)
         self.messages = MessagesApi(rest)
         self.deliveries = DeliveriesApi(rest)
         self.dead_letters = DeadLettersApi(rest)
@@ -45,6 +50,9 @@ class Client:
         self.traces = TracesApi(rest)
         self.statistics = StatisticsApi(rest)
         self.reports = ReportsApi(rest)
+        self.alerts = AlertsApi(rest)
+        self.access = AccessApi(rest)
+        self.views = ViewsApi(rest)
         self.server = ServerApi(rest)
 
     @property

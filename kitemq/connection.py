@@ -31,7 +31,7 @@ OnEnded = Callable[[KiteError], None]
 OnCheck = Callable[[CheckFrame], None]
 
 
-class Connection:
+class ServerConnection:
     """A connection whose client has been welcomed; `lost` resolves when it is gone."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Connection:
     @classmethod
     async def open(
         cls, url: str, client: str, *, timeout_s: float, tls: ssl.SSLContext | None = None
-    ) -> "Connection":
+    ) -> "ServerConnection":
         """Connect and say hello; raises Unreachable, ProtocolViolation or what the server says."""
         connection = cls()
         connection._wire = await Wire.open(

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
-from kitemq.connection import Connection
+from kitemq.connection import ServerConnection
 from kitemq.consumer_rules import ConsumerRules
 from kitemq.errors import Busy, Invalid, KiteError, Stopped, Unreachable
-from kitemq.link import CONNECT_TIMEOUT_S, Link
+from kitemq.link import CONNECT_TIMEOUT_S, ServerLink
 from kitemq.protocol.batches import (
     NOT_GIVEN,
     TO_DEAD_LETTERS,
@@ -33,7 +33,7 @@ from kitemq.protocol.frames import CreditFrame, Frame, SubscribeFrame, Unsubscri
 from kitemq.protocol.text import receipt_text
 from kitemq.received import AckResult, OnSettled, Received, received_of
 from kitemq.replies import OnReplied, Replies
-from kitemq.requests import reply_document
+from kitemq.requests import new_reply
 from kitemq.settlement import KINDS, Kind, Settlement, settling_frame, tell
 
 log = logging.getLogger("kitemq")
@@ -89,7 +89,7 @@ class ConsumerCore:
         self._is_started = False
         self._failure: KiteError | None = None
         self.client = client or f"consumer-{secrets.token_hex(8)}"
-        self._link = Link(
+        self._link = ServerLink(
             server,
             self.client,
             on_up=self._on_up,
@@ -185,8 +185,8 @@ class ConsumerCore:
                 remedy="reply to what was sent with `request`",
             )
         receipt = receipt_text(message.receipt)
-        document = {**reply_document(body, tag, properties), "receipt": receipt}
-        self._replies.post(document, on_replied)
+        reply = new_reply(body, receipt=receipt, tag=tag, properties=properties)
+        self._replies.post(reply, on_replied)
 
     def _post(self, message: Received, settlement: Settlement) -> None:
         self._inbox.append((message, settlement))
@@ -211,10 +211,10 @@ class ConsumerCore:
 
     # -- the connection -------------------------------------------------------------------------
 
-    def _on_up(self, connection: Connection) -> None:
+    def _on_up(self, connection: ServerConnection) -> None:
         self._subscribe(connection)
 
-    def _subscribe(self, connection: Connection) -> None:
+    def _subscribe(self, connection: ServerConnection) -> None:
         rules = self._rules
         frame = SubscribeFrame(rules.group, rules.topics, 0, round(rules.invisible_s * 1000))
         number, answer = connection.subscribe(frame, self._on_deliver, self._on_ended)
@@ -234,11 +234,11 @@ class ConsumerCore:
 
         answer.add_done_callback(subscribed)
 
-    def _resubscribe(self, connection: Connection) -> None:
+    def _resubscribe(self, connection: ServerConnection) -> None:
         if connection.is_open and not self._is_stopping:
             self._subscribe(connection)
 
-    def _reconcile(self, connection: Connection, held: list[Receipt]) -> None:
+    def _reconcile(self, connection: ServerConnection, held: list[Receipt]) -> None:
         """Reconcile the deliveries of both sides: in progress, settled, unknown."""
         at_server = set(held)
         receipts = {each.receipt for unsent in self._unsent.values() for each in unsent}
@@ -304,13 +304,15 @@ class ConsumerCore:
             if unsent and kind not in self._on_road:
                 self._send_kind(connection, kind, unsent)
 
-    def _send_kind(self, connection: Connection, kind: Kind, unsent: deque[Settlement]) -> None:
+    def _send_kind(
+        self, connection: ServerConnection, kind: Kind, unsent: deque[Settlement]
+    ) -> None:
         batch = [unsent.popleft() for _ in range(min(len(unsent), SETTLE_COUNT_MAX))]
         self._on_road.add(kind)
         answer = connection.request(settling_frame(self._rules.group, kind, batch))
         answer.add_done_callback(lambda answer: self._settled(kind, batch, answer))
 
-    def _return_credit(self, connection: Connection) -> None:
+    def _return_credit(self, connection: ServerConnection) -> None:
         if self._is_stopping or not self._owed:
             return
         if self._owed * 4 >= self._rules.prefetch or not self._held:
@@ -374,7 +376,7 @@ class ConsumerCore:
         for start in range(0, len(due), SETTLE_COUNT_MAX):
             self._extend(connection, due[start : start + SETTLE_COUNT_MAX], now_s)
 
-    def _extend(self, connection: Connection, messages: list[Received], now_s: float) -> None:
+    def _extend(self, connection: ServerConnection, messages: list[Received], now_s: float) -> None:
         invisible_ms = round(self._rules.invisible_s * 1000)
         receipts = [message.receipt for message in messages]
         answer = connection.request(ExtendFrame(self._rules.group, receipts, invisible_ms))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kitemq.backoff import Backoff
-from kitemq.connection import Connection
+from kitemq.connection import ServerConnection
 from kitemq.errors import (
     UNWRITABLE,
     Busy,
@@ -32,7 +32,7 @@ from kitemq.message import (
     send_frame,
 )
 from kitemq.model.topics import Durability
-from kitemq.protocol.batches import DurabilityCode, SentFrame, message_ids
+from kitemq.protocol.batches import SentFrame, message_ids
 from kitemq.protocol.frames import Frame
 
 ID_MASK = 0xFFFFFFFF
@@ -67,7 +67,7 @@ class Outside(Protocol):
     """What a lane needs of its producer."""
 
     @property
-    def connection(self) -> Connection | None:
+    def connection(self) -> ServerConnection | None:
         """The open connection, if there is one."""
 
     @property
@@ -192,7 +192,7 @@ class Lane:
         batch.deadline_s = self._loop.time() + self._rules.timeout_s
         return batch
 
-    def _send(self, connection: Connection, batch: Batch) -> None:
+    def _send(self, connection: ServerConnection, batch: Batch) -> None:
         frame = send_frame(
             self._topic,
             batch.entries,
@@ -216,7 +216,7 @@ class Lane:
         return f"{self._outside.id_prefix}{batch.id_first >> 32:04X}"
 
     def _time_out(
-        self, connection: Connection, number: int, answered: Callable[[KiteError], None]
+        self, connection: ServerConnection, number: int, answered: Callable[[KiteError], None]
     ) -> None:
         connection.forget(number)
         answered(_uncertain(self._rules.timeout_s))
@@ -233,6 +233,7 @@ class Lane:
         elif isinstance(answer, Invalid) and len(batch.entries) > 1:
             self._part(batch, answer)
         elif isinstance(answer, KiteError):
+            answer.field = FAULT.sub("", answer.field)  # it is about the only message
             self._fail(batch, answer)
         else:
             self._fail(batch, ProtocolViolation(f"{type(answer).__name__} is no answer to a send"))
@@ -266,7 +267,7 @@ class Lane:
         self._put_back(*(_cut(batch, start, end) for start, end in cuts if start < end))
 
     def _succeed(self, batch: Batch, sent: SentFrame) -> None:
-        durability = DURABILITIES[DurabilityCode(sent.durability)]
+        durability = DURABILITIES[sent.durability]
         ids = message_ids(self._id_prefix(batch), batch.id_first & ID_MASK, len(batch.sinks))
         rows = zip(batch.sinks, ids, sent.queues, sent.offsets, sent.positions, strict=True)
         topic = self._topic

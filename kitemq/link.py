@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kitemq.address import server_url, socket_url, tls_context
 from kitemq.backoff import Backoff
-from kitemq.connection import Connection
+from kitemq.connection import ServerConnection
 from kitemq.errors import KiteError, Unreachable
 
 log = logging.getLogger("kitemq")
@@ -19,7 +19,7 @@ REPLACED_MAX_S = 60.0  # and at most
 UNDISTURBED_S = 2 * REPLACED_MAX_S
 
 
-class Link:
+class ServerLink:
     """Keeps one connection to a server until stopped.
 
     `on_up` is called with each new connection, `on_down` when it is lost; both on the loop's
@@ -35,7 +35,7 @@ class Link:
         server: str,
         client: str,
         *,
-        on_up: Callable[[Connection], None],
+        on_up: Callable[[ServerConnection], None],
         on_down: Callable[[], None],
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         ca: str = "",
@@ -43,7 +43,7 @@ class Link:
         self.url = server_url(server)
         self._tls = tls_context(self.url, ca)
         self.client = client
-        self.connection: Connection | None = None
+        self.connection: ServerConnection | None = None
         self._on_up = on_up
         self._on_down = on_down
         self._connect_timeout_s = connect_timeout_s
@@ -65,16 +65,16 @@ class Link:
         if connection is not None:
             await connection.close()
 
-    async def _connect(self) -> Connection:
-        return await Connection.open(
+    async def _connect(self) -> ServerConnection:
+        return await ServerConnection.open(
             socket_url(self.url), self.client, timeout_s=self._connect_timeout_s, tls=self._tls
         )
 
-    def _up(self, connection: Connection) -> None:
+    def _up(self, connection: ServerConnection) -> None:
         self.connection = connection
         self._on_up(connection)
 
-    async def _keep(self, connection: Connection) -> None:
+    async def _keep(self, connection: ServerConnection) -> None:
         loop = asyncio.get_running_loop()
         backoff = Backoff()
         replaced = Backoff(REPLACED_FIRST_S, REPLACED_MAX_S)
@@ -102,7 +102,7 @@ class Link:
         )
         await asyncio.sleep(wait_s)
 
-    async def _reconnect(self, backoff: Backoff) -> Connection:
+    async def _reconnect(self, backoff: Backoff) -> ServerConnection:
         while True:
             await asyncio.sleep(backoff.next_s())
             try:

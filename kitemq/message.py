@@ -3,11 +3,12 @@
 import base64
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict, TypeVar
 
 import msgspec
 
 from kitemq.errors import Invalid
+from kitemq.model.produce import NewMessage
 from kitemq.model.topics import Durability
 from kitemq.protocol.batches import DurabilityCode, SendFrame
 from kitemq.protocol.properties import EVENT_MS
@@ -17,14 +18,14 @@ DURABILITY_CODES = {
     Durability.STORED: DurabilityCode.STORED,
     Durability.FLUSHED: DurabilityCode.FLUSHED,
 }
-DURABILITIES = {
+DURABILITIES: dict[int, Durability] = {
     DurabilityCode.STORED: Durability.STORED,
     DurabilityCode.FLUSHED: Durability.FLUSHED,
 }
 
 ENTRY_BYTES = 96  # what a message costs besides its body, about
 
-Json = dict[str, Any]
+N = TypeVar("N", bound=NewMessage)
 
 
 class MessageOptions(TypedDict, total=False):
@@ -63,9 +64,7 @@ class Message(msgspec.Struct, kw_only=True):
     deliver_at_ms: int = 0
 
 
-OPTIONS = {
-    field.name: field.default for field in msgspec.structs.fields(Message) if field.name != "body"
-}
+OPTIONS = tuple(name for name in Message.__struct_fields__ if name != "body")
 
 
 class SendResult(msgspec.Struct, frozen=True, gc=False):
@@ -147,24 +146,22 @@ def send_frame(
     )
 
 
-def document_of(message: Message) -> Json:
-    """The message as REST takes it, with the options that are given; raises Invalid."""
+def new_message(message: Message, kind: type[N] = NewMessage, /, **others: Any) -> N:  # type: ignore[assignment]
+    """The message as REST takes it, with other fields of `kind`; raises Invalid."""
     options = {name: getattr(message, name) for name in OPTIONS}
-    options["keys"] = checked_keys(message.keys)
+    options["keys"] = tuple(checked_keys(message.keys))
     options["properties"] = checked_properties(message.properties or {})
-    set_options = {
-        name: value for name, value in options.items() if value not in (OPTIONS[name], [], {})
-    }
-    return {**body_document(message.body), **set_options}
+    text, encoding = body_text(message.body)
+    return kind(body=text, encoding=encoding, **options, **others)
 
 
-def body_document(body: bytes | str) -> Json:
-    """A body as REST takes it: text where it is UTF-8, else base64; raises Invalid."""
+def body_text(body: bytes | str) -> tuple[str, Literal["utf-8", "base64"]]:
+    """A body as REST takes it, with its encoding: text where it is UTF-8; raises Invalid."""
     data = checked_bytes(body)
     try:
-        return {"body": data.decode(), "encoding": "utf-8"}
+        return data.decode(), "utf-8"
     except UnicodeDecodeError:
-        return {"body": base64.b64encode(data).decode(), "encoding": "base64"}
+        return base64.b64encode(data).decode(), "base64"
 
 
 def checked_bytes(body: object) -> bytes:

@@ -8,19 +8,17 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
 
 from kitemq.backoff import Backoff
 from kitemq.errors import BufferFull, Busy, KiteError, TimedOut, Unreachable
-from kitemq.link import Link
+from kitemq.link import ServerLink
+from kitemq.model.requests import NewReply
 
 log = logging.getLogger("kitemq")
 
 WAITING_MAX = 10_000
 UNDER_WAY_MAX = 32  # of the 64 calls that one connection may have
 TRY_FOR_S = 30.0
-
-Json = dict[str, Any]
 
 
 class ReplyResult(StrEnum):
@@ -37,11 +35,11 @@ OnReplied = Callable[[ReplyResult | KiteError], None]
 class Replies:
     """The replies of one consumer; `post` may be called from any thread."""
 
-    def __init__(self, link: Link, schedule: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, link: ServerLink, schedule: Callable[[Callable[[], None]], object]) -> None:
         """`schedule` runs something on the loop's thread soon."""
         self._link = link
         self._schedule = schedule
-        self._inbox: deque[tuple[Json, OnReplied | None]] = deque()
+        self._inbox: deque[tuple[NewReply, OnReplied | None]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(UNDER_WAY_MAX)
 
@@ -50,11 +48,11 @@ class Replies:
         """Whether every reply has had its answer, or was given up."""
         return not self._inbox and not self._tasks
 
-    def post(self, document: Json, on_replied: OnReplied | None) -> None:
+    def post(self, reply: NewReply, on_replied: OnReplied | None) -> None:
         """Let a reply be sent; BufferFull while 10,000 wait."""
         if len(self._inbox) + len(self._tasks) >= WAITING_MAX:
             raise BufferFull(f"{WAITING_MAX} replies wait for their answer", remedy="wait")
-        self._inbox.append((document, on_replied))
+        self._inbox.append((reply, on_replied))
         self._schedule(self.drain)
 
     def drain(self) -> None:
@@ -71,11 +69,11 @@ class Replies:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _send(self, document: Json, on_replied: OnReplied | None) -> None:
+    async def _send(self, reply: NewReply, on_replied: OnReplied | None) -> None:
         outcome: ReplyResult | KiteError
         try:
             async with self._slots, asyncio.timeout(TRY_FOR_S):
-                outcome = await self._try(document)
+                outcome = await self._try(reply)
         except TimeoutError:
             outcome = TimedOut(f"no answer to a reply within {TRY_FOR_S:g} s")
         except KiteError as error:
@@ -85,7 +83,7 @@ class Replies:
         if on_replied is not None:
             on_replied(outcome)
 
-    async def _try(self, document: Json) -> ReplyResult:
+    async def _try(self, reply: NewReply) -> ReplyResult:
         """Send it until there is an answer."""
         backoff = Backoff()
         while True:
@@ -93,7 +91,7 @@ class Replies:
             wait_s = backoff.next_s()
             try:
                 if connection is not None and connection.is_open:
-                    answer = await connection.call("POST", "/replies", document)
+                    answer = await connection.call("POST", "/replies", reply)
                     return ReplyResult(answer["result"])
             except Unreachable:
                 pass

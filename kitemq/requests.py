@@ -1,18 +1,16 @@
 """Requests and their replies."""
 
-import base64
 from collections.abc import Mapping
 from urllib.parse import quote
 from uuid import uuid4
 
 import msgspec
 
-from kitemq.connection import Connection
+from kitemq.connection import ServerConnection
 from kitemq.errors import Invalid, KiteError, NoReply, Unreachable
-from kitemq.message import Message, body_document, checked_properties, document_of
+from kitemq.message import Message, body_text, checked_properties, new_message
 from kitemq.model.conversion import convert, decoded
-from kitemq.model.requests import KeptReply, RequestAnswer
-from kitemq.rest import Json
+from kitemq.model.requests import NewReply, NewRequest, RequestAnswer, StoredReply
 
 TIMEOUT_S = 10.0
 TIMEOUT_MAX_S = 30.0
@@ -38,29 +36,26 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 async def ask(
-    connection: Connection, topic: str, message: Message | bytes | str, timeout_s: float
+    connection: ServerConnection, topic: str, message: Message | bytes | str, timeout_s: float
 ) -> Reply:
     """Send a request over an open connection and wait for its reply; raises NoReply."""
     correlation_id = uuid4().hex
-    document = request_document(message, timeout_s, correlation_id)
+    request = new_request(message, timeout_s, correlation_id)
     path = f"/topics/{quote(topic, safe='')}/request"
     try:
-        answer = await connection.call("POST", path, document, timeout_s=timeout_s + ANSWER_EXTRA_S)
+        answer = await connection.call("POST", path, request, timeout_s=timeout_s + ANSWER_EXTRA_S)
     except KiteError as error:
         raise failure_of(error, correlation_id) from None
     return reply_of(msgspec.convert(answer, RequestAnswer, dec_hook=decoded))
 
 
-def request_document(message: Message | bytes | str, timeout_s: float, correlation_id: str) -> Json:
+def new_request(
+    message: Message | bytes | str, timeout_s: float, correlation_id: str
+) -> NewRequest:
     """The body of POST /topics/{topic}/request; raises Invalid for what cannot be written."""
     check_timeout(timeout_s)
     request = message if isinstance(message, Message) else Message(body=message)
-    timeout_ms = max(1, round(timeout_s * 1000))
-    return {
-        "message": document_of(request),
-        "timeout_ms": timeout_ms,
-        "correlation_id": correlation_id,
-    }
+    return NewRequest(new_message(request), max(1, round(timeout_s * 1000)), correlation_id)
 
 
 def check_timeout(timeout_s: float) -> None:
@@ -73,17 +68,24 @@ def check_timeout(timeout_s: float) -> None:
         )
 
 
-def reply_document(body: bytes | str, tag: str, properties: Mapping[str, str] | None) -> Json:
-    """The body of POST /replies but for the request's name; raises Invalid."""
-    return {**body_document(body), "tag": tag, "properties": checked_properties(properties or {})}
+def new_reply(
+    body: bytes | str,
+    *,
+    correlation_id: str = "",
+    receipt: str = "",
+    tag: str = "",
+    properties: Mapping[str, str] | None = None,
+) -> NewReply:
+    """The body of POST /replies; raises Invalid for what cannot be written."""
+    text, encoding = body_text(body)
+    own = checked_properties(properties or {})
+    return NewReply(text, correlation_id, receipt, encoding, tag, own)
 
 
-def reply_of(answer: RequestAnswer | KeptReply, *, late: bool = False) -> Reply:
+def reply_of(answer: RequestAnswer | StoredReply, *, late: bool = False) -> Reply:
     """The reply in an answer of the REST interface."""
-    stored = answer.reply
-    is_base64 = stored.encoding == "base64"
-    body = base64.b64decode(stored.body) if is_base64 else stored.body.encode()
-    return convert(stored, Reply, body=body, correlation_id=answer.correlation_id, late=late)
+    others = {"body": answer.reply.content, "correlation_id": answer.correlation_id}
+    return convert(answer.reply, Reply, late=late, **others)
 
 
 def failure_of(error: KiteError, correlation_id: str) -> KiteError:

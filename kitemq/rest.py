@@ -31,23 +31,15 @@ def segment(name: str) -> str:
     return quote(name, safe="")
 
 
-def answer_of(answer: httpx.Response) -> Json:
-    """The document of an answer; raises the error that a problem document tells of."""
-    if answer.status_code == httpx.codes.NO_CONTENT:
-        return {}
+def problem_of(answer: httpx.Response) -> KiteError:
+    """The error that a problem document tells of; ProtocolViolation where there is none."""
     try:
         document: Json = answer.json()
     except ValueError:
-        raise ProtocolViolation(
+        return ProtocolViolation(
             f"{answer.url} answered {answer.status_code} with something that is no JSON",
             remedy="is this a KiteMQ server?",
-        ) from None
-    if answer.is_success:
-        return document
-    raise _problem(answer, document)
-
-
-def _problem(answer: httpx.Response, document: Json) -> KiteError:
+        )
     faults = document.get("errors") or [{}]
     return rejected(
         document.get("code", f"http_{answer.status_code}"),

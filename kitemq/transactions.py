@@ -18,10 +18,11 @@ from uuid import uuid4
 import msgspec
 
 from kitemq.calls import Json
-from kitemq.connection import Connection
+from kitemq.connection import ServerConnection
 from kitemq.errors import Busy, KiteError, Stopped, TimedOut, Unreachable
-from kitemq.link import Link
-from kitemq.message import Message, MessageOptions, document_of
+from kitemq.link import ServerLink
+from kitemq.message import Message, MessageOptions, new_message
+from kitemq.model.produce import NewMessageAlone
 from kitemq.model.topics import Durability
 from kitemq.model.transactions import Decision as Decision
 from kitemq.model.transactions import TransactionState as TransactionState
@@ -133,7 +134,7 @@ class AsyncTransactionProducer:
         self.group = group
         self._checker = checker
         self._timeout_s = timeout_s
-        self._link = Link(
+        self._link = ServerLink(
             server,
             client or f"txn-{uuid4().hex[:12]}",
             on_up=self._on_up,
@@ -190,16 +191,17 @@ class AsyncTransactionProducer:
         topic of another type), Busy, Unreachable, TimedOut.
         """
         name = transaction_id or f"T{uuid4().hex.upper()}"
-        document = {
-            **document_of(Message(body=body, **options)),
-            "queue": queue,
-            "id": name,
-            "born_ms": time.time_ns() // 1_000_000,
-            "transaction_group": self.group,
-            "check_immunity_s": check_immunity_s,
-            **({"durability": Durability(durability).value} if durability else {}),
-        }
-        await self._call("POST", f"/topics/{quote(topic, safe='')}/messages", document)
+        half = new_message(
+            Message(body=body, **options),
+            NewMessageAlone,
+            queue=queue,
+            id=name,
+            born_ms=time.time_ns() // 1_000_000,
+            transaction_group=self.group,
+            check_immunity_s=check_immunity_s,
+            durability=Durability(durability) if durability else None,
+        )
+        await self._call("POST", f"/topics/{quote(topic, safe='')}/messages", half)
         return AsyncTransaction(self, name)
 
     @asynccontextmanager
@@ -260,7 +262,7 @@ class AsyncTransactionProducer:
                 raise last from None
             raise TimedOut(f"{last.detail}, for {self._timeout_s:g} s") from None
 
-    def _on_up(self, connection: Connection) -> None:
+    def _on_up(self, connection: ServerConnection) -> None:
         if self._checker is None:
             return
 

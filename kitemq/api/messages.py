@@ -2,28 +2,30 @@
 """Messages: sending and pulling them without a connection, finding them, request and reply."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 from uuid import uuid4
 
 from kitemq.api.connection import Api
 from kitemq.errors import KiteError
-from kitemq.message import Message
+from kitemq.message import Message, new_message
 from kitemq.model.messages import (
     KeyedMessages,
     MessageList,
     MessageView,
+    PullPage,
     SearchPage,
     SearchResult,
     Stored,
 )
-from kitemq.model.requests import KeptReply, ReplyState, RequestAnswer
+from kitemq.model.produce import NewBatch, NewMessage, ProduceResult
+from kitemq.model.requests import ReplyState, RequestAnswer, RequestTotals, StoredReply
+from kitemq.model.topics import Durability
 from kitemq.requests import (
     TIMEOUT_S,
     Reply,
     failure_of,
-    reply_document,
+    new_reply,
+    new_request,
     reply_of,
-    request_document,
 )
 from kitemq.rest import PAGE, Json, segment
 
@@ -35,13 +37,19 @@ class MessagesApi(Api):
     """`client.messages`: send, pull, find and search messages, ask and answer over a topic."""
 
     def send(
-        self, topic: str, messages: Sequence[Mapping[str, Any]], *, durability: str = ""
-    ) -> Json:
-        """Store messages (documents as in docs/rest.md) together, or none of them."""
-        document: Json = {"messages": list(messages)}
-        if durability:
-            document["durability"] = durability
-        return self._rest.call("POST", f"{_path(topic)}/messages", json=document)
+        self,
+        topic: str,
+        messages: Sequence[Message | NewMessage],
+        *,
+        durability: Durability | str | None = None,
+    ) -> ProduceResult:
+        """Store messages together, at most 4,096, or none of them.
+
+        `kitemq.model.produce.NewMessage` has fields that `Message` lacks: a queue, an id.
+        """
+        new = [new_message(each) if isinstance(each, Message) else each for each in messages]
+        body = NewBatch(new, Durability(durability) if durability else None)
+        return self._rest.fetch(ProduceResult, "POST", f"{_path(topic)}/messages", body=body)
 
     def pull(
         self,
@@ -53,8 +61,11 @@ class MessagesApi(Api):
         filter: str = "*",
         wait_s: float = 0.0,
         group: str = "",
-    ) -> Json:
-        """Messages of a queue from `offset`, at most `limit` (160); waits up to 30 s for one."""
+    ) -> PullPage:
+        """Messages of a queue from `offset`, at most `limit` (160); pull on from `next_offset`.
+
+        Waits up to `wait_s` (30) for one. On behalf of a `group` it needs the right to consume.
+        """
         params = {
             "queue": queue,
             "offset": offset,
@@ -64,7 +75,11 @@ class MessagesApi(Api):
             "group": group,
         }
         path = f"{_path(topic)}/messages"
-        return self._rest.call("GET", path, params=params, wait_s=wait_s)
+        return self._rest.fetch(PullPage, "GET", path, params=params, wait_s=wait_s)
+
+    def get(self, topic: str, queue: int, offset: int | str) -> Stored:
+        """The message at an offset of a queue; NotFound."""
+        return self._rest.fetch(Stored, "GET", f"{_path(topic)}/messages/{queue}/{offset}")
 
     # -- finding --------------------------------------------------------------------------------
 
@@ -166,10 +181,10 @@ class MessagesApi(Api):
         Raises NoReply after that; its `correlation_id` finds a reply that comes later.
         """
         correlation_id = correlation_id or uuid4().hex
-        document = request_document(message, timeout_s, correlation_id)
+        body = new_request(message, timeout_s, correlation_id)
         path = f"{_path(topic)}/request"
         try:
-            answer = self._rest.fetch(RequestAnswer, "POST", path, json=document, wait_s=timeout_s)
+            answer = self._rest.fetch(RequestAnswer, "POST", path, body=body, wait_s=timeout_s)
         except KiteError as error:
             raise failure_of(error, correlation_id) from None
         return reply_of(answer)
@@ -188,16 +203,20 @@ class MessagesApi(Api):
         Returns "delivered"; "late" if the requester no longer waits, when the reply is stored;
         "already" if the request was answered before.
         """
-        named = {"correlation_id": correlation_id, "receipt": receipt}
-        document = reply_document(body, tag, properties)
-        document |= {name: text for name, text in named.items() if text}
-        return (self._rest.fetch(ReplyState, "POST", "/replies", json=document)).result
+        new = new_reply(
+            body, correlation_id=correlation_id, receipt=receipt, tag=tag, properties=properties
+        )
+        return (self._rest.fetch(ReplyState, "POST", "/replies", body=new)).result
 
     def find_reply(self, correlation_id: str) -> Reply:
         """The reply to a request, late or not, while it is kept; NotFound where there is none."""
         path = f"/replies/{segment(correlation_id)}"
-        reply = self._rest.fetch(KeptReply, "GET", path, params={"encoding": "base64"})
+        reply = self._rest.fetch(StoredReply, "GET", path, params={"encoding": "base64"})
         return reply_of(reply, late=reply.late)
+
+    def request_totals(self) -> RequestTotals:
+        """Requests since the start of the server: how many wait, and how the others ended."""
+        return self._rest.fetch(RequestTotals, "GET", "/requests")
 
 
 def _path(topic: str) -> str:

@@ -1,11 +1,12 @@
 # Made from kitemq/async_api/topics.py by `python -m tools.synchronous`: change that file.
-"""Topics: their settings, files of definitions, purging."""
+"""Topics: their settings, files of definitions, purging, stars and notes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from kitemq.api.connection import Api
 from kitemq.model.retention import Purged, PurgeOrder
+from kitemq.model.stars_and_notes import NewNote, StarList, TopicNote
 from kitemq.model.topics import (
     ImportedTopics,
     NewTopic,
@@ -74,6 +75,32 @@ class TopicsApi(Api):
             offsets = {str(queue): offset for queue, offset in before_offset.items()}
         order = PurgeOrder(offsets, before_ms, everything, dry_run)
         return self._rest.fetch(Purged, "POST", f"{_path(name)}/purge", body=order)
+
+    # -- stars and notes ------------------------------------------------------------------------
+
+    def stars(self) -> Sequence[str]:
+        """The topics that one has starred; while there are no users everybody shares them."""
+        return (self._rest.fetch(StarList, "GET", "/stars")).items
+
+    def star(self, name: str) -> None:
+        """Put a topic first in one's own list of topics; at most 500."""
+        self._rest.call("PUT", f"{_path(name)}/star")
+
+    def unstar(self, name: str) -> None:
+        """Take one's star from a topic, also from one that is gone."""
+        self._rest.call("DELETE", f"{_path(name)}/star")
+
+    def note(self, name: str) -> TopicNote:
+        """What people wrote about a topic, in Markdown."""
+        return self._rest.fetch(TopicNote, "GET", f"{_path(name)}/note")
+
+    def write_note(self, name: str, text: str, *, version: str) -> TopicNote:
+        """Write what a topic is for, at most 20,000 characters.
+
+        `version` is that of the note as it was read; Refused where it has changed since.
+        """
+        body = NewNote(text, version)
+        return self._rest.fetch(TopicNote, "PUT", f"{_path(name)}/note", body=body)
 
 
 def _path(name: str) -> str:

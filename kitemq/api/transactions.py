@@ -5,11 +5,15 @@ from collections.abc import Iterator, Sequence
 
 from kitemq.api.connection import Api
 from kitemq.model.transactions import (
+    CALLBACK_MS,
     POLL_MAX,
+    CallbackList,
     DecidedTransaction,
+    NewCallback,
     NewCheckPoll,
     PendingCheck,
     PendingChecks,
+    TransactionCallback,
     TransactionInfo,
     UndecidedTransactions,
 )
@@ -42,7 +46,34 @@ class TransactionsApi(Api):
         path = f"/transactions/{segment(transaction_id)}/{segment(decision)}"
         return self._rest.fetch(DecidedTransaction, "POST", path, params=params)
 
+    # -- callbacks ------------------------------------------------------------------------------
+
+    def callbacks(self) -> Sequence[TransactionCallback]:
+        """The callbacks of producer groups, by group."""
+        return (self._rest.fetch(CallbackList, "GET", "/transactions/callbacks")).items
+
+    def callback(self, group: str) -> TransactionCallback:
+        """The callback of a producer group; NotFound."""
+        return self._rest.fetch(TransactionCallback, "GET", _callback(group))
+
+    def set_callback(
+        self, group: str, url: str, *, timeout_ms: int = CALLBACK_MS
+    ) -> TransactionCallback:
+        """Let the server ask `url` about a group's transactions; `timeout_ms` at most 30,000."""
+        body = NewCallback(url, timeout_ms)
+        return self._rest.fetch(TransactionCallback, "PUT", _callback(group), body=body)
+
+    def delete_callback(self, group: str) -> None:
+        """Ask a producer group no more."""
+        self._rest.call("DELETE", _callback(group))
+
+    # -- polling --------------------------------------------------------------------------------
+
     def checks(self, group: str, *, max: int = POLL_MAX) -> Sequence[PendingCheck]:
         """Poll for checks that no connection or callback takes; answer with `decide`."""
         body = NewCheckPoll(group, max)
         return (self._rest.fetch(PendingChecks, "POST", "/transactions/checks", body=body)).checks
+
+
+def _callback(group: str) -> str:
+    return f"/transactions/callbacks/{segment(group)}"

@@ -10,7 +10,7 @@ import msgspec
 from kitemq.address import server_url, tls_context, token_headers
 from kitemq.errors import ProtocolViolation, TimedOut, Unreachable
 from kitemq.model.conversion import encoded, from_json
-from kitemq.rest import API, PAGE, TIMEOUT_S, WAIT_EXTRA_S, Json, ListPage, answer_of, unreachable
+from kitemq.rest import API, PAGE, TIMEOUT_S, WAIT_EXTRA_S, ListPage, problem_of, unreachable
 
 T = TypeVar("T")
 
@@ -27,6 +27,7 @@ class AsyncRestConnection:
             headers=token_headers(),
             timeout=timeout_s,
             trust_env=False,
+            limits=httpx.Limits(max_connections=None),  # a long poll holds one
             # Loading certificates takes longer than a request: only where they are looked at.
             verify=tls_context(self.url, ca) or False,
         )
@@ -91,13 +92,15 @@ class AsyncRestConnection:
             remaining -= len(page.items)
             cursor = page.next_cursor if not count_max or remaining > 0 else None
 
-    async def call(self, method: str, path: str, **sent: Any) -> Json:
-        """The document of the answer."""
-        return answer_of(await self._request(method, path, **sent))
+    async def call(
+        self, method: str, path: str, *, body: msgspec.Struct | None = None, **sent: Any
+    ) -> None:
+        """Call an operation whose answer is empty."""
+        await self._request(method, path, body=body, **sent)
 
-    async def content(self, method: str, path: str) -> bytes:
+    async def content(self, method: str, path: str, **sent: Any) -> bytes:
         """The bytes of the answer."""
-        return (await self._request(method, path)).content
+        return (await self._request(method, path, **sent)).content
 
     async def _request(
         self,
@@ -121,7 +124,7 @@ class AsyncRestConnection:
         except httpx.HTTPError as error:
             raise Unreachable(f"{self.url}: {error}") from None
         if not answer.is_success:
-            answer_of(answer)  # which raises
+            raise problem_of(answer)
         return answer
 
 

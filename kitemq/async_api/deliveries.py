@@ -3,13 +3,29 @@
 from collections.abc import Mapping, Sequence
 
 from kitemq.async_api.connection import AsyncApi
-from kitemq.rest import Json, segment
+from kitemq.model.deliveries import (
+    DeliveryList,
+    ExtensionList,
+    NewExtension,
+    NewNack,
+    NewNacks,
+    NewReceive,
+    ReceiptExtension,
+    ReceiptList,
+    ReceiptResult,
+    ReceivedMessage,
+    SettlementList,
+)
+from kitemq.rest import segment
+
+REJECT_LEVEL = -1  # the delay level of a nack without another attempt
 
 
 class AsyncDeliveriesApi(AsyncApi):
     """`client.deliveries`: messages delivered to a group, by their receipts.
 
-    The documents are those of docs/rest.md.
+    `client` is the consumer's name, which a broadcast group needs. A settlement's `result` is
+    "done"; "already" where it was settled before; "stale" where the message was delivered again.
     """
 
     async def receive(
@@ -21,43 +37,75 @@ class AsyncDeliveriesApi(AsyncApi):
         invisible_s: float = 60.0,
         wait_s: float = 0.0,
         client: str = "",
-    ) -> list[Json]:
-        """Hand out up to `max` messages (256); waits up to 30 s for the first."""
-        document = {
-            "topics": {topics: "*"} if isinstance(topics, str) else dict(topics),
-            "max": max,
-            "invisible_ms": round(invisible_s * 1000),
-            "wait_ms": round(wait_s * 1000),
-            "client": client,
-        }
-        answer = await self._rest.call(
-            "POST", f"/groups/{segment(group)}/receive", json=document, wait_s=wait_s
-        )
-        deliveries: list[Json] = answer["deliveries"]
-        return deliveries
+    ) -> list[ReceivedMessage]:
+        """Up to `max` messages (256) of a topic, or of topics by filter.
 
-    async def ack(self, group: str, receipts: Sequence[str]) -> list[Json]:
-        """These are done; what became of each receipt."""
-        return await self._settle(group, "ack", {"receipts": list(receipts)})
+        Others do not get them for `invisible_s` (0.01 to 43,200). Waits up to `wait_s` (30) for the
+        first.
+        """
+        body = NewReceive(
+            topics={topics: "*"} if isinstance(topics, str) else dict(topics),
+            max=max,
+            invisible_ms=round(invisible_s * 1000),
+            wait_ms=round(wait_s * 1000),
+            client=client,
+        )
+        path = _path(group, "receive")
+        answer = await self._rest.fetch(DeliveryList, "POST", path, body=body, wait_s=wait_s)
+        return answer.deliveries
+
+    async def ack(
+        self, group: str, receipts: Sequence[str], *, client: str = ""
+    ) -> list[ReceiptResult]:
+        """These are done."""
+        body = ReceiptList(list(receipts), client)
+        return (
+            await self._rest.fetch(SettlementList, "POST", _path(group, "ack"), body=body)
+        ).results
 
     async def nack(
-        self, group: str, receipts: Sequence[str], *, error: str = "", delay_s: float | None = None
-    ) -> list[Json]:
-        """These failed: deliver them again, after `delay_s` or as the group's retries do."""
-        delay = {} if delay_s is None else {"delay_ms": round(delay_s * 1000)}
-        nacks = [{"receipt": receipt, "error": error, **delay} for receipt in receipts]
-        return await self._settle(group, "nack", {"nacks": nacks})
+        self,
+        group: str,
+        receipts: Sequence[str],
+        *,
+        error: str = "",
+        delay_s: float | None = None,
+        client: str = "",
+    ) -> list[ReceiptResult]:
+        """These failed: deliver them again after `delay_s`, or as the group's retries do."""
+        delay_ms = None if delay_s is None else round(delay_s * 1000)
+        nacks = [NewNack(receipt, delay_ms, error=error) for receipt in receipts]
+        return await self._nack(group, NewNacks(nacks, client))
 
-    async def extend(self, group: str, receipts: Sequence[str], invisible_s: float) -> list[Json]:
+    async def reject(
+        self, group: str, receipts: Sequence[str], *, error: str = "", client: str = ""
+    ) -> list[ReceiptResult]:
+        """These can never be processed: make them dead letters at once."""
+        nacks = [NewNack(receipt, delay_level=REJECT_LEVEL, error=error) for receipt in receipts]
+        return await self._nack(group, NewNacks(nacks, client))
+
+    async def _nack(self, group: str, body: NewNacks) -> list[ReceiptResult]:
+        path = _path(group, "nack")
+        return (await self._rest.fetch(SettlementList, "POST", path, body=body)).results
+
+    async def extend(
+        self, group: str, receipts: Sequence[str], invisible_s: float, *, client: str = ""
+    ) -> list[ReceiptExtension]:
         """Keep these invisible for `invisible_s` from now."""
-        document = {"receipts": list(receipts), "invisible_ms": round(invisible_s * 1000)}
-        return await self._settle(group, "extend", document)
+        body = NewExtension(list(receipts), round(invisible_s * 1000), client)
+        return (
+            await self._rest.fetch(ExtensionList, "POST", _path(group, "extend"), body=body)
+        ).results
 
-    async def release(self, group: str, receipts: Sequence[str]) -> list[Json]:
-        """Put these back untouched."""
-        return await self._settle(group, "release", {"receipts": list(receipts)})
+    async def release(
+        self, group: str, receipts: Sequence[str], *, client: str = ""
+    ) -> list[ReceiptResult]:
+        """Put these back unprocessed: no attempt is counted."""
+        body = ReceiptList(list(receipts), client)
+        return (
+            await self._rest.fetch(SettlementList, "POST", _path(group, "release"), body=body)
+        ).results
 
-    async def _settle(self, group: str, verb: str, document: Json) -> list[Json]:
-        answer = await self._rest.call("POST", f"/groups/{segment(group)}/{verb}", json=document)
-        results: list[Json] = answer["results"]
-        return results
+
+def _path(group: str, verb: str) -> str:
+    return f"/groups/{segment(group)}/{verb}"

@@ -11,6 +11,8 @@ from kitemq.model.replays import (
     NewReplayJob,
     NewReplayRetry,
     OutcomePage,
+    PastReplay,
+    PastReplayPage,
     Replay,
     ReplayPage,
     ReplayRate,
@@ -75,6 +77,25 @@ class AsyncReplaysApi(AsyncApi):
         """The outcomes of a job's messages, or those with one outcome, page by page."""
         path = _path(job_id, "outcomes")
         return self._rest.pages(OutcomePage, path, count_max=limit, outcome=outcome)
+
+    def history(
+        self,
+        *,
+        source: str = "",
+        state: str = "",
+        created_by: str = "",
+        from_ms: int | None = None,
+        to_ms: int | None = None,
+        limit: int = 0,
+    ) -> AsyncIterator[PastReplay]:
+        """The newest 10,000 jobs, also those that the engine no longer keeps, page by page.
+
+        Created from `from_ms` to before `to_ms` (ms since 1970 UTC); at most `limit`, 0 means all.
+        """
+        times = {"from_ms": from_ms, "to_ms": to_ms}
+        params: Json = {name: each for name, each in times.items() if each is not None}
+        params |= {"source": source, "state": state, "created_by": created_by}
+        return self._rest.pages(PastReplayPage, "/replay-history", count_max=limit, **params)
 
     async def wait(self, job_id: str, *, timeout_s: float = 60.0) -> Replay:
         """The job once it is over or paused, or as it stands after `timeout_s`."""

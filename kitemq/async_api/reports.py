@@ -1,29 +1,38 @@
-"""Reports by Spark: runs and schedules."""
+"""Reports by Spark: runs, schedules and figures."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from kitemq.async_api.connection import AsyncApi
 from kitemq.model.reports import (
+    FigureCriteria,
     NewReportRun,
+    ReportLatencies,
     ReportRun,
     ReportRunInFull,
     ReportRuns,
     ReportSchedule,
     ReportSchedules,
     ReportsNow,
+    ReportTable,
+    ReportTables,
+    ResultRows,
+    ResultTotals,
     RunState,
     ScheduleChanges,
 )
-from kitemq.rest import segment
+from kitemq.rest import PAGE, Json, segment
 
 POLL_S = 0.5
 
 
 class AsyncReportsApi(AsyncApi):
-    """`client.reports`: runs of reports, and when they run by themselves."""
+    """`client.reports`: runs of reports, when they run by themselves, and their figures.
+
+    `criteria` choose figures: `first` and `last` hour, both included, and equal values of columns.
+    """
 
     async def overview(self) -> ReportsNow:
         """All reports at a glance: freshness, schedules, last runs, what runs now."""
@@ -69,3 +78,61 @@ class AsyncReportsApi(AsyncApi):
         return await self._rest.fetch(
             ReportSchedule, "PATCH", path, body=ScheduleChanges(**changes)
         )
+
+    # -- figures --------------------------------------------------------------------------------
+
+    async def tables(self) -> Sequence[ReportTable]:
+        """The tables of figures with their columns; docs/reports.md says what each means."""
+        return (await self._rest.fetch(ReportTables, "GET", "/reports/tables")).items
+
+    async def rows(self, table: str, **criteria: Unpack[FigureCriteria]) -> AsyncIterator[Json]:
+        """The rows of a table of figures, each by its columns, page by page."""
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await self.rows_page(table, cursor=cursor, **criteria)
+            for row in page.rows:
+                yield row
+            cursor = page.next_cursor
+
+    async def rows_page(
+        self, table: str, *, limit: int = PAGE, cursor: str = "", **criteria: Unpack[FigureCriteria]
+    ) -> ResultRows:
+        """One page of at most `limit` rows (1,000), with what they were made of."""
+        params: Json = {**criteria, "limit": limit, "cursor": cursor}
+        return await self._rest.fetch(ResultRows, "GET", _table(table), params=params)
+
+    async def totals(
+        self, table: str, by: Sequence[str], **criteria: Unpack[FigureCriteria]
+    ) -> ResultTotals:
+        """The sums of a table by some of its columns, or by "day"; at most 5,000 rows."""
+        params: Json = {**criteria, "by": ",".join(by)}
+        return await self._rest.fetch(ResultTotals, "GET", _table(table, "totals"), params=params)
+
+    async def latency(
+        self,
+        *,
+        by: Sequence[str] = (),
+        within_ms: float | None = None,
+        buckets: bool = False,
+        **criteria: Unpack[FigureCriteria],
+    ) -> ReportLatencies:
+        """Latencies with their percentiles, put together by columns, or all in one row.
+
+        `within_ms` asks for the share that does not exceed it, `buckets` for histograms too.
+        """
+        params: Json = {**criteria, "by": ",".join(by), "buckets": "true" if buckets else "false"}
+        if within_ms is not None:
+            params["within_ms"] = within_ms
+        return await self._rest.fetch(ReportLatencies, "GET", "/reports/latency", params=params)
+
+    async def csv(self, table: str, **criteria: Unpack[FigureCriteria]) -> bytes:
+        """A table of figures as CSV, at most 100,000 rows."""
+        return await self._rest.content("GET", _table(table, "csv"), params={**criteria})
+
+    async def parquet(self, table: str, **criteria: Unpack[FigureCriteria]) -> bytes:
+        """A table of figures as Parquet, at most 100,000 rows; Refused without pyarrow there."""
+        return await self._rest.content("GET", _table(table, "parquet"), params={**criteria})
+
+
+def _table(table: str, kind: str = "") -> str:
+    return f"/reports/tables/{segment(table)}" + (f"/{kind}" if kind else "")

@@ -1,13 +1,30 @@
-"""The running server: its checks, switches and retention."""
+"""The running server: its checks, switches, log levels, audit trail and retention."""
+
+from collections.abc import AsyncIterator
 
 from kitemq.async_api.connection import AsyncApi
-from kitemq.model.access import AccessCheck
 from kitemq.model.retention import Retention
-from kitemq.model.server import NewReadOnlyMode, ReadOnlyMode, SelfCheck, SelfCheckList
+from kitemq.model.server import (
+    AuditItem,
+    AuditPage,
+    LoggerLevel,
+    LoggerList,
+    NewLoggerLevel,
+    NewReadOnlyMode,
+    ReadOnlyMode,
+    SelfCheck,
+    SelfCheckList,
+    ServerInfo,
+)
+from kitemq.rest import Json, segment
 
 
 class AsyncServerApi(AsyncApi):
     """`client.server`: the server itself."""
+
+    async def info(self) -> ServerInfo:
+        """Version and identity of the server."""
+        return await self._rest.fetch(ServerInfo, "GET", "/system")
 
     async def self_checks(self) -> list[SelfCheck]:
         """The server's self-checks, each with outcome, detail and time."""
@@ -31,9 +48,43 @@ class AsyncServerApi(AsyncApi):
         """An archive for support, without secrets; a few hundred kB, at most 10 MB."""
         return await self._rest.content("GET", "/support-bundle")
 
-    async def access_check(self, **query: str) -> AccessCheck:
-        """Check the rights of a user, a token or a role; `query` as in docs/rest.md."""
-        return await self._rest.fetch(AccessCheck, "GET", "/access/check", params=query)
+    async def loggers(self) -> list[LoggerLevel]:
+        """The parts of the server that write to its log, with their levels."""
+        return (await self._rest.fetch(LoggerList, "GET", "/loggers")).items
+
+    async def set_log_level(self, logger: str, level: str) -> LoggerLevel:
+        """Let a part of the server write more or less to its log, until the next start.
+
+        debug, info, warning or error; empty for that of the logger above.
+        """
+        path = f"/loggers/{segment(logger)}"
+        return await self._rest.fetch(LoggerLevel, "PUT", path, body=NewLoggerLevel(level))
+
+    def audit(
+        self,
+        *,
+        object_kind: str = "",
+        object_name: str = "",
+        action: str = "",
+        result: str = "",
+        actor: str = "",
+        address: str = "",
+        limit: int = 0,
+    ) -> AsyncIterator[AuditItem]:
+        """Changes of the audit trail, the newest first, page by page; at most `limit`, 0 means all.
+
+        `action` as in "topic.create", or "refused"; `result` is done, started, failed or an error's
+        code.
+        """
+        params: Json = {
+            "object_kind": object_kind,
+            "object_name": object_name,
+            "action": action,
+            "result": result,
+            "actor": actor,
+            "address": address,
+        }
+        return self._rest.pages(AuditPage, "/audit", count_max=limit, **params)
 
     async def retention(self) -> Retention:
         """The retention policy in force, how full log and disk are, and what goes next."""

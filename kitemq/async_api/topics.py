@@ -1,10 +1,11 @@
-"""Topics: their settings, files of definitions, purging."""
+"""Topics: their settings, files of definitions, purging, stars and notes."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal
 
 from kitemq.async_api.connection import AsyncApi
 from kitemq.model.retention import Purged, PurgeOrder
+from kitemq.model.stars_and_notes import NewNote, StarList, TopicNote
 from kitemq.model.topics import (
     ImportedTopics,
     NewTopic,
@@ -73,6 +74,32 @@ class AsyncTopicsApi(AsyncApi):
             offsets = {str(queue): offset for queue, offset in before_offset.items()}
         order = PurgeOrder(offsets, before_ms, everything, dry_run)
         return await self._rest.fetch(Purged, "POST", f"{_path(name)}/purge", body=order)
+
+    # -- stars and notes ------------------------------------------------------------------------
+
+    async def stars(self) -> Sequence[str]:
+        """The topics that one has starred; while there are no users everybody shares them."""
+        return (await self._rest.fetch(StarList, "GET", "/stars")).items
+
+    async def star(self, name: str) -> None:
+        """Put a topic first in one's own list of topics; at most 500."""
+        await self._rest.call("PUT", f"{_path(name)}/star")
+
+    async def unstar(self, name: str) -> None:
+        """Take one's star from a topic, also from one that is gone."""
+        await self._rest.call("DELETE", f"{_path(name)}/star")
+
+    async def note(self, name: str) -> TopicNote:
+        """What people wrote about a topic, in Markdown."""
+        return await self._rest.fetch(TopicNote, "GET", f"{_path(name)}/note")
+
+    async def write_note(self, name: str, text: str, *, version: str) -> TopicNote:
+        """Write what a topic is for, at most 20,000 characters.
+
+        `version` is that of the note as it was read; Refused where it has changed since.
+        """
+        body = NewNote(text, version)
+        return await self._rest.fetch(TopicNote, "PUT", f"{_path(name)}/note", body=body)
 
 
 def _path(name: str) -> str:

@@ -2,16 +2,15 @@
 
 import sys
 
-from kitemq.commands.command import Options
 from kitemq.errors import Refused
 
 
-def confirmed(what: str, options: Options) -> None:
-    """Return if the user agrees or gave `--yes`; raises Refused otherwise.
+def confirmed(what: str, *, yes: bool) -> None:
+    """Return if the user agrees, or gave `--yes` (`yes`); raises Refused otherwise.
 
     Without a terminal there is no question, so `--yes` is needed.
     """
-    if options.yes:
+    if yes:
         return
     if not sys.stdin.isatty():
         raise Refused(f"will not {what} unasked", code="not_confirmed", remedy="add --yes")

@@ -13,7 +13,7 @@ import click
 from kitemq.async_consumer import AsyncConsumer
 from kitemq.async_producer import AsyncProducer
 from kitemq.client import Client
-from kitemq.commands.command import ClientCommand, Options, option
+from kitemq.commands.command import ClientCommand, CommandOptions, option
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import Invalid
 from kitemq.message import Message
@@ -22,10 +22,15 @@ CHUNK = 1000
 ROUND_TRIPS = 500
 
 
+class BenchOptions(CommandOptions):
+    count: int
+    size: int
+
+
 @click.command(cls=ClientCommand)
 @option("--count", type=int, default=200_000, help="messages")
 @option("--size", type=int, default=256, help="bytes of a body")
-def bench(options: Options, output: Output) -> int:
+def bench(options: BenchOptions, output: Output) -> int:
     if options.count < 1 or options.size < 1:
         raise Invalid("nothing to measure", field="count", remedy="give 1 or more")
     topic = f"kitemq-bench-{secrets.token_hex(4)}"
@@ -39,7 +44,7 @@ def bench(options: Options, output: Output) -> int:
     return Exit.OK
 
 
-async def _bench(options: Options, output: Output, topic: str) -> None:
+async def _bench(options: BenchOptions, output: Output, topic: str) -> None:
     body = secrets.token_bytes(options.size)
     for name, run in (
         ("produce", _produce),
@@ -65,7 +70,7 @@ async def _bench(options: Options, output: Output, topic: str) -> None:
         )
 
 
-async def _produce(options: Options, topic: str, body: bytes) -> None:
+async def _produce(options: BenchOptions, topic: str, body: bytes) -> None:
     async with AsyncProducer(options.server) as producer:
         remaining = options.count
         while remaining:
@@ -76,7 +81,7 @@ async def _produce(options: Options, topic: str, body: bytes) -> None:
         await producer.flush()
 
 
-async def _consume(options: Options, topic: str, body: bytes) -> None:
+async def _consume(options: BenchOptions, topic: str, body: bytes) -> None:
     async with AsyncConsumer(topic, topic, options.server, prefetch=4096) as consumer:
         remaining = options.count
         async for message in consumer:
@@ -86,10 +91,10 @@ async def _consume(options: Options, topic: str, body: bytes) -> None:
                 return
 
 
-async def _round_trips(options: Options, topic: str, body: bytes) -> None:
+async def _round_trips(options: BenchOptions, topic: str, body: bytes) -> None:
     async with AsyncProducer(options.server) as producer:
         for _ in range(ROUND_TRIPS):
             await producer.send(topic, body)
 
 
-Line = Callable[[Options, str, bytes], Awaitable[None]]
+Line = Callable[[BenchOptions, str, bytes], Awaitable[None]]

@@ -6,17 +6,39 @@ A command is a function of its options and of where it prints; it returns an exi
 import os
 import sys
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_type_hints
 
 import click
+import msgspec
 from click.core import ParameterSource
 
 from kitemq.address import CA_VARIABLE, VARIABLE
 from kitemq.commands.output import Exit, Output
 
-Options = SimpleNamespace  # the values of a command's options and arguments, by name
-Run = Callable[[Options, Output], int]
+
+class CommandOptions(msgspec.Struct, kw_only=True):
+    """The values of a command's parameters, by name.
+
+    A command with parameters of its own takes a subclass that has a field for each. A field
+    `settings` takes those that have none, by name.
+    """
+
+    server: str
+
+
+class NamedOptions(CommandOptions):
+    name: str
+
+
+class IdOptions(CommandOptions):
+    id: str
+
+
+class DeleteOptions(NamedOptions):
+    yes: bool
+
+
+Run = Callable[[Any, Output], int]
 
 argument = click.argument
 option = click.option
@@ -111,13 +133,31 @@ def run(function: Run, ctx: click.Context, constants: dict[str, Any] | None = No
     if "ca" in shared:
         os.environ[CA_VARIABLE] = shared["ca"]  # where every client that a command makes looks
     output = Output(is_json="json" in shared, is_table="table" in shared)
-    values = {"server": shared.get("server", ""), "rest": ctx.args, **ctx.params}
+    values = {"server": shared.get("server", ""), **ctx.params, **(constants or {})}
     try:
-        return int(function(Options(**values, **(constants or {})), output))
+        return int(function(options_of(options_kind(function), values, ctx.args), output))
     except BrokenPipeError:
         # The reader has enough. Python would complain once more while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
+
+
+def options_kind(function: Run) -> type[CommandOptions]:
+    """The struct that a command takes."""
+    kind: type[CommandOptions] = get_type_hints(function)["options"]
+    return kind
+
+
+def options_of(
+    kind: type[CommandOptions], values: dict[str, Any], rest: list[str]
+) -> CommandOptions:
+    """A command's options; `rest` are words that are none of its parameters."""
+    fields = {name: value for name, value in values.items() if name in kind.__struct_fields__}
+    if "settings" in kind.__struct_fields__:
+        fields["settings"] = {name: values[name] for name in values.keys() - fields.keys()}
+    if "rest" in kind.__struct_fields__:
+        fields["rest"] = rest
+    return kind(**fields)
 
 
 def everywhere() -> list[click.Parameter]:

@@ -3,15 +3,19 @@
 import click
 from click.shell_completion import get_completion_class
 
-from kitemq.commands.command import ClientCommand, Options, argument
+from kitemq.commands.command import ClientCommand, CommandOptions, argument
 from kitemq.commands.output import Exit, Output
 
 VARIABLE = "_KITEMQ_COMPLETE"  # the script calls `kitemq` with it in the environment
 
 
+class CompletionOptions(CommandOptions):
+    shell: str
+
+
 @click.command(cls=ClientCommand)
 @argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(options: Options, output: Output) -> int:
+def completion(options: CompletionOptions, output: Output) -> int:
     """Print a script that completes commands and options in a shell.
 
     In bash or zsh: source <(kitemq completion bash), there or in ~/.bashrc. In fish:

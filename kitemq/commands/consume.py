@@ -1,22 +1,35 @@
 """`kitemq consume GROUP TOPIC`: receive, print, acknowledge."""
 
 import asyncio
-import base64
 import signal
 from datetime import UTC, datetime
 
 import click
+import msgspec
 
 from kitemq.async_consumer import AsyncConsumer
-from kitemq.commands.command import ClientCommand, Options, argument, option
+from kitemq.commands.command import ClientCommand, CommandOptions, argument, option
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import TimedOut
+from kitemq.message import body_text
+from kitemq.model.conversion import convert
+from kitemq.model.messages import Stored
 from kitemq.received import Received
-from kitemq.rest import Json
 
 BODY_PREVIEW_MAX = 200
 
 FILTER_HELP = 'tags, as in "paid || sent", or "SQL92: amount > 100"'
+
+
+class ConsumeOptions(CommandOptions):
+    group: str
+    topic: str
+    filter: str
+    count: int
+    timeout: float
+    invisible: float
+    prefetch: int
+    ack: bool
 
 
 @click.command(cls=ClientCommand)
@@ -28,11 +41,11 @@ FILTER_HELP = 'tags, as in "paid || sent", or "SQL92: amount > 100"'
 @option("--invisible", type=float, default=60.0, help="seconds until it comes again")
 @option("--prefetch", type=int, default=256, help="held here at once")
 @option("--ack/--no-ack", default=True, help="acknowledge (default), or put each back")
-def consume(options: Options, output: Output) -> int:
+def consume(options: ConsumeOptions, output: Output) -> int:
     return asyncio.run(_consume(options, output))
 
 
-async def _consume(options: Options, output: Output) -> int:
+async def _consume(options: ConsumeOptions, output: Output) -> int:
     consumer = AsyncConsumer(
         options.group,
         {options.topic: options.filter},
@@ -52,7 +65,8 @@ async def _consume(options: Options, output: Output) -> int:
             message = await consumer.receive(options.timeout or None)
             if message is None:
                 break
-            output.line(text_of(message), row_of(message))
+            row = consumed(message)
+            output.line(human_line(row), row)
             count += 1
             # Printed first: a reader of the output has it before it is gone from the group.
             message.ack() if options.ack else message.release()
@@ -64,46 +78,38 @@ async def _consume(options: Options, output: Output) -> int:
     return Exit.OK
 
 
-def row_of(message: Received) -> Json:
-    """A message as one JSON line."""
-    body, encoding = printable_body(message.body)
-    return {
-        "message_id": message.message_id,
-        "topic": message.topic,
-        "queue": message.queue,
-        "offset": str(message.offset),
-        "attempt": message.attempt,
-        "tag": message.tag,
-        "keys": list(message.keys),
-        "message_group": message.message_group,
-        "properties": message.properties,
-        "born_ms": message.born_ms,
-        "stored_ms": message.stored_ms,
-        "body": body,
-        "encoding": encoding,
-    }
+class ConsumedMessage(msgspec.Struct):
+    """A received message as one JSON line."""
+
+    message_id: str
+    topic: str
+    queue: int
+    offset: str
+    attempt: int
+    tag: str
+    keys: tuple[str, ...]
+    message_group: str
+    properties: dict[str, str]
+    born_ms: int
+    stored_ms: int
+    body: str
+    encoding: str
 
 
-def text_of(message: Received) -> str:
-    """A message as one line for a person."""
-    return human_line(row_of(message))
+def consumed(message: Received) -> ConsumedMessage:
+    """A received message, its body as text or in base64."""
+    body, encoding = body_text(message.body)
+    return convert(
+        message, ConsumedMessage, offset=str(message.offset), body=body, encoding=encoding
+    )
 
 
-def human_line(row: Json) -> str:
+def human_line(message: ConsumedMessage | Stored) -> str:
     """Time, place, tag, keys and the beginning of the body."""
-    stored = datetime.fromtimestamp(row["stored_ms"] / 1000, UTC)
-    again = f" attempt {row['attempt']}" if row["attempt"] > 1 else ""
-    marks = " ".join([row["tag"], *row["keys"]]).strip()
-    body = str(row["body"])
-    cut = body[:BODY_PREVIEW_MAX] + ("…" if len(body) > BODY_PREVIEW_MAX else "")
+    stored = datetime.fromtimestamp(message.stored_ms / 1000, UTC)
+    again = f" attempt {message.attempt}" if message.attempt > 1 else ""
+    marks = " ".join([message.tag, *message.keys]).strip()
+    cut = message.body[:BODY_PREVIEW_MAX] + ("…" if len(message.body) > BODY_PREVIEW_MAX else "")
     clean = "".join(sign if sign.isprintable() else "·" for sign in cut)
-    place = f"{row['topic']}/{row['queue']}/{row['offset']}"
+    place = f"{message.topic}/{message.queue}/{message.offset}"
     return f"{stored:%Y-%m-%d %H:%M:%S} {place}{again} {f'[{marks}] ' if marks else ''}{clean}"
-
-
-def printable_body(body: bytes) -> tuple[str, str]:
-    """Text and its encoding: UTF-8 where it is, else base64."""
-    try:
-        return body.decode(), "utf-8"
-    except UnicodeDecodeError:
-        return base64.b64encode(body).decode(), "base64"

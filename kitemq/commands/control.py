@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kitemq.client import Client
-from kitemq.commands.command import CommandGroup, Options, argument, flag, option
+from kitemq.commands.command import CommandGroup, CommandOptions, argument, flag, option
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import Invalid
 from kitemq.model.server import CheckOutcome
@@ -15,7 +15,7 @@ server = CommandGroup("server")
 
 
 @server.command("checks", help="what it finds out about itself; 1 where it fails")
-def show_checks(options: Options, output: Output) -> int:
+def show_checks(options: CommandOptions, output: Output) -> int:
     """Exit code 1 where a check failed; a warning is none."""
     with Client(options.server) as client:
         checks = client.server.self_checks()
@@ -26,25 +26,34 @@ def show_checks(options: Options, output: Output) -> int:
     return Exit.FAILED if failed else Exit.OK
 
 
+class FreezeOptions(CommandOptions):
+    reason: str
+
+
 @server.command("freeze", help="refuse every change until it is thawed")
 @option("--reason", required=True, metavar="TEXT", help="shown on every page")
-def freeze(options: Options, output: Output) -> int:
+def freeze(options: FreezeOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.row(client.server.freeze(options.reason))
     return Exit.OK
 
 
 @server.command("thaw", help="take changes again")
-def thaw(options: Options, output: Output) -> int:
+def thaw(options: CommandOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.row(client.server.thaw())
     return Exit.OK
 
 
+class BundleOptions(CommandOptions):
+    file: Path
+    force: bool
+
+
 @server.command("bundle", help="a support bundle, without secrets")
 @argument("file", type=Path, metavar="FILE")
 @flag("--force", "replace FILE")
-def bundle(options: Options, output: Output) -> int:
+def bundle(options: BundleOptions, output: Output) -> int:
     path: Path = options.file
     if path.exists() and not options.force:
         raise Invalid(f"{path} exists", field="FILE", remedy="name another file, or add --force")

@@ -7,15 +7,15 @@ from msgspec.structs import asdict
 from kitemq.client import Client
 from kitemq.commands.command import (
     CommandGroup,
+    CommandOptions,
     OptionalChoice,
-    Options,
     argument,
     flag,
     option,
     several,
 )
 from kitemq.commands.output import Exit, Output, Row, note
-from kitemq.commands.replay import finished, pace_of, pace_options, target_options
+from kitemq.commands.replay import PaceOptions, finished, pace_of, pace_options, target_options
 from kitemq.model.dead_letters import DeadLetterInfo
 from kitemq.rest import Json
 
@@ -35,12 +35,21 @@ choosing = several(
 )
 
 
+class DeadListOptions(CommandOptions):
+    group: str
+    reason: str
+    topic: str
+    filter: str
+    dismissed: str
+    limit: int
+
+
 @dead.command("list", help="dead letters with their cause, the newest first")
 @argument("group")
 @choosing
 @option("--dismissed", type=OptionalChoice(["yes", "no", "any"]), default="any")
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
-def list_dead(options: Options, output: Output) -> int:
+def list_dead(options: DeadListOptions, output: Output) -> int:
     with Client(options.server) as client:
         letters = client.dead_letters.list(
             options.group,
@@ -54,23 +63,45 @@ def list_dead(options: Options, output: Output) -> int:
     return Exit.OK
 
 
+class DeadLetterOptions(CommandOptions):
+    group: str
+    offset: int
+
+
 @dead.command("show", help="one dead letter")
 @argument("group")
 @argument("offset", type=int)
-def show_dead(options: Options, output: Output) -> int:
+def show_dead(options: DeadLetterOptions, output: Output) -> int:
     with Client(options.server) as client:
         letter = client.dead_letters.get(options.group, options.offset)
     output.row(letter if output.is_json else {**_row(letter), "body": letter.message.body})
     return Exit.OK
 
 
+class CountOptions(CommandOptions):
+    group: str
+    newest: int
+
+
 @dead.command("count", help="how many have which cause")
 @argument("group")
 @option("--newest", type=int, default=1000, help="look at so many (10,000)")
-def count_dead(options: Options, output: Output) -> int:
+def count_dead(options: CountOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.row(client.dead_letters.count(options.group, newest=options.newest))
     return Exit.OK
+
+
+class RedriveOptions(PaceOptions):
+    group: str
+    offsets: tuple[int, ...]
+    reason: str
+    topic: str
+    filter: str
+    to: str
+    to_name: str
+    fresh: bool
+    with_dismissed: bool
 
 
 @dead.command("redrive", help="send dead letters again")
@@ -81,7 +112,7 @@ def count_dead(options: Options, output: Output) -> int:
 @flag("--fresh", "not those sent again before")
 @flag("--with-dismissed", "those that rest, too")
 @pace_options
-def redrive(options: Options, output: Output) -> int:
+def redrive(options: RedriveOptions, output: Output) -> int:
     choice: Json = {
         "to": options.to,
         "to_name": options.to_name,
@@ -97,13 +128,23 @@ def redrive(options: Options, output: Output) -> int:
         return finished(client, job, options, output)
 
 
+class DismissOptions(CommandOptions):
+    group: str
+    offsets: tuple[int, ...]
+    reason: str
+    topic: str
+    filter: str
+    note: str
+    dry_run: bool
+
+
 @dead.command("dismiss", help="let dead letters rest, with a note")
 @argument("group")
 @argument("offsets", type=int, nargs=-1, help="these; else all that match")
 @choosing
 @option("--note", required=True, help="why nothing is to be done")
 @flag("--dry-run", "count, change nothing")
-def dismiss(options: Options, output: Output) -> int:
+def dismiss(options: DismissOptions, output: Output) -> int:
     choice: Json = {
         "filter": options.filter,
         "reason": options.reason,
@@ -120,12 +161,19 @@ def dismiss(options: Options, output: Output) -> int:
     return Exit.OK
 
 
+class RestoreOptions(CommandOptions):
+    group: str
+    offsets: tuple[int, ...]
+    dismissal: str
+    all: bool
+
+
 @dead.command("restore", help="have dismissed dead letters looked at again")
 @argument("group")
 @argument("offsets", type=int, nargs=-1, help="these")
 @option("--dismissal", default="", metavar="ID", help="or of one dismissal")
 @flag("--all", "or all that rest")
-def restore(options: Options, output: Output) -> int:
+def restore(options: RestoreOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.row(
             client.dead_letters.restore(
@@ -135,10 +183,15 @@ def restore(options: Options, output: Output) -> int:
     return Exit.OK
 
 
+class DismissalListOptions(CommandOptions):
+    group: str
+    limit: int
+
+
 @dead.command("dismissals", help="what was dismissed, by whom and why")
 @argument("group")
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="at most 200")
-def list_dismissals(options: Options, output: Output) -> int:
+def list_dismissals(options: DismissalListOptions, output: Output) -> int:
     with Client(options.server) as client:
         page = client.dead_letters.dismissals(options.group, limit=options.limit)
     rows: list[Row] = [*page.items]

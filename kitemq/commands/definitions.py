@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import click
 from msgspec import to_builtins
@@ -16,8 +16,8 @@ from kitemq.client import Client
 from kitemq.commands.asking import confirmed
 from kitemq.commands.command import (
     ClientCommand,
+    CommandOptions,
     OptionalChoice,
-    Options,
     argument,
     dry_run_option,
     option,
@@ -35,6 +35,12 @@ DOING = ("create", "change")
 UNAPPLIED = ("refused", "failed", "unreached")
 
 
+class ExportOptions(CommandOptions):
+    file: str
+    q: str
+    format: str
+
+
 @click.command("export", cls=ClientCommand, help="write the definitions of topics into a file")
 @argument("file", default="-", metavar="FILE", help="- for the screen")
 @option("--q", default="", metavar="TEXT", help="part of the name")
@@ -44,7 +50,7 @@ UNAPPLIED = ("refused", "failed", "unreached")
     default="",
     help="else by the file's name, or JSON lines",
 )
-def export_topics(options: Options, output: Output) -> int:
+def export_topics(options: ExportOptions, output: Output) -> int:
     is_csv = options.format == "csv" or (not options.format and options.file.endswith(".csv"))
     write = _write_csv if is_csv else _write_lines
     with Client(options.server) as client:
@@ -61,6 +67,13 @@ def export_topics(options: Options, output: Output) -> int:
     return Exit.OK
 
 
+class ImportOptions(CommandOptions):
+    file: str
+    format: Literal["", "csv", "json"]
+    dry_run: bool
+    yes: bool
+
+
 @click.command("import", cls=ClientCommand, help="create and change topics by such a file")
 @argument("file", metavar="FILE", help="CSV with a head, or JSON; - reads it")
 @option(
@@ -68,13 +81,13 @@ def export_topics(options: Options, output: Output) -> int:
 )
 @dry_run_option
 @yes_option
-def import_topics(options: Options, output: Output) -> int:
+def import_topics(options: ImportOptions, output: Output) -> int:
     content = _content(options.file)
     with Client(options.server) as client:
         rows = client.topics.import_file(content, format=options.format, dry_run=True).rows
         doing = [row for row in rows if row.outcome in DOING]
         if doing and not options.dry_run:
-            confirmed(f"create or change {len(doing)} topics", options)
+            confirmed(f"create or change {len(doing)} topics", yes=options.yes)
             plan = json.dumps([_planned(row) for row in doing])
             done = iter(client.topics.import_file(plan, format="json").rows)
             rows = [

@@ -1,11 +1,15 @@
 """`kitemq groups`: list, show, create, change, pause, members, locks, lag, reset, delete."""
 
+from typing import Any
+
 from kitemq.client import Client
 from kitemq.commands import reset
 from kitemq.commands.asking import confirmed
 from kitemq.commands.command import (
     CommandGroup,
-    Options,
+    CommandOptions,
+    DeleteOptions,
+    NamedOptions,
     argument,
     option,
     repeated,
@@ -55,9 +59,13 @@ group_settings = several(
 )
 
 
+class GroupListOptions(CommandOptions):
+    q: str
+
+
 @groups.command("list", help="groups by name")
 @argument("q", default="", help="part of the name")
-def list_groups(options: Options, output: Output) -> int:
+def list_groups(options: GroupListOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.rows(client.groups.list(q=options.q), COLUMNS)
     return Exit.OK
@@ -65,15 +73,24 @@ def list_groups(options: Options, output: Output) -> int:
 
 @groups.command("show", help="one group's settings")
 @argument("name")
-def show_group(options: Options, output: Output) -> int:
+def show_group(options: NamedOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.row(client.groups.get(options.name))
     return Exit.OK
 
 
+class GroupOptions(CommandOptions):
+    name: str
+    start_at: str | None
+    retry: str | None
+    paused: bool | None
+    rooms: list[str] | None
+    settings: dict[str, Any]
+
+
 @groups.command("create", help="create a group")
 @group_settings
-def create_group(options: Options, output: Output) -> int:
+def create_group(options: GroupOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.row(client.groups.create(options.name, **_settings(options, NewGroup)))
     return Exit.OK
@@ -81,16 +98,21 @@ def create_group(options: Options, output: Output) -> int:
 
 @groups.command("change", help="change what is given")
 @group_settings
-def change_group(options: Options, output: Output) -> int:
+def change_group(options: GroupOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.row(client.groups.change(options.name, **_settings(options, GroupSettings)))
     return Exit.OK
 
 
+class PauseOptions(CommandOptions):
+    name: str
+    topic: str
+
+
 @groups.command("pause", help="hand out nothing more")
 @argument("name")
 @topic_option
-def pause_group(options: Options, output: Output) -> int:
+def pause_group(options: PauseOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.row(client.groups.pause(options.name, topic=options.topic))
     return Exit.OK
@@ -99,7 +121,7 @@ def pause_group(options: Options, output: Output) -> int:
 @groups.command("resume", help="end a pause")
 @argument("name")
 @topic_option
-def resume_group(options: Options, output: Output) -> int:
+def resume_group(options: PauseOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.row(client.groups.resume(options.name, topic=options.topic))
     return Exit.OK
@@ -107,7 +129,7 @@ def resume_group(options: Options, output: Output) -> int:
 
 @groups.command("members", help="consumers that are alive")
 @argument("name")
-def list_members(options: Options, output: Output) -> int:
+def list_members(options: NamedOptions, output: Output) -> int:
     with Client(options.server) as client:
         warnings = client.members.warnings(options.name)
         output.rows(client.members.list(options.name), MEMBER_COLUMNS)
@@ -119,7 +141,7 @@ def list_members(options: Options, output: Output) -> int:
 @groups.command("locks", help="which queues are locked, and whose they are")
 @argument("name")
 @topic_option
-def list_locks(options: Options, output: Output) -> int:
+def list_locks(options: PauseOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.rows(client.members.locks(options.name, topic=options.topic), LOCK_COLUMNS)
     return Exit.OK
@@ -127,7 +149,7 @@ def list_locks(options: Options, output: Output) -> int:
 
 @groups.command("lag", help="what a group has still to do")
 @argument("name")
-def show_lag(options: Options, output: Output) -> int:
+def show_lag(options: NamedOptions, output: Output) -> int:
     with Client(options.server) as client:
         lag = client.groups.lag(options.name)
     output.row(lag)
@@ -139,22 +161,23 @@ def show_lag(options: Options, output: Output) -> int:
 @groups.command("delete", help="delete a group with its progress")
 @argument("name")
 @yes_option
-def delete_group(options: Options, output: Output) -> int:
-    confirmed(f"delete group {options.name} with its progress", options)
+def delete_group(options: DeleteOptions, output: Output) -> int:
+    confirmed(f"delete group {options.name} with its progress", yes=options.yes)
     with Client(options.server) as client:
         client.groups.delete(options.name)
     output.line(f"group {options.name} is deleted", {"deleted": options.name})
     return Exit.OK
 
 
-def _settings(options: Options, kind: type[GroupSettings]) -> Json:
+def _settings(options: GroupOptions, kind: type[GroupSettings]) -> Json:
+    given: Json = {"name": options.name, "rooms": options.rooms, **options.settings}
     if options.start_at is not None:
-        options.start, options.start_at_ms = "time", time_ms(options.start_at, "--start-at")
+        given |= {"start": "time", "start_at_ms": time_ms(options.start_at, "--start-at")}
     if options.retry is not None:
-        options.retry_policy = _policy(options.retry)
+        given["retry_policy"] = _policy(options.retry)
     if options.paused is not None:
-        options.consume_enabled = not options.paused
-    return settings_of(options, kind)
+        given["consume_enabled"] = not options.paused
+    return settings_of(given, kind)
 
 
 def _policy(text: str) -> Json:

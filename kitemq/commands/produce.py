@@ -11,13 +11,31 @@ import click
 import msgspec
 
 from kitemq.async_producer import AsyncProducer
-from kitemq.commands.command import ClientCommand, OptionalChoice, Options, argument, option
+from kitemq.commands.command import ClientCommand, CommandOptions, OptionalChoice, argument, option
 from kitemq.commands.output import Exit, Output, exit_of, note
 from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid, KiteError
 from kitemq.message import MessageOptions, SendResult
 
 ERRORS_PRINTED_MAX = 10
+
+
+class ProduceOptions(CommandOptions):
+    topic: str
+    body: str | None
+    file: Path | None
+    tag: str
+    key: tuple[str, ...]
+    group: str
+    property: tuple[str, ...]
+    delay_level: int
+    delay: str | None
+    deliver_at: str | None
+    event_at: str | None
+    count: int
+    rate: float
+    durability: str
+    timeout: float
 
 
 @click.command(
@@ -40,11 +58,11 @@ ERRORS_PRINTED_MAX = 10
 @option("--rate", type=float, default=0.0, help="messages per second; 0 = at will")
 @option("--durability", default="", type=OptionalChoice(["", "stored", "flushed"]))
 @option("--timeout", type=float, default=30.0, help="seconds to try for")
-def produce(options: Options, output: Output) -> int:
+def produce(options: ProduceOptions, output: Output) -> int:
     return asyncio.run(_produce(options, output))
 
 
-async def _produce(options: Options, output: Output) -> int:
+async def _produce(options: ProduceOptions, output: Output) -> int:
     fields = message_options(options)
     run = _Run(output, is_single=_is_single(options))
     started_s = time.monotonic()
@@ -61,7 +79,7 @@ async def _produce(options: Options, output: Output) -> int:
     return run.report(time.monotonic() - started_s)
 
 
-def message_options(options: Options) -> MessageOptions:
+def message_options(options: ProduceOptions) -> MessageOptions:
     """The fields that every message gets."""
 
     def moment(text: str | None, name: str) -> int | None:
@@ -116,7 +134,7 @@ class _Run:
         return Exit.PARTIAL if self._sent else exit_of(self._last_error)
 
 
-async def _bodies(options: Options) -> AsyncIterator[bytes]:
+async def _bodies(options: ProduceOptions) -> AsyncIterator[bytes]:
     """The bodies to send, not faster than `--rate`, the whole of them `--count` times."""
     number = 0
     started_s = time.monotonic()
@@ -127,15 +145,13 @@ async def _bodies(options: Options) -> AsyncIterator[bytes]:
         yield body
 
 
-async def _sources(options: Options) -> AsyncIterator[bytes]:
-    if _has_message(options):
-        sources = (
-            options.body.encode()
-            if options.body is not None
-            else await asyncio.to_thread(_read_file, options.file)
-        )
+async def _sources(options: ProduceOptions) -> AsyncIterator[bytes]:
+    whole = None if options.body is None else options.body.encode()
+    if options.file is not None:
+        whole = await asyncio.to_thread(_read_file, options.file)
+    if whole is not None:
         for _ in range(options.count):
-            yield sources
+            yield whole
         return
     while line := await asyncio.to_thread(sys.stdin.buffer.readline):
         body = line.rstrip(b"\r\n")
@@ -150,12 +166,9 @@ def _read_file(path: Path) -> bytes:
         raise Invalid(f"cannot read {path}: {error.strerror}", field="--file") from None
 
 
-def _has_message(options: Options) -> bool:
-    return options.body is not None or options.file is not None
-
-
-def _is_single(options: Options) -> bool:
-    return _has_message(options) and options.count == 1
+def _is_single(options: ProduceOptions) -> bool:
+    has_message = options.body is not None or options.file is not None
+    return has_message and options.count == 1
 
 
 def _properties(pairs: Iterable[str]) -> dict[str, str]:

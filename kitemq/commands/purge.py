@@ -8,7 +8,7 @@ from kitemq.client import Client
 from kitemq.commands.asking import confirmed
 from kitemq.commands.command import (
     ClientCommand,
-    Options,
+    CommandOptions,
     argument,
     flag,
     option,
@@ -21,6 +21,15 @@ from kitemq.errors import Invalid
 from kitemq.model.numbers import INT64_DIGITS, is_whole
 
 COLUMNS = ("queue", "from_offset", "to_offset", "count")
+
+
+class PurgeOptions(CommandOptions):
+    name: str
+    all: bool
+    before: str | None
+    before_offset: list[str] | None
+    dry_run: bool
+    yes: bool
 
 
 @click.command(
@@ -40,12 +49,12 @@ COLUMNS = ("queue", "from_offset", "to_offset", "count")
 )
 @flag("--dry-run", "only count what would go")
 @yes_option
-def purge_topic(options: Options, output: Output) -> int:
+def purge_topic(options: PurgeOptions, output: Output) -> int:
     extent = _extent(options)
     with Client(options.server) as client:
         purged = client.topics.purge(options.name, **extent, dry_run=True)
         if not options.dry_run:
-            confirmed(f"purge {purged.count} messages of topic {options.name}", options)
+            confirmed(f"purge {purged.count} messages of topic {options.name}", yes=options.yes)
             purged = client.topics.purge(options.name, **extent)
     if output.is_json:
         output.row(purged)
@@ -56,19 +65,19 @@ def purge_topic(options: Options, output: Output) -> int:
 
 
 @click.command("retention", cls=ClientCommand)
-def retention(options: Options, output: Output) -> int:
+def retention(options: CommandOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.row(client.server.retention())
     return Exit.OK
 
 
-def _extent(options: Options) -> dict[str, Any]:
+def _extent(options: PurgeOptions) -> dict[str, Any]:
     if options.all:
         return {"everything": True}
     if options.before is not None:
         return {"before_ms": time_ms(options.before, "--before")}
     offsets = {}
-    for pair in options.before_offset:
+    for pair in options.before_offset or ():
         queue, separator, offset = pair.partition("=")
         if not (separator and is_whole(queue, INT64_DIGITS) and is_whole(offset, INT64_DIGITS)):
             raise Invalid(

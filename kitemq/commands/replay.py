@@ -7,8 +7,9 @@ from msgspec.structs import asdict
 from kitemq.client import Client
 from kitemq.commands.command import (
     CommandGroup,
+    CommandOptions,
+    IdOptions,
     OptionalChoice,
-    Options,
     Run,
     argument,
     flag,
@@ -33,6 +34,15 @@ GOOD = frozenset({"sent", "eligible", "filtered", "sent_before"})
 replay = CommandGroup("replay")
 
 
+class PaceOptions(CommandOptions):
+    """The values of `pace_options`."""
+
+    name: str
+    rate: float
+    dry_run: bool
+    wait: bool
+
+
 pace_options = several(
     option("--name", default="", help="for people"),
     option("--rate", type=float, default=RATE_DEFAULT, help="a second; 0: no limit"),
@@ -49,6 +59,16 @@ def target_options(default: str) -> Callable[[Run], Run]:
     )
 
 
+class ReplayOptions(PaceOptions):
+    source: str
+    to: str
+    to_name: str
+    since: str | None
+    until: str | None
+    range: tuple[str, ...]
+    filter: str
+
+
 @replay.command("start", help="choose messages and send them again")
 @argument("source", help="the topic, or %DLQ% and a group")
 @target_options("topic")
@@ -57,7 +77,7 @@ def target_options(default: str) -> Callable[[Run], Run]:
 @option("--range", multiple=True, metavar="QUEUE:FIRST:END", help="by offsets")
 @option("--filter", default="*", help='tags "a || b", or "SQL92: a > 5"')
 @pace_options
-def start(options: Options, output: Output) -> int:
+def start(options: ReplayOptions, output: Output) -> int:
     choice: Json = {
         "filter": options.filter,
         "from_ms": 0 if options.since is None else time_ms(options.since, "--from"),
@@ -71,11 +91,17 @@ def start(options: Options, output: Output) -> int:
         return finished(client, job, options, output)
 
 
+class RetryOptions(PaceOptions):
+    id: str
+    to: str
+    to_name: str
+
+
 @replay.command("retry", help="try again what failed in a job that is over")
 @argument("id")
 @target_options("")
 @pace_options
-def retry(options: Options, output: Output) -> int:
+def retry(options: RetryOptions, output: Output) -> int:
     choice = pace_of(options)
     if options.to:
         choice |= {"to": options.to, "to_name": options.to_name}
@@ -84,10 +110,15 @@ def retry(options: Options, output: Output) -> int:
         return finished(client, job, options, output)
 
 
+class JobListOptions(CommandOptions):
+    state: str
+    limit: int
+
+
 @replay.command("list", help="jobs, the newest first")
 @option("--state", default="", help="running, paused, stopped or finished")
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
-def list_jobs(options: Options, output: Output) -> int:
+def list_jobs(options: JobListOptions, output: Output) -> int:
     with Client(options.server) as client:
         jobs = client.replays.list(state=options.state, limit=options.limit)
         output.rows(jobs if output.is_json else map(_row, jobs), COLUMNS)
@@ -96,24 +127,35 @@ def list_jobs(options: Options, output: Output) -> int:
 
 @replay.command("show", help="one job, and what became of its messages")
 @argument("id")
-def show(options: Options, output: Output) -> int:
+def show(options: IdOptions, output: Output) -> int:
     with Client(options.server) as client:
         _show(client.replays.get(options.id), output)
     return Exit.OK
+
+
+class OutcomeOptions(CommandOptions):
+    id: str
+    outcome: str
+    limit: int
 
 
 @replay.command("outcomes", help="what became of each message")
 @argument("id")
 @option("--outcome", default="", help="this one only, such as topic_gone")
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
-def outcomes(options: Options, output: Output) -> int:
+def outcomes(options: OutcomeOptions, output: Output) -> int:
     with Client(options.server) as client:
         rows = client.replays.outcomes(options.id, outcome=options.outcome, limit=options.limit)
         output.rows(rows, OUTCOME_COLUMNS)
     return Exit.OK
 
 
-def order(options: Options, output: Output) -> int:
+class OrderOptions(CommandOptions):
+    id: str
+    verb: str
+
+
+def order(options: OrderOptions, output: Output) -> int:
     with Client(options.server) as client:
         verbs = {
             "begin": client.replays.begin,
@@ -134,16 +176,21 @@ for verb, text in (
     replay.command(verb, help=text, constants={"verb": verb})(argument("id")(order))
 
 
+class RateOptions(CommandOptions):
+    id: str
+    rate: float
+
+
 @replay.command("rate", help="change how fast a job sends")
 @argument("id")
 @argument("rate", type=float, help="messages a second; 0: no limit")
-def rate(options: Options, output: Output) -> int:
+def rate(options: RateOptions, output: Output) -> int:
     with Client(options.server) as client:
         _show(client.replays.change(options.id, rate=options.rate), output)
     return Exit.OK
 
 
-def finished(client: Client, job: Replay, options: Options, output: Output) -> int:
+def finished(client: Client, job: Replay, options: PaceOptions, output: Output) -> int:
     """Show a job that was just created, with `--wait` or as a dry run once it is over.
 
     Exit code 3 where it left messages out for other reasons than its conditions.
@@ -157,8 +204,8 @@ def finished(client: Client, job: Replay, options: Options, output: Output) -> i
     return Exit.PARTIAL if is_over and job.totals.keys() - GOOD else Exit.OK
 
 
-def pace_of(options: Options) -> Json:
-    """The values of `pace_options`."""
+def pace_of(options: PaceOptions) -> Json:
+    """The values of `pace_options` that a job takes."""
     return {"name": options.name, "rate": options.rate, "dry_run": options.dry_run}
 
 

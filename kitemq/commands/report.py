@@ -3,7 +3,14 @@
 from datetime import UTC, datetime
 
 from kitemq.client import Client
-from kitemq.commands.command import CommandGroup, OptionalChoice, Options, argument, flag, option
+from kitemq.commands.command import (
+    CommandGroup,
+    CommandOptions,
+    OptionalChoice,
+    argument,
+    flag,
+    option,
+)
 from kitemq.commands.output import Exit, Output, document, note
 from kitemq.model.reports import ReportRun, ReportSchedule, RunState
 from kitemq.rest import Json
@@ -29,13 +36,21 @@ GOOD = (RunState.OK, RunState.SKIPPED)
 report = CommandGroup("report")
 
 
+class ReportOptions(CommandOptions):
+    job: str
+    first: str
+    last: str
+    detach: bool
+    timeout: float
+
+
 @report.command("run", help="run a report now, and wait for it")
 @argument("job", type=OptionalChoice(JOBS))
 @option("--first", default="", metavar="HOUR", help="compute anew from this hour")
 @option("--last", default="", metavar="HOUR", help="to this one, as 2026-11-21T03")
 @flag("--detach", "do not wait")
 @option("--timeout", type=float, default=900.0, metavar="S", help="wait so long")
-def run(options: Options, output: Output) -> int:
+def run(options: ReportOptions, output: Output) -> int:
     with Client(options.server) as client:
         begun = client.reports.run(options.job, first=options.first, last=options.last)
         if options.detach:
@@ -50,20 +65,30 @@ def run(options: Options, output: Output) -> int:
     return Exit.OK if ended.state in GOOD else Exit.FAILED
 
 
+class RunListOptions(CommandOptions):
+    job: str
+    state: str
+    limit: int
+
+
 @report.command("list", help="runs, the newest first")
 @option("--job", type=OptionalChoice(JOBS), default="")
 @option("--state", default="", help="running, ok, skipped, failed …")
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
-def list_runs(options: Options, output: Output) -> int:
+def list_runs(options: RunListOptions, output: Output) -> int:
     with Client(options.server) as client:
         runs = client.reports.list(job=options.job, state=options.state, limit=options.limit)
         output.rows(runs if output.is_json else map(_row, runs), COLUMNS)
     return Exit.OK
 
 
+class RunOptions(CommandOptions):
+    id: int
+
+
 @report.command("show", help="one run, with the end of its logs")
 @argument("id", type=int)
-def show(options: Options, output: Output) -> int:
+def show(options: RunOptions, output: Output) -> int:
     with Client(options.server) as client:
         run = client.reports.get(options.id)
     if output.is_json:
@@ -77,7 +102,7 @@ def show(options: Options, output: Output) -> int:
 
 @report.command("cancel", help="end a run")
 @argument("id", type=int)
-def cancel(options: Options, output: Output) -> int:
+def cancel(options: RunOptions, output: Output) -> int:
     with Client(options.server) as client:
         ended = client.reports.cancel(options.id)
     output.row(ended if output.is_json else _row(ended))
@@ -85,11 +110,18 @@ def cancel(options: Options, output: Output) -> int:
 
 
 @report.command("schedules", help="when reports run by themselves")
-def list_schedules(options: Options, output: Output) -> int:
+def list_schedules(options: CommandOptions, output: Output) -> int:
     with Client(options.server) as client:
         schedules = client.reports.schedules()
     output.rows(schedules if output.is_json else map(_schedule, schedules), SCHEDULE_COLUMNS)
     return Exit.OK
+
+
+class ScheduleOptions(CommandOptions):
+    job: str
+    cron: str | None
+    limit_s: int | None
+    enabled: bool | None
 
 
 @report.command("schedule", help="change when a report runs")
@@ -97,7 +129,7 @@ def list_schedules(options: Options, output: Output) -> int:
 @option("--cron", help="minute hour day month weekday, in UTC")
 @option("--limit-s", type=int, help="end a run after so long")
 @option("--enable/--disable", "enabled", default=None)
-def change_schedule(options: Options, output: Output) -> int:
+def change_schedule(options: ScheduleOptions, output: Output) -> int:
     chosen = {"cron": options.cron, "enabled": options.enabled, "limit_s": options.limit_s}
     changes = {name: value for name, value in chosen.items() if value is not None}
     with Client(options.server) as client:

@@ -9,7 +9,7 @@ from kitemq.client import Client
 from kitemq.commands.asking import confirmed
 from kitemq.commands.command import (
     ClientCommand,
-    Options,
+    NamedOptions,
     argument,
     dry_run_option,
     flag,
@@ -26,7 +26,26 @@ COLUMNS = ("topic", "queue", "current", "target", "redelivered", "skipped", "inf
 HISTORY_COLUMNS = ("id", "at_ms", "to", "queues", "undoes", "undone_by")
 
 
+class MoveOptions(NamedOptions):
+    """What a reset and an undo take."""
+
+    dry_run: bool
+    yes: bool
+    force: bool
+
+
 force_option = flag("--force", "also where the group goes on meanwhile")
+
+
+class ResetOptions(MoveOptions):
+    topics: tuple[str, ...]
+    topic: tuple[str, ...]
+    to: str
+    at: str | None
+    offset: int | None
+    by: int | None
+    from_group: str | None
+    queue: int | None
 
 
 @click.command("reset", cls=ClientCommand, help="let a group go on at another place")
@@ -42,7 +61,7 @@ force_option = flag("--force", "also where the group goes on meanwhile")
 @dry_run_option
 @yes_option
 @force_option
-def reset_group(options: Options, output: Output) -> int:
+def reset_group(options: ResetOptions, output: Output) -> int:
     topics = [*options.topics, *options.topic]
     if not topics:
         raise Invalid("no topic is named", field="--topic", remedy="as in --topic orders")
@@ -56,13 +75,17 @@ def reset_group(options: Options, output: Output) -> int:
     return _print_result(done, output)
 
 
+class UndoOptions(MoveOptions):
+    id: str
+
+
 @click.command("undo", cls=ClientCommand, help="take a reset back")
 @argument("name")
 @argument("id", default="", help="else the last that is not undone")
 @dry_run_option
 @yes_option
 @force_option
-def undo_reset(options: Options, output: Output) -> int:
+def undo_reset(options: UndoOptions, output: Output) -> int:
     with Client(options.server) as client:
         reset_id = options.id or _last(client, options.name)
         preview = client.groups.preview_undo(options.name, reset_id)
@@ -75,7 +98,7 @@ def undo_reset(options: Options, output: Output) -> int:
 
 @click.command("resets", cls=ClientCommand, help="resets of the past, newest first")
 @argument("name")
-def list_resets(options: Options, output: Output) -> int:
+def list_resets(options: NamedOptions, output: Output) -> int:
     with Client(options.server) as client:
         resets = client.groups.resets(options.name)
         if output.is_json:
@@ -86,7 +109,7 @@ def list_resets(options: Options, output: Output) -> int:
     return Exit.OK
 
 
-def _agreed(options: Options, output: Output, preview: GroupResetPreview) -> bool:
+def _agreed(options: MoveOptions, output: Output, preview: GroupResetPreview) -> bool:
     """Show what would happen; whether to go on. Raises Refused where the person does not agree."""
     if options.dry_run or not output.is_json:
         output.rows(preview.queues, COLUMNS)
@@ -98,7 +121,7 @@ def _agreed(options: Options, output: Output, preview: GroupResetPreview) -> boo
     if options.dry_run:
         note(f"nothing was changed; {what} if it is")
         return False
-    confirmed(f"move group {options.name} to {preview.to} ({what})", options)
+    confirmed(f"move group {options.name} to {preview.to} ({what})", yes=options.yes)
     return True
 
 
@@ -120,7 +143,7 @@ def _last(client: Client, group: str) -> str:
     )
 
 
-def _place(options: Options) -> dict[str, Any]:
+def _place(options: ResetOptions) -> dict[str, Any]:
     """The arguments that say where to; a bare number is an offset."""
     to = options.to
     queues = [] if options.queue is None else [options.queue]

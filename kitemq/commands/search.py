@@ -6,7 +6,7 @@ import click
 from msgspec.structs import asdict
 
 from kitemq.client import Client
-from kitemq.commands.command import ClientCommand, Options, argument, option
+from kitemq.commands.command import ClientCommand, CommandOptions, argument, option
 from kitemq.commands.consume import FILTER_HELP
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import time_ms
@@ -20,6 +20,17 @@ LIMIT_DEFAULT = 100
 PAGE = 200
 
 
+class SearchOptions(CommandOptions):
+    text: str
+    topic: str
+    key: str
+    begin: str | None
+    end: str | None
+    filter: str
+    contains: str
+    limit: int
+
+
 @click.command(cls=ClientCommand)
 @argument("text", default="", help="an id, a key, or part of a topic's or group's name")
 @option("--topic", default="", help="look through this topic instead")
@@ -29,7 +40,7 @@ PAGE = 200
 @option("--filter", default="*", help=FILTER_HELP)
 @option("--contains", default="", help="a text that the body holds")
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="messages at most (100)")
-def search(options: Options, output: Output) -> int:
+def search(options: SearchOptions, output: Output) -> int:
     is_by_text = bool(options.text)
     if is_by_text == bool(options.topic):
         raise Invalid(
@@ -58,7 +69,7 @@ def _by_text(client: Client, text: str, output: Output) -> int:
     return Exit.OK
 
 
-def _by_key(client: Client, options: Options, output: Output) -> int:
+def _by_key(client: Client, options: SearchOptions, output: Output) -> int:
     times = _times(options)
     messages = client.messages.find_by_key(
         options.topic, options.key, limit=options.limit + 1, **times
@@ -71,7 +82,7 @@ def _by_key(client: Client, options: Options, output: Output) -> int:
     return Exit.OK
 
 
-def _through(client: Client, options: Options, output: Output) -> int:
+def _through(client: Client, options: SearchOptions, output: Output) -> int:
     """Page by page, so that a person sees how far it is."""
     times, cursor = _times(options), ""
     messages: list[Stored] = []
@@ -95,7 +106,7 @@ def _through(client: Client, options: Options, output: Output) -> int:
     return Exit.OK
 
 
-def _times(options: Options) -> dict[str, int]:
+def _times(options: SearchOptions) -> dict[str, int]:
     bounds = {"begin_ms": options.begin, "end_ms": options.end}
     flags = {"begin_ms": "--from", "end_ms": "--until"}
     return {name: time_ms(text, flags[name]) for name, text in bounds.items() if text is not None}

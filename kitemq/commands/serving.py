@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kitemq.address import CA_VARIABLE, TOKEN_VARIABLE, VARIABLE
-from kitemq.commands.command import ClientCommand, CommandGroup, Options, argument, option
+from kitemq.commands.command import ClientCommand, CommandGroup, CommandOptions, argument, option
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import Invalid, KiteError, rejected
 
@@ -29,6 +29,16 @@ def server_needed() -> Iterator[None]:
         ) from None
 
 
+class ServeOptions(CommandOptions):
+    data: Path | None
+    listen: str | None
+    host: str | None
+    port: str | None
+    config: Path | None
+    set: tuple[str, ...]
+    rest: list[str]
+
+
 @click.command(
     cls=ClientCommand,
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
@@ -41,7 +51,7 @@ def server_needed() -> Iterator[None]:
 @option("--port", help="and the port")
 @option("--config", type=Path, metavar="FILE", help="TOML settings")
 @option("--set", multiple=True, metavar="NAME=VALUE", help="a setting in one word")
-def serve(options: Options, output: Output) -> int:
+def serve(options: ServeOptions, output: Output) -> int:
     """Run the server until it is stopped."""
     with server_needed():
         from app.serve import main as serve_app  # a client never loads the server
@@ -92,9 +102,13 @@ tokens = _people("tokens")
 store = CommandGroup("store")
 
 
+class VerifyOptions(CommandOptions):
+    dir: Path
+
+
 @store.command("verify", help="check every file; the server may be running or not")
 @argument("dir", type=Path)
-def verify(options: Options, output: Output) -> int:
+def verify(options: VerifyOptions, output: Output) -> int:
     """Check every file of a store; exit code 1 where something does not agree."""
     with server_needed():
         from engine.errors import EngineError  # only here, as above
@@ -130,9 +144,13 @@ def verify(options: Options, output: Output) -> int:
     return Exit.OK if report.is_sound else Exit.FAILED
 
 
+class RepairOptions(CommandOptions):
+    data: Path
+
+
 @store.command("repair", help="make a damaged store one that starts; the server must be stopped")
 @option("--data", type=Path, required=True, metavar="DIR")
-def repair(options: Options, output: Output) -> int:
+def repair(options: RepairOptions, output: Output) -> int:
     """Make a damaged store one that starts; what is removed is kept in its folder set-aside."""
     with server_needed():
         from engine.errors import EngineError  # only here, as above

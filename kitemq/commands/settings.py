@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from kitemq.commands.command import Options, Run, option, several
+from kitemq.commands.command import Run, option, several
 from kitemq.commands.times import milliseconds
 from kitemq.errors import Invalid
 
@@ -36,15 +36,15 @@ def _made(name: str, types: tuple[inspect.Type, ...], text: str) -> Callable[[Ru
     return option(written, name, metavar=metavar, help=text)
 
 
-def settings_of(options: Options, kind: type[msgspec.Struct]) -> dict[str, Any]:
+def settings_of(given: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """The settings that were given but for the name, texts converted to their fields' types.
 
     Invalid names the option with a wrong value.
     """
     values = {
-        name: _value(getattr(options, name), name, types)
+        name: _value(given[name], name, types)
         for name, types, _ in _fields(kind)
-        if getattr(options, name, None) is not None
+        if given.get(name) is not None
     }
     try:
         settings = msgspec.convert(values, kind, strict=False)
@@ -52,7 +52,7 @@ def settings_of(options: Options, kind: type[msgspec.Struct]) -> dict[str, Any]:
         detail, _, place = str(error).partition(" - at `$.")
         name = place.rstrip("`")
         raise Invalid(
-            f"{_option(name)} {getattr(options, name, '')}: {detail}",
+            f"{_option(name)} {given.get(name, '')}: {detail}",
             field=_option(name),
             remedy="correct the value",
         ) from None

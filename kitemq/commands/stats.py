@@ -6,7 +6,14 @@ import click
 import msgspec
 
 from kitemq.client import Client
-from kitemq.commands.command import CommandGroup, Options, argument, option, run
+from kitemq.commands.command import (
+    CommandGroup,
+    CommandOptions,
+    NamedOptions,
+    argument,
+    option,
+    run,
+)
 from kitemq.commands.output import Exit, Output, document
 from kitemq.model.statistics import Rates, ReaderStatistics
 from kitemq.rest import Json
@@ -33,7 +40,7 @@ def stats(ctx: click.Context) -> int | None:
     return run(show_broker, ctx) if ctx.invoked_subcommand is None else None
 
 
-def show_broker(options: Options, output: Output) -> int:
+def show_broker(options: CommandOptions, output: Output) -> int:
     with Client(options.server) as client:
         broker = client.statistics.broker()
     if output.is_json:
@@ -52,7 +59,7 @@ def show_broker(options: Options, output: Output) -> int:
 
 @stats.command("topic", help="one topic and who reads it")
 @argument("name")
-def show_topic(options: Options, output: Output) -> int:
+def show_topic(options: NamedOptions, output: Output) -> int:
     with Client(options.server) as client:
         topic = client.statistics.topic(options.name)
     if output.is_json:
@@ -65,7 +72,7 @@ def show_topic(options: Options, output: Output) -> int:
 
 @stats.command("group", help="one consumer group and what it reads")
 @argument("name")
-def show_group(options: Options, output: Output) -> int:
+def show_group(options: NamedOptions, output: Output) -> int:
     with Client(options.server) as client:
         group = client.statistics.group(options.name)
     if output.is_json:
@@ -76,13 +83,21 @@ def show_group(options: Options, output: Output) -> int:
     return Exit.OK
 
 
+class LagOptions(CommandOptions):
+    name: str
+    topic: str
+    queue: int | None
+    hours: float
+    points: int
+
+
 @stats.command("lag", help="a group's lag over time")
 @argument("name")
 @option("--topic", default="", help="this topic only")
 @option("--queue", type=int, help="this queue of it only")
 @option("--hours", type=float, default=1.0, help="so far back (default 1)")
 @option("--points", type=int, default=60, help="at most so many rows (default 60)")
-def show_lag(options: Options, output: Output) -> int:
+def show_lag(options: LagOptions, output: Output) -> int:
     with Client(options.server) as client:
         history = client.statistics.lag_history(
             options.name,

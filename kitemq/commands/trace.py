@@ -5,17 +5,22 @@ from datetime import datetime
 import click
 
 from kitemq.client import Client
-from kitemq.commands.command import ClientCommand, Options, argument, flag
+from kitemq.commands.command import ClientCommand, CommandOptions, argument, flag
 from kitemq.commands.output import Exit, Output, note
 from kitemq.model.journeys import Journey, Stage
 
 STATUS = "--status"
 
 
+class TraceOptions(CommandOptions):
+    id: str
+    status: bool
+
+
 @click.command("trace", cls=ClientCommand, one_of=("id", "status"), needs_one=True)
 @argument("id", default="", metavar="ID", help="message id or offset id")
 @flag(STATUS, "how the recording of traces goes")
-def trace(options: Options, output: Output) -> int:
+def trace(options: TraceOptions, output: Output) -> int:
     """Exit code 1 where nothing is known of the message."""
     with Client(options.server) as client:
         if options.status:

@@ -4,6 +4,7 @@ The server fills `Stored` by hand (`app/api/messages/messages.py`), as produce, 
 have to be fast.
 """
 
+from base64 import b64decode
 from enum import StrEnum
 from typing import Annotated
 
@@ -17,6 +18,8 @@ FILTER = (
     ' as in "SQL92: amount > 100" (docs/filters.md).'
 )
 Filter = Annotated[str, Meta(description=FILTER)]
+WAIT_MS_MAX = 30_000
+Wait = Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait for a message.")]
 
 
 class Encoding(StrEnum):
@@ -64,6 +67,12 @@ class Stored(msgspec.Struct, gc=False):
     encoding: str
     compressed: Compressed | None
 
+    @property
+    def content(self) -> bytes:
+        """The body as bytes."""
+        is_base64 = self.encoding == Encoding.BASE64
+        return b64decode(self.body) if is_base64 else self.body.encode()
+
 
 class MessageView(Stored, omit_defaults=True):
     """A stored message as the caller may see it.
@@ -73,6 +82,16 @@ class MessageView(Stored, omit_defaults=True):
     """
 
     missing_right: str = ""
+
+
+class PullPage(msgspec.Struct):
+    """Messages from an offset on; pull again from `next_offset`."""
+
+    status: Annotated[str, Meta(description="found, no_matched_message, offset_overflow_one …")]
+    messages: list[Stored]
+    next_offset: str
+    min_offset: str
+    max_offset: str
 
 
 class MessageList(msgspec.Struct):

@@ -1,7 +1,7 @@
 """Reports: their schedules and runs, and the figures that Spark computed."""
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -141,6 +141,23 @@ class ReportsNow(msgspec.Struct, frozen=True):
     remedy: str
     jobs: list[ReportJob]
     running: ReportRun | None
+
+
+class FigureCriteria(TypedDict, total=False):
+    """The choice of figures: hours from `first` to `last`, and columns with these values."""
+
+    first: str
+    last: str
+    topic: str
+    group: str
+    metric: str
+    kind: str
+    client: str
+    queue: str
+    state: str
+    outcome: str
+    reason: str
+    value: str
 
 
 class ReportColumn(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from kitemq.model.messages import MessageView, Stored
 from kitemq.model.values import Int64
 
 POLL_MAX = 32  # checks of one poll
+CALLBACK_MS = 5000
 
 
 class Decision(StrEnum):
@@ -97,7 +98,7 @@ class NewCallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: Annotated[str, Meta(description="http or https, without user and password.")]
     timeout_ms: Annotated[
         int, Meta(ge=1, le=30_000, description="How long an answer may take.")
-    ] = 5000
+    ] = CALLBACK_MS
 
 
 class TransactionCallback(msgspec.Struct, frozen=True):

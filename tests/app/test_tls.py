@@ -72,7 +72,7 @@ def test_rest_and_websocket_are_served_over_tls_to_clients_that_verify(server: S
     with Producer(server.url, ca=server.ca) as producer:
         producer.send("orders", b"1")
     with Client(server.url, ca=server.ca) as client:
-        assert [m["body"] for m in client.messages.pull("orders", 0, 0)["messages"]] in (["1"], [])
+        assert [m.body for m in client.messages.pull("orders", 0, 0).messages] in (["1"], [])
     with Consumer("billing", "orders", server.url, ca=server.ca) as consumer:
         (message,) = (next(iter(consumer)),)
         assert message.body == b"1"

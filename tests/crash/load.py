@@ -6,9 +6,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from kitemq import Client, KiteError
+from kitemq import Client, KiteError, Message
 from tests.crash.process import ServerProcess
 
 PLAIN, LINE, GROUP = "plain", "line", "g"
@@ -144,10 +143,10 @@ class Load:
             GROUP, {PLAIN: "*", LINE: "*"}, max=16, invisible_s=INVISIBLE_S, wait_s=0.2
         )
         for item in found:
-            self.book.deliver(item["body"], asked_s)
+            self.book.deliver(item.body, asked_s)
         if not found or chance.random() < FORGETS:
             return  # forgotten: it comes again when its time is over
-        bodies = {item["receipt"]: item["body"] for item in found}
+        bodies = {item.receipt: item.body for item in found}
         if chance.random() < FAILS:
             client.deliveries.nack(GROUP, list(bodies), error="not now", delay_s=0.0)
             return
@@ -159,8 +158,8 @@ class Load:
             self.book.unsure.update(bodies.values())
             raise
         for result in results:
-            self.book.settle(bodies[result["receipt"]], result["result"])
+            self.book.settle(bodies[result.receipt], result.result)
 
 
-def _message(lane: str, body: str) -> dict[str, Any]:
-    return {"body": body, **({"message_group": lane} if lane in LANES else {})}
+def _message(lane: str, body: str) -> Message:
+    return Message(body=body, message_group=lane if lane in LANES else "")

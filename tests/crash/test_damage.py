@@ -5,18 +5,19 @@ from pathlib import Path
 import pytest
 
 from kitemq import Client
+from kitemq.model.produce import NewMessage, StoredAt
 from tests.crash.process import ServerProcess
 
 pytestmark = pytest.mark.crash
 
 
-def fill(client: Client, count: int) -> list[dict[str, str]]:
+def fill(client: Client, count: int) -> list[StoredAt]:
     stored = []
     for number in range(count):
         sent = client.messages.send(
-            "t", [{"body": f"body {number}", "queue": 0, "keys": [f"k{number}"]}]
+            "t", [NewMessage(f"body {number}", queue=0, keys=(f"k{number}",))]
         )
-        stored += sent["messages"]
+        stored += sent.messages
     return stored
 
 
@@ -25,10 +26,10 @@ def bodies(client: Client) -> list[str]:
     offset = 0
     while True:
         page = client.messages.pull("t", 0, offset)
-        found += [message["body"] for message in page["messages"]]
-        if int(page["next_offset"]) <= offset:
+        found += [message.body for message in page.messages]
+        if int(page.next_offset) <= offset:
             return found
-        offset = int(page["next_offset"])
+        offset = int(page.next_offset)
 
 
 def segment(server: ServerProcess) -> Path:
@@ -56,7 +57,7 @@ def test_a_torn_tail_is_cut_and_the_server_goes_on(server: ServerProcess) -> Non
     with server.client() as client:
         stored = fill(client, 20)
     server.kill()
-    end = end_of_log(server, int(stored[-1]["position"]))
+    end = end_of_log(server, int(stored[-1].position))
     forget_checkpoint(server)
     damage(server, end - 20, bytes(20))
     server.start()
@@ -65,8 +66,8 @@ def test_a_torn_tail_is_cut_and_the_server_goes_on(server: ServerProcess) -> Non
         assert bodies(client) == [f"body {number}" for number in range(19)]
         assert client.messages.find_by_key("t", "k19") == []
         assert len(client.messages.find_by_key("t", "k18")) == 1
-        again = client.messages.send("t", [{"body": "again", "queue": 0}])["messages"][0]
-        assert (again["offset"], again["position"]) == ("19", stored[-1]["position"])
+        again = client.messages.send("t", [NewMessage("again", queue=0)]).messages[0]
+        assert (again.offset, again.position) == ("19", stored[-1].position)
 
 
 def test_a_flipped_byte_costs_one_message_and_is_told(server: ServerProcess) -> None:
@@ -75,19 +76,16 @@ def test_a_flipped_byte_costs_one_message_and_is_told(server: ServerProcess) -> 
         stored = fill(client, 20)
     server.kill()
     forget_checkpoint(server)
-    damage(server, int(stored[7]["position"]) + 89, b"\xff")
+    damage(server, int(stored[7].position) + 89, b"\xff")
     assert "CRC" in server.verify()
     server.start()
     with server.client() as client:
         expected = [f"body {number}" for number in range(20) if number != 7]
         assert bodies(client) == expected
         received = [
-            item["body"]
+            item.body
             for _ in range(3)
             for item in client.deliveries.receive("g", "t", max=100, invisible_s=60)
         ]
         assert received == expected
-        assert (
-            client.messages.send("t", [{"body": "next", "queue": 0}])["messages"][0]["offset"]
-            == "20"
-        )
+        assert client.messages.send("t", [NewMessage("next", queue=0)]).messages[0].offset == "20"

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from kitemq import Client, KiteError
+from kitemq.model.produce import NewMessage
 from tests.crash.process import START_TIMEOUT_S, ServerProcess
 from tests.patience import until
 
@@ -33,7 +34,7 @@ def send_until_refused(client: Client) -> tuple[list[str], KiteError]:
     while True:
         body = f"{len(accepted)}:{BODY}"
         try:
-            client.messages.send("t", [{"body": body, "queue": 0}])
+            client.messages.send("t", [NewMessage(body, queue=0)])
         except KiteError as error:
             return accepted, error
         accepted.append(body)
@@ -45,10 +46,10 @@ def heads(client: Client) -> list[str]:
     offset = 0
     while True:
         page = client.messages.pull("t", 0, offset)
-        found += [message["body"].split(":")[0] for message in page["messages"]]
-        if int(page["next_offset"]) <= offset:
+        found += [message.body.split(":")[0] for message in page.messages]
+        if int(page.next_offset) <= offset:
             return found
-        offset = int(page["next_offset"])
+        offset = int(page.next_offset)
 
 
 def test_a_full_disk_refuses_sends_and_keeps_everything_else_going(
@@ -67,9 +68,9 @@ def test_a_full_disk_refuses_sends_and_keeps_everything_else_going(
         until(lambda: is_taken(client, f"{len(accepted)}:after"))
         numbers.append(str(len(accepted)))
         received = client.deliveries.receive("g", "t", max=10, invisible_s=60)
-        assert [item["body"].split(":")[0] for item in received] == numbers[:10]
-        results = client.deliveries.ack("g", [item["receipt"] for item in received])
-        assert {result["result"] for result in results} == {"done"}
+        assert [item.body.split(":")[0] for item in received] == numbers[:10]
+        results = client.deliveries.ack("g", [item.receipt for item in received])
+        assert {result.result for result in results} == {"done"}
     server.kill()
     server.start()
     assert server.verify() == ""
@@ -79,7 +80,7 @@ def test_a_full_disk_refuses_sends_and_keeps_everything_else_going(
 
 def is_taken(client: Client, body: str) -> bool:
     try:
-        client.messages.send("t", [{"body": body, "queue": 0}])
+        client.messages.send("t", [NewMessage(body, queue=0)])
     except KiteError as error:
         if error.code == "disk_full":
             return False
@@ -136,7 +137,7 @@ def test_a_start_on_a_full_disk_reads_without_a_stack_and_heals_by_itself(
     numbers = [str(number) for number in range(20)]
     with server.client() as client:
         client.messages.send(
-            "t", [{"body": f"{number}:{BODY[:900]}", "queue": 0} for number in numbers]
+            "t", [NewMessage(f"{number}:{BODY[:900]}", queue=0) for number in numbers]
         )
     server.kill() if is_killed else server.stop()
     ballast = small_disk / "ballast"

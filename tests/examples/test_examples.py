@@ -78,9 +78,9 @@ def test_the_flights_arrive_and_a_second_run_goes_on_where_the_first_stopped(
         assert client.topics.get("flights").messages == 1000
         audit = client.groups.lag("flights-audit")
         assert client.groups.lag("flights-board").count == 0
-        dead = client.messages.pull("%DLQ%flights-audit", 0, 0, limit=160)["messages"]
+        dead = client.messages.pull("%DLQ%flights-audit", 0, 0, limit=160).messages
     assert audit.dead == len(dead) == 4  # the cancelled flights of the first 1,000
-    assert {message["origin_topic"] for message in dead} == {"flights"}
+    assert {message.origin_topic for message in dead} == {"flights"}
     with Client(server.url) as client:
         assert client.groups.lag("flights-report").count > 900  # it took one, and then no more
         ticketing = client.groups.lag("ticketing")

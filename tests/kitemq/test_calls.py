@@ -4,7 +4,7 @@ import pytest
 
 from kitemq.address import socket_url
 from kitemq.calls import call_frame, document_of
-from kitemq.connection import Connection
+from kitemq.connection import ServerConnection
 from kitemq.errors import Invalid, KiteError, NotFound, ProtocolViolation, TimedOut, Unreachable
 from kitemq.protocol.calls import AnswerFrame
 from kitemq.protocol.frames import UnsubscribeFrame
@@ -13,8 +13,8 @@ from tests.live import LiveServer
 pytestmark = pytest.mark.anyio
 
 
-async def opened(server: LiveServer) -> Connection:
-    return await Connection.open(socket_url(server.url), "me", timeout_s=20.0)
+async def opened(server: LiveServer) -> ServerConnection:
+    return await ServerConnection.open(socket_url(server.url), "me", timeout_s=20.0)
 
 
 async def test_a_call_gives_the_document_or_raises_what_the_server_says(

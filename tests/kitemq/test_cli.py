@@ -12,12 +12,27 @@ from typing import Any
 
 import pytest
 
-from kitemq import Client
+from kitemq import Client, Message
 from kitemq.cli import main
 from kitemq.commands.completion import VARIABLE
+from kitemq.model.produce import NewMessage
 from tests.live import LiveServer
 
 OK, FAILED, REFUSED, PARTIAL, UNREACHABLE = range(5)
+
+
+def test_the_command_line_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == OK
+    assert capsys.readouterr().out.startswith("kitemq, version ")
+
+
+def test_a_misspelt_command_is_answered_with_the_nearest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["topic", "list"])
+    assert ended.value.code == REFUSED
+    assert "Did you mean 'topics'?" in capsys.readouterr().err
 
 
 def kitemq(server: LiveServer | None, *arguments: str, stdin: str = "") -> Any:
@@ -235,12 +250,12 @@ def test_tail_shows_what_is_there_and_what_comes_and_consumes_nothing(
     server: LiveServer,
 ) -> None:
     with Client(server.url) as client:
-        client.messages.send("t", [{"body": f"{number}", "queue": 0} for number in range(3)])
+        client.messages.send("t", [NewMessage(f"{number}", queue=0) for number in range(3)])
     process = start(server, "tail", "t", "--last", "1", "--count", "2")
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["body"] == "2"
     with Client(server.url) as client:
-        client.messages.send("t", [{"body": "new", "queue": 1}])
+        client.messages.send("t", [NewMessage("new", queue=1)])
         assert json.loads(process.stdout.readline())["body"] == "new"
         assert process.wait(10) == OK
         assert list(client.groups.list()) == []
@@ -252,7 +267,7 @@ def test_a_signal_ends_consume_cleanly_and_puts_back_what_it_held(
     server: LiveServer, stop: signal.Signals
 ) -> None:
     with Client(server.url) as client:
-        client.messages.send("t", [{"body": "x"}])
+        client.messages.send("t", [Message(body="x")])
     process = start(server, "consume", "g", "t")
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["body"] == "x"
@@ -265,7 +280,7 @@ def test_a_signal_ends_consume_cleanly_and_puts_back_what_it_held(
 
 def test_a_reader_that_has_enough_is_no_error(server: LiveServer) -> None:
     with Client(server.url) as client:
-        client.messages.send("t", [{"body": "x" * 1000} for _ in range(500)])
+        client.messages.send("t", [Message(body="x" * 1000) for _ in range(500)])
     process = start(server, "tail", "t", "--from-start")
     assert process.stdout is not None
     process.stdout.readline()

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from kitemq import AsyncClient, Client, Invalid, NotFound, Unreachable
+from kitemq import AsyncClient, Client, Invalid, Message, NotFound, Unreachable
 from kitemq.api.connection import Api
 from kitemq.async_api.connection import AsyncApi
 from tests.live import LiveServer
@@ -69,7 +69,7 @@ async def test_the_asynchronous_client_administers_sends_finds_and_settles(
         assert [topic.name async for topic in client.topics.list()] == ["orders"]
         group = await client.groups.create("billing", retry_max=0)
         assert group.retry_max == 0
-        bodies = [{"body": f"{number}", "keys": ["k"]} for number in range(250)]
+        bodies = [Message(body=f"{number}", keys="k") for number in range(250)]
         await client.messages.send("orders", bodies)
         assert len(await client.messages.find_by_key("orders", "k", limit=100)) == 100
         search = client.messages.search("orders", contains="24")
@@ -80,8 +80,8 @@ async def test_the_asynchronous_client_administers_sends_finds_and_settles(
             *map(str, range(240, 250)),
         ]
         first, second = await client.deliveries.receive("billing", "orders", max=2, wait_s=1)
-        await client.deliveries.ack("billing", [first["receipt"]])
-        await client.deliveries.nack("billing", [second["receipt"]], error="bad")
+        await client.deliveries.ack("billing", [first.receipt])
+        await client.deliveries.nack("billing", [second.receipt], error="bad")
         (letter,) = [each async for each in client.dead_letters.list("billing")]
         assert (letter.error, letter.message.body) == ("bad", "1")
         job = await client.dead_letters.redrive("billing", rate=0)

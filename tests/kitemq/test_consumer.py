@@ -101,8 +101,8 @@ async def test_a_handler_that_raises_fails_its_message_with_the_error(
         await running
     assert sorted(seen) == ["0", "1"]
     with Client(server.url) as client:
-        (dead,) = client.messages.pull("%DLQ%g", 0, 0)["messages"]
-    assert dead["body"] == "1"
+        (dead,) = client.messages.pull("%DLQ%g", 0, 0).messages
+    assert dead.body == "1"
     assert "ValueError: odd one" in caplog.text
 
 
@@ -246,12 +246,12 @@ async def test_a_replaced_consumer_comes_back_once_its_name_is_free(
 async def test_two_consumers_of_one_name_replace_each_other_ever_more_slowly(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits: dict[link.Link, list[float]] = {}
+    waits: dict[link.ServerLink, list[float]] = {}
 
-    async def noted(self: link.Link, wait_s: float) -> None:
+    async def noted(self: link.ServerLink, wait_s: float) -> None:
         waits.setdefault(self, []).append(wait_s)
 
-    monkeypatch.setattr(link.Link, "_stay_away", noted)
+    monkeypatch.setattr(link.ServerLink, "_stay_away", noted)
     with Client(server.url) as client:
         client.topics.create("t2")
     async with (

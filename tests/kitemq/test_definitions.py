@@ -59,10 +59,10 @@ def test_a_topic_that_changed_while_one_was_asked_is_left_alone(  # type: ignore
     file.write_text("name,permission\ndef-orders,4\ndef-other,4\ndef-bad,9\n")
     with Client(server.url) as client:
 
-        def asked(*_: object) -> None:
+        def confirmed(what: str, *, yes: bool) -> None:
             client.topics.change("def-orders", retention_ms=60_000)
 
-        monkeypatch.setattr(definitions, "confirmed", asked)
+        monkeypatch.setattr(definitions, "confirmed", confirmed)
         code, out, err = run("import", str(file))
         rows = {row["topic"]: row for row in map(json.loads, out.splitlines())}
         assert rows["def-orders"]["outcome"] == "refused"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kitemq import Client, Consumer, Producer
+from kitemq import Client, Consumer, Message, Producer
 from kitemq.errors import Invalid, Refused
 from tests.kitemq.test_cli import OK, REFUSED, documents, inside
 from tests.live import LiveServer
@@ -108,7 +108,7 @@ def test_pulling_consumers_share_queues_lock_them_and_leave(server: LiveServer) 
 def test_a_broadcast_client_commits_and_reads_its_own_offsets(server: LiveServer) -> None:
     with Client(server.url) as client:
         client.topics.create("orders", read_queues=1, write_queues=1)
-        client.messages.send("orders", [{"body": "a"}])
+        client.messages.send("orders", [Message(body="a")])
         client.groups.create("g", mode="broadcast")
         client.groups.commit_offset("g", "orders", 0, 1, client="w1")
         assert client.groups.offsets("g", "orders", client="w1").queues[0].offset == "1"

@@ -4,21 +4,21 @@ import re
 from pathlib import Path
 from typing import get_type_hints
 
+import msgspec
 import pytest
 
-from app.api.messages.produce import NewMessage
 from kitemq.client import Client
-from kitemq.commands.command import Options
-from kitemq.commands.produce import message_options, produce
+from kitemq.commands.produce import ProduceOptions, message_options, produce
 from kitemq.errors import Invalid
 from kitemq.message import (
     OPTIONS,
     Message,
     MessageOptions,
-    document_of,
     entry_of,
+    new_message,
     send_frame,
 )
+from kitemq.model.produce import NewMessage
 from kitemq.producer import Producer
 from kitemq.transaction_producer import TransactionProducer
 from kitemq.transactions import TransactionState
@@ -64,8 +64,13 @@ def test_an_option_reaches_the_frame_of_the_socket(
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_option_reaches_the_document_of_rest(name: str) -> None:
-    document = document_of(Message(body="x", **{name: GIVEN[name]}))
-    assert document == {"body": "x", "encoding": "utf-8", name: GIVEN[name]}
+    message = new_message(Message(body="x", **{name: GIVEN[name]}))
+    document = msgspec.json.decode(msgspec.json.encode(message))
+    assert {"encoding": "utf-8", **document} == {
+        "body": "x",
+        "encoding": "utf-8",
+        name: GIVEN[name],
+    }
     assert name in NewMessage.__struct_fields__
 
 
@@ -74,7 +79,8 @@ def test_the_command_line_takes_every_option() -> None:
         "t", "--tag", "paid", "--key", "a", "--key", "b", "--property", "color=red", "--group", "m",
         "--delay-level", "3", "--event-at", "1000", "--delay", "2s", "--deliver-at", "3000",
     ]  # fmt: skip
-    options = Options(**produce.make_context("produce", words).params)
+    values = produce.make_context("produce", words).params
+    options = ProduceOptions(server="", **values)
     given = message_options(options)
     assert {**given, "keys": list(given["keys"])} == GIVEN
 
@@ -86,10 +92,13 @@ def test_an_option_stands_in_the_page_of_the_sdk(name: str) -> None:
 
 
 def test_a_body_that_is_no_text_is_base64_in_a_document() -> None:
-    assert document_of(Message(body=b"\xff")) == {"body": "/w==", "encoding": "base64"}
+    assert msgspec.to_builtins(new_message(Message(body=b"\xff"))) == {
+        "body": "/w==",
+        "encoding": "base64",
+    }
 
 
-@pytest.mark.parametrize("write", [entry_of, document_of])
+@pytest.mark.parametrize("write", [entry_of, new_message])
 @pytest.mark.parametrize(
     ("options", "field"),
     [({"keys": ["a b"]}, "keys"), ({"keys": [""]}, "keys"),

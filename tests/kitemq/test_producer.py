@@ -21,21 +21,22 @@ from kitemq import (
     TimedOut,
     Unreachable,
 )
-from kitemq.connection import Connection
+from kitemq.connection import ServerConnection
+from kitemq.model.messages import Stored
 from kitemq.protocol.batches import SendFrame, SentFrame
 from tests.live import LiveServer
 
 pytestmark = pytest.mark.anyio
 
 
-def stored(server: LiveServer, topic: str) -> list[dict[str, Any]]:
+def stored(server: LiveServer, topic: str) -> list[Stored]:
     """Everything in a topic, queue by queue."""
     with Client(server.url) as client:
         queues = client.topics.get(topic).queues
         return [
             message
             for queue in queues
-            for message in client.messages.pull(topic, queue.queue, 0, limit=160)["messages"]
+            for message in client.messages.pull(topic, queue.queue, 0, limit=160).messages
         ]
 
 
@@ -82,7 +83,7 @@ def test_a_waiting_message_is_recalled_delivered_and_moved(server: LiveServer) -
             producer.send("t", str(number), delay_ms=300_000 + 1000 * number)
         assert [each.message.body for each in client.scheduled.list(limit=3)] == ["0", "1", "2"]
         assert list(client.scheduled.list(topic="u")) == []
-    assert sorted(message["body"] for message in stored(server, "t")) == ["b", "c"]
+    assert sorted(message.body for message in stored(server, "t")) == ["b", "c"]
 
 
 async def test_a_message_arrives_with_everything_it_was_given(server: LiveServer) -> None:
@@ -99,25 +100,25 @@ async def test_a_message_arrives_with_everything_it_was_given(server: LiveServer
         )
     assert result.durability is Durability.FLUSHED
     (found,) = stored(server, "orders")
-    assert (found["message_id"], found["tag"]) == (result.message_id, "paid")
-    assert (found["keys"], found["message_group"]) == (["k1", "k2"], "order-1")
-    assert found["properties"] == {"colour": "red", "KITE_EVENT_MS": "1700000000000"}
-    assert (found["queue"], found["offset"]) == (result.queue, str(result.offset))
-    assert (found["encoding"], found["body"]) == ("base64", "AP8=")
+    assert (found.message_id, found.tag) == (result.message_id, "paid")
+    assert (found.keys, found.message_group) == (("k1", "k2"), "order-1")
+    assert found.properties == {"colour": "red", "KITE_EVENT_MS": "1700000000000"}
+    assert (found.queue, found.offset) == (result.queue, str(result.offset))
+    assert (found.encoding, found.body) == ("base64", "AP8=")
 
 
 async def test_messages_submitted_together_travel_together(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frames: list[int] = []
-    ask = Connection.ask
+    ask = ServerConnection.ask
 
-    def counted(self: Connection, frame: Any, on_answer: Any) -> int:
+    def counted(self: ServerConnection, frame: Any, on_answer: Any) -> int:
         if isinstance(frame, SendFrame):
             frames.append(len(frame.bodies))
         return ask(self, frame, on_answer)
 
-    monkeypatch.setattr(Connection, "ask", counted)
+    monkeypatch.setattr(ServerConnection, "ask", counted)
     async with AsyncProducer(server.url, batch_count_max=400) as producer:
         results = await producer.send_batch("t", [Message(body=b"%d" % i) for i in range(1000)])
     assert sum(frames) == 1000
@@ -129,11 +130,11 @@ async def test_messages_submitted_together_travel_together(
 async def test_batches_with_a_message_group_go_one_after_the_other(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch, group: str, on_the_road: int
 ) -> None:
-    ask = Connection.ask
+    ask = ServerConnection.ask
     waiting = [0]
     most = [0]
 
-    def counted(self: Connection, frame: Any, on_answer: Any) -> int:
+    def counted(self: ServerConnection, frame: Any, on_answer: Any) -> int:
         def answered(answer: Any) -> None:
             waiting[0] -= 1
             on_answer(answer)
@@ -142,7 +143,7 @@ async def test_batches_with_a_message_group_go_one_after_the_other(
         most[0] = max(most[0], waiting[0])
         return ask(self, frame, answered)
 
-    monkeypatch.setattr(Connection, "ask", counted)
+    monkeypatch.setattr(ServerConnection, "ask", counted)
     async with AsyncProducer(server.url, batch_count_max=5) as producer:
         messages = [Message(body=b"%d" % i, message_group=group) for i in range(50)]
         await producer.send_batch("t", messages)
@@ -160,7 +161,7 @@ async def test_a_refused_message_does_not_touch_those_sent_with_it(server: LiveS
     assert isinstance(refused, Invalid)
     assert refused.field == "tag"
     assert not any(isinstance(result, BaseException) for result in results)
-    assert sorted(message["body"] for message in stored(server, "t")) == list("0124567")
+    assert sorted(message.body for message in stored(server, "t")) == list("0124567")
 
 
 async def test_what_fits_into_no_frame_is_refused_alone(server: LiveServer) -> None:
@@ -211,7 +212,7 @@ async def test_what_is_sent_while_the_server_is_away_goes_when_it_is_back(
         results = await asyncio.gather(*futures)
     offsets = [result.offset for result in results]
     assert offsets == sorted(offsets)
-    bodies = [message["body"] for message in stored(server, "t")]
+    bodies = [message.body for message in stored(server, "t")]
     assert bodies == ["before", *(f"{i:02d}" for i in range(20))]
 
 
@@ -228,21 +229,21 @@ async def test_a_server_that_stays_away_fails_the_send_in_time(server: LiveServe
 async def test_a_batch_whose_answer_was_lost_is_repeated_under_the_same_ids(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_frame = Connection._on_frame
+    on_frame = ServerConnection._on_frame
     lost: list[int] = []
 
-    def losing(self: Connection, number: int, frame: Any) -> None:
+    def losing(self: ServerConnection, number: int, frame: Any) -> None:
         if isinstance(frame, SentFrame) and not lost:
             lost.append(number)
             self.abort()
             return
         on_frame(self, number, frame)
 
-    monkeypatch.setattr(Connection, "_on_frame", losing)
+    monkeypatch.setattr(ServerConnection, "_on_frame", losing)
     async with AsyncProducer(server.url) as producer:
         result = await producer.send("t", b"x")
     assert lost
-    ids = [message["message_id"] for message in stored(server, "t")]
+    ids = [message.message_id for message in stored(server, "t")]
     assert ids == [result.message_id] * 2
 
 

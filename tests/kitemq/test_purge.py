@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kitemq import Client
+from kitemq import Client, Message
 from kitemq.cli import main
 from tests.live import LiveServer
 
@@ -15,7 +15,7 @@ OK, FAILED, REFUSED = range(3)
 def run(server: LiveServer, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
     with Client(server.url) as client:
         client.topics.create("orders", read_queues=1, write_queues=1)
-        client.messages.send("orders", [{"body": str(number)} for number in range(5)])
+        client.messages.send("orders", [Message(body=str(number)) for number in range(5)])
 
     def run(*arguments: str) -> tuple[int, str, str]:
         code = main(["--server", server.url, *arguments])

@@ -184,7 +184,7 @@ def test_over_rest_a_request_is_answered_by_its_receipt(server: LiveServer) -> N
         )
         asking.start()
         (received,) = client.deliveries.receive("shop", "prices", wait_s=5)
-        assert client.messages.reply("3.50", receipt=received["receipt"]) == "delivered"
+        assert client.messages.reply("3.50", receipt=received.receipt) == "delivered"
         asking.join(WAIT_S)
         assert (got[0].text, got[0].correlation_id) == ("3.50", "p-1")
         assert client.messages.reply("4.50", correlation_id="p-1") == "already"

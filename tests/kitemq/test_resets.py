@@ -4,6 +4,7 @@ import pytest
 
 from kitemq import Client
 from kitemq.errors import Invalid, NotFound, Refused
+from kitemq.model.produce import NewMessage
 from tests.kitemq.test_cli import OK, REFUSED, documents, inside
 from tests.live import LiveServer
 
@@ -12,9 +13,9 @@ from tests.live import LiveServer
 def consumed(server: LiveServer) -> LiveServer:
     """Four messages in queue 0 of `t`, all done by the group `g`."""
     with Client(server.url) as client:
-        client.messages.send("t", [{"body": f"{number}", "queue": 0} for number in range(4)])
+        client.messages.send("t", [NewMessage(f"{number}", queue=0) for number in range(4)])
         got = client.deliveries.receive("g", "t", max=4)
-        client.deliveries.ack("g", [each["receipt"] for each in got])
+        client.deliveries.ack("g", [each.receipt for each in got])
     return server
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kitemq import Client
+from kitemq import Client, Message
 from tests.kitemq.test_cli import OK, REFUSED, documents, inside
 from tests.live import LiveServer
 
@@ -14,7 +14,7 @@ def filled(server: LiveServer) -> LiveServer:
         client.messages.send(
             "orders",
             [
-                {"body": f"order {number}.", "tag": "paid" if number % 3 else "", "keys": ["k"]}
+                Message(body=f"order {number}.", tag="paid" if number % 3 else "", keys="k")
                 for number in range(450)
             ],
         )

@@ -57,6 +57,6 @@ def test_a_bundle_becomes_a_file_and_replaces_none_unasked(
 
 def test_the_client_asks_what_somebody_may_do(server: LiveServer) -> None:
     with Client(server.url) as client:
-        found = client.server.access_check(role="viewer", action="produce", name="orders")
+        found = client.access.check(role="viewer", action="produce", name="orders")
         assert [item.allowed for item in found.items] == [False, False]
         assert not client.server.read_only().read_only

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kitemq import Client
+from kitemq import Client, Message
 from kitemq.cli import main
 from kitemq.errors import NotFound
 from tests.live import LiveServer
@@ -18,9 +18,9 @@ def words(server: LiveServer, capsys: pytest.CaptureFixture[str], *arguments: st
 @pytest.fixture
 def busy(server: LiveServer) -> LiveServer:
     with Client(server.url) as client:
-        client.messages.send("counted", [{"body": "a"}, {"body": "b"}, {"body": "c"}])
+        client.messages.send("counted", [Message(body=body) for body in "abc"])
         [first] = client.deliveries.receive("counters", "counted")
-        client.deliveries.ack("counters", [first["receipt"]])
+        client.deliveries.ack("counters", [first.receipt])
     return server
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kitemq import Client
+from kitemq import Client, Message
 from kitemq.cli import main
 from kitemq.commands.trace import length, lines_of
 from kitemq.model.journeys import Journey
@@ -14,10 +14,10 @@ from tests.live import LiveServer
 def consumed(server: LiveServer) -> str:
     """A message that failed once and lies in the dead letters; its id."""
     with Client(server.url) as client:
-        sent = client.messages.send("orders", [{"body": "x", "tag": "a"}])["messages"]
+        sent = client.messages.send("orders", [Message(body="x", tag="a")]).messages
         (delivery,) = client.deliveries.receive("billing", "orders", client="till-1")
-        client.deliveries.nack("billing", [delivery["receipt"]], error="no such account")
-        return str(sent[0]["message_id"])
+        client.deliveries.nack("billing", [delivery.receipt], error="no such account")
+        return sent[0].message_id
 
 
 def test_the_client_gets_the_journey_and_the_status(server: LiveServer) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,6 +22,7 @@ from kitemq import (
     Unreachable,
     link,
 )
+from kitemq.model.produce import NewMessage
 from tests.live import LiveServer
 
 pytestmark = pytest.mark.anyio
@@ -47,8 +47,8 @@ def bodies(server: LiveServer, topic: str = "t") -> list[str]:
     with Client(server.url) as client:
         found = client.deliveries.receive("consumers", topic, max=100)
         if found:
-            client.deliveries.ack("consumers", [delivery["receipt"] for delivery in found])
-        return [delivery["body"] for delivery in found]
+            client.deliveries.ack("consumers", [delivery.receipt for delivery in found])
+        return [delivery.body for delivery in found]
 
 
 def state(server: LiveServer, name: str) -> str:
@@ -209,9 +209,9 @@ async def test_a_replaced_producer_goes_on_once_its_name_is_free(
 
 def test_a_program_without_a_connection_polls_and_an_operator_decides(server: LiveServer) -> None:
     with Client(server.url) as client:
-        new: dict[str, Any] = {"body": "x", "transaction_group": "g"}
-        sent = client.messages.send("t", [new, new])["messages"]
-        first, second = (message["message_id"] for message in sent)
+        new = NewMessage("x", transaction_group="g")
+        sent = client.messages.send("t", [new, new]).messages
+        first, second = (message.message_id for message in sent)
         listed = [item.transaction_id for item in client.transactions.list(group="g")]
         assert listed == [first, second]
         found: list[str] = []

@@ -23,31 +23,21 @@ from kitemq.model.messages import (
     KeyedMessages,
     MessageList,
     MessageView,
+    PullPage,
     Stored,
+    Wait,
 )
 from kitemq.model.values import OFFSET_MAX
 
 operations = Operations("messages")
 PULL_MAX = 160
 KEY_MAX = 64
-WAIT_MS_MAX = 30_000
 # Properties that have a field of their own.
 FIELD_PROPERTIES = frozenset({TAGS, KEYS, UNIQ_KEY, SHARDING_KEY, WAIT})
 
 T = TypeVar("T")
 
-Wait = Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait for a message.")]
 Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
-
-
-class Pulled(msgspec.Struct):
-    """Messages from an offset on; pull again from `next_offset`."""
-
-    status: Annotated[str, Meta(description="found, no_matched_message, offset_overflow_one …")]
-    messages: list[Stored]
-    next_offset: str
-    min_offset: str
-    max_offset: str
 
 
 class PullQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -132,7 +122,7 @@ def _encode_body(body: bytes, encoding: Encoding) -> tuple[str, str]:
     errors=(404, 409, 410),
     example="/topics/orders/messages?queue=0&offset=0&limit=10",
 )
-async def pull(call: Call[PullQuery, None]) -> Pulled:
+async def pull(call: Call[PullQuery, None]) -> PullPage:
     """Read a queue from an offset on.
 
     Nothing is delivered: the caller stores its offset, and may commit it for a group with
@@ -165,7 +155,7 @@ async def pull(call: Call[PullQuery, None]) -> Pulled:
     count = await bodies.delivered_count(messages)
     if count < len(messages):
         messages, next_offset = messages[:count], messages[count].offset
-    return Pulled(
+    return PullPage(
         result.status.lower(),
         [Stored(*fields_of(message, query.encoding)) for message in messages],
         str(next_offset),

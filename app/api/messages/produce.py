@@ -3,7 +3,7 @@
 from base64 import b64decode
 from binascii import Error as Base64Error
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -22,54 +22,20 @@ from app.send_batcher import BatchSlice
 from engine.errors import Invalid
 from engine.message import BODY_BYTES_MAX, EVENT_MS, Durability, Message, offset_id
 from kitemq.model.numbers import is_whole
-from kitemq.model.scheduled import TIME_MS_MAX, DelayMs, Time
+from kitemq.model.produce import (
+    BATCH_MAX,
+    NewBatch,
+    NewMessage,
+    NewMessageAlone,
+    ProduceResult,
+    StoredAt,
+)
+from kitemq.model.scheduled import TIME_MS_MAX
+from kitemq.model.topics import Durability as WireDurability
 
 operations = Operations("messages")
-BATCH_MAX = 4096
 PROPERTY_HEADER = b"kitemq-property-"
 CONTENT_TYPE_PROPERTY = "content-type"
-LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-
-DelayLevel = Annotated[int, Meta(ge=0, le=18, description=f"0: at once; 1 to 18: {LEVELS}.")]
-CheckImmunity = Annotated[
-    int, Meta(ge=0, le=86_400, description="Transactions: no check before; 0 as the setting says.")
-]
-Queue = Annotated[int, Meta(ge=-1, le=65535, description="-1: the broker chooses.")]
-
-
-class NewMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A message to be stored."""
-
-    body: Annotated[str, Meta(description="At most 4 MiB; text, or base64 where so said.")]
-    encoding: Literal["utf-8", "base64"] = "utf-8"
-    tag: Annotated[str, Meta(description="What consumers filter by.")] = ""
-    keys: Annotated[tuple[str, ...], Meta(description="What it is found by.")] = ()
-    properties: dict[str, str] = {}
-    message_group: Annotated[str, Meta(description="Messages of one group stay in order.")] = ""
-    queue: Queue = -1
-    delay_level: DelayLevel = 0
-    delay_ms: DelayMs = 0
-    deliver_at_ms: Annotated[Time, Meta(description="At this time, at most a year ahead.")] = 0
-    id: Annotated[str, Meta(description="Letters and digits, at most 64; made if empty.")] = ""
-    born_ms: Time = 0
-    event_ms: Annotated[Time | None, Meta(description="When what it tells happened.")] = None
-    transaction_group: Annotated[
-        str, Meta(description="Kept until this producer group commits it; see transactions.")
-    ] = ""
-    check_immunity_s: CheckImmunity = 0
-
-
-class NewBatch(msgspec.Struct, forbid_unknown_fields=True):
-    """Messages that are stored together, or not at all."""
-
-    messages: Annotated[list[NewMessage], Meta(min_length=1, max_length=BATCH_MAX)]
-    durability: Durability | None = None
-
-
-class NewMessageAlone(NewMessage):
-    """One message, its fields at the top."""
-
-    durability: Durability | None = None
 
 
 class Produced(NewMessage, kw_only=True):
@@ -78,23 +44,6 @@ class Produced(NewMessage, kw_only=True):
     body: str | UnsetType = UNSET  # type: ignore[assignment]
     messages: Annotated[list[NewMessage], Meta(max_length=BATCH_MAX)] | UnsetType = UNSET
     durability: Durability | None = None
-
-
-class StoredAt(msgspec.Struct, gc=False):
-    """The ids and the position of one stored message."""
-
-    message_id: str
-    offset_id: str
-    queue: int
-    offset: str
-    position: str
-
-
-class ProduceResult(msgspec.Struct):
-    """The messages in the order sent, and the durability they have."""
-
-    messages: list[StoredAt]
-    durability: Durability
 
 
 DECODER = msgspec.json.Decoder(Produced)
@@ -225,7 +174,7 @@ def result_of(sent: BatchSlice, store_host: str) -> ProduceResult:
                 sent.messages, sent.offsets, sent.positions, strict=True
             )
         ],
-        sent.durability,
+        WireDurability(sent.durability),
     )
 
 

@@ -1,128 +1,34 @@
 """REST for consumers: receive with a receipt, then ack, nack, extend or release."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 
 from app.api.framework.operation import Call, ClientGone, Operations
-from app.api.messages.messages import Wait, fields_of, while_connected
+from app.api.messages.messages import fields_of, while_connected
 from app.security.access import Action, Kind, Needs
 from app.services import bodies
 from engine.broker import AckResult, Delivery, Nack, Receipt
 from engine.errors import Invalid
-from kitemq.model.messages import Filter, Stored
+from kitemq.model.deliveries import (
+    DeliveryList,
+    ExtensionList,
+    NewExtension,
+    NewNack,
+    NewNacks,
+    NewReceive,
+    ReceiptExtension,
+    ReceiptList,
+    ReceiptResult,
+    ReceivedMessage,
+    SettlementList,
+)
 from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.text import parse_receipt, receipt_text
 
 operations = Operations("consume")
-RECEIVE_MAX = 256
-RECEIPTS_MAX = 1024
-INVISIBLE_MS_MAX = 43_200_000
 ERROR_CHARS_MAX = 1024
-
-Receipts = Annotated[list[str], Meta(min_length=1, max_length=RECEIPTS_MAX)]
-Invisible = Annotated[
-    int,
-    Meta(ge=10, le=INVISIBLE_MS_MAX, description="Then it is delivered again, unless acked."),
-]
-Client = Annotated[
-    str,
-    Meta(
-        max_length=255,
-        description="Who consumes: a member of the group while it is heard of. A broadcast group "
-        "keeps progress by it.",
-    ),
-]
-DelayMs = Annotated[int, Meta(ge=0, le=7_200_000, description="Rounded up to a delay level.")]
-NackLevel = Annotated[
-    int, Meta(ge=-1, le=18, description="1 to 18; 0: at once; -1: straight to the dead letters.")
-]
-
-
-class Receive(msgspec.Struct, forbid_unknown_fields=True):
-    """What to receive: `topic` and `filter`, or `topics` as a map of topic to filter."""
-
-    topic: str = ""
-    filter: Filter = "*"
-    topics: Annotated[dict[str, str], Meta(max_length=64)] | UnsetType = UNSET
-    max: Annotated[int, Meta(ge=1, le=RECEIVE_MAX)] = 1
-    invisible_ms: Invisible = 60_000
-    wait_ms: Wait = 0
-    client: Client = ""
-
-
-class Delivered(Stored, gc=False):
-    """A delivered message. The receipt is the only key to settle it."""
-
-    receipt: str
-    invisible_until_ms: int
-
-
-class Deliveries(msgspec.Struct):
-    """The delivered messages; empty if none came in time."""
-
-    deliveries: list[Delivered]
-
-
-class ReceiptList(msgspec.Struct, forbid_unknown_fields=True):
-    """Receipts as they were given."""
-
-    receipts: Receipts
-    client: Client = ""
-
-
-class NewNack(msgspec.Struct, forbid_unknown_fields=True):
-    """One failed message, and when to try again. Without a delay the group's schedule decides."""
-
-    receipt: str
-    delay_ms: DelayMs | None = None
-    delay_level: NackLevel | None = None
-    error: Annotated[str, Meta(description="Why; kept with the message.")] = ""
-
-
-class Nacks(msgspec.Struct, forbid_unknown_fields=True):
-    """Messages that could not be processed."""
-
-    nacks: Annotated[list[NewNack], Meta(min_length=1, max_length=RECEIPTS_MAX)]
-    client: Client = ""
-
-
-class Extend(msgspec.Struct, forbid_unknown_fields=True):
-    """Receipts whose messages need more time, counted from now."""
-
-    receipts: Receipts
-    invisible_ms: Invisible
-    client: Client = ""
-
-
-class Settled(msgspec.Struct):
-    """The result of one receipt.
-
-    done: settled now; already: it was settled before; stale: the message was delivered again.
-    """
-
-    receipt: str
-    result: str
-
-
-class SettledList(msgspec.Struct):
-    """One result for each receipt, in the order given."""
-
-    results: list[Settled]
-
-
-class Extended(Settled):
-    """A receipt with its new end."""
-
-    invisible_until_ms: int
-
-
-class ExtendedList(msgspec.Struct):
-    """One result for each receipt, in the order given."""
-
-    results: list[Extended]
 
 
 @operations.post(
@@ -131,7 +37,7 @@ class ExtendedList(msgspec.Struct):
     errors=(404, 409),
     example_body='{"topic": "orders", "max": 10, "wait_ms": 20000}',
 )
-async def receive(call: Call[None, Receive]) -> Deliveries:
+async def receive(call: Call[None, NewReceive]) -> DeliveryList:
     """Receive messages for a consumer group.
 
     Each message is invisible to the rest of the group for `invisible_ms`. Settle it with its
@@ -155,7 +61,7 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
         got = await (while_connected(call, receiving) if body.wait_ms else receiving)
         if body.client:
             await _record_client(call, body.client, topics)
-        return _handed_out(await _fitting(call, group, got))
+        return _delivery_list(await _fitting(call, group, got))
     except ClientGone as gone:
         deliveries: list[Delivery] = gone.args[0] or []
         if deliveries:
@@ -169,7 +75,7 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
     errors=(404,),
     example_body='{"receipts": ["orders:0:0:18c"]}',
 )
-async def ack(call: Call[None, ReceiptList]) -> SettledList:
+async def ack(call: Call[None, ReceiptList]) -> SettlementList:
     """Acknowledge messages: the group is done with them."""
     receipts = call.body.receipts
     call.claim_client(call.path("group"), call.body.client)
@@ -185,7 +91,7 @@ async def ack(call: Call[None, ReceiptList]) -> SettledList:
     errors=(404,),
     example_body='{"nacks": [{"receipt": "orders:0:0:18c", "error": "no stock"}]}',
 )
-async def nack(call: Call[None, Nacks]) -> SettledList:
+async def nack(call: Call[None, NewNacks]) -> SettlementList:
     """Give messages back as failed.
 
     They come again after their delay with the attempt counted, or go to the group's dead letters
@@ -205,7 +111,7 @@ async def nack(call: Call[None, Nacks]) -> SettledList:
     errors=(404,),
     example_body='{"receipts": ["orders:0:0:18c"], "invisible_ms": 60000}',
 )
-async def extend(call: Call[None, Extend]) -> ExtendedList:
+async def extend(call: Call[None, NewExtension]) -> ExtensionList:
     """Keep messages invisible for longer."""
     receipts = call.body.receipts
     call.claim_client(call.path("group"), call.body.client)
@@ -214,9 +120,9 @@ async def extend(call: Call[None, Extend]) -> ExtendedList:
     )
     if call.body.client:
         await _record_client(call, call.body.client)
-    return ExtendedList(
+    return ExtensionList(
         [
-            Extended(receipt, item.result.value, item.until_ms)
+            ReceiptExtension(receipt, item.result.value, item.until_ms)
             for receipt, item in zip(receipts, results, strict=True)
         ]
     )
@@ -228,7 +134,7 @@ async def extend(call: Call[None, Extend]) -> ExtendedList:
     errors=(404,),
     example_body='{"receipts": ["orders:0:0:18c"]}',
 )
-async def release(call: Call[None, ReceiptList]) -> SettledList:
+async def release(call: Call[None, ReceiptList]) -> SettlementList:
     """Put messages back unprocessed.
 
     They are delivered again at once, and the attempt does not count.
@@ -255,7 +161,7 @@ async def _record_client(
     )
 
 
-def _topics(body: Receive) -> dict[str, str]:
+def _topics(body: NewReceive) -> dict[str, str]:
     if body.topics is UNSET:
         if body.topic:
             return {body.topic: body.filter}
@@ -270,7 +176,7 @@ def _topics(body: Receive) -> dict[str, str]:
 
 
 async def _fitting(
-    call: Call[None, Receive], group: str, deliveries: list[Delivery]
+    call: Call[None, NewReceive], group: str, deliveries: list[Delivery]
 ) -> list[Delivery]:
     """Those whose bodies fit into one answer once decompressed; the others are put back."""
     count = 0
@@ -283,13 +189,13 @@ async def _fitting(
     return deliveries[:count]
 
 
-def _handed_out(deliveries: list[Delivery]) -> Deliveries:
-    return Deliveries([_delivered(delivery) for delivery in deliveries])
+def _delivery_list(deliveries: list[Delivery]) -> DeliveryList:
+    return DeliveryList([_delivered(delivery) for delivery in deliveries])
 
 
-def _delivered(delivery: Delivery) -> Delivered:
+def _delivered(delivery: Delivery) -> ReceivedMessage:
     settle = (receipt_text(delivery.receipt), delivery.invisible_until_ms)
-    return Delivered(*(fields_of(delivery.message) + settle))
+    return ReceivedMessage(*(fields_of(delivery.message) + settle))
 
 
 def _parsed(receipts: list[str]) -> list[Receipt]:
@@ -317,7 +223,10 @@ def _nack_of(index: int, new: NewNack) -> Nack:
     return Nack(receipt, delay_s, new.delay_level, new.error[:ERROR_CHARS_MAX])
 
 
-def _settled(receipts: list[str], results: Sequence[AckResult]) -> SettledList:
-    return SettledList(
-        [Settled(receipt, result.value) for receipt, result in zip(receipts, results, strict=True)]
+def _settled(receipts: list[str], results: Sequence[AckResult]) -> SettlementList:
+    return SettlementList(
+        [
+            ReceiptResult(receipt, result.value)
+            for receipt, result in zip(receipts, results, strict=True)
+        ]
     )

@@ -1,39 +1,31 @@
 """Request and reply: send a request and wait, reply to a received one, fetch a late reply."""
 
-from typing import Annotated
-
 import msgspec
-from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import ShowQuery, fields_of, while_connected
-from app.api.messages.produce import NewMessage, bytes_of, message_of
+from app.api.messages.produce import bytes_of, message_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services import bodies
 from app.services.requests import CORRELATION_ID, REPLY_TO_CLIENT, Requests, ttl_ms_of
-from engine.broker import ReplyMessage, RequestCounts
+from engine.broker import ReplyMessage
 from engine.errors import Invalid
 from engine.message import Message
+from kitemq.model.conversion import convert
 from kitemq.model.messages import Stored
-from kitemq.model.requests import CorrelationId, KeptReply, NewReply, ReplyState, RequestAnswer
+from kitemq.model.requests import (
+    NewReply,
+    NewRequest,
+    ReplyState,
+    RequestAnswer,
+    RequestTotals,
+    StoredReply,
+)
 from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.text import parse_receipt
 
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"  # the topic that stores replies
 operations = Operations("requests")
-TIMEOUT_MS_MAX = 30_000
-TIMEOUT_MS_DEFAULT = 10_000
-
-
-class NewRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A message to which a reply is wanted."""
-
-    message: NewMessage
-    timeout_ms: Annotated[
-        int, Meta(ge=1, le=TIMEOUT_MS_MAX, description="How long to wait for the reply.")
-    ] = TIMEOUT_MS_DEFAULT
-    correlation_id: CorrelationId = ""
-    client: Annotated[str, Meta(max_length=255, description="Who asks; told to who replies.")] = ""
 
 
 @operations.post(
@@ -95,7 +87,7 @@ async def reply(call: Call[None, NewReply]) -> ReplyState:
 @operations.get(
     "/replies/{correlation_id}", needs=READ_SERVER, errors=(404,), example="/replies/0f6b5a1c"
 )
-async def get_reply(call: Call[ShowQuery, None]) -> KeptReply:
+async def get_reply(call: Call[ShowQuery, None]) -> StoredReply:
     """Fetch the reply to a request, late or not, for as long as reply_keep_s says.
 
     Asks for the right to read the topic of replies; the answer to one's own request needs none.
@@ -105,13 +97,13 @@ async def get_reply(call: Call[ShowQuery, None]) -> KeptReply:
     reply = call.services.requests.find(correlation_id)
     await bodies.decompress([reply.message])
     message = Stored(*fields_of(reply.message, call.query.encoding))
-    return KeptReply(correlation_id, reply.is_late, message)
+    return StoredReply(correlation_id, reply.is_late, message)
 
 
 @operations.get("/requests", needs=READ_SERVER)
-async def count_requests(call: Call[None, None]) -> RequestCounts:
+async def count_requests(call: Call[None, None]) -> RequestTotals:
     """Count the requests since the start: how many wait, and how the others ended."""
-    return call.services.requests.counts
+    return convert(call.services.requests.counts, RequestTotals)
 
 
 def _message_of(call: Call[None, NewRequest]) -> Message:

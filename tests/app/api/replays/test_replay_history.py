@@ -12,6 +12,7 @@ import pytest
 
 from app.db import replay_store
 from app.db.rows import DatabaseError
+from kitemq import Message
 from tests.app.conftest import App, Starter
 from tests.crash.process import ServerProcess
 from tests.patience import until
@@ -218,7 +219,7 @@ def test_a_server_killed_before_it_could_copy_does_so_after_its_next_start(
     with process.client() as client:
         client.topics.create("copies")
         client.topics.create("orders", read_queues=1, write_queues=1)
-        client.messages.send("orders", [{"body": str(number)} for number in range(300)])
+        client.messages.send("orders", [Message(body=str(number)) for number in range(300)])
     new = {"source": "orders", "to": "topic", "to_name": "copies", "rate": 100}
     answer = httpx.post(f"{process.url}/api/v1/replays", json=new, timeout=LIMIT_S)
     assert answer.status_code == 201, answer.text

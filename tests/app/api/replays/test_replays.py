@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kitemq import Client, Refused
+from kitemq import Client, Message, Refused
 from kitemq.cli import main
 from tests.app.api.dead_letters.test_dead_letters import bury, trail
 from tests.app.conftest import App
@@ -100,10 +100,9 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
 def kill(client: Client, count: int) -> None:
     client.topics.create("orders", read_queues=1, write_queues=1)
     client.groups.create("billing")
-    client.messages.send("orders", [{"body": str(number)} for number in range(count)])
+    client.messages.send("orders", [Message(body=str(number)) for number in range(count)])
     for each in client.deliveries.receive("billing", "orders", max=count):
-        nack = {"receipt": each["receipt"], "delay_level": -1, "error": "bad"}
-        client._rest.call("POST", "/groups/billing/nack", json={"nacks": [nack]})
+        client.deliveries.reject("billing", [each.receipt], error="bad")
 
 
 def test_the_sdk_redrives_and_a_restart_in_the_middle_loses_and_repeats_nothing(
@@ -118,8 +117,8 @@ def test_the_sdk_redrives_and_a_restart_in_the_middle_loses_and_repeats_nothing(
         server.start()
         done = client.replays.wait(job.id, timeout_s=20)
         assert (done.state, done.totals) == ("finished", {"sent": 60})
-        pulled = client.messages.pull("orders", 0, 60, limit=160)["messages"]
-        assert [int(each["body"]) for each in pulled] == list(range(60))
+        pulled = client.messages.pull("orders", 0, 60, limit=160).messages
+        assert [int(each.body) for each in pulled] == list(range(60))
         assert len(list(client.replays.outcomes(job.id, outcome="sent"))) == 60
         assert {each.redriven_by[0] for each in client.dead_letters.list("billing")} == {job.id}
         assert client.dead_letters.count("billing").redriven == 60
@@ -157,7 +156,7 @@ def test_the_command_line_lists_redrives_and_steers(
         assert (code, len(rows)) == (OK, 20)
 
         client.topics.create("copies", read_queues=1, write_queues=1)
-        client.messages.send("bills", [{"body": "a"}] * 9)
+        client.messages.send("bills", [Message(body="a")] * 9)
         code, (job,), _ = run(
             "replay", "start", "bills", "--to-name", "copies", "--rate", "0.01", "--from", "0"
         )
@@ -192,9 +191,11 @@ def test_a_server_that_is_killed_in_the_middle_of_20000_sends_each_once(
         client.groups.create("billing", retry_max=0)
         client.topics.create("orders", read_queues=1, write_queues=1)
         for start in range(0, count, 1000):
-            client.messages.send("orders", [{"body": str(start + each)} for each in range(1000)])
+            client.messages.send(
+                "orders", [Message(body=str(start + each)) for each in range(1000)]
+            )
         while deliveries := client.deliveries.receive("billing", "orders", max=256):
-            client.deliveries.nack("billing", [each["receipt"] for each in deliveries], error="bad")
+            client.deliveries.nack("billing", [each.receipt for each in deliveries], error="bad")
         new = {"to": "topic", "to_name": "copies", "rate": 8000}
         job = client.dead_letters.redrive("billing", **new)
         assert job.selected == count
@@ -212,9 +213,9 @@ def test_a_server_that_is_killed_in_the_middle_of_20000_sends_each_once(
         assert (done.state, done.totals) == ("finished", {"sent": count})
         bodies: list[int] = []
         while len(bodies) < count:
-            page = client.messages.pull("copies", 0, len(bodies), limit=160)["messages"]
+            page = client.messages.pull("copies", 0, len(bodies), limit=160).messages
             assert page, "some are missing"
-            bodies += [int(each["body"]) for each in page]
+            bodies += [int(each.body) for each in page]
         assert client.topics.get("copies").messages == count
         assert bodies == list(range(count))
         assert sum(bool(each.redriven_by) for each in client.dead_letters.list("billing")) == count
