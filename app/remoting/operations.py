@@ -3,9 +3,6 @@
 `python -m app.remoting.operations` prints the page's table.
 """
 
-from typing import NamedTuple
-
-from app.remoting import administration as admin
 from app.remoting import (
     heartbeats,
     locking,
@@ -15,18 +12,12 @@ from app.remoting import (
     sending,
     transactions,
 )
+from app.remoting.administration.operations import ADMINISTRATION
 from app.remoting.connection import Handler
 from app.remoting.errors import RemotingRefusal
+from app.remoting.operation import RemotingOperation
 from protocol.remoting.codes import RequestCode as R
 from protocol.remoting.codes import ResponseCode
-
-
-class RemotingOperation(NamedTuple):
-    """The handler of a request code, and its description."""
-
-    handler: Handler
-    about: str
-
 
 CLUSTER = "there is one broker and no cluster of brokers"
 TO_CLIENT = "brokers ask clients this, not the other way round"
@@ -76,61 +67,7 @@ OFFERED: dict[R, RemotingOperation] = {
     R.GET_BROKER_CLUSTER_INFO: RemotingOperation(
         routing.get_cluster_info, "The broker and its cluster."
     ),
-    R.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: RemotingOperation(
-        admin.list_topics, "All topics by name."
-    ),
-    R.GET_TOPICS_BY_CLUSTER: RemotingOperation(
-        admin.list_topics, "The same: there is one cluster."
-    ),
-    R.GET_SYSTEM_TOPIC_LIST_FROM_NS: RemotingOperation(
-        admin.list_system_topics, "The topics that are the engine's own."
-    ),
-    R.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: RemotingOperation(admin.list_system_topics, "The same."),
-    R.GET_TOPIC_CONFIG: RemotingOperation(admin.topic_config, "How a topic is set up."),
-    R.GET_ALL_TOPIC_CONFIG: RemotingOperation(
-        admin.all_topic_configs, "How all topics are set up."
-    ),
-    R.UPDATE_AND_CREATE_TOPIC: RemotingOperation(
-        admin.update_topic, "Create a topic, or change its queues and permission; audited."
-    ),
-    R.DELETE_TOPIC_IN_BROKER: RemotingOperation(admin.delete_topic, "Delete a topic; audited."),
-    R.DELETE_TOPIC_IN_NAMESRV: RemotingOperation(
-        admin.delete_route, "Nothing: the route is gone with the topic."
-    ),
-    R.GET_TOPIC_STATS_INFO: RemotingOperation(
-        admin.topic_stats, "The offsets of a topic's queues."
-    ),
-    R.QUERY_TOPIC_CONSUME_BY_WHO: RemotingOperation(admin.consumed_by, "The groups of a topic."),
-    R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: RemotingOperation(
-        admin.update_group,
-        "Create a group, or change its retries, its order and whether it consumes; audited.",
-    ),
-    R.DELETE_SUBSCRIPTIONGROUP: RemotingOperation(admin.delete_group, "Delete a group; audited."),
-    R.GET_SUBSCRIPTIONGROUP_CONFIG: RemotingOperation(admin.group_config, "How a group is set up."),
-    R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: RemotingOperation(
-        admin.all_group_configs, "How all groups are set up."
-    ),
-    R.GET_CONSUME_STATS: RemotingOperation(
-        admin.consume_stats, "How far a group is in each queue."
-    ),
-    R.QUERY_TOPICS_BY_CONSUMER: RemotingOperation(admin.topics_of_group, "The topics of a group."),
-    R.INVOKE_BROKER_TO_RESET_OFFSET: RemotingOperation(
-        admin.reset_offsets, "Move a group to a time or an offset, and tell its clients; audited."
-    ),
-    R.GET_CONSUMER_CONNECTION_LIST: RemotingOperation(
-        admin.consumer_connections, "The classic consumers of a group."
-    ),
-    R.GET_PRODUCER_CONNECTION_LIST: RemotingOperation(
-        admin.producer_connections, "The classic producers of a producer group."
-    ),
-    R.GET_CONSUMER_RUNNING_INFO: RemotingOperation(
-        admin.running_info, "What a consumer tells of itself: it is asked."
-    ),
-    R.GET_BROKER_RUNTIME_INFO: RemotingOperation(admin.runtime_info, "Figures of the broker."),
-    R.GET_BROKER_CONFIG: RemotingOperation(admin.broker_config, "Settings by RocketMQ's names."),
-    R.GET_KV_CONFIG: RemotingOperation(
-        admin.kv_config, "Always QUERY_NOT_FOUND: no values are kept."
-    ),
+    **ADMINISTRATION,
 }
 REFUSED: dict[R, str] = {
     R.CHECK_TRANSACTION_STATE: TO_CLIENT,

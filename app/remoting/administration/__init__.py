@@ -1,0 +1,1 @@
+"""Requests of administration tools: mqadmin, RocketMQ Dashboard and exporters."""
