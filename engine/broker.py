@@ -95,6 +95,7 @@ from engine.statistics.windows import WindowRates
 from engine.store.damage import Damage
 from engine.store.encode import position_of_id
 from engine.store.files import Files, OsFiles
+from engine.store.hashing import tag_hash
 from engine.store.pool import Pool
 from engine.topic.catalog import TopicConfig, TopicType
 from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, RETRY_PREFIX, retry_topic
@@ -238,6 +239,7 @@ __all__ = [
     "TransactionState",
     "TransactionSubsystem",
     "WindowRates",
+    "tag_hash",
 ]
 
 

@@ -69,6 +69,28 @@ OFFERED: dict[R, RemotingOperation] = {
     ),
     **ADMINISTRATION,
 }
+BROKER_CODES = (
+    R.ADD_BROKER,
+    R.REMOVE_BROKER,
+    R.BROKER_HEARTBEAT,
+    R.RESET_MASTER_FLUSH_OFFSET,
+    R.GET_BROKER_EPOCH_CACHE,
+)
+CONTROLLER_CODES = (
+    R.CONTROLLER_ELECT_MASTER,
+    R.CONTROLLER_GET_METADATA_INFO,
+    R.CONTROLLER_GET_SYNC_STATE_DATA,
+    R.UPDATE_CONTROLLER_CONFIG,
+    R.GET_CONTROLLER_CONFIG,
+    R.CLEAN_BROKER_DATA,
+)
+COLD_CODES = (
+    R.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+    R.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+    R.GET_COLD_DATA_FLOW_CTR_INFO,
+    R.SET_COMMITLOG_READ_MODE,
+)
+ROCKSDB_CODES = (R.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, R.EXPORT_ROCKSDB_CONFIG_TO_JSON)
 REFUSED: dict[R, str] = {
     R.CHECK_TRANSACTION_STATE: TO_CLIENT,
     R.NOTIFY_CONSUMER_IDS_CHANGED: TO_CLIENT,
@@ -80,6 +102,11 @@ REFUSED: dict[R, str] = {
     R.QUERY_DATA_VERSION: CLUSTER,
     R.GET_BROKER_MEMBER_GROUP: CLUSTER,
     R.GET_BROKER_HA_STATUS: CLUSTER,
+    R.GET_ALL_DELAY_OFFSET: f"only a broker's copies read this, and {CLUSTER}",
+    **dict.fromkeys(BROKER_CODES, CLUSTER),
+    **dict.fromkeys(CONTROLLER_CODES, "there is one broker, and no controller elects a master"),
+    **dict.fromkeys(COLD_CODES, "reads of old messages are not throttled for single groups"),
+    **dict.fromkeys(ROCKSDB_CODES, "nothing is kept in RocksDB"),
     R.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics spread over brokers, and there is one",
 }
 NOT_YET = "this server does not offer it yet"

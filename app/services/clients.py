@@ -246,6 +246,8 @@ async def _processed(
 
 VERDICTS = {
     "OK": ProcessingVerdict.CONSUMED,
+    "CR_SUCCESS": ProcessingVerdict.CONSUMED,
+    "CR_COMMIT": ProcessingVerdict.CONSUMED,
     "NOT_IMPLEMENTED": ProcessingVerdict.NOT_OFFERED,
     "UNSUPPORTED": ProcessingVerdict.NOT_OFFERED,
 }

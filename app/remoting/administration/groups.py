@@ -24,6 +24,10 @@ class _Group(msgspec.Struct):
     consumeMessageOrderly: bool | msgspec.UnsetType = msgspec.UNSET  # older tools leave it out
 
 
+class _Groups(msgspec.Struct):
+    groupConfigList: list[_Group] = []
+
+
 def update_group(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
     """Create a consumer group, or change whether it consumes, its retries and order; audited."""
     settings = call.document(_Group)
@@ -52,6 +56,22 @@ async def _update_group(
         await groups.create(call.actor, config)
     else:
         await groups.change(call.actor, name, changes)
+    return OK
+
+
+def update_groups(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
+    """The same for several groups, one after the other."""
+    groups = call.document(_Groups).groupConfigList
+    for each in groups:
+        call.require(Action.ADMINISTER, Kind.GROUP, each.groupName)
+    return _update_groups(backend, call, groups)
+
+
+async def _update_groups(
+    backend: "RemotingBackend", call: RemotingCall, groups: list[_Group]
+) -> ErrorResponse:
+    for each in groups:
+        await _update_group(backend, call, each)
     return OK
 
 

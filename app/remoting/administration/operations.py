@@ -1,6 +1,14 @@
 """Request codes of administration tools with their handlers."""
 
-from app.remoting.administration import broker, consumers, groups, progress, topics
+from app.remoting.administration import (
+    consumers,
+    figures,
+    groups,
+    moves,
+    progress,
+    settings,
+    topics,
+)
 from app.remoting.operation import RemotingOperation
 from protocol.remoting.codes import RequestCode as R
 
@@ -20,7 +28,8 @@ ADMINISTRATION: dict[R, RemotingOperation] = {
         topics.all_topic_configs, "How all topics are set up."
     ),
     R.UPDATE_AND_CREATE_TOPIC: RemotingOperation(
-        topics.update_topic, "Create a topic, or change its queues and permission; audited."
+        topics.update_topic,
+        "Create a topic, its `message.type` too, or change its queues and permission; audited.",
     ),
     R.DELETE_TOPIC_IN_BROKER: RemotingOperation(topics.delete_topic, "Delete a topic; audited."),
     R.DELETE_TOPIC_IN_NAMESRV: RemotingOperation(
@@ -48,7 +57,7 @@ ADMINISTRATION: dict[R, RemotingOperation] = {
         progress.topics_of_group, "The topics of a group."
     ),
     R.INVOKE_BROKER_TO_RESET_OFFSET: RemotingOperation(
-        progress.reset_offsets,
+        moves.reset_offsets,
         "Move a group to a time or an offset, and tell its clients; audited.",
     ),
     R.GET_CONSUMER_CONNECTION_LIST: RemotingOperation(
@@ -60,9 +69,91 @@ ADMINISTRATION: dict[R, RemotingOperation] = {
     R.GET_CONSUMER_RUNNING_INFO: RemotingOperation(
         consumers.running_info, "What a consumer tells of itself: it is asked."
     ),
-    R.GET_BROKER_RUNTIME_INFO: RemotingOperation(broker.runtime_info, "Figures of the broker."),
-    R.GET_BROKER_CONFIG: RemotingOperation(broker.broker_config, "Settings by RocketMQ's names."),
+    R.GET_BROKER_RUNTIME_INFO: RemotingOperation(figures.runtime_info, "Figures of the broker."),
+    R.GET_BROKER_CONFIG: RemotingOperation(settings.broker_config, "Settings by RocketMQ's names."),
+    R.UPDATE_AND_CREATE_TOPIC_LIST: RemotingOperation(
+        topics.update_topics, "The same for several topics; audited for each."
+    ),
+    R.QUERY_CONSUME_QUEUE: RemotingOperation(
+        topics.queue_entries, "Where messages of a queue lie in the log."
+    ),
+    R.WIPE_WRITE_PERM_OF_BROKER: RemotingOperation(
+        topics.wipe_write_permission,
+        "Take the permission to write from all topics; audited for each.",
+    ),
+    R.ADD_WRITE_PERM_OF_BROKER: RemotingOperation(
+        topics.add_write_permission, "Give the permission to write to all topics; audited for each."
+    ),
+    R.GET_UNIT_TOPIC_LIST: RemotingOperation(
+        topics.no_topics, "Always empty: topics belong to no units."
+    ),
+    R.GET_HAS_UNIT_SUB_TOPIC_LIST: RemotingOperation(topics.no_topics, "The same."),
+    R.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: RemotingOperation(topics.no_topics, "The same."),
+    R.CLEAN_EXPIRED_CONSUMEQUEUE: RemotingOperation(
+        topics.nothing_to_clean, "Nothing: queue files go with the log, by retention."
+    ),
+    R.CLEAN_UNUSED_TOPIC: RemotingOperation(
+        topics.nothing_to_clean, "Nothing: queue files are gone with their topic."
+    ),
+    R.DELETE_EXPIRED_COMMITLOG: RemotingOperation(
+        topics.nothing_to_clean, "Nothing: retention looks for old files all the time."
+    ),
+    R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: RemotingOperation(
+        groups.update_groups, "Create or change several groups; audited for each."
+    ),
+    R.UPDATE_AND_GET_GROUP_FORBIDDEN: RemotingOperation(
+        moves.group_forbidden,
+        "Whether a group reads a topic; to pause or resume it there, audited.",
+    ),
+    R.GET_ALL_CONSUMER_OFFSET: RemotingOperation(
+        progress.all_offsets, "The offsets of all groups."
+    ),
+    R.QUERY_CONSUME_TIME_SPAN: RemotingOperation(
+        progress.time_spans, "The times of a queue's messages and of a group's place in it."
+    ),
+    R.QUERY_CORRECTION_OFFSET: RemotingOperation(
+        progress.correction_offsets, "The lowest offset of a topic's groups in each queue."
+    ),
+    R.GET_BROKER_CONSUME_STATS: RemotingOperation(
+        progress.broker_consume_stats, "How far all groups are."
+    ),
+    R.CLONE_GROUP_OFFSET: RemotingOperation(
+        moves.clone_offsets,
+        "Move a group to the place of another one, and tell its clients; audited.",
+    ),
+    R.GET_ALL_PRODUCER_INFO: RemotingOperation(
+        consumers.all_producers, "The classic producers of all producer groups."
+    ),
+    R.QUERY_SUBSCRIPTION_BY_CONSUMER: RemotingOperation(
+        consumers.subscription, "The subscription of a group's classic consumers to a topic."
+    ),
+    R.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: RemotingOperation(
+        consumers.consumer_offsets, "The offsets that consumers hold: they are asked."
+    ),
+    R.CONSUME_MESSAGE_DIRECTLY: RemotingOperation(
+        consumers.consume_directly, "Let a push consumer process a stored message; audited."
+    ),
+    R.VIEW_BROKER_STATS_DATA: RemotingOperation(
+        figures.view_stats,
+        "Messages or bytes of a topic, of a group in it, or of all, over a minute, hour and day.",
+    ),
+    R.UPDATE_BROKER_CONFIG: RemotingOperation(
+        settings.update_broker_config,
+        "Refused with the name of our setting, as settings are read at the start.",
+    ),
+    R.GET_NAMESRV_CONFIG: RemotingOperation(settings.name_server_config, "Its port."),
+    R.UPDATE_NAMESRV_CONFIG: RemotingOperation(
+        settings.update_name_server_config, "Refused, as settings of the broker."
+    ),
+    R.PUT_KV_CONFIG: RemotingOperation(
+        settings.put_kv_config,
+        "Refused but for the queues that a topic has already, in `ORDER_TOPIC_CONFIG`.",
+    ),
     R.GET_KV_CONFIG: RemotingOperation(
-        broker.kv_config, "Always QUERY_NOT_FOUND: no values are kept."
+        settings.kv_config, "The queues of a topic in `ORDER_TOPIC_CONFIG`."
+    ),
+    R.GET_KVLIST_BY_NAMESPACE: RemotingOperation(settings.kv_list, "The same of all topics."),
+    R.DELETE_KV_CONFIG: RemotingOperation(
+        settings.delete_kv_config, "Refused for the queues of a topic; others are not there."
     ),
 }
