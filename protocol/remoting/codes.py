@@ -162,6 +162,7 @@ class ResponseCode(IntEnum):
     POLLING_TIMEOUT = 210
     FLOW_CONTROL = 215
     ILLEGAL_OPERATION = 604
+    USER_NOT_EXIST = 3001
 
 
 class Flag(IntFlag):

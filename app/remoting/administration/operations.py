@@ -1,6 +1,7 @@
 """Request codes of administration tools with their handlers."""
 
 from app.remoting.administration import (
+    acls,
     consumers,
     figures,
     groups,
@@ -8,6 +9,7 @@ from app.remoting.administration import (
     progress,
     settings,
     topics,
+    users,
 )
 from app.remoting.operation import RemotingOperation
 from protocol.remoting.codes import RequestCode as R
@@ -156,4 +158,22 @@ ADMINISTRATION: dict[R, RemotingOperation] = {
     R.DELETE_KV_CONFIG: RemotingOperation(
         settings.delete_kv_config, "Refused for the queues of a topic; others are not there."
     ),
+    R.AUTH_CREATE_USER: RemotingOperation(
+        users.create_user, "Create a user: Super is an admin, Normal an operator; audited."
+    ),
+    R.AUTH_UPDATE_USER: RemotingOperation(
+        users.update_user, "Change a user's password, type or status; audited."
+    ),
+    R.AUTH_DELETE_USER: RemotingOperation(users.delete_user, "Delete a user; audited."),
+    R.AUTH_GET_USER: RemotingOperation(users.get_user, "A user, without the password."),
+    R.AUTH_LIST_USER: RemotingOperation(users.list_users, "Users, without their passwords."),
+    R.AUTH_CREATE_ACL: RemotingOperation(
+        acls.set_acl, "Allow an operator actions on topics and groups; audited."
+    ),
+    R.AUTH_UPDATE_ACL: RemotingOperation(acls.set_acl, "The same."),
+    R.AUTH_DELETE_ACL: RemotingOperation(
+        acls.delete_acl, "Take an operator's rights on a resource, or all; audited."
+    ),
+    R.AUTH_GET_ACL: RemotingOperation(acls.get_acl, "What an operator is allowed."),
+    R.AUTH_LIST_ACL: RemotingOperation(acls.list_acls, "What operators are allowed."),
 }
