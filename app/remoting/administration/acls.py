@@ -83,7 +83,7 @@ def get_acl(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
 
 
 def list_acls(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """What users are allowed whose names and resources contain a text; an empty body for none."""
+    """What users are allowed whose names and resources contain a text."""
     call.require(Action.READ, Kind.PEOPLE)
     subject, resource = call.text("subjectFilter", ""), call.text("resourceFilter", "")
     shapes = [
@@ -91,7 +91,7 @@ def list_acls(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
         for user in backend.services.user_directory.users()
         if subject in USER + user.name and (shape := _shape(user, resource))
     ]
-    return ErrorResponse(body=json_body(shapes) if shapes else b"")
+    return ErrorResponse(body=json_body(shapes))
 
 
 def _name_in(subject: str) -> str:

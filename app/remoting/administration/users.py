@@ -5,6 +5,7 @@ the console and REST; clients sign with the access key of a token, which is made
 """
 
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct, UnsetType
@@ -86,10 +87,8 @@ def delete_user(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[Err
 
 
 async def _delete_user(backend: "RemotingBackend", call: RemotingCall, name: str) -> ErrorResponse:
-    try:
+    with suppress(NotFound):
         await backend.services.accounts.delete_user(author_of(call), parse_name(name))
-    except NotFound:
-        return OK
     return OK
 
 
@@ -101,11 +100,11 @@ def get_user(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
 
 
 def list_users(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """The users whose names contain a text; an empty body if there are none."""
+    """The users whose names contain a text."""
     call.require(Action.READ, Kind.PEOPLE)
     part = call.text("filter", "")
-    shapes = [_shape(each) for each in backend.services.user_directory.users() if part in each.name]
-    return ErrorResponse(body=json_body(shapes) if shapes else b"")
+    users = backend.services.user_directory.users()
+    return ErrorResponse(body=json_body([_shape(each) for each in users if part in each.name]))
 
 
 def get_user_row(backend: "RemotingBackend", name: str) -> UserRow:
