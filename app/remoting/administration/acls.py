@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from app.db.rows import UserRow
-from app.remoting.administration.users import author_of, get_user_row
+from app.remoting.administration.users import get_user_row
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
 from app.security.access import EVERYTHING, Action, Kind, Role
@@ -69,9 +69,7 @@ def delete_acl(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[Erro
 async def _store(
     backend: "RemotingBackend", call: RemotingCall, user: UserRow, patterns: list[str]
 ) -> ErrorResponse:
-    await backend.services.accounts.change_user(
-        author_of(call), user.name, UserPatch(patterns=patterns)
-    )
+    await backend.services.accounts.change_user(call.actor, user.name, UserPatch(patterns=patterns))
     return OK
 
 

@@ -8,7 +8,6 @@ from app.remoting.call import RemotingCall, json_body
 from app.remoting.clients import RemotingClient
 from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind
-from engine.message import StoredMessage
 from kitemq.model.clients import ProcessingVerdict
 from protocol.remoting.codes import RequestCode, ResponseCode
 
@@ -127,13 +126,14 @@ def consume_directly(backend: "RemotingBackend", call: RemotingCall) -> Awaitabl
     """Let a consumer process a stored message apart from its delivery; audited."""
     group = call.group(Action.ADMINISTER)
     client = _consumer(backend, group, call.text("clientId"))
-    message = backend.message_at(_position_in(call.text("msgId")))
-    return _consume_directly(backend, call, client.name, group, message)
+    position = _position_in(call.text("msgId"))
+    return _consume_directly(backend, call, client.name, group, position)
 
 
 async def _consume_directly(
-    backend: "RemotingBackend", call: RemotingCall, client: str, group: str, message: StoredMessage
+    backend: "RemotingBackend", call: RemotingCall, client: str, group: str, position: int
 ) -> ErrorResponse:
+    message = await backend.message_at(position)
     result = await backend.services.clients.verify(
         call.actor, client, group, message.topic, message.queue, message.offset
     )

@@ -14,7 +14,6 @@ from app.db.rows import UserRow
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind, Role
-from app.security.accounts import ChangeAuthor
 from app.security.credentials import parse_name
 from engine.errors import NotFound
 from kitemq.model.access import NewUser, UserPatch
@@ -48,7 +47,7 @@ def create_user(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[Err
 async def _create_user(
     backend: "RemotingBackend", call: RemotingCall, new: NewUser
 ) -> ErrorResponse:
-    await backend.services.accounts.add_user(author_of(call), new)
+    await backend.services.accounts.add_user(call.actor, new)
     return OK
 
 
@@ -62,7 +61,7 @@ def update_user(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[Err
 async def _update_user(
     backend: "RemotingBackend", call: RemotingCall, user: UserRow, new: _User
 ) -> ErrorResponse:
-    accounts, author, patch = backend.services.accounts, author_of(call), UserPatch()
+    accounts, author, patch = backend.services.accounts, call.actor, UserPatch()
     if new.userType and (kind := _kind(new.userType)) != kind_of(user):
         role = Role.ADMIN if kind == SUPER else Role.OPERATOR
         patch = UserPatch(role=role, patterns=[])
@@ -88,7 +87,7 @@ def delete_user(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[Err
 
 async def _delete_user(backend: "RemotingBackend", call: RemotingCall, name: str) -> ErrorResponse:
     with suppress(NotFound):
-        await backend.services.accounts.delete_user(author_of(call), parse_name(name))
+        await backend.services.accounts.delete_user(call.actor, parse_name(name))
     return OK
 
 
@@ -113,11 +112,6 @@ def get_user_row(backend: "RemotingBackend", name: str) -> UserRow:
     if user is None:
         raise RemotingRefusal(ResponseCode.USER_NOT_EXIST, f"there is no user {name[:80]!r}")
     return user
-
-
-def author_of(call: RemotingCall) -> ChangeAuthor:
-    """The sender as the author of a change."""
-    return ChangeAuthor(call.actor.name)
 
 
 def kind_of(user: UserRow) -> str:
