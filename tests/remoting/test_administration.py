@@ -174,6 +174,7 @@ async def test_offsets_of_all_groups_and_their_lowest_are_told(client: Client) -
         ("", "", 1),
         ("", "shipping", 3),
         ("billing", "", 1),
+        ("shipping", "", 1),
         ("shipping", "shipping", (1 << 63) - 1),
     ):
         fields = {"topic": "orders", "compareGroup": compared, "filterGroups": left_out}

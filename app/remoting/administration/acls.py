@@ -28,20 +28,20 @@ CHANGES = frozenset({"Create", "Update", "Delete"})  # together one right here
 FREE = frozenset({"List"})  # all users have it
 
 
-class _Entry(Struct):
+class _AclEntry(Struct):
     resource: str = ""
     actions: list[str] | None = None
     sourceIps: list[str] | None = None
     decision: str | None = None
 
 
-class _Policy(Struct):
+class _AclPolicy(Struct):
     policyType: str | None = None
-    entries: list[_Entry] | None = None
+    entries: list[_AclEntry] | None = None
 
 
 class _Acl(Struct):
-    policies: list[_Policy] | None = None
+    policies: list[_AclPolicy] | None = None
 
 
 def set_acl(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
@@ -114,7 +114,7 @@ def _operator(backend: "RemotingBackend", subject: str) -> UserRow:
     return user
 
 
-def _patterns(entry: _Entry) -> list[str]:
+def _patterns(entry: _AclEntry) -> list[str]:
     """An entry's patterns; raises RemotingRefusal for what patterns do not say."""
     if (entry.decision or "Allow").capitalize() != "Allow":
         raise _refused("rights are only allowed here, never denied: delete the entry that allows")
