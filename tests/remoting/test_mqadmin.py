@@ -202,7 +202,9 @@ def progress(text: str, session: Session) -> None:
     ]
     queues = session.get("/groups/billing/lag")["queues"]
     assert told == [
-        (each["queue"], each["max_offset"], each["committed"], each["count"]) for each in queues
+        (each["queue"], each["max_offset"], each["committed"], each["count"])
+        for each in queues
+        if each["topic"] == "orders"  # not those of its retries, which it shows apart
     ]
 
 
@@ -344,7 +346,7 @@ def test_calls_of_dashboard_and_exporter_answer(session: Session) -> None:
     assert "orders" in told["topics"]
     assert told["behind"] == "0"
     for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE", "GROUP_GET_NUMS", "BROKER_PUT_NUMS"):
-        assert told[name] == "true true", name
+        assert told[name].startswith("true "), name  # of the day; its minute may be over
     assert "senders" in told["producers"]
     assert told["offsets"] == "1"
     for name in (
