@@ -93,6 +93,7 @@ from engine.statistics.values import (
 from engine.statistics.windows import WindowRates
 from engine.store.damage import Damage
 from engine.store.files import Files, OsFiles
+from engine.store.hashing import tag_hash
 from engine.store.pool import Pool
 from engine.topic.catalog import TopicConfig, TopicType
 from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, RETRY_PREFIX
@@ -242,6 +243,7 @@ __all__ = [
     "TransactionState",
     "TransactionSubsystem",
     "WindowRates",
+    "tag_hash",
 ]
 
 

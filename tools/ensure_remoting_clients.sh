@@ -1,6 +1,6 @@
 #!/bin/sh
 # Apache RocketMQ's classic Java client, its newest 4.9 and 5.3, goes into tests/remoting/java/lib,
-# and the small program that drives it is compiled against each.
+# and the small program that drives it is compiled against each; the one for mqadmin, against the newest.
 # `sh tools/ensure_remoting_clients.sh PYTHON` fetches the jars with that Python, each checked by its hash.
 # Where that cannot be done, say so: its tests are then skipped, and in CI that is a failure.
 set -eu
@@ -28,7 +28,8 @@ for version in 4.9.8 5.3.3; do
     lock="$folder/jars-$version.sha256"
     build="$folder/build/$version"
     stamp="$build/.compiled"
-    if [ -f "$stamp" ] && [ "$stamp" -nt "$lock" ] && [ "$stamp" -nt "$folder/Drive.java" ]; then continue; fi
+    if [ -f "$stamp" ] && [ "$stamp" -nt "$lock" ] && [ "$stamp" -nt "$folder/Drive.java" ] \
+        && [ "$stamp" -nt "$folder/Admin.java" ]; then continue; fi
     echo "Installing what $lock pins."
     mkdir -p "$folder/lib/$version" "$build"
     "$python" tools/fetch_jars.py "$lock" "$folder/lib/$version" || fail
@@ -37,5 +38,8 @@ for version in 4.9.8 5.3.3; do
     case "$version" in 4.*) model=org.apache.rocketmq.common.protocol.heartbeat ;; esac
     sed "s/@MODEL@/$model/" "$folder/Drive.java" > "$build/Drive.java"
     javac -nowarn -cp "$folder/lib/$version/*" -d "$build" "$build/Drive.java" || fail
+    case "$version" in
+        5.*) javac -nowarn -cp "$folder/lib/$version/*" -d "$build" "$folder/Admin.java" || fail ;;
+    esac
     touch "$stamp"
 done

@@ -48,7 +48,7 @@ async def verify_message(call: Call[None, ToVerify]) -> Processing:
     """Let one client of a group process a stored message, apart from its delivery.
 
     Its listener is called as with any message, whatever that does; the group's place, attempts and
-    dead letters stay as they are. Push consumers of the RocketMQ 5 protocol offer it; others are a
+    dead letters stay as they are. Push consumers of RocketMQ's protocols offer it; others are a
     409 (`not_offered`). Waits at most 5 s. Audited.
     """
     body = call.body

@@ -2,17 +2,37 @@
 
 import json
 
+import msgspec
+
 from app.remoting.clients import RemotingClient, RemotingClients
 from app.remoting.errors import RemotingRefusal
-from app.services.connections import ClientFacts, Connected, Processed
-from engine.errors import Busy, Refused
-from engine.message import StoredMessage
-from protocol.remoting.codes import RequestCode
+from app.remoting.records import record_of
+from app.services.connections import NO_LISTENER, ClientFacts, Connected, Processed
+from engine.errors import Busy
+from engine.message import StoredMessage, offset_id
+from protocol.remoting.codes import RequestCode, ResponseCode
 
 ENDPOINT = "TCP"
 NOT_A_CONSUMER = "only consumers tell what their threads do; this one produces"
-NOT_OFFERED = "classic clients are not asked to process single messages"
+PUSH = "CONSUME_PASSIVELY"
 JSTACK = '"jstack":'
+
+
+class _Directly(msgspec.Struct):
+    """A consumer's result of processing a message on request."""
+
+    consumeResult: str = ""
+    remark: str | None = None
+
+    @classmethod
+    def read(cls, body: bytes) -> "_Directly":
+        """The result in an answer; raises Busy if it is none."""
+        try:
+            return msgspec.json.decode(body, type=cls)
+        except msgspec.MsgspecError:
+            raise Busy(
+                "the client's answer cannot be read", field="client", remedy="ask another client"
+            ) from None
 
 
 class RemotingClientDirectory:
@@ -65,7 +85,7 @@ class RemotingClientDirectory:
                 for group, consumer in sorted(known_client.consumers.items())
             },
             why_no_stack="" if known_client.consumers else NOT_A_CONSUMER,
-            why_no_verify=NOT_OFFERED,
+            why_no_verify=_why_no_verify(known_client),
         )
 
     async def stack(self, client: str, timeout_s: float) -> str:
@@ -73,7 +93,7 @@ class RemotingClientDirectory:
         known_client = self._clients.find(client)
         group = next(iter(known_client.consumers), "") if known_client is not None else ""
         if known_client is None or not group:
-            raise Busy("the client is gone", field="client", remedy="ask again when it is back")
+            raise _gone()
         fields = {"consumerGroup": group, "clientId": known_client.name, "jstackEnable": "true"}
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
         try:
@@ -85,8 +105,29 @@ class RemotingClientDirectory:
     async def verify(
         self, client: str, group: str, message: StoredMessage, timeout_s: float
     ) -> Processed:
-        """Not offered."""
-        raise Refused(NOT_OFFERED, field="client")
+        """Have a push consumer process a message; raises Busy if not reachable, TimeoutError."""
+        known_client = self._clients.find(client)
+        if known_client is None:
+            raise _gone()
+        connection = known_client.connection
+        address = connection.backend.address(connection)
+        fields = {
+            "consumerGroup": group,
+            "clientId": client,
+            "msgId": offset_id(address, message.position),
+            "brokerName": connection.backend.settings.broker_name,
+            "topic": message.topic,
+        }
+        try:
+            answer = await connection.ask(
+                RequestCode.CONSUME_MESSAGE_DIRECTLY, fields, timeout_s, record_of(message, address)
+            )
+        except RemotingRefusal as error:
+            raise Busy(error.text, field="client", remedy="ask again in a moment") from error
+        if answer.code != ResponseCode.SUCCESS:
+            return Processed("", answer.remark)
+        result = _Directly.read(answer.body)
+        return Processed(result.consumeResult, result.remark or "")
 
     def disconnect(self, client: str) -> int:
         """Close the client's connection, which others may share; returns the number closed."""
@@ -95,6 +136,17 @@ class RemotingClientDirectory:
             return 0
         known_client.connection.close()
         return 1
+
+
+def _gone() -> Busy:
+    return Busy("the client is gone", field="client", remedy="ask again when it is back")
+
+
+def _why_no_verify(client: RemotingClient) -> str:
+    kinds = {each.consume_type for each in client.consumers.values()}
+    if not kinds:
+        return NOT_A_CONSUMER
+    return "" if PUSH in kinds else NO_LISTENER
 
 
 def _stack_in(text: str) -> str:

@@ -124,6 +124,11 @@ class RemotingClients:
                 return str(consumer.topics[topic].filter)
         return None
 
+    def subscription_of(self, group: str, topic: str) -> RemotingSubscription | None:
+        """The subscription of a group's consumers to a topic; None if none has told it."""
+        subscriptions = (each.consumers[group].topics for each in self.consumers_of(group))
+        return next((each[topic] for each in subscriptions if topic in each), None)
+
     def member_name(self, connection: "RemotingConnection", group: str) -> str:
         """The client of a connection that is a member of the group; "" if there is none."""
         own = self._of.get(connection, {}).values()

@@ -3,9 +3,6 @@
 `python -m app.remoting.operations` prints the page's table.
 """
 
-from typing import NamedTuple
-
-from app.remoting import administration as admin
 from app.remoting import (
     heartbeats,
     locking,
@@ -15,18 +12,12 @@ from app.remoting import (
     sending,
     transactions,
 )
+from app.remoting.administration.operations import ADMINISTRATION
 from app.remoting.connection import Handler
 from app.remoting.errors import RemotingRefusal
+from app.remoting.operation import RemotingOperation
 from protocol.remoting.codes import RequestCode as R
 from protocol.remoting.codes import ResponseCode
-
-
-class RemotingOperation(NamedTuple):
-    """The handler of a request code, and its description."""
-
-    handler: Handler
-    about: str
-
 
 CLUSTER = "there is one broker and no cluster of brokers"
 TO_CLIENT = "brokers ask clients this, not the other way round"
@@ -76,62 +67,30 @@ OFFERED: dict[R, RemotingOperation] = {
     R.GET_BROKER_CLUSTER_INFO: RemotingOperation(
         routing.get_cluster_info, "The broker and its cluster."
     ),
-    R.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: RemotingOperation(
-        admin.list_topics, "All topics by name."
-    ),
-    R.GET_TOPICS_BY_CLUSTER: RemotingOperation(
-        admin.list_topics, "The same: there is one cluster."
-    ),
-    R.GET_SYSTEM_TOPIC_LIST_FROM_NS: RemotingOperation(
-        admin.list_system_topics, "The topics that are the engine's own."
-    ),
-    R.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: RemotingOperation(admin.list_system_topics, "The same."),
-    R.GET_TOPIC_CONFIG: RemotingOperation(admin.topic_config, "How a topic is set up."),
-    R.GET_ALL_TOPIC_CONFIG: RemotingOperation(
-        admin.all_topic_configs, "How all topics are set up."
-    ),
-    R.UPDATE_AND_CREATE_TOPIC: RemotingOperation(
-        admin.update_topic, "Create a topic, or change its queues and permission; audited."
-    ),
-    R.DELETE_TOPIC_IN_BROKER: RemotingOperation(admin.delete_topic, "Delete a topic; audited."),
-    R.DELETE_TOPIC_IN_NAMESRV: RemotingOperation(
-        admin.delete_route, "Nothing: the route is gone with the topic."
-    ),
-    R.GET_TOPIC_STATS_INFO: RemotingOperation(
-        admin.topic_stats, "The offsets of a topic's queues."
-    ),
-    R.QUERY_TOPIC_CONSUME_BY_WHO: RemotingOperation(admin.consumed_by, "The groups of a topic."),
-    R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: RemotingOperation(
-        admin.update_group,
-        "Create a group, or change its retries, its order and whether it consumes; audited.",
-    ),
-    R.DELETE_SUBSCRIPTIONGROUP: RemotingOperation(admin.delete_group, "Delete a group; audited."),
-    R.GET_SUBSCRIPTIONGROUP_CONFIG: RemotingOperation(admin.group_config, "How a group is set up."),
-    R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: RemotingOperation(
-        admin.all_group_configs, "How all groups are set up."
-    ),
-    R.GET_CONSUME_STATS: RemotingOperation(
-        admin.consume_stats, "How far a group is in each queue."
-    ),
-    R.QUERY_TOPICS_BY_CONSUMER: RemotingOperation(admin.topics_of_group, "The topics of a group."),
-    R.INVOKE_BROKER_TO_RESET_OFFSET: RemotingOperation(
-        admin.reset_offsets, "Move a group to a time or an offset, and tell its clients; audited."
-    ),
-    R.GET_CONSUMER_CONNECTION_LIST: RemotingOperation(
-        admin.consumer_connections, "The classic consumers of a group."
-    ),
-    R.GET_PRODUCER_CONNECTION_LIST: RemotingOperation(
-        admin.producer_connections, "The classic producers of a producer group."
-    ),
-    R.GET_CONSUMER_RUNNING_INFO: RemotingOperation(
-        admin.running_info, "What a consumer tells of itself: it is asked."
-    ),
-    R.GET_BROKER_RUNTIME_INFO: RemotingOperation(admin.runtime_info, "Figures of the broker."),
-    R.GET_BROKER_CONFIG: RemotingOperation(admin.broker_config, "Settings by RocketMQ's names."),
-    R.GET_KV_CONFIG: RemotingOperation(
-        admin.kv_config, "Always QUERY_NOT_FOUND: no values are kept."
-    ),
+    **ADMINISTRATION,
 }
+BROKER_CODES = (
+    R.ADD_BROKER,
+    R.REMOVE_BROKER,
+    R.BROKER_HEARTBEAT,
+    R.RESET_MASTER_FLUSH_OFFSET,
+    R.GET_BROKER_EPOCH_CACHE,
+)
+CONTROLLER_CODES = (
+    R.CONTROLLER_ELECT_MASTER,
+    R.CONTROLLER_GET_METADATA_INFO,
+    R.CONTROLLER_GET_SYNC_STATE_DATA,
+    R.UPDATE_CONTROLLER_CONFIG,
+    R.GET_CONTROLLER_CONFIG,
+    R.CLEAN_BROKER_DATA,
+)
+COLD_CODES = (
+    R.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+    R.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+    R.GET_COLD_DATA_FLOW_CTR_INFO,
+    R.SET_COMMITLOG_READ_MODE,
+)
+ROCKSDB_CODES = (R.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, R.EXPORT_ROCKSDB_CONFIG_TO_JSON)
 REFUSED: dict[R, str] = {
     R.CHECK_TRANSACTION_STATE: TO_CLIENT,
     R.NOTIFY_CONSUMER_IDS_CHANGED: TO_CLIENT,
@@ -143,6 +102,11 @@ REFUSED: dict[R, str] = {
     R.QUERY_DATA_VERSION: CLUSTER,
     R.GET_BROKER_MEMBER_GROUP: CLUSTER,
     R.GET_BROKER_HA_STATUS: CLUSTER,
+    R.GET_ALL_DELAY_OFFSET: f"only a broker's copies read this, and {CLUSTER}",
+    **dict.fromkeys(BROKER_CODES, CLUSTER),
+    **dict.fromkeys(CONTROLLER_CODES, "there is one broker, and no controller elects a master"),
+    **dict.fromkeys(COLD_CODES, "reads of old messages are not throttled for single groups"),
+    **dict.fromkeys(ROCKSDB_CODES, "nothing is kept in RocksDB"),
     R.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics spread over brokers, and there is one",
 }
 NOT_YET = "this server does not offer it yet"

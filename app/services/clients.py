@@ -210,7 +210,7 @@ class Clients:
             raise Refused(
                 f"{name[:255]!r} cannot be asked: {reason or REST_ONLY}",
                 field="client",
-                remedy="ask a client of the RocketMQ 5 protocol that is connected",
+                remedy="ask a client of RocketMQ's protocols that is connected",
                 code="not_offered",
             )
         return endpoint
@@ -247,6 +247,8 @@ async def _processed(
 
 VERDICTS = {
     "OK": ProcessingVerdict.CONSUMED,
+    "CR_SUCCESS": ProcessingVerdict.CONSUMED,
+    "CR_COMMIT": ProcessingVerdict.CONSUMED,
     "NOT_IMPLEMENTED": ProcessingVerdict.NOT_OFFERED,
     "UNSUPPORTED": ProcessingVerdict.NOT_OFFERED,
 }

@@ -43,6 +43,7 @@ USES: dict[str, dict[str, str]] = {
         "lag": GROUPS,
         "log_end": FIGURES,
         "members": MEMBERS,
+        "retention": FIGURES,
         "statistics": FIGURES,
         "topic": TOPICS,
         "topic_stats": TOPICS,

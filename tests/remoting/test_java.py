@@ -252,8 +252,8 @@ def test_a_killed_members_queues_go_to_the_others(
             second.kill()
 
 
-def key_pair(data: Path) -> tuple[str, str]:
-    """An access key of the admin's, and its secret."""
+def key_pair(data: Path) -> tuple[str, str, str]:
+    """A token of the admin's, its access key, and that one's secret."""
     words = ["tokens", "add", "java", "--access-key", "--owner", "boss", "--data", str(data)]
     made = subprocess.run(
         [sys.executable, "-m", "app.users", *words],
@@ -262,8 +262,8 @@ def key_pair(data: Path) -> tuple[str, str]:
         text=True,
         check=True,
     )
-    _, access_key, secret_key = made.stdout.splitlines()
-    return access_key, secret_key
+    token, access_key, secret_key = made.stdout.splitlines()
+    return token, access_key, secret_key
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -271,7 +271,7 @@ def test_a_signed_client_may_do_what_its_token_may(version: str, tmp_path: Path)
     data = tmp_path / "data"
     with served(data, ("--admin-name", "boss", "--admin-password", "correct horse battery")):
         pass
-    access_key, secret_key = key_pair(data)
+    _, access_key, secret_key = key_pair(data)
     keys = (f"-Daccess={access_key}", f"-Dsecret={secret_key}")
     with served(data) as server:
         signed = driver_of(version, server.address, tmp_path, *keys)
@@ -283,48 +283,3 @@ def test_a_signed_client_may_do_what_its_token_may(version: str, tmp_path: Path)
             with other.begin("batch", "orders", 2) as process:
                 text, _ = process.communicate(timeout=LIMIT_S)
             assert "DONE" not in text
-
-
-def mqadmin(home: Path, server: Server, command: str, *words: str) -> list[list[str]]:
-    """What a command of Apache's own administration tool printed, as words."""
-    driver_of(VERSIONS[-1], server.address, home)
-    classes = str(JAVA / "lib" / VERSIONS[-1] / "*")
-    options = [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"]
-    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
-    found = subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", *options, "-cp", classes, main, command, *words],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=True,
-    )
-    return [line.split() for line in found.stdout.splitlines() if line.strip()]
-
-
-def test_mqadmin_makes_shows_moves_and_deletes(
-    server: Server, tmp_path: Path, topic: str, publish: Publish
-) -> None:
-    name, at = ("-n", server.address), ("-b", server.address)
-
-    def run(command: str, *words: str) -> list[list[str]]:
-        return mqadmin(tmp_path, server, command, *name, *words)
-
-    assert ["DefaultCluster", "kitemq", "0", server.address] in [
-        line[:4] for line in run("clusterList")
-    ]
-    run("updateTopic", *at, "-t", topic, "-r", "2", "-w", "2")
-    run("updateSubGroup", *at, "-g", topic, "-r", "3")
-    assert httpx.get(f"{server.url}/api/v1/groups/{topic}").json()["retry_max"] == 3
-    publish(topic, "1", "2")
-    assert [topic] in run("topicList")
-    rows = [line for line in run("topicStatus", "-t", topic) if line[0] == "kitemq"]
-    assert sum(int(line[3]) for line in rows) == 2
-    driver_of(VERSIONS[-1], server.address, tmp_path).lines("push", topic, topic, "*", 2)
-    rows = [line for line in run("consumerProgress", "-g", topic) if line[0] == topic]
-    assert sum(int(line[4]) for line in rows) == 2
-    run("resetOffsetByTime", "-g", topic, "-t", topic, "-s", "0")
-    rows = [line for line in run("consumerProgress", "-g", topic) if line[0] == topic]
-    assert sum(int(line[5]) for line in rows) == 2
-    run("deleteSubGroup", *at, "-g", topic)
-    run("deleteTopic", "-c", "DefaultCluster", "-t", topic)
-    assert httpx.get(f"{server.url}/api/v1/topics/{topic}").status_code == 404

@@ -1,0 +1,77 @@
+"""Bodies that several answers share.
+
+Maps by queue have objects as keys, as RocketMQ's tools write them; such a body is no valid JSON.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from app.remoting.call import json_body
+from app.remoting.clients import RemotingSubscription
+from app.remoting.errors import ErrorResponse
+
+if TYPE_CHECKING:
+    from app.remoting.backend import RemotingBackend
+
+DATA_VERSION = {"counter": 0, "stateVersion": 0, "timestamp": 0}
+
+
+def name_list(names: Iterable[str]) -> ErrorResponse:
+    """A list of topics."""
+    return ErrorResponse(body=json_body({"topicList": list(names), "brokerAddr": None}))
+
+
+def subscription_shape(subscription: RemotingSubscription) -> dict[str, Any]:
+    """A client's subscription to a topic."""
+    return {
+        "topic": subscription.topic,
+        "subString": subscription.text,
+        "tagsSet": [],
+        "codeSet": [],
+        "subVersion": subscription.version,
+        "expressionType": subscription.kind,
+        "classFilterMode": False,
+    }
+
+
+def queue_key(backend: "RemotingBackend", topic: str, queue: int) -> dict[str, Any]:
+    """A queue as RocketMQ names it."""
+    return {"brokerName": backend.settings.broker_name, "queueId": queue, "topic": topic}
+
+
+def raw_member(body: bytes, name: str) -> bytes:
+    """The object that a member of such a body is, as it stands there; `{}` if there is none."""
+    _, mark, rest = body.partition(b'"' + name.encode() + b'":')
+    begin, depth, is_text, is_escaped = rest.find(b"{"), 0, False, False
+    if not mark or rest[:begin].strip():
+        return b"{}"
+    for at in range(begin, len(rest)):
+        char = rest[at : at + 1]
+        if is_text:
+            is_text, is_escaped = is_escaped or char != b'"', char == b"\\" and not is_escaped
+        elif char == b'"':
+            is_text = True
+        else:
+            depth += (char == b"{") - (char == b"}")
+            if not depth:
+                return rest[begin : at + 1]
+    return b"{}"
+
+
+def by_queue(
+    backend: "RemotingBackend",
+    name: str,
+    entries: Iterable[tuple[tuple[str, int], Any]],
+    more: dict[str, Any] | None = None,
+) -> bytes:
+    """An object with a map whose keys are queues, and some other members."""
+    encode = msgspec.json.encode
+    parts = [
+        encode(queue_key(backend, topic, queue)) + b":" + encode(value)
+        for (topic, queue), value in entries
+    ]
+    members = [encode(name) + b":{" + b",".join(parts) + b"}"]
+    members += [encode(key) + b":" + encode(value) for key, value in (more or {}).items()]
+    return b"{" + b",".join(members) + b"}"
