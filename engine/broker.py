@@ -97,7 +97,13 @@ from engine.store.encode import position_of_id
 from engine.store.files import Files, OsFiles
 from engine.store.pool import Pool
 from engine.topic.catalog import TopicConfig, TopicType
-from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, RETRY_PREFIX, retry_topic
+from engine.topic.names import (
+    DEAD_LETTER_PREFIX,
+    GROUP_QUEUE,
+    REPLY_TOPIC,
+    RETRY_PREFIX,
+    retry_topic,
+)
 from engine.trace.journey import (
     Branch,
     CheckedReason,
@@ -125,6 +131,7 @@ __all__ = [
     "DEAD_LETTER_PREFIX",
     "FOREVER_MS",
     "GROUP_QUEUE",
+    "REPLY_TOPIC",
     "RETRY_PREFIX",
     "AckResult",
     "ActivePin",
@@ -618,6 +625,12 @@ class Broker:
     def held(self, group: str, client: str) -> list[Receipt]:
         """Messages in flight with a client of a group."""
         return self._delivery.inflight.held(group, client)
+
+    def receipt_until(
+        self, group: str, topic: str, queue: int, offset: int, until_ms: int
+    ) -> Receipt:
+        """The receipt of the delivery whose invisible time ends then, else one not current."""
+        return self._delivery.inflight.receipt_until(group, topic, queue, offset, until_ms)
 
     # -- waiting for their time ---------------------------------------------------------------
 

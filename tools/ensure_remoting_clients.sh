@@ -28,7 +28,8 @@ for version in 4.9.8 5.3.3; do
     lock="$folder/jars-$version.sha256"
     build="$folder/build/$version"
     stamp="$build/.compiled"
-    if [ -f "$stamp" ] && [ "$stamp" -nt "$lock" ] && [ "$stamp" -nt "$folder/Drive.java" ]; then continue; fi
+    if [ -f "$stamp" ] && [ "$stamp" -nt "$lock" ] && [ "$stamp" -nt "$folder/Drive.java" ] &&
+        [ "$stamp" -nt "$folder/Drive5.java" ]; then continue; fi
     echo "Installing what $lock pins."
     mkdir -p "$folder/lib/$version" "$build"
     "$python" tools/fetch_jars.py "$lock" "$folder/lib/$version" || fail
@@ -37,5 +38,8 @@ for version in 4.9.8 5.3.3; do
     case "$version" in 4.*) model=org.apache.rocketmq.common.protocol.heartbeat ;; esac
     sed "s/@MODEL@/$model/" "$folder/Drive.java" > "$build/Drive.java"
     javac -nowarn -cp "$folder/lib/$version/*" -d "$build" "$build/Drive.java" || fail
+    case "$version" in
+    5.*) javac -nowarn -cp "$build:$folder/lib/$version/*" -d "$build" "$folder/Drive5.java" || fail ;;
+    esac
     touch "$stamp"
 done

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind
-from engine.broker import TopicConfig
+from engine.broker import REPLY_TOPIC, TopicConfig
 from engine.errors import TopicNotFound
 from protocol.remoting.codes import ResponseCode
 
@@ -70,6 +70,8 @@ def _topic(backend: "RemotingBackend", name: str) -> TopicConfig:
     try:
         return broker.plan_topic(name) if name == CLIENT_TRACE_TOPIC else broker.topic(name)
     except TopicNotFound:
+        if name == REPLY_TOPIC:  # the engine makes it at the first reply
+            return TopicConfig(name, read_queues=1, write_queues=1, permission=READ_WRITE)
         raise RemotingRefusal(
             ResponseCode.TOPIC_NOT_EXIST,
             f"No topic route info in name server for the topic: {name}",
