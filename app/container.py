@@ -42,13 +42,13 @@ from app.services.remoting_figures import RemotingFigures
 from app.services.replay_copies import ReplayCopies
 from app.services.replays import Replays
 from app.services.reports.reports import Reports
-from app.services.reports.results import Results
+from app.services.reports.results import ReportResults
 from app.services.requests import Requests
 from app.services.resets import Resets
 from app.services.retention import Purges
 from app.services.rpc_figures import RpcFigures
 from app.services.scheduled import ScheduledMessages
-from app.services.search import Search
+from app.services.search import SearchService
 from app.services.self_checks import SelfChecks
 from app.services.stars_and_notes import StarsAndNotes
 from app.services.targets import Targets
@@ -81,14 +81,14 @@ class Services:
     self_checks: SelfChecks
     clients: Clients
     reports: Reports
-    report_results: Results
+    report_results: ReportResults
     alerts: Alerts
     topics: Topics
     topic_imports: TopicImports
     purges: Purges
     groups: Groups
     resets: Resets
-    search: Search
+    search: SearchService
     journeys: Journeys
     replays: Replays
     replay_copies: ReplayCopies
@@ -207,18 +207,18 @@ class Services:
         self.purges = Purges(host, self.audit)
         self.groups = Groups(host, self.audit)
         self.resets = Resets(host, self.audit)
-        self.search = Search(host)
+        self.search = SearchService(host)
         self.journeys = Journeys(host, self.search)
-        self.replays = Replays(host, self.audit)
+        self.replays = Replays(host, self.messaging, self.audit)
         self.replay_copies = ReplayCopies(host, database)
-        self.report_results = Results(self.reports, database, settings)
+        self.report_results = ReportResults(self.reports, database, settings)
         self.views = Views(database, host.clock)
-        self.marks = StarsAndNotes(host, database)
+        self.stars_and_notes = StarsAndNotes(host, database)
         self.dismissals = Dismissals(host, self.audit)
         self.requests = Requests(host, self.messaging)
         self.scheduled = ScheduledMessages(self.messaging, self.audit)
         self.transactions = Transactions(
-            host, self.audit, self.targets, document=self._check_document
+            host, self.messaging, self.audit, self.targets, document=self._check_document
         )
 
     @asynccontextmanager

@@ -1,26 +1,43 @@
 """The verbs of `app.messaging`, answered by the embedded engine.
 
-Only `send`, `receive` and `pull` ever wait; the others return in microseconds.
+Only `send`, `receive`, `pull` and a transaction's `decide` ever wait; the others return in
+microseconds.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from app.capabilities import EMBEDDED
 from app.host import EngineHost
 from app.send_batcher import BatchSlice, Done, SendBatcher
 from engine.broker import (
     AckResult,
+    Assignment,
+    Decider,
     Delivery,
     ExtendResult,
+    GroupConfig,
+    LockedQueue,
+    LockResult,
+    LongPoll,
+    Member,
+    MemberConnection,
     Nack,
     PullAnswer,
     PullResult,
     QueueContent,
+    QueueLock,
     Receipt,
     Scheduled,
     ScheduledPage,
+    Strategy,
     TimerAnswer,
+    TopicConfig,
+    Transaction,
+    TransactionCheck,
+    TransactionDecision,
+    TransactionPage,
 )
 from engine.errors import EngineError
 from engine.message import Durability, Message, StoredMessage
@@ -35,6 +52,10 @@ class EngineMessaging:
     def __init__(self, host: EngineHost) -> None:
         self._host = host
         self._batcher = SendBatcher(host)
+        self.capabilities = EMBEDDED
+        self.transactions = EngineTransactions(host)
+        self.locks = EngineLocks(host)
+        self.members = EngineMembers(host)
 
     async def send(
         self, messages: Sequence[Message], durability: Durability | None = None
@@ -81,6 +102,19 @@ class EngineMessaging:
             park = partial(self._host.broker.wait_to_receive, group, topics, client=client)
             if not await self._host.wait_until(park, deadline_s):
                 return []
+
+    def wait_to_receive(
+        self, group: str, topics: Mapping[str, str], wake: Callable[[], None], client: str = ""
+    ) -> LongPoll:
+        return self._host.broker.wait_to_receive(group, topics, wake, client)
+
+    def wait_to_pull(
+        self, topic: str, queue: int, offset: int, filter: str, wake: Callable[[], None]
+    ) -> LongPoll:
+        return self._host.broker.wait_to_pull(topic, queue, offset, filter, wake)
+
+    async def check_filter(self, filter: str) -> None:
+        self._host.broker.check_filter(filter)
 
     async def pull(
         self,
@@ -159,6 +193,9 @@ class EngineMessaging:
     async def start_offset(self, group: str, topic: str, queue: int) -> int:
         return self._host.broker.start_offset(group, topic, queue)
 
+    async def is_young_queue(self, topic: str, queue: int) -> bool:
+        return self._host.broker.is_young_queue(topic, queue)
+
     async def send_back(
         self,
         group: str,
@@ -200,6 +237,18 @@ class EngineMessaging:
     async def queue_content(self, topic: str, queue: int, *, count_max: int) -> QueueContent:
         return self._host.broker.queue_content(topic, queue, count_max=count_max)
 
+    async def topic(self, name: str) -> TopicConfig:
+        return self._host.broker.topic(name)
+
+    async def plan_topic(self, name: str) -> TopicConfig:
+        return self._host.broker.plan_topic(name)
+
+    async def group(self, name: str) -> GroupConfig:
+        return self._host.broker.group(name)
+
+    async def is_broadcast(self, group: str) -> bool:
+        return self._host.broker.is_broadcast(group)
+
     async def scheduled(
         self, *, topic: str = "", from_ms: int = 0, after: str = "", count_max: int = 50
     ) -> ScheduledPage:
@@ -218,3 +267,125 @@ class EngineMessaging:
 
     async def reschedule(self, message_id: str, deliver_at_ms: int) -> TimerAnswer:
         return self._host.broker.reschedule(message_id, deliver_at_ms)
+
+
+class EngineTransactions:
+    """`TransactionVerbs` of a started `EngineHost`."""
+
+    def __init__(self, host: EngineHost) -> None:
+        self._host = host
+
+    async def decide(
+        self,
+        transaction_id: str,
+        decision: TransactionDecision,
+        *,
+        group: str = "",
+        by: Decider = Decider.PRODUCER,
+    ) -> Transaction:
+        transactions = self._host.broker.transactions
+        done = transactions.decide(transaction_id, decision, group=group, by=by)
+        if done.flush_position:
+            await self._host.flushed(done.flush_position)
+        return done
+
+    async def resume(self, transaction_id: str, *, group: str = "") -> Transaction:
+        return self._host.broker.transactions.resume(transaction_id, group=group)
+
+    async def get(self, transaction_id: str, *, group: str = "") -> Transaction:
+        return self._host.broker.transactions.get(transaction_id, group=group)
+
+    async def pending(
+        self, *, group: str = "", after: str = "", count_max: int = 50
+    ) -> TransactionPage:
+        transactions = self._host.broker.transactions
+        return transactions.pending(group=group, after=after, count_max=count_max)
+
+    async def given_up(
+        self, *, group: str = "", after: str = "", count_max: int = 50
+    ) -> TransactionPage:
+        transactions = self._host.broker.transactions
+        return transactions.given_up(group=group, after=after, count_max=count_max)
+
+    async def checks(self, group: str, count_max: int = 32) -> list[TransactionCheck]:
+        return self._host.broker.transactions.checks(group, count_max)
+
+
+class EngineLocks:
+    """`LockVerbs` of a started `EngineHost`."""
+
+    def __init__(self, host: EngineHost) -> None:
+        self._host = host
+
+    async def lock(self, group: str, client: str, queues: Sequence[LockedQueue]) -> LockResult:
+        return self._host.broker.locks.lock(group, client, queues)
+
+    async def unlock(
+        self, group: str, client: str, queues: Sequence[LockedQueue]
+    ) -> list[LockedQueue]:
+        return self._host.broker.locks.unlock(group, client, queues)
+
+    async def of(self, group: str) -> list[QueueLock]:
+        return self._host.broker.locks.of(group)
+
+
+class EngineMembers:
+    """`MemberVerbs` of a started `EngineHost`."""
+
+    def __init__(self, host: EngineHost) -> None:
+        self._host = host
+
+    async def heartbeat(
+        self,
+        group: str,
+        client: str,
+        *,
+        topics: Mapping[str, str] | None = None,
+        version: str = "",
+        language: str = "",
+        address: str = "",
+    ) -> Member:
+        return self._host.broker.members.heartbeat(
+            group, client, topics=topics, version=version, language=language, address=address
+        )
+
+    async def seen(
+        self,
+        group: str,
+        client: str,
+        *,
+        topics: Mapping[str, str] | None = None,
+        address: str = "",
+        version: str = "",
+        language: str = "",
+        creates: bool = False,
+    ) -> None:
+        self._host.broker.members.seen(
+            group,
+            client,
+            topics=topics,
+            address=address,
+            version=version,
+            language=language,
+            creates=creates,
+        )
+
+    async def connect(
+        self, group: str, client: str, *, topics: Mapping[str, str], address: str = ""
+    ) -> MemberConnection:
+        return self._host.broker.members.connect(group, client, topics=topics, address=address)
+
+    async def leave(self, group: str, client: str) -> bool:
+        return self._host.broker.members.leave(group, client)
+
+    async def assignment(
+        self,
+        group: str,
+        topic: str,
+        client: str,
+        *,
+        strategy: Strategy | None = None,
+        broker_name: str = "kitemq",
+    ) -> Assignment:
+        members = self._host.broker.members
+        return members.assignment(group, topic, client, strategy=strategy, broker_name=broker_name)

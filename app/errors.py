@@ -69,7 +69,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     correlation_id: str = ""
 
 
-class NoReply(HTTPException):
+class ReplyTimeout(HTTPException):
     """A request whose reply did not come in time; the problem names it."""
 
     def __init__(self, correlation_id: str, timeout_ms: int) -> None:
@@ -79,8 +79,8 @@ class NoReply(HTTPException):
         self.correlation_id = correlation_id
 
 
-class DoorError(HTTPException):
-    """An error that the door itself finds, before any engine is asked.
+class ProblemError(HTTPException):
+    """An error that an endpoint raises itself, with its status and code.
 
     It is Starlette's HTTPException, so that every layer between lets it pass.
     """
@@ -115,7 +115,7 @@ def problem_of(error: Exception) -> Problem:
         return _problem(
             status_of(error), error.code, error.detail, error.field, error.remedy, wait_s
         )
-    if isinstance(error, DoorError):
+    if isinstance(error, ProblemError):
         return _problem(
             error.status_code,
             error.code,
@@ -124,7 +124,7 @@ def problem_of(error: Exception) -> Problem:
             error.remedy,
             error.retry_after_s,
         )
-    if isinstance(error, NoReply):
+    if isinstance(error, ReplyTimeout):
         remedy = f"a late reply is kept: GET /api/v1/replies/{error.correlation_id}"
         problem = _problem(error.status_code, TIMEOUT, error.detail, "timeout_ms", remedy)
         return msgspec.structs.replace(problem, correlation_id=error.correlation_id)

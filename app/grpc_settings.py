@@ -1,4 +1,4 @@
-"""Settings of the door for RocketMQ 5 clients: where it listens, TLS, limits.
+"""Settings of the endpoint for RocketMQ 5 clients: where it listens, TLS, limits.
 
 `complaint` says what does not fit together, before the server starts.
 """
@@ -15,7 +15,7 @@ ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+):)?(?P<port>[0-9
 
 @dataclass(frozen=True, kw_only=True)
 class GrpcSettings:
-    """What the gRPC door can be told."""
+    """The settings of the gRPC endpoint."""
 
     grpc_listen: str = setting(
         AUTO,
@@ -68,7 +68,7 @@ class GrpcSettings:
 
 
 def complaint(settings: GrpcSettings) -> str:
-    """What is wrong with the settings of the gRPC door; "" where they will do."""
+    """What is wrong with the settings of the gRPC endpoint; "" where they will do."""
     if settings.grpc_listen not in (AUTO, OFF) and not _is_address(settings.grpc_listen):
         return f"setting 'grpc_listen' is {settings.grpc_listen!r}; expected auto, off or HOST:PORT"
     for address in settings.grpc_advertised:
@@ -80,7 +80,7 @@ def complaint(settings: GrpcSettings) -> str:
 
 
 def listen_at(settings: GrpcSettings, host: str, port: int) -> tuple[str, int] | None:
-    """Host and port of the gRPC door beside the HTTP server's; None where it is off."""
+    """Host and port of the gRPC endpoint beside the HTTP server's; None where it is off."""
     text = settings.grpc_listen
     if text == OFF:
         return None

@@ -198,7 +198,7 @@ class EngineHost:
             if woken.done():  # there is more to examine at once: let others run in between
                 await asyncio.sleep(0)
             is_woken = await woken
-        except asyncio.CancelledError:
+        except BaseException:  # cancelled, or closed before a task awaited it
             parked.cancel()
             raise
         finally:

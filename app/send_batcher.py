@@ -5,15 +5,13 @@ is kept; a send that is turned down does not touch its neighbours.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from app.eager import as_engine_error
 from app.host import EngineHost
 from engine.errors import Corrupt, EngineError
 from engine.message import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Durability, Message, PutResult
-
-log = logging.getLogger("kitemq.socket")
 
 # Room that properties and the record's own fields need besides the bodies.
 JOINED_BYTES_MAX = BATCH_BYTES_MAX // 2
@@ -45,11 +43,14 @@ class SendBatcher:
     def __init__(self, host: EngineHost) -> None:
         self._host = host
         self._waiting: list[PendingSend] = []
+        # Kept, as `get_running_loop` of Python 3.11 makes a system call each time.
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(self, messages: Sequence[Message], durability: Durability | None, done: Done) -> None:
         """Store `messages`, all of one topic, at the end of this turn; `done` gets the result."""
         if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._loop = self._loop or asyncio.get_running_loop()
+            self._loop.call_soon(self._flush)
         self._waiting.append(PendingSend(messages, durability, done))
 
     def _flush(self) -> None:
@@ -83,7 +84,7 @@ class SendBatcher:
             sent = self._host.broker.send(messages, durability=run[0].durability)
         except Exception as error:
             if len(run) == 1:
-                run[0].done(None, _as_engine_error(error))
+                run[0].done(None, as_engine_error(error))
                 return
             for item in run:  # one of them is at fault: each for itself
                 self._store([item])
@@ -108,13 +109,6 @@ def _joins(before: PendingSend, item: PendingSend) -> bool:
     if before.durability is not item.durability:
         return False
     return item.durability is not None or before.messages[-1].topic == item.messages[0].topic
-
-
-def _as_engine_error(error: Exception) -> EngineError:
-    if isinstance(error, EngineError):
-        return error
-    log.error("a send failed", exc_info=error)
-    return EngineError("the server failed; its log says why", code="internal_error")
 
 
 def _slice(sent: PutResult, start: int, end: int) -> BatchSlice:

@@ -27,13 +27,13 @@ from app.db.user_probe import has_users
 from app.log_output import LimitedHandler
 from app.main import create_app
 from app.network.acceptor import Acceptor
-from app.network.bounded_socket import with_budget
 from app.network.connection_limits import ConnectionSlot
 from app.network.connection_monitor import ConnectionMonitor
 from app.network.http_connection import HttpConnection
 from app.network.log_limits import limit_repeated_lines
 from app.network.open_files import files_max, log_files, queue_files, raise_file_limit
 from app.network.socket_connection import SocketConnection
+from app.network.websocket_protocol import with_budget
 from app.priority import go_first
 from app.private_data import keep_private, tighten
 from app.settings import Settings, SettingsError, is_loopback, load, origins, settings_fields
@@ -204,7 +204,7 @@ class Server(uvicorn.Server):
         *,
         certificate: Certificate | None = None,
     ) -> None:
-        """`services` are the application's; without a second listener there is no gRPC door,
+        """`services` are the application's; without a second listener there is no gRPC endpoint,
         without a third one no port for classic clients.
 
         With a `certificate` the HTTP port speaks https.

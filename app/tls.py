@@ -1,7 +1,7 @@
-"""TLS of every port: certificates that are checked at the start, and read again when they change.
+"""TLS of every port: certificates that are checked at the start and read again after a change.
 
-`made_context` names setting and file where a certificate cannot be used. A `Certificate` keeps the
-context that connections are made with; `refresh` brings a renewed certificate into it, for
+`create_context` names setting and file of a certificate that cannot be used. A `Certificate` keeps
+the context that connections are made with; `refresh` brings a renewed certificate into it, for
 handshakes from then on, and keeps the old one where the new one is broken.
 """
 
@@ -42,7 +42,7 @@ class Pair:
     key_setting: str = "tls_key"
 
 
-def made_context(pair: Pair, *, protocols: Sequence[str] = ()) -> ssl.SSLContext:
+def create_context(pair: Pair, *, protocols: Sequence[str] = ()) -> ssl.SSLContext:
     """What encrypts a server's connections, TLS 1.2 or newer; raises TlsError. Reads files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -61,7 +61,7 @@ class Certificate:
         self._pair = pair
         self._protocols = tuple(protocols)
         self._last_stamp = _stamp(pair)
-        self.context = made_context(pair, protocols=protocols)
+        self.context = create_context(pair, protocols=protocols)
 
     def refresh(self) -> bool:
         """Read the files again where they have changed; whether others are used from now on.
@@ -74,7 +74,7 @@ class Certificate:
             return False
         self._last_stamp = stamp
         try:
-            made_context(self._pair, protocols=self._protocols)  # half a pair must not get in
+            create_context(self._pair, protocols=self._protocols)  # half a pair must not get in
             _load(self.context, self._pair)
         except TlsError as error:
             log.error("the certificate stays as it was: %s", error)

@@ -14,10 +14,10 @@ from typing import Any
 
 from msgspec import UNSET
 
-from app.db.rows import AuditEntry, DatabaseError, UserRow
+from app.db.rows import Actor, AuditEntry, DatabaseError, UserRow
 from app.security.access import Role, parse_patterns
 from app.security.access_keys import AccessKeys, access_key_of
-from app.security.accounts import DONE, TOKENS_MAX
+from app.security.accounts import TOKENS_MAX
 from app.security.credentials import (
     EVERYWHERE,
     TOKEN_NAME,
@@ -35,7 +35,7 @@ from engine.errors import EngineError, Invalid, NotFound
 
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
-ACTOR = "command line"
+ACTOR = Actor("command line")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -150,17 +150,7 @@ def _new_hash(options: argparse.Namespace) -> str:
 
 
 def _entry(action: str, kind: str, name: str) -> AuditEntry:
-    return AuditEntry(
-        at_ms=_now_ms(),
-        actor=ACTOR,
-        action=action,
-        object_kind=kind,
-        object_name=name,
-        before_json="",
-        after_json="",
-        result=DONE,
-        request_id="",
-    )
+    return AuditEntry.of(ACTOR, action, kind, name, at_ms=_now_ms())
 
 
 def _now_ms() -> int:
@@ -184,13 +174,13 @@ def _parser() -> argparse.ArgumentParser:
     def word(
         words: Any, name: str, text: str, run: Callable[[argparse.Namespace, Any], None]
     ) -> argparse.ArgumentParser:
-        made: argparse.ArgumentParser = words.add_parser(name, help=text, parents=[where])
-        made.set_defaults(run=run)
-        return made
+        command: argparse.ArgumentParser = words.add_parser(name, help=text, parents=[where])
+        command.set_defaults(run=run)
+        return command
 
-    def rights(made: argparse.ArgumentParser, role: str | None) -> None:
-        made.add_argument("--role", default=role, choices=list(Role))
-        made.add_argument(
+    def rights(command: argparse.ArgumentParser, role: str | None) -> None:
+        command.add_argument("--role", default=role, choices=list(Role))
+        command.add_argument(
             "--allow",
             action="append",
             default=[],
@@ -205,13 +195,13 @@ def _parser() -> argparse.ArgumentParser:
     deleting = word(users, "delete", "delete a user with all tokens", delete_user)
     word(users, "list", "everybody", list_users)
     making = word(tokens, "add", "make a token and print it, this once", add_token)
-    for made in (adding, changing, other_password, deleting, making):
-        made.add_argument("name")
+    for command in (adding, changing, other_password, deleting, making):
+        command.add_argument("name")
     rights(adding, Role.VIEWER)
     rights(changing, None)
     rights(making, None)
-    for made in (adding, other_password):
-        made.add_argument("--password-stdin", action="store_true", help="read one line")
+    for command in (adding, other_password):
+        command.add_argument("--password-stdin", action="store_true", help="read one line")
     switch = changing.add_mutually_exclusive_group()
     switch.add_argument("--disable", action="store_true", default=None)
     switch.add_argument("--enable", dest="disable", action="store_false")

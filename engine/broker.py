@@ -117,7 +117,7 @@ from engine.trace.journey import (
 )
 from engine.trace.traces import TraceStatus
 from engine.txn.check import TransactionCheck
-from engine.txn.producers import Callback
+from engine.txn.producers import Callback, Callbacks
 from engine.txn.resolve import Decider, TransactionDecision
 from engine.txn.transactions import (
     Transaction,
@@ -140,6 +140,7 @@ __all__ = [
     "Broker",
     "BrokerMetrics",
     "Callback",
+    "Callbacks",
     "CheckedReason",
     "DeadLetter",
     "DeadLetterArrivals",

@@ -9,7 +9,7 @@ from typing import Any
 import uvicorn
 
 from app.main import Application, create_app
-from app.network.bounded_socket import BoundedSocket, with_budget
+from app.network.websocket_protocol import BoundedWebSocketProtocol, with_budget
 from app.settings import Settings
 from bench.process import free_port
 
@@ -48,7 +48,7 @@ class LiveServer:
         app = self.app = create_app(self._settings)
         config = uvicorn.Config(
             app,
-            ws=with_budget(BoundedSocket, app.services.request_limits.budget),
+            ws=with_budget(BoundedWebSocketProtocol, app.services.request_limits.budget),
             ws_max_size=self._settings.request_bytes_max,
             ws_per_message_deflate=False,
             lifespan="on",

@@ -17,46 +17,47 @@ from app.api.messages import messages, produce, receive, requests, search
 from app.api.monitoring import metrics, statistics
 from app.api.replays import history as replay_history
 from app.api.replays import replays
-from app.api.reports import reports
+from app.api.reports import figures, reports
 from app.api.server import control, system
 from app.api.topics import imports as topic_imports
-from app.api.topics import marks, retention, topics
+from app.api.topics import retention, stars_and_notes, topics
 
 # Operations that are called thousands of times a second.
-HOT = (*produce.OPERATIONS, *receive.OPERATIONS, messages.pull)
+HOT = (*produce.operations, *receive.operations, messages.pull)
 
 OPERATIONS = (
-    *produce.OPERATIONS,
-    *receive.OPERATIONS,
-    *messages.OPERATIONS,
-    *traces.OPERATIONS,
-    *topics.OPERATIONS,
-    *topic_imports.OPERATIONS,
-    *marks.OPERATIONS,
-    *groups.OPERATIONS,
-    *progress.OPERATIONS,
-    *resets.OPERATIONS,
-    *search.OPERATIONS,
-    *members.OPERATIONS,
-    *clients.OPERATIONS,
-    *dismissals.OPERATIONS,  # before offsets, which stand at the same place in a path
-    *dead_letters.OPERATIONS,
-    *replays.OPERATIONS,
-    *replay_history.OPERATIONS,
-    *retention.OPERATIONS,
-    *scheduled.OPERATIONS,
-    *requests.OPERATIONS,
-    *transactions.OPERATIONS,
-    *statistics.OPERATIONS,
-    *alerts.OPERATIONS,
-    *reports.OPERATIONS,
-    *access.OPERATIONS,
-    *credentials.OPERATIONS,
-    *access_check.OPERATIONS,
-    *views.OPERATIONS,
-    *system.OPERATIONS,
-    *control.OPERATIONS,
-    *metrics.OPERATIONS,
+    *produce.operations,
+    *receive.operations,
+    *messages.operations,
+    *traces.operations,
+    *topics.operations,
+    *topic_imports.operations,
+    *stars_and_notes.operations,
+    *groups.operations,
+    *progress.operations,
+    *resets.operations,
+    *search.operations,
+    *members.operations,
+    *clients.operations,
+    *dismissals.operations,  # before offsets, which stand at the same place in a path
+    *dead_letters.operations,
+    *replays.operations,
+    *replay_history.operations,
+    *retention.operations,
+    *scheduled.operations,
+    *requests.operations,
+    *transactions.operations,
+    *statistics.operations,
+    *alerts.operations,
+    *reports.operations,
+    *figures.operations,
+    *access.operations,
+    *credentials.operations,
+    *access_check.operations,
+    *views.operations,
+    *system.operations,
+    *control.operations,
+    *metrics.operations,
 )
 
 if __name__ == "__main__":

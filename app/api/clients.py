@@ -1,23 +1,17 @@
 """Asking single clients, and sending one away."""
 
-from app.api.framework.operation import API, Call, operation
-from app.api.topics.topics import actor_of
+from app.api.framework.operation import Call, Operations
 from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs
 from kitemq.model.clients import NamedClient, Processing, SentAway, ThreadStack, ToVerify
 
-TAG = "clients"
+operations = Operations("clients")
 
 
-@operation(
-    "POST",
-    f"{API}/clients/stack",
-    tag=TAG,
+@operations.post(
+    "/clients/stack",
     needs=ADMINISTER_SERVER,
-    body=NamedClient,
-    answer=ThreadStack,
     errors=(404, 409, 503),
-    example="curl -X POST $URL/api/v1/clients/stack -H 'Content-Type: application/json' "
-    """-d '{"client": "w1"}'""",
+    example_body='{"client": "w1"}',
 )
 async def ask_stack(call: Call[None, NamedClient]) -> ThreadStack:
     """Get the stack traces of a client's threads.
@@ -25,19 +19,14 @@ async def ask_stack(call: Call[None, NamedClient]) -> ThreadStack:
     Clients of the RocketMQ 5 protocol can be asked while their telemetry stream is open; others
     are a 409 (`not_offered`). Waits at most 5 s. Audited.
     """
-    return await call.services.clients.stack(actor_of(call), call.body.client)
+    return await call.services.clients.stack(call.actor, call.body.client)
 
 
-@operation(
-    "POST",
-    f"{API}/clients/disconnect",
-    tag=TAG,
+@operations.post(
+    "/clients/disconnect",
     needs=ADMINISTER_SERVER,
-    body=NamedClient,
-    answer=SentAway,
     errors=(404, 503),
-    example="curl -X POST $URL/api/v1/clients/disconnect -H 'Content-Type: application/json' "
-    """-d '{"client": "w1"}'""",
+    example_body='{"client": "w1"}',
 )
 async def disconnect_client(call: Call[None, NamedClient]) -> SentAway:
     """End a client's connections and its memberships.
@@ -46,20 +35,14 @@ async def disconnect_client(call: Call[None, NamedClient]) -> SentAway:
     that only makes requests loses its membership. Its messages in flight return within a second,
     their attempt counted. It is not locked out: it may connect again. Audited.
     """
-    return await call.services.clients.disconnect(actor_of(call), call.body.client)
+    return await call.services.clients.disconnect(call.actor, call.body.client)
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/members/verify",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/members/verify",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    body=ToVerify,
-    answer=Processing,
     errors=(404, 409, 503),
-    example="curl -X POST $URL/api/v1/groups/billing/members/verify "
-    "-H 'Content-Type: application/json' "
-    """-d '{"client": "w1", "topic": "orders", "queue": 0, "offset": "7"}'""",
+    example_body='{"client": "w1", "topic": "orders", "queue": 0, "offset": "7"}',
 )
 async def verify_message(call: Call[None, ToVerify]) -> Processing:
     """Let one client of a group process a stored message, apart from its delivery.
@@ -70,13 +53,10 @@ async def verify_message(call: Call[None, ToVerify]) -> Processing:
     """
     body = call.body
     return await call.services.clients.verify(
-        actor_of(call),
+        call.actor,
         body.client,
         call.path("group"),
         body.topic,
         body.queue,
         int(body.offset),
     )
-
-
-OPERATIONS = (ask_stack, disconnect_client, verify_message)

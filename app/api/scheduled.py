@@ -5,9 +5,9 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import message_view
-from app.api.topics.topics import actor_of
+from app.capabilities import require
 from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
 from app.security.message_rights import visible
 from app.services import bodies
@@ -17,7 +17,7 @@ from kitemq.model.conversion import convert
 from kitemq.model.messages import Encoding
 from kitemq.model.scheduled import NewTime, ScheduledChange, Time, WaitingMessage, WaitingPage
 
-TAG = "scheduled"
+operations = Operations("scheduled")
 LIMIT_MAX = 200
 LIMIT_DEFAULT = 50
 
@@ -32,15 +32,7 @@ class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
     encoding: Encoding = Encoding.AUTO
 
 
-@operation(
-    "GET",
-    f"{API}/scheduled",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=ScheduledQuery,
-    answer=WaitingPage,
-    example="curl '$URL/api/v1/scheduled?topic=reminders&limit=10'",
-)
+@operations.get("/scheduled", needs=READ_SERVER, example="/scheduled?topic=reminders&limit=10")
 async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     """List messages that wait for their time.
 
@@ -48,6 +40,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     delay level cannot be listed. Messages that the caller may not read come without their content.
     """
     query = call.query
+    require(call.messaging.capabilities, "timer_changes")
     page = await call.messaging.scheduled(
         topic=query.topic, from_ms=query.from_ms, after=query.after, count_max=query.limit
     )
@@ -56,14 +49,11 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     return WaitingPage(items, page.next, page.count)
 
 
-@operation(
-    "POST",
-    f"{API}/scheduled/{{message_id}}/recall",
-    tag=TAG,
+@operations.post(
+    "/scheduled/{message_id}/recall",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
-    answer=ScheduledChange,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/recall",
+    example="/scheduled/7F00000100001F900000000000000000/recall",
 )
 async def recall_message(call: Call[None, None]) -> ScheduledChange:
     """Recall a waiting message: it is never delivered.
@@ -72,37 +62,30 @@ async def recall_message(call: Call[None, None]) -> ScheduledChange:
     """
     message_id = call.path("message_id")
     scheduled = call.services.scheduled
-    answer = await scheduled.recall(actor_of(call), message_id)
+    answer = await scheduled.recall(call.actor, message_id)
     return ScheduledChange(message_id, answer.value)
 
 
-@operation(
-    "POST",
-    f"{API}/scheduled/{{message_id}}/deliver",
-    tag=TAG,
+@operations.post(
+    "/scheduled/{message_id}/deliver",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
-    answer=ScheduledChange,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/deliver",
+    example="/scheduled/7F00000100001F900000000000000000/deliver",
 )
 async def deliver_message(call: Call[None, None]) -> ScheduledChange:
     """Deliver a waiting message at once."""
     message_id = call.path("message_id")
     scheduled = call.services.scheduled
-    answer = await scheduled.deliver_now(actor_of(call), message_id)
+    answer = await scheduled.deliver_now(call.actor, message_id)
     return ScheduledChange(message_id, answer.value)
 
 
-@operation(
-    "POST",
-    f"{API}/scheduled/{{message_id}}/reschedule",
-    tag=TAG,
+@operations.post(
+    "/scheduled/{message_id}/reschedule",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
-    body=NewTime,
-    answer=ScheduledChange,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/reschedule "
-    """-H 'Content-Type: application/json' -d '{"delay_ms": 60000}'""",
+    example="/scheduled/7F00000100001F900000000000000000/reschedule",
+    example_body='{"delay_ms": 60000}',
 )
 async def reschedule_message(call: Call[None, NewTime]) -> ScheduledChange:
     """Let a waiting message wait for another time.
@@ -112,7 +95,7 @@ async def reschedule_message(call: Call[None, NewTime]) -> ScheduledChange:
     message_id = call.path("message_id")
     deliver_at_ms = _time_of(call.body, call.host.clock.now_ms())
     scheduled = call.services.scheduled
-    answer = await scheduled.reschedule(actor_of(call), message_id, deliver_at_ms)
+    answer = await scheduled.reschedule(call.actor, message_id, deliver_at_ms)
     return ScheduledChange(message_id, answer.value)
 
 
@@ -133,6 +116,3 @@ def _waiting_message(who: Principal, item: Scheduled, encoding: Encoding) -> Wai
     queue = item.queue if item.queue >= 0 else None
     fields = message_view(message, encoding)
     return convert(item, WaitingMessage, message_id=message.message_id, queue=queue, message=fields)
-
-
-OPERATIONS = (list_scheduled, recall_message, deliver_message, reschedule_message)

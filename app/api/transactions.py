@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, encode, operation
+from app.api.framework.operation import Call, Operations, encode
 from app.api.messages.messages import fields_of, message_view
-from app.api.topics.topics import actor_of
+from app.capabilities import require
 from app.security.access import (
     READ_SERVER,
     Action,
@@ -39,7 +39,7 @@ from kitemq.model.transactions import (
     UndecidedTransactions,
 )
 
-TAG = "transactions"
+operations = Operations("transactions")
 LIMIT_MAX = 200
 LIMIT_DEFAULT = 50
 GROUP = "Only of this producer group; needed where groups share an id."
@@ -59,7 +59,7 @@ class TransactionQuery(msgspec.Struct, forbid_unknown_fields=True):
     encoding: Encoding = Encoding.AUTO
 
 
-class ShownQuery(msgspec.Struct, forbid_unknown_fields=True):
+class ShowTransactionQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The transaction and the encoding of its body."""
 
     group: Group = ""
@@ -101,10 +101,11 @@ def _transaction_info(
     )
 
 
-def _check_right(call: Call[Any, Any], *, by_hand: bool) -> None:
+async def _check_right(call: Call[Any, Any], *, by_hand: bool) -> None:
     if call.who.is_open:
         return  # not even looked up: an open server restricts no decision
-    transaction = call.host.broker.transactions.get(call.path("id"), group=call.query.group)
+    transactions = call.messaging.transactions
+    transaction = await transactions.get(call.path("id"), group=call.query.group)
     require_decision(call.who, transaction.topic, by_hand=by_hand)
 
 
@@ -113,45 +114,33 @@ async def _decide(
 ) -> DecidedTransaction:
     service = call.services.transactions
     name, query = call.path("id"), call.query
-    _check_right(call, by_hand=query.by is Decider.OPERATOR)
+    await _check_right(call, by_hand=query.by is Decider.OPERATOR)
     if query.by is Decider.OPERATOR:
-        done = await service.decide_by_hand(actor_of(call), name, decision, query.group)
+        done = await service.decide_by_hand(call.actor, name, decision, query.group)
     else:
         done = await service.decide(name, decision, query.group, query.by)
     return convert(done, DecidedTransaction)
 
 
-@operation(
-    "GET",
-    f"{API}/transactions",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=TransactionQuery,
-    answer=UndecidedTransactions,
-    example="curl '$URL/api/v1/transactions?group=billing&limit=10'",
-)
+@operations.get("/transactions", needs=READ_SERVER, example="/transactions?group=billing&limit=10")
 async def list_transactions(call: Call[TransactionQuery, None]) -> UndecidedTransactions:
     """List undecided transactions.
 
     The oldest first: those that are still checked, or with `given_up` those that are not.
     """
-    query, transactions = call.query, call.host.broker.transactions
+    query, transactions = call.query, call.messaging.transactions
+    require(call.messaging.capabilities, "transaction_queries")
     listed = transactions.given_up if query.given_up else transactions.pending
-    page = listed(group=query.group, after=query.after, count_max=query.limit)
+    page = await listed(group=query.group, after=query.after, count_max=query.limit)
     await bodies.decompress([item.message for item in page.items])
     items = [_transaction_info(call.who, item, query.encoding) for item in page.items]
     return UndecidedTransactions(items, page.next, page.count)
 
 
-@operation(
-    "POST",
-    f"{API}/transactions/checks",
-    tag=TAG,
+@operations.post(
+    "/transactions/checks",
     needs=Needs(Action.PRODUCE, Kind.GROUP),
-    body=NewCheckPoll,
-    answer=PendingChecks,
-    example="curl -X POST $URL/api/v1/transactions/checks -H 'Content-Type: application/json' "
-    """-d '{"group": "billing"}'""",
+    example_body='{"group": "billing"}',
 )
 async def poll_checks(call: Call[None, NewCheckPoll]) -> PendingChecks:
     """Poll for checks that no connection or callback takes.
@@ -161,49 +150,30 @@ async def poll_checks(call: Call[None, NewCheckPoll]) -> PendingChecks:
     """
     body = call.body
     call.require(Action.PRODUCE, Kind.GROUP, body.group)
-    checks = call.host.broker.transactions.checks(body.group, body.max)
+    checks = await call.messaging.transactions.checks(body.group, body.max)
     return PendingChecks(list(map(_check_out, checks)))
 
 
-@operation(
-    "GET",
-    f"{API}/transactions/callbacks",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=CallbackList,
-    example="curl $URL/api/v1/transactions/callbacks",
-)
+@operations.get("/transactions/callbacks", needs=READ_SERVER)
 async def list_callbacks(call: Call[None, None]) -> CallbackList:
     """List the callbacks of producer groups."""
-    callbacks = call.host.broker.transactions.callbacks.all()
-    return CallbackList(list(map(call.services.transactions.described, callbacks)))
+    transactions = call.services.transactions
+    return CallbackList(list(map(transactions.described, transactions.callbacks.all())))
 
 
-@operation(
-    "GET",
-    f"{API}/transactions/callbacks/{{group}}",
-    tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    answer=TransactionCallback,
-    errors=(404,),
-    example="curl $URL/api/v1/transactions/callbacks/billing",
+@operations.get(
+    "/transactions/callbacks/{group}", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,)
 )
 async def get_callback(call: Call[None, None]) -> TransactionCallback:
     """Look at the callback of a producer group."""
-    callback = call.host.broker.transactions.callbacks.get(call.path("group"))
-    return call.services.transactions.described(callback)
+    transactions = call.services.transactions
+    return transactions.described(transactions.callbacks.get(call.path("group")))
 
 
-@operation(
-    "PUT",
-    f"{API}/transactions/callbacks/{{group}}",
-    tag=TAG,
+@operations.put(
+    "/transactions/callbacks/{group}",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    body=NewCallback,
-    answer=TransactionCallback,
-    example="curl -X PUT $URL/api/v1/transactions/callbacks/billing "
-    "-H 'Content-Type: application/json' "
-    """-d '{"url": "http://127.0.0.1:9000/check"}'""",
+    example_body='{"url": "http://127.0.0.1:9000/check"}',
 )
 async def set_callback(call: Call[None, NewCallback]) -> TransactionCallback:
     """Register a producer group's callback.
@@ -218,54 +188,41 @@ async def set_callback(call: Call[None, NewCallback]) -> TransactionCallback:
     call.require(Action.READ_MESSAGES, Kind.GROUP, call.path("group"))
     service = call.services.transactions
     callback = Callback(call.path("group"), call.body.url, call.body.timeout_ms)
-    return service.described(await service.set_callback(actor_of(call), callback))
+    return service.described(await service.set_callback(call.actor, callback))
 
 
-@operation(
-    "DELETE",
-    f"{API}/transactions/callbacks/{{group}}",
-    tag=TAG,
+@operations.delete(
+    "/transactions/callbacks/{group}",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    status=204,
     errors=(404,),
-    example="curl -X DELETE $URL/api/v1/transactions/callbacks/billing",
 )
 async def delete_callback(call: Call[None, None]) -> None:
     """Call a producer group no more."""
     service = call.services.transactions
-    await service.delete_callback(actor_of(call), call.path("group"))
+    await service.delete_callback(call.actor, call.path("group"))
 
 
-@operation(
-    "GET",
-    f"{API}/transactions/{{id}}",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=ShownQuery,
-    answer=TransactionInfo,
-    errors=(404, 409),
-    example="curl $URL/api/v1/transactions/$TRANSACTION",
+@operations.get(
+    "/transactions/{id}", needs=READ_SERVER, errors=(404, 409), example="/transactions/$TRANSACTION"
 )
-async def get_transaction(call: Call[ShownQuery, None]) -> TransactionInfo:
+async def get_transaction(call: Call[ShowTransactionQuery, None]) -> TransactionInfo:
     """Look at one transaction, decided or not.
 
     By the message's id, or the offset id of its half message.
     """
     query = call.query
-    transaction = call.host.broker.transactions.get(call.path("id"), group=query.group)
+    require(call.messaging.capabilities, "transaction_queries", field="id")
+    transactions = call.messaging.transactions
+    transaction = await transactions.get(call.path("id"), group=query.group)
     await bodies.decompress([transaction.message])
     return _transaction_info(call.who, transaction, query.encoding)
 
 
-@operation(
-    "POST",
-    f"{API}/transactions/{{id}}/commit",
-    tag=TAG,
+@operations.post(
+    "/transactions/{id}/commit",
     needs=Needs(Action.PRODUCE, Kind.TOPIC),
-    query=DecisionQuery,
-    answer=DecidedTransaction,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/transactions/$TRANSACTION/commit",
+    example="/transactions/$TRANSACTION/commit",
 )
 async def commit_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Deliver the message of a transaction.
@@ -276,15 +233,11 @@ async def commit_transaction(call: Call[DecisionQuery, None]) -> DecidedTransact
     return await _decide(call, TransactionDecision.COMMIT)
 
 
-@operation(
-    "POST",
-    f"{API}/transactions/{{id}}/rollback",
-    tag=TAG,
+@operations.post(
+    "/transactions/{id}/rollback",
     needs=Needs(Action.PRODUCE, Kind.TOPIC),
-    query=DecisionQuery,
-    answer=DecidedTransaction,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/transactions/$TRANSACTION/rollback",
+    example="/transactions/$TRANSACTION/rollback",
 )
 async def roll_back_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Never deliver the message of a transaction.
@@ -294,55 +247,32 @@ async def roll_back_transaction(call: Call[DecisionQuery, None]) -> DecidedTrans
     return await _decide(call, TransactionDecision.ROLLBACK)
 
 
-@operation(
-    "POST",
-    f"{API}/transactions/{{id}}/unknown",
-    tag=TAG,
+@operations.post(
+    "/transactions/{id}/unknown",
     needs=Needs(Action.PRODUCE, Kind.TOPIC),
-    query=DecisionQuery,
-    answer=DecidedTransaction,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/transactions/$TRANSACTION/unknown",
+    example="/transactions/$TRANSACTION/unknown",
 )
 async def leave_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Say that nothing is known yet.
 
     Nothing changes: the transaction is checked again. The answer says how it stands.
     """
-    _check_right(call, by_hand=False)
+    await _check_right(call, by_hand=False)
     service = call.services.transactions
     done = await service.decide(call.path("id"), TransactionDecision.UNKNOWN, call.query.group)
     return convert(done, DecidedTransaction)
 
 
-@operation(
-    "POST",
-    f"{API}/transactions/{{id}}/resume",
-    tag=TAG,
+@operations.post(
+    "/transactions/{id}/resume",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC),
-    query=GroupQuery,
-    answer=DecidedTransaction,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/transactions/$TRANSACTION/resume",
+    example="/transactions/$TRANSACTION/resume",
 )
 async def resume_transaction(call: Call[GroupQuery, None]) -> DecidedTransaction:
     """Check a given-up transaction again, from the first check on."""
-    _check_right(call, by_hand=True)
+    await _check_right(call, by_hand=True)
     service = call.services.transactions
-    done = await service.resume(actor_of(call), call.path("id"), call.query.group)
+    done = await service.resume(call.actor, call.path("id"), call.query.group)
     return convert(done, DecidedTransaction)
-
-
-OPERATIONS = (
-    list_transactions,
-    poll_checks,
-    list_callbacks,
-    get_callback,
-    set_callback,
-    delete_callback,
-    get_transaction,
-    commit_transaction,
-    roll_back_transaction,
-    leave_transaction,
-    resume_transaction,
-)

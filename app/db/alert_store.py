@@ -1,7 +1,5 @@
 """SQL of alerts; each method is one transaction."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,6 +13,7 @@ from app.db.alert_rows import (
     StateRow,
     TransitionRow,
 )
+from app.db.store import TableStore, insert_row, read, values_of
 from app.db.tables import (
     alert_deliveries,
     alert_rules,
@@ -29,36 +28,27 @@ WAITING = "waiting"
 DROPPED = "dropped"
 PAGE_MAX = 200
 
-Transaction = Callable[[], AbstractContextManager[Connection]]
 
-
-class AlertStore:
-    """Part of an open database; every method raises DatabaseError."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
+class AlertStore(TableStore):
+    """The part of the database that holds alerts."""
 
     # -- rules ------------------------------------------------------------------------------------
 
     def rules(self) -> list[RuleRow]:
         """All rules by name."""
-        with self._transaction() as connection:
-            rows = connection.execute(select(alert_rules)).mappings()
-            # Sorted here: databases differ over capitals.
-            return sorted((RuleRow(**row) for row in rows), key=lambda rule: rule.name)
+        # Sorted here: databases differ over capitals.
+        return sorted(self._read(select(alert_rules), RuleRow), key=lambda rule: rule.name)
 
     def insert_rule(self, rule: RuleRow) -> RuleRow:
         """Insert a rule; returns it with its id."""
         with self._transaction() as connection:
-            return replace(rule, id=_insert(connection, alert_rules, rule))
+            return replace(rule, id=insert_row(connection, alert_rules, rule))
 
     def update_rule(self, rule: RuleRow) -> None:
         """Update a rule."""
-        values = _values(rule)
+        same = alert_rules.c.id == rule.id
         with self._transaction() as connection:
-            connection.execute(
-                update(alert_rules).where(alert_rules.c.id == rule.id).values(**values)
-            )
+            connection.execute(update(alert_rules).where(same).values(values_of(rule)))
 
     def delete_rule(self, rule_id: int, changes: StateChanges) -> None:
         """Delete a rule with its silences; `changes` end its states."""
@@ -72,8 +62,7 @@ class AlertStore:
 
     def states(self) -> list[StateRow]:
         """Every state but "ok"."""
-        with self._transaction() as connection:
-            return [StateRow(**row) for row in connection.execute(select(alert_states)).mappings()]
+        return self._read(select(alert_states), StateRow)
 
     def apply(self, changes: StateChanges) -> None:
         """Write the changes of an evaluation."""
@@ -84,8 +73,7 @@ class AlertStore:
         """The newest changes of state, at most 200."""
         table = alert_transitions
         statement = select(table).order_by(table.c.id.desc()).limit(min(limit, PAGE_MAX))
-        with self._transaction() as connection:
-            return [TransitionRow(**row) for row in connection.execute(statement).mappings()]
+        return self._read(statement, TransitionRow)
 
     # -- deliveries -------------------------------------------------------------------------------
 
@@ -95,30 +83,19 @@ class AlertStore:
         statement = select(table).order_by(table.c.id.desc()).limit(min(limit, PAGE_MAX))
         if before_id is not None:
             statement = statement.where(table.c.id < before_id)
-        with self._transaction() as connection:
-            return [DeliveryRow(**row) for row in connection.execute(statement).mappings()]
+        return self._read(statement, DeliveryRow)
 
     def next_waiting(self, url: str) -> DeliveryRow | None:
         """The oldest pending delivery of an address."""
         table = alert_deliveries
-        statement = (
-            select(table)
-            .where(table.c.url == url, table.c.result == WAITING)
-            .order_by(table.c.id)
-            .limit(1)
-        )
-        with self._transaction() as connection:
-            row = connection.execute(statement).mappings().first()
-            return DeliveryRow(**row) if row is not None else None
+        waiting = select(table).where(table.c.url == url, table.c.result == WAITING)
+        return self._read_one(waiting.order_by(table.c.id).limit(1), DeliveryRow)
 
     def settle(self, delivery: DeliveryRow) -> None:
         """Write the result of a delivery attempt."""
+        same = alert_deliveries.c.id == delivery.id
         with self._transaction() as connection:
-            connection.execute(
-                update(alert_deliveries)
-                .where(alert_deliveries.c.id == delivery.id)
-                .values(**_values(delivery))
-            )
+            connection.execute(update(alert_deliveries).where(same).values(values_of(delivery)))
 
     def abandon(self, urls: tuple[str, ...], result: str, error: str) -> None:
         """Drop pending deliveries of addresses other than these."""
@@ -137,13 +114,12 @@ class AlertStore:
         table = alert_silences
         with self._transaction() as connection:
             connection.execute(delete(table).where(table.c.until_ms <= now_ms))
-            rows = connection.execute(select(table).order_by(table.c.until_ms))
-            return [SilenceRow(**row) for row in rows.mappings()]
+            return read(connection, select(table).order_by(table.c.until_ms), SilenceRow)
 
     def insert_silence(self, silence: SilenceRow) -> SilenceRow:
         """Insert a silence; returns it with its id."""
         with self._transaction() as connection:
-            return replace(silence, id=_insert(connection, alert_silences, silence))
+            return replace(silence, id=insert_row(connection, alert_silences, silence))
 
     def delete_silence(self, silence_id: int) -> None:
         """End a silence."""
@@ -158,11 +134,11 @@ def _apply(connection: Connection, changes: StateChanges) -> None:
             delete(states).where(states.c.rule_id == rule_id, states.c.subject == subject)
         )
     for state in changes.states:
-        connection.execute(insert(states).values(**asdict(state)))
+        connection.execute(insert(states).values(asdict(state)))
     for transition in changes.transitions:
-        _insert(connection, alert_transitions, transition)
+        insert_row(connection, alert_transitions, transition)
     for delivery in changes.deliveries:
-        _insert(connection, alert_deliveries, _bounded(connection, delivery))
+        insert_row(connection, alert_deliveries, _bounded(connection, delivery))
     if changes.transitions:
         _trim(connection, alert_transitions)
     if changes.deliveries:
@@ -183,15 +159,3 @@ def _bounded(connection: Connection, delivery: DeliveryRow) -> DeliveryRow:
 def _trim(connection: Connection, table: Table[Any]) -> None:
     newest = connection.execute(select(func.max(table.c.id))).scalar_one()
     connection.execute(delete(table).where(table.c.id <= newest - HISTORY_MAX))
-
-
-def _insert(connection: Connection, table: Table[Any], row: Any) -> int:
-    key = connection.execute(insert(table).values(**_values(row))).inserted_primary_key
-    assert key is not None, "the database numbers every row"
-    return int(key[0])
-
-
-def _values(row: Any) -> dict[str, Any]:
-    values = asdict(row)
-    del values["id"]
-    return values

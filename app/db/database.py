@@ -16,13 +16,13 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from app.db import queries
 from app.db.address import without_password
 from app.db.alert_store import AlertStore
-from app.db.mark_store import MarkStore
 from app.db.migrate import current_revision, ensure_schema
 from app.db.replay_store import ReplayStore
 from app.db.report_results import ResultStore
 from app.db.report_store import ReportStore
 from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
 from app.db.sqlite import connect_sqlite, leave_stopgap
+from app.db.star_and_note_store import StarAndNoteStore
 from app.db.tables import HEAD
 from app.db.user_store import UserStore
 from app.db.view_store import ViewStore
@@ -45,7 +45,7 @@ class Database:
         with self._mapped():
             self._engine = open_engine(url)
         self.alerts = AlertStore(self._transaction)
-        self.marks = MarkStore(self._transaction)
+        self.stars_and_notes = StarAndNoteStore(self._transaction)
         self.users = UserStore(self._transaction)
         self.replays = ReplayStore(self._transaction)
         self.reports = ReportStore(self._transaction)

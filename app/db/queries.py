@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
 
 from app.db.rows import AuditEntry, AuditFilter, AuditTally
+from app.db.store import insert_row, read
 from app.db.tables import audit
 
 PAGE_MAX = 200
@@ -16,21 +18,14 @@ FAILED_LOGINS = ("login_failed", "login_limited")
 
 def insert_audit(connection: Connection, entry: AuditEntry) -> int:
     """Insert an entry; returns its id."""
-    statement = insert(audit).values(
-        at_ms=entry.at_ms,
+    storable = replace(
+        entry,
         actor=_storable(entry.actor),
-        action=entry.action,
-        object_kind=entry.object_kind,
         object_name=_storable(entry.object_name),
-        before_json=entry.before_json,
-        after_json=entry.after_json,
-        result=entry.result,
         request_id=_storable(entry.request_id),
         address=_storable(entry.address[:64]),
     )
-    key = connection.execute(statement).inserted_primary_key
-    assert key is not None, "the database numbers every entry"
-    return int(key[0])
+    return insert_row(connection, audit, storable)
 
 
 def finish_audit(connection: Connection, entry_id: int, *, after_json: str, result: str) -> None:
@@ -51,8 +46,7 @@ def list_audit(
     statement = select(audit).where(*_conditions(filter)).order_by(audit.c.id.desc())
     if before_id is not None:
         statement = statement.where(audit.c.id < before_id)
-    rows = connection.execute(statement.limit(min(limit, PAGE_MAX))).mappings()
-    return [AuditEntry(**row) for row in rows]
+    return read(connection, statement.limit(min(limit, PAGE_MAX)), AuditEntry)
 
 
 def tally_audit(connection: Connection) -> AuditTally:

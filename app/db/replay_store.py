@@ -3,19 +3,16 @@
 The journal is the source of truth, including every outcome; see ADR 13.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from sqlalchemy import Connection, and_, delete, insert, or_, select, update
 
+from app.db.store import TableStore
 from app.db.tables import replay_jobs
 
 JOBS_MAX = 10_000  # rows that are kept; the engine itself keeps 1,000 jobs
 PAGE_MAX = 200
-
-Transaction = Callable[[], AbstractContextManager[Connection]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +48,8 @@ class JobFilter:
     to_ms: int | None = None
 
 
-class ReplayStore:
-    """Part of an open database; every method raises DatabaseError."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
+class ReplayStore(TableStore):
+    """The part of the database that holds copies of replay jobs."""
 
     def write(self, jobs: Sequence[JobRow]) -> None:
         """Write the copies of at most 200 jobs; idempotent."""
@@ -78,9 +72,7 @@ class ReplayStore:
     def get(self, job_id: str) -> JobRow | None:
         """One job; None if it has no copy."""
         same = replay_jobs.c.id == job_id.replace("\0", "\ufffd")
-        with self._transaction() as connection:
-            row = connection.execute(select(replay_jobs).where(same)).mappings().first()
-            return None if row is None else _row(row)
+        return self._read_one(select(replay_jobs).where(same), JobRow)
 
     def find(self, filter: JobFilter, limit: int, after: tuple[int, str] | None) -> list[JobRow]:
         """The newest jobs, at most 200; `after` is (created_ms, id) of the previous page's last."""
@@ -101,19 +93,13 @@ class ReplayStore:
             at_ms, last = after
             same = and_(columns.created_ms == at_ms, columns.id < last)
             statement = statement.where(or_(columns.created_ms < at_ms, same))
-        with self._transaction() as connection:
-            rows = connection.execute(statement.limit(min(limit, PAGE_MAX))).mappings()
-            return [_row(row) for row in rows]
-
-
-def _row(row: Any) -> JobRow:
-    return JobRow(**row)
+        return self._read(statement.limit(min(limit, PAGE_MAX)), JobRow)
 
 
 def _trim(connection: Connection) -> None:
     """Delete the oldest jobs over the limit."""
     columns = replay_jobs.c
     newest = select(columns.created_ms).order_by(columns.created_ms.desc())
-    oldest_kept = connection.execute(newest.offset(JOBS_MAX - 1).limit(1)).scalar()
-    if oldest_kept is not None:
-        connection.execute(delete(replay_jobs).where(columns.created_ms < oldest_kept))
+    cutoff_ms = connection.execute(newest.offset(JOBS_MAX - 1).limit(1)).scalar()
+    if cutoff_ms is not None:
+        connection.execute(delete(replay_jobs).where(columns.created_ms < cutoff_ms))

@@ -25,7 +25,7 @@ BYTES_MAX = 64 * 1024 * 1024  # of one block, unpacked
 MOMENTS = frozenset(
     "born_ms stored_ms delivered_ms acked_ms at_ms begin_ms end_ms".split()
 )  # since 1970
-TOLD = ("hour", "topic")
+BLOCK_COLUMNS = ("hour", "topic")
 # The last columns of tables that blocks of earlier versions lack, with what stands for them.
 ADDED: Mapping[str, tuple[Any, ...]] = {"lag_hours": (UNTOLD,)}
 
@@ -35,7 +35,7 @@ def pack_rows(table: ResultTable, rows: Sequence[Row], begin: int) -> bytes:
 
     Raises ValueError if the block would be too large to unpack.
     """
-    columns = [_kept(name, [row[name] for row in rows], begin) for name in _names(table)]
+    columns = [_pack_column(name, [row[name] for row in rows], begin) for name in _names(table)]
     data = msgspec.msgpack.encode([FORMAT, columns])
     if len(data) > BYTES_MAX:
         raise ValueError(f"a block of {table.name} would be larger than {BYTES_MAX:,} bytes")
@@ -57,7 +57,9 @@ def unpack_rows(table: ResultTable, data: bytes, begin: int, hours: int, topic: 
     place: Row = {"hour": name_of(begin), "topic": topic}
     if hours > HOUR:
         place["hours"] = hours
-    back = [_told(name, values, begin) for name, values in zip(names, columns, strict=True)]
+    back = [
+        _unpack_column(name, values, begin) for name, values in zip(names, columns, strict=True)
+    ]
     rows = [{**place, **dict(zip(names, each, strict=True))} for each in zip(*back, strict=True)]
     return completed(table, rows)
 
@@ -73,15 +75,15 @@ def unpack_names(data: bytes) -> list[str]:
 
 
 def _names(table: ResultTable) -> list[str]:
-    left_out = {*TOLD, *derived_columns(table)}
+    left_out = {*BLOCK_COLUMNS, *derived_columns(table)}
     return [name for name in table.names if name not in left_out]
 
 
-def _kept(name: str, values: list[Any], begin: int) -> list[Any]:
+def _pack_column(name: str, values: list[Any], begin: int) -> list[Any]:
     return _moved(values, -begin) if name in MOMENTS else values
 
 
-def _told(name: str, values: list[Any], begin: int) -> list[Any]:
+def _unpack_column(name: str, values: list[Any], begin: int) -> list[Any]:
     return _moved(values, begin) if name in MOMENTS else values
 
 

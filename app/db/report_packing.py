@@ -24,7 +24,7 @@ from kitemq.model.reports import Coarse
 
 QUEUE = "queue"
 packed = report_packed
-SAID = {DAY: "day", WEEKS: "four weeks"}
+PERIOD_NAMES = {DAY: "day", WEEKS: "four weeks"}
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def delete_periods(connection: Connection, table: ResultTable, hours: Sequence[s
         if length > HOUR and not _done(connection, table.job, begin, length) <= numbers:
             raise NotWhole(
                 f"the figures of {name_of(begin)} are kept as one with those of the same "
-                f"{SAID[length]}: compute all hours of it"
+                f"{PERIOD_NAMES[length]}: compute all hours of it"
             )
         connection.execute(
             delete(packed).where(packed.c.name == table.name, packed.c.begin == begin)

@@ -5,8 +5,7 @@ same figures. Figures of older hours are packed (`report_packing.py`) and are re
 others, in the order of the key.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import islice
 from typing import Any
@@ -27,6 +26,7 @@ from app.db.report_rows import (
 )
 from app.db.report_store import finish
 from app.db.report_tables import RESULT_TABLES, report_partitions
+from app.db.store import TableStore
 from engine.histogram import pack
 from engine.report_tables import ALL, HOURS, RESULTS_BY_NAME, ResultTable
 from kitemq.model.reports import Coarse
@@ -37,14 +37,9 @@ PAGE_MAX = 5_000
 DAY, DAY_CHARS = "day", 10
 QUEUE = "queue"  # the one column that rows are chosen by which is a number
 
-Transaction = Callable[[], AbstractContextManager[Connection]]
 
-
-class ResultStore:
-    """Part of an open database; every method raises DatabaseError."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
+class ResultStore(TableStore):
+    """The part of the database that holds the reports' figures."""
 
     def replace(self, loaded: Loaded) -> None:
         """Take over a run's figures and its end, all or nothing.

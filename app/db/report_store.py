@@ -3,29 +3,22 @@
 A unique index allows one running run at most; a lease tells whether its server is still alive.
 """
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable
 from dataclasses import asdict, replace
-from typing import Any
 
-import msgspec
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from app.db.report_rows import Coverage, RunFilter, RunRow, ScheduleRow
 from app.db.report_tables import report_partitions, report_runs, report_schedules
+from app.db.store import TableStore, insert_row, read, values_of
 from kitemq.model.reports import RunState
 
 RUNS_MAX = 5_000  # that are kept
 PAGE_MAX = 200
 
-Transaction = Callable[[], AbstractContextManager[Connection]]
 
-
-class ReportStore:
-    """Part of an open database; every method raises DatabaseError."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
+class ReportStore(TableStore):
+    """The part of the database that holds schedules and runs."""
 
     # -- schedules --------------------------------------------------------------------------------
 
@@ -38,8 +31,8 @@ class ReportStore:
         """
         table = report_schedules
         with self._transaction() as connection:
-            rows = connection.execute(select(table)).mappings()
-            schedules = {row["job"]: ScheduleRow(**row) for row in rows}
+            stored = read(connection, select(table), ScheduleRow)
+            schedules = {schedule.job: schedule for schedule in stored}
             for schedule in defaults:
                 if schedule.job not in schedules:
                     if keeps:
@@ -66,12 +59,9 @@ class ReportStore:
         with self._transaction() as connection:
             if connection.execute(running).first() is not None:
                 return None
-            key = connection.execute(
-                insert(report_runs).values(**_values(run))
-            ).inserted_primary_key
-            assert key is not None, "the database numbers every row"
+            new = replace(run, id=insert_row(connection, report_runs, run))
             _trim(connection)
-            return replace(run, id=int(key[0]))
+            return new
 
     def renew(self, run_id: int, owner: str, lease_ms: int) -> bool:
         """Extend the lease of a run; False if it has ended or another owner has it."""
@@ -97,7 +87,7 @@ class ReportStore:
         """
         table = report_runs
         with self._transaction() as connection:
-            rows = connection.execute(select(table).where(table.c.state == RunState.RUNNING))
+            running = select(table).where(table.c.state == RunState.RUNNING)
             lost = [
                 replace(
                     run,
@@ -106,7 +96,7 @@ class ReportStore:
                     error_class="ServerGone",
                     error="the server that ran it ended; what it had not written is as it was",
                 )
-                for run in map(_run, rows.mappings())
+                for run in read(connection, running, RunRow)
                 if run.owner.startswith(store) or run.lease_ms < now_ms
             ]
             return [run for run in lost if finish(connection, run)]
@@ -121,26 +111,18 @@ class ReportStore:
             statement = statement.where(table.c.state == filter.state)
         if filter.before_id is not None:
             statement = statement.where(table.c.id < filter.before_id)
-        with self._transaction() as connection:
-            return [_run(row) for row in connection.execute(statement).mappings()]
+        return self._read(statement, RunRow)
 
     def run(self, run_id: int) -> RunRow | None:
         """One run."""
-        statement = select(report_runs).where(report_runs.c.id == run_id)
-        with self._transaction() as connection:
-            row = connection.execute(statement).mappings().first()
-            return _run(row) if row is not None else None
+        return self._read_one(select(report_runs).where(report_runs.c.id == run_id), RunRow)
 
     def newest(self, job: str, states: Iterable[str]) -> RunRow | None:
         """The newest run of a job that ended in one of these states."""
         table = report_runs
         condition = (table.c.job == job) & table.c.state.in_(list(states))
-        with self._transaction() as connection:
-            rows = connection.execute(
-                select(table).where(condition).order_by(table.c.id.desc()).limit(1)
-            )
-            row = rows.mappings().first()
-            return _run(row) if row is not None else None
+        newest_first = select(table).where(condition).order_by(table.c.id.desc())
+        return self._read_one(newest_first.limit(1), RunRow)
 
     # -- hours ------------------------------------------------------------------------------------
 
@@ -164,7 +146,7 @@ class ReportStore:
 
 def finish(connection: Connection, run: RunRow) -> bool:
     """Write a run's end within a transaction; False if another owner has taken it over."""
-    values = _values(run)
+    values = values_of(run)
     for column in ("job", "cause", "owner", "began_ms", "actor"):
         del values[column]
     own = (report_runs.c.id == run.id) & (report_runs.c.owner == run.owner)
@@ -172,19 +154,6 @@ def finish(connection: Connection, run: RunRow) -> bool:
         update(report_runs).where(own & (report_runs.c.state == RunState.RUNNING)).values(**values)
     )
     return bool(done.rowcount)
-
-
-def _values(run: RunRow) -> dict[str, Any]:
-    values = asdict(run)
-    values["hours_json"] = msgspec.json.encode(values.pop("hours")).decode()
-    del values["id"]
-    return values
-
-
-def _run(row: Any) -> RunRow:
-    values = dict(row)
-    values["hours"] = tuple(msgspec.json.decode(values.pop("hours_json")))
-    return RunRow(**values)
 
 
 def _trim(connection: Connection) -> None:

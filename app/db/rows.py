@@ -3,16 +3,33 @@
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from kitemq.model.access import UserSource
 
 # The address of the current request, for its audit entries. Each endpoint sets it; work without a
 # request, such as a scheduled run, has none.
-ASKED_FROM: ContextVar[str] = ContextVar("asked_from", default="")
+CLIENT_ADDRESS: ContextVar[str] = ContextVar("client_address", default="")
+
+
+DONE = "done"  # the result of a change that was made
 
 
 class DatabaseError(Exception):
     """The database cannot be opened, or a call failed; the text says why."""
+
+
+@dataclass(frozen=True)
+class Actor:
+    """The user, token or address that makes a change; `request_id` links entry, log and answer."""
+
+    name: str
+    request_id: str = ""
+
+
+def actor_at(name: str, request_id: str = "") -> Actor:
+    """The actor `name` as authenticated: a user, a token, or an address."""
+    return Actor(name[:255], (request_id or uuid4().hex)[:64])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +42,37 @@ class AuditEntry:
     action: str
     object_kind: str
     object_name: str
-    before_json: str
-    after_json: str
-    result: str
-    request_id: str
-    address: str = field(default_factory=ASKED_FROM.get)
+    before_json: str = ""
+    after_json: str = ""
+    result: str = DONE
+    request_id: str = ""
+    address: str = field(default_factory=CLIENT_ADDRESS.get)
+
+    @classmethod
+    def of(
+        cls,
+        actor: Actor,
+        action: str,
+        kind: str,
+        name: str,
+        *,
+        at_ms: int,
+        before_json: str = "",
+        after_json: str = "",
+        result: str = DONE,
+    ) -> "AuditEntry":
+        """The entry of a change that `actor` makes to an object."""
+        return cls(
+            at_ms=at_ms,
+            actor=actor.name[:255],
+            action=action,
+            object_kind=kind,
+            object_name=name[:512],
+            before_json=before_json,
+            after_json=after_json,
+            result=result,
+            request_id=actor.request_id[:64],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

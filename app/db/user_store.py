@@ -5,31 +5,25 @@ does so first, which locks the row: concurrent changes see each other's result, 
 admins cannot remove each other.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import fields, replace
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from app.db.queries import insert_audit
 from app.db.rows import AuditEntry, SessionRow, TokenRow, UserRow, UserRows
+from app.db.store import TableStore, insert_row, read, read_one, values_of
 from app.db.tables import people_version, saved_views, sessions, tokens, topic_stars, users
 from engine.errors import Conflict, NotFound
-
-Transaction = Callable[[], AbstractContextManager[Connection]]
-R = TypeVar("R", UserRow, TokenRow, SessionRow)
 
 ADMIN = "admin"
 ONLY_VERSION = 1
 
 
-class UserStore:
-    """Each method is one transaction and raises DatabaseError, as in `Database`."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
+class UserStore(TableStore):
+    """The part of the database that holds users, tokens and sessions."""
 
     def version(self) -> int:
         """The version of users, tokens and sessions."""
@@ -41,9 +35,9 @@ class UserStore:
         with self._transaction() as connection:
             return UserRows(
                 _version(connection),
-                _rows(connection, users, UserRow),
-                _rows(connection, tokens, TokenRow),
-                _rows(connection, sessions, SessionRow),
+                read(connection, select(users).order_by(users.c.id), UserRow),
+                read(connection, select(tokens).order_by(tokens.c.id), TokenRow),
+                read(connection, select(sessions).order_by(sessions.c.id), SessionRow),
             )
 
     def add_user(self, user: UserRow, entry: AuditEntry, *, only_first: bool = False) -> UserRow:
@@ -56,7 +50,7 @@ class UserStore:
                 raise Conflict(
                     f"there is a user {user.name!r} already", field="name", remedy="choose another"
                 )
-            added = replace(user, id=_insert(connection, users, user))
+            added = replace(user, id=insert_row(connection, users, user))
             _audit(connection, entry, None, added.described())
         return added
 
@@ -72,7 +66,9 @@ class UserStore:
             _keep_provided(before, changes)
             after = replace(before, **changes)
             _keep_an_admin(connection, before, after)
-            connection.execute(update(users).where(users.c.id == before.id).values(_values(after)))
+            connection.execute(
+                update(users).where(users.c.id == before.id).values(values_of(after))
+            )
             if after.disabled or after.password_hash != before.password_hash:
                 connection.execute(delete(sessions).where(sessions.c.user_id == before.id))
             audited = {"password": "changed"} if "password_hash" in changes else {}
@@ -89,13 +85,12 @@ class UserStore:
         with self._transaction() as connection:
             _changed(connection)
             same = (users.c.issuer == provided.issuer) & (users.c.subject == provided.subject)
-            row = connection.execute(select(users).where(same)).mappings().first()
-            if row is not None:
-                before = _row(row, UserRow)
+            before = read_one(connection, select(users).where(same), UserRow)
+            if before is not None:
                 after = replace(before, role=provided.role)
                 if after != before:
                     here = users.c.id == before.id
-                    connection.execute(update(users).where(here).values(_values(after)))
+                    connection.execute(update(users).where(here).values(values_of(after)))
                     changed = replace(entry, action="user.change", object_name=before.name)
                     _audit(connection, changed, before.described(), after.described())
                 return after
@@ -103,7 +98,7 @@ class UserStore:
                 raise Conflict(
                     f"there is another user {provided.name!r}", field="name", code="name_taken"
                 )
-            added = replace(provided, id=_insert(connection, users, provided))
+            added = replace(provided, id=insert_row(connection, users, provided))
             _audit(connection, replace(entry, action="user.create"), None, added.described())
         return added
 
@@ -134,7 +129,7 @@ class UserStore:
                 )
             if len(names) >= count_max:
                 raise Conflict(f"one user has at most {count_max} tokens", remedy="revoke some")
-            added = replace(token, id=_insert(connection, tokens, token))
+            added = replace(token, id=insert_row(connection, tokens, token))
             _audit(connection, entry, None, added.described())
         return added
 
@@ -142,12 +137,12 @@ class UserStore:
         """Delete a token; raises NotFound."""
         with self._transaction() as connection:
             _changed(connection)
-            rows = connection.execute(select(tokens).where(tokens.c.id == token_id)).mappings()
-            row = rows.first()
-            if row is None:
+            same = tokens.c.id == token_id
+            token = read_one(connection, select(tokens).where(same), TokenRow)
+            if token is None:
                 raise NotFound(f"there is no token {token_id}", field="id")
-            connection.execute(delete(tokens).where(tokens.c.id == token_id))
-            _audit(connection, entry, _row(row, TokenRow).described(), None)
+            connection.execute(delete(tokens).where(same))
+            _audit(connection, entry, token.described(), None)
 
     def add_session(
         self, session: SessionRow, entry: AuditEntry, *, instead_of: str, count_max: int
@@ -156,7 +151,7 @@ class UserStore:
         with self._transaction() as connection:
             _changed(connection)
             connection.execute(delete(sessions).where(sessions.c.secret_hash == instead_of))
-            added = replace(session, id=_insert(connection, sessions, session))
+            added = replace(session, id=insert_row(connection, sessions, session))
             theirs = select(sessions.c.id).where(sessions.c.user_id == session.user_id)
             newest_first = theirs.order_by(sessions.c.id.desc()).offset(count_max)
             # PostgreSQL and SQLite both want a limit of its own kind beside an offset: read first.
@@ -240,8 +235,7 @@ def _count(connection: Connection, table: Table) -> int:
 
 
 def _find_user(connection: Connection, name: str) -> UserRow | None:
-    row = connection.execute(select(users).where(users.c.name == name)).mappings().first()
-    return None if row is None else _row(row, UserRow)
+    return read_one(connection, select(users).where(users.c.name == name), UserRow)
 
 
 def _get_user(connection: Connection, name: str) -> UserRow:
@@ -251,31 +245,6 @@ def _get_user(connection: Connection, name: str) -> UserRow:
             f"there is no user {name!r}", field="name", remedy="check the name", code="no_such_user"
         )
     return user
-
-
-def _rows(connection: Connection, table: Table, kind: type[R]) -> list[R]:
-    rows = connection.execute(select(table).order_by(table.c.id)).mappings()
-    return [_row(row, kind) for row in rows]
-
-
-def _row(row: Mapping[Any, Any], kind: type[R]) -> R:
-    values = dict(row)
-    if "patterns_json" in values:
-        values["patterns"] = tuple(msgspec.json.decode(values.pop("patterns_json")))
-    return kind(**values)
-
-
-def _values(row: UserRow | TokenRow | SessionRow) -> dict[str, Any]:
-    values = {item.name: getattr(row, item.name) for item in fields(row) if item.name != "id"}
-    if "patterns" in values:
-        values["patterns_json"] = msgspec.json.encode(values.pop("patterns")).decode()
-    return values
-
-
-def _insert(connection: Connection, table: Table, row: UserRow | TokenRow | SessionRow) -> int:
-    key = connection.execute(insert(table).values(_values(row))).inserted_primary_key
-    assert key is not None, "the database numbers every row"
-    return int(key[0])
 
 
 def _audit(connection: Connection, entry: AuditEntry, before: object, after: object) -> None:

@@ -1,20 +1,17 @@
 """Saved views in SQL: each change is one transaction with its audit entry."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import msgspec
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, select
 
 from app.db.queries import insert_audit
 from app.db.rows import AuditEntry
+from app.db.store import TableStore, insert_row, read
 from app.db.tables import saved_views
 from engine.errors import Conflict, NotFound
 
 VIEWS_MAX = 100  # of one owner
-
-Transaction = Callable[[], AbstractContextManager[Connection]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +31,8 @@ class ViewRow:
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
-class ViewStore:
-    """Part of an open database; every method raises DatabaseError."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
+class ViewStore(TableStore):
+    """The part of the database that holds saved views."""
 
     def of(self, owner: str) -> list[ViewRow]:
         """All views of one owner, by name."""
@@ -58,11 +52,7 @@ class ViewStore:
                 )
             if len(others) >= VIEWS_MAX:
                 raise Conflict(f"nobody has more than {VIEWS_MAX} views", remedy="delete some")
-            values = asdict(view)
-            del values["id"]
-            key = connection.execute(insert(saved_views).values(**values)).inserted_primary_key
-            assert key is not None, "the database numbers every row"
-            return replace(view, id=int(key[0]))
+            return replace(view, id=insert_row(connection, saved_views, view))
 
     def delete(self, owner: str, view_id: int, entry: AuditEntry) -> ViewRow:
         """Delete and return a view of this owner; raises NotFound."""
@@ -77,9 +67,9 @@ class ViewStore:
 
 
 def _of(connection: Connection, owner: str) -> list[ViewRow]:
-    rows = connection.execute(select(saved_views).where(saved_views.c.owner == owner)).mappings()
+    views = read(connection, select(saved_views).where(saved_views.c.owner == owner), ViewRow)
     # Sorted here: databases differ over capitals.
-    return sorted((ViewRow(**row) for row in rows), key=lambda view: view.name.casefold())
+    return sorted(views, key=lambda view: view.name.casefold())
 
 
 def _json(view: ViewRow) -> str:

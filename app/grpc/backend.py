@@ -14,7 +14,6 @@ from app.host import EngineHost
 from app.messaging import Messaging
 from app.services.rpc_figures import RpcFigures
 from app.settings import Settings
-from engine.broker import Broker
 from protocol.rocketmq.numbers import Code
 
 
@@ -49,17 +48,13 @@ class GrpcBackend:
             all_max=CLIENTS_MAX,
         )
 
-    @property
-    def broker(self) -> Broker:
-        return self.host.broker
-
     @contextmanager
     def polling(self, call: GrpcCall, client: GrpcClient) -> Iterator[None]:
         """Count a poll during the context; raises GrpcRefusal beyond the limits."""
         each = self.settings.grpc_client_polls_max
         if client.polls >= each:
             raise GrpcRefusal(Code.TOO_MANY_REQUESTS, f"one client holds at most {each} polls")
-        with _taken(self._polls, call):
+        with _slot(self._polls, call):
             client.polls += 1
             self.figures.polls = self._polls.count
             try:
@@ -71,12 +66,12 @@ class GrpcBackend:
     @contextmanager
     def streaming(self, call: GrpcCall) -> Iterator[None]:
         """Count a telemetry stream during the context; raises GrpcRefusal beyond the limits."""
-        with _taken(self._streams, call):
+        with _slot(self._streams, call):
             yield
 
 
 @contextmanager
-def _taken(shares: AddressQuota, call: GrpcCall) -> Iterator[None]:
+def _slot(shares: AddressQuota, call: GrpcCall) -> Iterator[None]:
     if why_not := shares.take(call.origin.host):
         raise GrpcRefusal(Code.TOO_MANY_REQUESTS, why_not)
     try:

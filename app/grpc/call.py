@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.db.rows import ASKED_FROM
+from app.db.rows import CLIENT_ADDRESS, Actor, actor_at
 from app.grpc import workarounds
 from app.grpc.codes import GrpcRefusal
 from app.grpc.connection import GrpcConnection
 from app.grpc.names import check_namespace, inner
 from app.security.access import Action, Kind, Principal, require
-from app.services.audit import Actor, actor_at
 from protocol.rocketmq.numbers import ClientLanguage, Code
 
 CLIENT_CHARS_MAX = 255
@@ -29,7 +28,7 @@ class GrpcCall:
     namespace: str = field(init=False)
 
     def __post_init__(self) -> None:
-        ASKED_FROM.set(self.origin.host)
+        CLIENT_ADDRESS.set(self.origin.host)
         self.namespace = check_namespace(self.metadata.get("x-mq-namespace", ""))
 
     @property

@@ -152,7 +152,7 @@ def _move_aside(path: Path) -> str:
 
 def make_own(folder: Path, *hosts: str) -> None:
     """Write a new pair, the certificate last: a key alone is replaced at the next start."""
-    certificate, key = _made(hosts)
+    certificate, key = _create(hosts)
     _write(folder / KEY_FILE, key)
     _write(folder / CERTIFICATE_FILE, certificate)
 
@@ -163,7 +163,7 @@ def _is_fresh(path: Path) -> bool:
     return age_s < (DAYS - RENEW_DAYS) * 86_400
 
 
-def _made(hosts: Sequence[str]) -> tuple[bytes, bytes]:
+def _create(hosts: Sequence[str]) -> tuple[bytes, bytes]:
     """A certificate of this machine's names and of `hosts`, and its key, both as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization

@@ -52,7 +52,7 @@ class GrpcClientDirectory:
         silent_ms = round((clock.monotonic_s() - known_client.seen_s) * 1000)
         why_not = "" if known_client.stream is not None else NO_STREAM
         return ClientFacts(
-            door=ENDPOINT,
+            endpoint=ENDPOINT,
             address=known_client.address,
             since_ms=known_client.since_ms,
             seen_ms=clock.now_ms() - silent_ms,
@@ -62,7 +62,7 @@ class GrpcClientDirectory:
             user=known_client.user,
             is_open=known_client.stream is not None,
             polls=known_client.polls,
-            told=known_client.told,
+            settings_answer=known_client.settings_answer,
             settings=list(_settings(known_client.settings)),
             topics=sorted(known_client.asks),
             groups={group: dict(topics) for group, topics in sorted(known_client.groups.items())},

@@ -3,7 +3,8 @@
 from typing import Any
 
 from app.grpc import workarounds
-from engine.broker import Broker, Exponential, GroupConfig, Ladder, RetryPolicy, Steps, TopicType
+from app.messaging import Messaging
+from engine.broker import Exponential, GroupConfig, Ladder, RetryPolicy, Steps, TopicType
 from engine.errors import GroupNotFound, TopicNotFound
 from protocol.rocketmq.messages import Settings
 from protocol.rocketmq.numbers import ClientLanguage, FilterType
@@ -40,26 +41,29 @@ def for_consumer(
     return answer
 
 
-def group_of(broker: Broker, name: str, retry_max: int) -> GroupConfig:
+async def group_of(messaging: Messaging, name: str, retry_max: int) -> GroupConfig:
     """The group's configuration, or the one that it would be created with."""
     try:
-        return broker.group(name)
+        return await messaging.group(name)
     except GroupNotFound:
         return GroupConfig(name, retry_max=retry_max)
 
 
-def is_fifo(broker: Broker, group: GroupConfig, topics: list[str]) -> bool:
+async def is_fifo(messaging: Messaging, group: GroupConfig, topics: list[str]) -> bool:
     """Whether the client processes one message at a time: an ordered group with FIFO topics only.
 
     The flag applies to all topics of a client. If it also subscribes to others, the flag is off:
     the server keeps the order of the FIFO topics, and the others need not wait.
     """
-    return group.ordered and bool(topics) and all(_is_fifo(broker, topic) for topic in topics)
+    if not group.ordered:
+        return False
+    are_fifo = [await _is_fifo(messaging, topic) for topic in topics]
+    return bool(are_fifo) and all(are_fifo)
 
 
-def _is_fifo(broker: Broker, topic: str) -> bool:
+async def _is_fifo(messaging: Messaging, topic: str) -> bool:
     try:
-        return broker.topic(topic).type is TopicType.FIFO
+        return (await messaging.topic(topic)).type is TopicType.FIFO
     except TopicNotFound:
         return False
 

@@ -9,8 +9,10 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from app import eager
 from app.grpc import workarounds
 from app.grpc.call import GrpcCall
 from app.grpc.codes import GrpcRefusal
@@ -18,11 +20,12 @@ from app.grpc.leases import Leases
 from app.grpc.quotas import AddressQuota
 from app.grpc.shapes import to_wire
 from app.grpc.stream import OUTBOXES_BYTES_MAX, StreamBytesBudget, TelemetryStream
-from app.host import EngineHost
+from app.messaging import Messaging
 from app.security.client_names import ClientNames, NameOwner
 from app.services.connections import Connected
 from app.services.transactions import Ask, Transactions
 from engine.broker import TransactionCheck
+from engine.clock import Clock
 from engine.errors import EngineError
 from protocol.rocketmq.messages import (
     ReconnectEndpointsCommand,
@@ -39,7 +42,7 @@ QUESTIONS_MAX = 16  # unanswered, to one client
 SILENT_S = 30.0
 IDENTIFIED_MAX = 500  # streams that are authenticated again in one round
 STEP_MAX = 100  # clients in one turn of the event loop
-KNOWN_BYTES_MAX = 64 * 1024 * 1024  # of the settings and subscriptions of all clients
+SUBSCRIPTION_BYTES_MAX = 64 * 1024 * 1024  # of the settings and subscriptions of all clients
 
 
 @dataclass
@@ -60,7 +63,7 @@ class GrpcClient:
     kind: ClientType = ClientType.CLIENT_TYPE_UNSPECIFIED
     settings: Any = None
     user: str = ""  # its owner; "" while there are no users
-    told: str = ""  # a summary of the answer to its settings
+    settings_answer: str = ""  # a summary of the answer to its settings
     refusal: EngineError | None = None  # of its settings
     stream: TelemetryStream | None = None
     groups: dict[str, dict[str, str]] = field(default_factory=dict)  # to topics with filters
@@ -73,7 +76,7 @@ class GrpcClient:
     )  # callbacks that end its polls early
     is_whole: bool = True
     settings_bytes: int = 0
-    known_bytes: int = 0  # of its groups, topics and filters
+    subscription_bytes: int = 0  # of its groups, topics and filters
 
     @property
     def is_push(self) -> bool:
@@ -86,7 +89,7 @@ class GrpcClient:
         stream = "telemetry" if self.stream is not None else ""
         language = f"{self.language} {self.version}".strip()
         about = ", ".join(part for part in (language, kind, stream) if part)
-        return f"{about}; {self.told}" if self.told else about
+        return f"{about}; {self.settings_answer}" if self.settings_answer else about
 
     @property
     def speaks(self) -> ClientLanguage:
@@ -106,20 +109,22 @@ class GrpcClients:
 
     def __init__(
         self,
-        host: EngineHost,
+        messaging: Messaging,
+        clock: Clock,
         transactions: Transactions,
         leases: Leases,
         names: ClientNames,
         *,
         address_clients_max: int,
     ) -> None:
-        self._host = host
+        self._messaging = messaging
+        self._clock = clock
         self._names = names
         self._transactions = transactions
         self._leases = leases
         self._clients: dict[str, GrpcClient] = {}
         self._shares = AddressQuota("clients", each_max=address_clients_max, all_max=CLIENTS_MAX)
-        self._known = StreamBytesBudget(KNOWN_BYTES_MAX)
+        self._subscription_budget = StreamBytesBudget(SUBSCRIPTION_BYTES_MAX)
         self.outboxes = StreamBytesBudget(OUTBOXES_BYTES_MAX)
         self._identified = 0  # streams that were authenticated again in this cycle
 
@@ -136,7 +141,7 @@ class GrpcClients:
                 client=client.name,
                 address=client.address,
                 since_ms=client.since_ms,
-                door="gRPC",
+                endpoint="gRPC",
                 about=client.about,
                 language=client.language,
                 version=client.version,
@@ -154,7 +159,7 @@ class GrpcClients:
 
     def touch(self, call: GrpcCall) -> GrpcClient:
         """The client of a call, created if new; marks it as alive."""
-        now_s = self._host.clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
         client = self._client_of(call)
         if client is None:
             if why_not := self._shares.take(call.origin.host):
@@ -166,7 +171,7 @@ class GrpcClients:
                 language=call.language,
                 version=call.version,
                 namespace=call.namespace,
-                since_ms=self._host.clock.now_ms(),
+                since_ms=self._clock.now_ms(),
                 seen_s=now_s,
                 user=call.principal.name,
             )
@@ -174,7 +179,7 @@ class GrpcClients:
         client.address = call.origin.client  # it may have reconnected
         return client
 
-    def join_group(
+    async def join_group(
         self, client: GrpcClient, group: str, topics: Mapping[str, str] | None = None
     ) -> None:
         """Make a client a member of a group with these subscriptions (topic to filter).
@@ -190,7 +195,7 @@ class GrpcClients:
         for topic, filter in (topics or {}).items():
             self._subscribe(client, subscribed, topic, filter)
         try:
-            self._host.broker.members.seen(
+            await self._messaging.members.seen(
                 group,
                 client.name,
                 topics=subscribed or None,
@@ -200,7 +205,7 @@ class GrpcClients:
                 creates=True,
             )
         except EngineError:
-            del client.groups[group]  # the group cannot be created: the next receive says so
+            client.groups.pop(group, None)  # the group cannot be created: the next receive says so
             self._reserve(client, -sum(_size(*each) for each in subscribed.items()))
 
     def register_producer(self, client: GrpcClient, topic: str) -> None:
@@ -233,7 +238,7 @@ class GrpcClients:
         stream.is_over()
         if client.stream is stream:
             client.stream = None
-            client.seen_s = self._host.clock.monotonic_s()
+            client.seen_s = self._clock.monotonic_s()
 
     def terminate(self, call: GrpcCall) -> bool:
         """Remove a client that ends, and release its messages; False if it is unknown."""
@@ -251,9 +256,9 @@ class GrpcClients:
 
     def store_settings(self, client: GrpcClient, settings: Any) -> None:
         """Store a client's settings, as a whole if there is room for them."""
-        self._known.give(client.settings_bytes)
+        self._subscription_budget.give(client.settings_bytes)
         size_bytes = settings.ByteSize()
-        client.is_whole = self._known.take(size_bytes)
+        client.is_whole = self._subscription_budget.take(size_bytes)
         client.settings_bytes = size_bytes if client.is_whole else 0
         if not client.is_whole:
             reduced = Settings(client_type=settings.client_type)
@@ -263,7 +268,7 @@ class GrpcClients:
 
     def steps(self) -> Iterator[None]:
         """Remove clients that have timed out, a part in each step."""
-        now_s = self._host.clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
         for number, client in enumerate(self.all(), 1):
             is_alive = client.stream is not None or client.polls
             is_known = self._clients.get(client.name) is client  # other tasks ran in between
@@ -341,9 +346,9 @@ class GrpcClients:
 
     def _reserve(self, client: GrpcClient, size_bytes: int) -> bool:
         """Reserve bytes for what is stored of a client; False if there is no room."""
-        if not self._known.take(size_bytes):
+        if not self._subscription_budget.take(size_bytes):
             return False
-        client.known_bytes += size_bytes
+        client.subscription_bytes += size_bytes
         return True
 
     def _client_of(self, call: GrpcCall) -> GrpcClient | None:
@@ -371,11 +376,7 @@ class GrpcClients:
 
     def _send_pending_checks(self, client: GrpcClient, topic: str) -> None:
         """Send the checks that were due while no producer was reachable."""
-        try:
-            for check in self._host.broker.transactions.checks(topic):
-                self._send_check(client, check)
-        except EngineError:
-            return  # repeated at the next check
+        self._transactions.ask_pending(topic, partial(self._send_check, client))
 
     def _remove(self, client: GrpcClient) -> None:
         del self._clients[client.name]
@@ -383,16 +384,13 @@ class GrpcClients:
         for end in list(client.waits):
             end()
         self._shares.give(client.host)
-        self._known.give(client.settings_bytes + client.known_bytes)
+        self._subscription_budget.give(client.settings_bytes + client.subscription_bytes)
         for topic, ask in client.asks.items():
             self._transactions.producers.leave(topic, ask)
         if client.stream is not None:
             client.stream.close()
         for group in client.groups:
-            try:
-                self._host.broker.members.leave(group, client.name)
-            except EngineError:
-                continue  # the group is gone
+            eager.run(self._messaging.members.leave(group, client.name), eager.ignore)
 
 
 def _size(*texts: str) -> int:

@@ -6,7 +6,7 @@ An answer is gRPC's OK with a status inside, whose code tells clients whether to
 import logging
 from typing import Any
 
-from app.errors import DoorError
+from app.errors import ProblemError
 from engine.errors import (
     Busy,
     Conflict,
@@ -122,7 +122,7 @@ def status_of(error: Exception) -> Any:
         if code is Code.INTERNAL_SERVER_ERROR and not isinstance(error, Busy):
             log.error("a call failed: %s", error.code, exc_info=error)
         return status(code, _text(error.detail, error.remedy))
-    if isinstance(error, DoorError):
+    if isinstance(error, ProblemError):
         code = OF_STATUS.get(error.status_code, Code.BAD_REQUEST)
         return status(code, _text(error.detail, error.remedy))
     log.error("a call failed", exc_info=error)

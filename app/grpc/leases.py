@@ -10,13 +10,15 @@ renewed. Earlier ones have arrived, since the client answered a ping after them.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from app import eager
 from app.grpc.connection import GrpcConnection
-from app.host import EngineHost
+from app.messaging import Messaging
 from engine.broker import AckResult, Receipt
+from engine.clock import Clock
 from engine.errors import EngineError, GroupNotFound
 
 LEASE_S = 60.0
@@ -59,8 +61,9 @@ class LeaseHolder:
 class Leases:
     """All leases by group and receipt; run `steps` regularly. The engine bounds their number."""
 
-    def __init__(self, host: EngineHost) -> None:
-        self._host = host
+    def __init__(self, messaging: Messaging, clock: Clock) -> None:
+        self._messaging = messaging
+        self._clock = clock
         self._leases: dict[Key, Lease] = {}  # the one that runs out first comes first
         self._holders: dict[str, LeaseHolder] = {}
         self._gone: deque[LeaseHolder] = deque()
@@ -73,7 +76,7 @@ class Leases:
         self, group: str, client: str, origin: GrpcConnection, receipts: Iterable[Receipt]
     ) -> None:
         """Lease these deliveries to a client for LEASE_S, over this connection."""
-        now_s = self._host.clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
         keys = [(group, receipt) for receipt in receipts]
         if not keys:
             return
@@ -85,7 +88,7 @@ class Leases:
 
     def written(self, group: str, receipts: Iterable[Receipt]) -> None:
         """Note that an answer was written; a slow client may have delayed it."""
-        now_s = self._host.clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
         for receipt in receipts:
             key = (group, receipt)
             lease = self._leases.get(key)
@@ -105,7 +108,7 @@ class Leases:
         """End the leases of a lost client; its messages count as failed: one may have killed it."""
         self._end(client, gives_back=False)
 
-    def steps(self) -> Iterator[None]:
+    async def steps(self) -> AsyncIterator[None]:
         """End leases of clients that are gone, then renew those that expire soon, in parts.
 
         Leases that are too old, settled or doubtful are dropped.
@@ -113,9 +116,9 @@ class Leases:
         while self._gone:
             self._settle()
             yield
-        now_s = self._host.clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
         while due := self._due(now_s):
-            if not self._renew(due, now_s):
+            if not await self._renew(due, now_s):
                 return  # the disk is full, for example; the next round tries again
             yield
 
@@ -144,15 +147,12 @@ class Leases:
             holder.keys.pop(key, None)
         if not holder.keys:
             self._gone.popleft()
-        broker = self._host.broker
+        # What the engine refuses to settle expires by itself.
         for group, receipts in _by_group(part).items():
-            try:
-                if holder.gives_back:
-                    broker.release(group, receipts)
-                else:
-                    broker.extend(group, receipts, ABANDONED_S)
-            except EngineError:
-                continue  # they expire by themselves
+            if holder.gives_back:
+                eager.run(self._messaging.release(group, receipts), eager.ignore)
+            else:
+                eager.run(self._messaging.extend(group, receipts, ABANDONED_S), eager.ignore)
 
     def _due(self, now_s: float) -> list[Key]:
         due: list[Key] = []
@@ -162,7 +162,7 @@ class Leases:
             due.append(key)
         return due
 
-    def _renew(self, due: list[Key], now_s: float) -> bool:
+    async def _renew(self, due: list[Key], now_s: float) -> bool:
         """Renew or drop these leases; False if the engine refused."""
         renewable = []
         for key in due:
@@ -173,7 +173,7 @@ class Leases:
                 renewable.append(key)
         for group, receipts in _by_group(renewable).items():
             try:
-                results = self._host.broker.extend(group, receipts, LEASE_S)
+                results = await self._messaging.extend(group, receipts, LEASE_S)
             except GroupNotFound:
                 self.drop(group, receipts)
                 continue
@@ -185,8 +185,12 @@ class Leases:
 
     def _renewed(self, key: Key, is_held: bool, now_s: float) -> None:
         """Move a renewed lease to the end of the order; drop one that the engine does not know."""
+        lease = self._leases.get(key)
+        if lease is None:
+            return  # it ended meanwhile
         if is_held:
-            self._leases[key] = self._leases.pop(key)._replace(until_s=now_s + LEASE_S)
+            del self._leases[key]
+            self._leases[key] = lease._replace(until_s=now_s + LEASE_S)
         else:
             self._drop(key)
 

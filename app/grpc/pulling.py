@@ -32,7 +32,7 @@ async def pull_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> As
     topic = call.topic(request.message_queue.topic, Action.CONSUME)
     client = backend.clients.touch(call)
     with backend.polling(call, client):
-        backend.clients.join_group(client, group)
+        await backend.clients.join_group(client, group)
         pulling = backend.messaging.pull(
             topic,
             request.message_queue.id,
@@ -87,12 +87,14 @@ async def update_offset(backend: GrpcBackend, call: GrpcCall, request: Any) -> A
     """Set a group's offset in one queue, at most to the queue's end."""
     group, topic = _place(call, request)
     queue = request.message_queue.id
-    ends = [each.max_offset for each in backend.broker.topic_stats(topic).queues]
-    if 0 <= queue < len(ends) and request.offset > ends[queue]:
-        raise GrpcRefusal(
-            Code.ILLEGAL_OFFSET,
-            f"the queue ends at offset {ends[queue]}, {request.offset} lies beyond it",
-        )
+    config = await backend.messaging.topic(topic)
+    if 0 <= queue < max(config.read_queues, config.write_queues):
+        _, end = await backend.messaging.queue_bounds(topic, queue)
+        if request.offset > end:
+            raise GrpcRefusal(
+                Code.ILLEGAL_OFFSET,
+                f"the queue ends at offset {end}, {request.offset} lies beyond it",
+            )
     if not await backend.messaging.commit_offset(group, topic, queue, request.offset, call.client):
         raise GrpcRefusal(
             Code.PRECONDITION_FAILED, "the group was moved meanwhile: pull from its new place first"
@@ -103,7 +105,7 @@ async def update_offset(backend: GrpcBackend, call: GrpcCall, request: Any) -> A
 async def get_offset(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """A group's committed offset in one queue."""
     group, topic = _place(call, request)
-    client = call.client if backend.broker.is_broadcast(group) else ""
+    client = call.client if await backend.messaging.is_broadcast(group) else ""
     offset = await backend.messaging.committed_offset(
         group, topic, request.message_queue.id, client
     )
@@ -120,9 +122,9 @@ async def query_offset(backend: GrpcBackend, call: GrpcCall, request: Any) -> An
     at_ms = time.seconds * 1000 + time.nanos // 1_000_000
     offset = await backend.messaging.offset_at_time(topic, queue, at_ms)
     if request.query_offset_policy != QueryOffsetPolicy.TIMESTAMP:
-        stats = backend.broker.topic_stats(topic).queues[queue]
+        first, end = await backend.messaging.queue_bounds(topic, queue)
         is_end = request.query_offset_policy == QueryOffsetPolicy.END
-        offset = stats.max_offset if is_end else stats.min_offset
+        offset = end if is_end else first
     return QueryOffsetResponse(status=ok(), offset=offset)
 
 

@@ -12,25 +12,25 @@ class AddressQuota:
         self._things = things
         self._each_max = each_max
         self._all_max = all_max
-        self._held: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
         self.count = 0
 
     def take(self, address: str) -> str:
         """Count one more; returns "", or the reason for a refusal. Call `give` at its end."""
-        if self._held[address] >= self._each_max:
+        if self._counts[address] >= self._each_max:
             return f"one address may hold {self._each_max} {self._things}"
         if self.count >= self._all_max:
             return f"the server holds at most {self._all_max} {self._things}"
-        self._held[address] += 1
+        self._counts[address] += 1
         self.count += 1
         return ""
 
     def give(self, address: str) -> None:
         """Release one that was taken."""
         self.count -= 1
-        self._held[address] -= 1
-        if not self._held[address]:
-            del self._held[address]
+        self._counts[address] -= 1
+        if not self._counts[address]:
+            del self._counts[address]
 
 
 class ConnectionQuota(AddressQuota):

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
+from app import eager
 from app.grpc import workarounds
 from app.grpc.backend import GrpcBackend
 from app.grpc.call import GrpcCall
@@ -18,7 +19,7 @@ from app.host import Place
 from app.security.access import Action
 from app.services import bodies
 from engine.broker import AckResult, Delivery, Nack, Receipt
-from engine.errors import EngineError, GroupNotFound, Paused
+from engine.errors import GroupNotFound, Paused
 from protocol.rocketmq.messages import (
     AckMessageResponse,
     AckMessageResultEntry,
@@ -86,11 +87,11 @@ class Receives:
         client = backend.clients.touch(call)
         self._repeat(group, request.attempt_id)
         with backend.polling(call, client):
-            backend.clients.join_group(
+            await backend.clients.join_group(
                 client, group, {topic: filter} if request.auto_renew else None
             )
             receive = partial(
-                backend.broker.receive,
+                backend.messaging.receive,
                 group,
                 {topic: filter},
                 count_max=min(max(1, request.batch_size), BATCH_MAX),
@@ -124,14 +125,14 @@ class Receives:
         deadline_s = loop.time() + wait_s
         while True:
             try:
-                deliveries: list[Delivery] = receive()
+                deliveries: list[Delivery] = await receive()
             except Paused:
                 deliveries = []
             left_s = deadline_s - loop.time()
             if deliveries or left_s <= 0 or client.is_gone:
                 return deliveries
-            broker = self._backend.broker
-            park = partial(broker.wait_to_receive, group, topics, client=client.name)
+            messaging = self._backend.messaging
+            park = partial(messaging.wait_to_receive, group, topics, client=client.name)
             if not await self._parked(client, park, left_s):
                 return []
 
@@ -163,10 +164,7 @@ class Receives:
         if not receipts:
             return
         self._backend.leases.drop(group, receipts)
-        try:
-            self._backend.broker.release(group, receipts)
-        except EngineError:
-            return  # they run out by themselves
+        eager.run(self._backend.messaging.release(group, receipts), eager.ignore)
 
     async def ack_message(self, call: GrpcCall, request: Any) -> Any:
         """Acknowledge messages; each entry has its own status."""
@@ -180,7 +178,7 @@ class Receives:
         backend = self._backend
         backend.clients.touch(call)
         results: list[Any] = []
-        receipts = [_known(entry.receipt_handle) for entry in entries]
+        receipts = [_parse_receipt(entry.receipt_handle) for entry in entries]
         valid = [receipt for receipt in receipts if receipt is not None]
         try:
             acks = await backend.messaging.ack(group, valid)
@@ -250,14 +248,14 @@ FAILED = "the push consumer reported a failure"
 
 def poll_s(request: Any, limit_s: float | None) -> float:
     """The wait of a poll in seconds: as requested, at most 20, and within the call's deadline."""
-    asked_ms = int(request.long_polling_timeout.ToMilliseconds())
-    if asked_ms < 0:
+    polling_ms = int(request.long_polling_timeout.ToMilliseconds())
+    if polling_ms < 0:
         raise GrpcRefusal(
             Code.ILLEGAL_POLLING_TIME,
-            f"the polling time is too small: {asked_ms} ms, 0 ms is the least",
+            f"the polling time is too small: {polling_ms} ms, 0 ms is the least",
         )
-    asked_s = asked_ms / 1000
-    wait_s = min(asked_s, POLL_S) if request.HasField("long_polling_timeout") else POLL_S
+    polling_s = polling_ms / 1000
+    wait_s = min(polling_s, POLL_S) if request.HasField("long_polling_timeout") else POLL_S
     return wait_s if limit_s is None else max(0.0, min(wait_s, limit_s - ANSWER_S))
 
 
@@ -302,7 +300,7 @@ async def _answers(
     yield last
 
 
-def _known(handle: str) -> Receipt | None:
+def _parse_receipt(handle: str) -> Receipt | None:
     try:
         return receipt_of(handle)
     except GrpcRefusal:

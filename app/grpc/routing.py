@@ -44,7 +44,7 @@ async def query_route(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any
     client = backend.clients.find(call.client)
     if client is not None and client.refusal is not None and client.user == call.principal.name:
         raise client.refusal
-    topic = find_topic(backend, call.topic(request.topic, Action.READ))
+    topic = await find_topic(backend, call.topic(request.topic, Action.READ))
     broker = _broker(backend, call, request.endpoints)
     resource = outer(topic.name, call.namespace)
     queues = [
@@ -62,7 +62,7 @@ async def query_route(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any
 
 async def query_assignment(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """One assignment for all queues: each receive is served from every queue of the topic."""
-    topic = find_topic(backend, call.topic(request.topic, Action.CONSUME))
+    topic = await find_topic(backend, call.topic(request.topic, Action.CONSUME))
     call.group(request.group, Action.CONSUME)
     if not topic.is_readable:
         raise GrpcRefusal(Code.FORBIDDEN, f"the topic {topic.name!r} has no readable queue")
@@ -76,10 +76,10 @@ async def query_assignment(backend: GrpcBackend, call: GrpcCall, request: Any) -
     return QueryAssignmentResponse(status=ok(), assignments=[Assignment(message_queue=queue)])
 
 
-def find_topic(backend: GrpcBackend, name: str) -> TopicConfig:
+async def find_topic(backend: GrpcBackend, name: str) -> TopicConfig:
     """The topic, or the one that its first message would create; else raises GrpcRefusal."""
     try:
-        topic = backend.broker.plan_topic(name)
+        topic = await backend.messaging.plan_topic(name)
     except TopicNotFound:
         # The text is Apache's: its clients' own tests look for it.
         raise GrpcRefusal(

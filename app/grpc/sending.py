@@ -37,7 +37,7 @@ DECISIONS = {
 async def send_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """Store the messages of one topic, all or none."""
     topic = _one_topic(call, request)
-    config = find_topic(backend, topic)
+    config = await find_topic(backend, topic)
     messages = [to_engine(wire, topic, call) for wire in request.messages]
     await _inflate(request.messages, messages)
     _check_types(backend, config, messages)

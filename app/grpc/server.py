@@ -5,11 +5,12 @@ It shares event loop, engine, users and limits with the HTTP server.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc.aio
 
+from app import eager
 from app.container import Services
 from app.grpc.backend import GrpcBackend
 from app.grpc.client_directory import GrpcClientDirectory
@@ -18,6 +19,7 @@ from app.grpc.leases import Leases
 from app.grpc.service import MessagingService
 from app.grpc.signature import GrpcSignatures
 from app.grpc.tls_mux import LOOPBACK, TlsMux
+from engine.errors import EngineError
 
 log = logging.getLogger("kitemq.grpc")
 
@@ -45,9 +47,10 @@ class GrpcServer:
         self._unlist: Callable[[], None] = _nothing
         self._signatures = GrpcSignatures(services.user_directory, services.access_keys)
         self.inner_port = 0
-        leases = Leases(services.host)
+        leases = Leases(services.messaging, services.host.clock)
         clients = GrpcClients(
-            services.host,
+            services.messaging,
+            services.host.clock,
             services.transactions,
             leases,
             services.client_names,
@@ -64,7 +67,7 @@ class GrpcServer:
         self._server.add_generic_rpc_handlers((service.handler(),))
         self.inner_port = self._server.add_insecure_port(f"{LOOPBACK}:0")
         await self._server.start()
-        self._unlist = self._services.connections.add_door(
+        self._unlist = self._services.connections.add_endpoint(
             GrpcClientDirectory(self.backend, self._tls_mux.end)
         )
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
@@ -106,26 +109,37 @@ class GrpcServer:
         while True:
             await asyncio.sleep(TICK_S)
             try:
-                for _ in self.steps():
+                async for _ in self.steps():
                     await asyncio.sleep(0)
             except Exception:
                 log.exception("a round of the gRPC server failed")
 
     def tick(self) -> None:
         """A whole round of `steps` at once."""
-        for _ in self.steps():
+        eager.run(self._round(), _ended)
+
+    async def _round(self) -> None:
+        async for _ in self.steps():
             continue
 
-    def steps(self) -> Iterator[None]:
+    async def steps(self) -> AsyncIterator[None]:
         """Periodic work in parts: renew leases, remove dead clients, update figures."""
         backend = self.backend
         self._tls_mux.grow_older()
-        yield from backend.clients.steps()
-        yield from backend.leases.steps()
-        yield from backend.clients.check_streams(self._signatures.identify)
+        for _ in backend.clients.steps():
+            yield
+        async for _ in backend.leases.steps():
+            yield
+        for _ in backend.clients.check_streams(self._signatures.identify):
+            yield
         backend.figures.clients = len(backend.clients)
         backend.figures.streams = backend.clients.stream_count
         backend.figures.leases = backend.leases.count
+
+
+def _ended(_: None, error: EngineError | None) -> None:
+    if error is not None:
+        raise error
 
 
 def _nothing() -> None:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import grpc
 import grpc.aio
 
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.grpc import pulling, routing, sending, telemetry, workarounds
 from app.grpc.backend import GrpcBackend
 from app.grpc.call import GrpcCall, client_of
@@ -39,7 +39,7 @@ STREAM_ENDS = {
 FIRST_S = 3.0  # for the first command of a stream that is refused
 REQUEST_S = 120.0  # for a call's request to arrive whole
 POLL_BYTES_MAX = 64 * 1024  # of the request of a poll, which is held while it waits
-EXPECTED = (GrpcRefusal, EngineError, DoorError)
+EXPECTED = (GrpcRefusal, EngineError, ProblemError)
 
 
 class MessagingService:
@@ -111,7 +111,7 @@ class MessagingService:
                 call = self._call(context)
                 with self._counted(call):
                     request = await self._request(call, context)
-                    with self._held(call, request.ByteSize()):
+                    with self._poll_slot(call, request.ByteSize()):
                         response = await handler(call, request)
             except Exception as error:
                 response = method.response(status=_status_for(call, error))
@@ -127,7 +127,7 @@ class MessagingService:
                 call = self._call(context)
                 with self._counted(call):  # later polls count by themselves (`GrpcBackend.polling`)
                     request = await self._request(call, context, is_poll=True)
-                with self._held(call, request.ByteSize()):
+                with self._poll_slot(call, request.ByteSize()):
                     async for response in handler(call, request):
                         if not has_begun:
                             self._count(method, response.status.code)
@@ -213,7 +213,7 @@ class MessagingService:
             self._limits.leave(address)
 
     @contextmanager
-    def _held(self, call: GrpcCall, size_bytes: int) -> Any:
+    def _poll_slot(self, call: GrpcCall, size_bytes: int) -> Any:
         """Count the request's bytes in the server's budget."""
         hold = self._limits.budget.reserve(call.origin.host, call.principal.caller, _nothing)
         hold.settle()

@@ -37,7 +37,7 @@ COMPRESSED = "KITE_COMPRESSED"  # of a body that could not be decompressed: its 
 # Properties that have a field of their own, or are the broker's.
 OWN = RESERVED | {TRACE_CONTEXT, PRIORITY, DELIVER_AT}
 # These two are shown all the same: Apache's own tests of its clients look for them.
-SHOWN = frozenset({SHARDING_KEY, TRANSACTION_ID})
+VISIBLE = frozenset({SHARDING_KEY, TRANSACTION_ID})
 NS_PER_MS = 1_000_000
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -120,7 +120,7 @@ def to_wire(message: StoredMessage, namespace: str) -> Any:
     body = plain.body
     wire = WireMessage(topic=outer(message.origin_topic, namespace), body=body)
     wire.user_properties.update(
-        {name: value for name, value in properties.items() if name not in OWN or name in SHOWN}
+        {name: value for name, value in properties.items() if name not in OWN or name in VISIBLE}
     )
     if plain.why_raw:
         wire.user_properties[COMPRESSED] = f"{plain.codec}: {plain.why_raw}"

@@ -39,7 +39,7 @@ class TelemetryStream:
         self.error: Exception | None = None  # why it ends, if the client caused it
         self._outbox: asyncio.Queue[Any] = asyncio.Queue(OUTBOX_MAX)
         self._room = room
-        self._held_bytes = 0
+        self._outbox_bytes = 0
         self._written_bytes = 0  # of the last command
 
     def offer(self, command: Any) -> bool:
@@ -47,9 +47,9 @@ class TelemetryStream:
         size_bytes = command.ByteSize()
         if not self.is_open or self._outbox.full():
             return False
-        if self._held_bytes + size_bytes > OUTBOX_BYTES_MAX or not self._room.take(size_bytes):
+        if self._outbox_bytes + size_bytes > OUTBOX_BYTES_MAX or not self._room.take(size_bytes):
             return False
-        self._held_bytes += size_bytes
+        self._outbox_bytes += size_bytes
         self._outbox.put_nowait(command)
         return True
 
@@ -80,8 +80,8 @@ class TelemetryStream:
     def is_over(self) -> None:
         """Discard the queued commands: the stream has ended."""
         self.is_open = False
-        self._give(self._held_bytes)
+        self._give(self._outbox_bytes)
 
     def _give(self, size_bytes: int) -> None:
-        self._held_bytes -= size_bytes
+        self._outbox_bytes -= size_bytes
         self._room.give(size_bytes)

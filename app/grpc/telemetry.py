@@ -66,8 +66,8 @@ async def _read(
             client.seen_s = backend.host.clock.monotonic_s()
             kind = command.WhichOneof("command")
             if kind == "settings":
-                answer = settle(backend, call, command)
-                client.told = client_settings.words(answer, is_whole=client.is_whole)
+                answer = await settle(backend, call, command)
+                client.settings_answer = client_settings.words(answer, is_whole=client.is_whole)
                 if not stream.offer(TelemetryCommand(status=ok(), settings=answer)):
                     raise GrpcRefusal(
                         Code.TOO_MANY_REQUESTS, "the client does not read what it is sent"
@@ -87,7 +87,7 @@ async def _read(
         stream.close()
 
 
-def settle(backend: GrpcBackend, call: GrpcCall, command: Any) -> Any:
+async def settle(backend: GrpcBackend, call: GrpcCall, command: Any) -> Any:
     """Store a client's settings; returns them with the server's part filled in.
 
     Topics and groups that the caller has no right to are left out; calls that use them are refused.
@@ -106,7 +106,7 @@ def settle(backend: GrpcBackend, call: GrpcCall, command: Any) -> Any:
     client.language = client.speaks.name if client.speaks else client.language
     if settings.WhichOneof("pub_sub") == "publishing":
         return _settle_producer(backend, call, client, settings)
-    return _settle_consumer(backend, call, client, settings)
+    return await _settle_consumer(backend, call, client, settings)
 
 
 def _settle_producer(
@@ -119,7 +119,7 @@ def _settle_producer(
     return client_settings.for_producer(settings, client.speaks)
 
 
-def _settle_consumer(
+async def _settle_consumer(
     backend: GrpcBackend, call: GrpcCall, client: GrpcClient, settings: Any
 ) -> Any:
     missing: list[Forbidden] = []
@@ -129,16 +129,18 @@ def _settle_consumer(
         if (name := _allowed(call.topic, entry.topic, Action.CONSUME, missing))
     }
     group = _allowed(call.group, settings.subscription.group, Action.CONSUME, missing)
-    is_starting = client.is_push and not client.told
+    is_starting = client.is_push and not client.settings_answer
     if missing and is_starting and workarounds.tells_refusals(client.speaks, client.version):
         client.refusal = missing[0]
         raise missing[0]
     client.refusal = None
     config = GroupConfig("", retry_max=backend.settings.retry_max)
     if group:
-        backend.clients.join_group(client, group, topics)
-        config = client_settings.group_of(backend.broker, group, backend.settings.retry_max)
-    in_order = client_settings.is_fifo(backend.broker, config, list(topics))
+        await backend.clients.join_group(client, group, topics)
+        config = await client_settings.group_of(
+            backend.messaging, group, backend.settings.retry_max
+        )
+    in_order = await client_settings.is_fifo(backend.messaging, config, list(topics))
     return client_settings.for_consumer(settings, config, client.speaks, is_fifo=in_order)
 
 
@@ -162,7 +164,7 @@ async def heartbeat(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     client = backend.clients.touch(call)
     client.kind = ClientType(request.client_type)
     if request.HasField("group") and client.kind in CONSUMERS:
-        backend.clients.join_group(client, call.group(request.group, Action.CONSUME))
+        await backend.clients.join_group(client, call.group(request.group, Action.CONSUME))
     return HeartbeatResponse(status=ok())
 
 

@@ -31,7 +31,7 @@ CLOSE_S = 10.0  # for a peer to read the rest after the other side closed
 LOOPBACK = "127.0.0.1"
 SCARCE_S = 0.1  # after the first failure to accept; twice as long after each further one
 SCARCE_MAX_S = 5.0
-SAID_S = 60.0  # between two log lines about that
+LOG_EACH_S = 60.0  # between two log lines about that
 OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 # A peer that vanished is detected within a minute, both while waiting for it and while writing to
 # it. The server's pings (server.py) go through the relay as well.
@@ -142,27 +142,27 @@ class AcceptBackoff:
 
     def __init__(self) -> None:
         self._wait_s = SCARCE_S
-        self._said_s: float | None = None
-        self._unsaid = 0
+        self._last_log_s: float | None = None
+        self._unlogged = 0
 
     def met(self, error: OSError) -> float:
         """Seconds to wait after this failure; logs a line a minute with the count."""
         wait_s, self._wait_s = self._wait_s, min(2 * self._wait_s, SCARCE_MAX_S)
         if error.errno in OUT_OF_FILES:
-            self._say(error)
+            self._log(error)
         return wait_s
 
     def is_over(self) -> None:
         """Reset the wait after a success."""
         self._wait_s = SCARCE_S
 
-    def _say(self, error: OSError) -> None:
+    def _log(self, error: OSError) -> None:
         now_s = asyncio.get_running_loop().time()
-        self._unsaid += 1
-        if self._said_s is not None and now_s - self._said_s < SAID_S:
+        self._unlogged += 1
+        if self._last_log_s is not None and now_s - self._last_log_s < LOG_EACH_S:
             return
-        log.warning("no connection can be served (%d times): %s", self._unsaid, error)
-        self._said_s, self._unsaid = now_s, 0
+        log.warning("no connection can be served (%d times): %s", self._unlogged, error)
+        self._last_log_s, self._unlogged = now_s, 0
 
 
 class TlsMux:
@@ -289,7 +289,7 @@ class TlsMux:
             )
             inner = await self._connected()
             side.watch, inner.watch = counted.received, counted.sent
-            async with self._known(origin, inner):
+            async with self._registration(origin, inner):
                 outer = await self._relayed(accepted, side, inner, is_tls=is_tls)
                 self._outer[origin.client] = outer
                 await outer.closed
@@ -300,7 +300,7 @@ class TlsMux:
                 outer.close()
 
     @asynccontextmanager
-    async def _known(self, origin: GrpcConnection, inner: RelayEnd) -> AsyncIterator[None]:
+    async def _registration(self, origin: GrpcConnection, inner: RelayEnd) -> AsyncIterator[None]:
         """Map the inner connection to `origin` during the context; ends it afterwards."""
         assert inner.transport is not None, "it is connected"
         peer = f"ipv4:{host_text(*inner.transport.get_extra_info('sockname')[:2])}"

@@ -52,7 +52,7 @@ class DeadLetterListing:
         return self.examined - len(self.rows)
 
 
-class _Shelf:
+class _GroupIndex:
     """One group's rows: offsets from `low` up to `high` - 1 were looked at."""
 
     def __init__(self, topic: str, since_position: int, end: int) -> None:
@@ -96,7 +96,7 @@ class DeadIndex:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._shelves: OrderedDict[str, _Shelf] = OrderedDict()
+        self._shelves: OrderedDict[str, _GroupIndex] = OrderedDict()
 
     async def listing(self, group: str, budget_s: float) -> DeadLetterListing:
         """The index of a group after at most about `budget_s` of reading.
@@ -112,7 +112,7 @@ class DeadIndex:
         low, end = bounds(self._broker, topic)
         shelf = self._shelves.pop(group, None)
         if shelf is None or shelf.since_position != config.since_position:
-            shelf = _Shelf(topic, config.since_position, end)
+            shelf = _GroupIndex(topic, config.since_position, end)
         self._shelves[group] = shelf
         while len(self._shelves) > GROUPS_MAX:
             self._shelves.popitem(last=False)

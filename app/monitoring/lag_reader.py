@@ -16,7 +16,7 @@ FRESH_STEPS = 10  # an answer stays for this part of its step
 
 
 @dataclass(frozen=True)
-class Span:
+class LagSpan:
     """A chart's time range and the width of its points."""
 
     name: str
@@ -35,11 +35,11 @@ class LagOf:
 
 
 SPANS = (
-    Span("15m", "15 min", 900_000, 10_000),
-    Span("1h", "1 h", 3_600_000, 20_000),
-    Span("24h", "24 h", 86_400_000, 300_000),
-    Span("7d", "7 d", 7 * 86_400_000, 1_800_000),
-    Span("30d", "30 d", 30 * 86_400_000, 7_200_000),
+    LagSpan("15m", "15 min", 900_000, 10_000),
+    LagSpan("1h", "1 h", 3_600_000, 20_000),
+    LagSpan("24h", "24 h", 86_400_000, 300_000),
+    LagSpan("7d", "7 d", 7 * 86_400_000, 1_800_000),
+    LagSpan("30d", "30 d", 30 * 86_400_000, 7_200_000),
 )
 
 
@@ -55,7 +55,7 @@ class LagReader:
         """How the history of lag is stored, and since when."""
         return self._statistics().lag_keeping()
 
-    async def read(self, whose: LagOf, span: Span) -> LagHistoryPage:
+    async def read(self, whose: LagOf, span: LagSpan) -> LagHistoryPage:
         """Points up to now that begin at whole steps; at most a tenth of a step old."""
         now_ms = self._now_ms()
         turn = now_ms // max(FRESH_MIN_MS, span.step_ms // FRESH_STEPS)
@@ -68,7 +68,7 @@ class LagReader:
                 del self._cache[next(iter(self._cache))]
         return await asyncio.shield(entry[1])
 
-    def _ask(self, whose: LagOf, span: Span, now_ms: int) -> asyncio.Future[LagHistoryPage]:
+    def _ask(self, whose: LagOf, span: LagSpan, now_ms: int) -> asyncio.Future[LagHistoryPage]:
         future: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()
 
         def done(page: LagHistoryPage) -> None:

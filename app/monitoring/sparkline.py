@@ -9,7 +9,7 @@ MARGIN = 2
 
 
 @dataclass(frozen=True)
-class Line:
+class Sparkline:
     """A sparkline's points for `<polyline>` and the filled shape below it; "" when empty."""
 
     points: str
@@ -18,10 +18,10 @@ class Line:
     height: int
 
 
-def line(values: Sequence[float], width: int = WIDTH, height: int = HEIGHT) -> Line:
+def line(values: Sequence[float], width: int = WIDTH, height: int = HEIGHT) -> Sparkline:
     """Scale `values` into the box, 0 at its foot; fewer than two values draw nothing."""
     if len(values) < 2 or not any(values):
-        return Line("", "", width, height)
+        return Sparkline("", "", width, height)
     top = max(values)
     step = width / (len(values) - 1)
     room = height - 2 * MARGIN
@@ -30,4 +30,4 @@ def line(values: Sequence[float], width: int = WIDTH, height: int = HEIGHT) -> L
         for index, value in enumerate(values)
     ]
     points = " ".join(spots)
-    return Line(points, f"0,{height} {points} {width},{height}", width, height)
+    return Sparkline(points, f"0,{height} {points} {width},{height}", width, height)

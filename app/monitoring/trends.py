@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.monitoring import sparkline
-from app.monitoring.sparkline import Line
+from app.monitoring.sparkline import Sparkline
 from engine.broker import Statistics
 
 SPAN_MS = 86_400_000
@@ -32,7 +32,7 @@ class Trend:
 
     is_read: bool = False
     values: Sequence[int | None] = ()
-    line: Line | None = None
+    line: Sparkline | None = None
     known: int = 0
     low: int = 0
     high: int = 0

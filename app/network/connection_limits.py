@@ -45,7 +45,7 @@ REASONS = (
 HTTP_FILES = 1  # that one connection has open
 GRPC_FILES = 3  # its own, and both ends of the relay to gRPC's server
 CROWDED = 0.9  # of what is permitted
-SAID_S = 60.0  # between two lines of the log for one reason
+LOG_EACH_S = 60.0  # between two lines of the log for one reason
 
 
 class ConnectionRefusals:
@@ -54,18 +54,18 @@ class ConnectionRefusals:
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
         self.counts: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
-        self._said: dict[str, tuple[float, int]] = {}  # time and count of the last log line
+        self._last_logs: dict[str, tuple[float, int]] = {}  # time and count of the last log line
 
     def note(self, reason: str, address: str) -> None:
         """A connection from `address` was refused or ended for `reason`."""
         self.counts[reason] += 1
         now_s, count = self._clock_s(), self.counts[reason]
-        said_s, said_count = self._said.get(reason, (now_s - SAID_S, 0))
-        if now_s - said_s >= SAID_S:
-            self._said[reason] = now_s, count
+        last_s, last_count = self._last_logs.get(reason, (now_s - LOG_EACH_S, 0))
+        if now_s - last_s >= LOG_EACH_S:
+            self._last_logs[reason] = now_s, count
             log.warning(
                 "%d connections were refused or closed (%s), the last one from %s",
-                count - said_count,
+                count - last_count,
                 reason,
                 address,
             )
@@ -106,8 +106,8 @@ class ConnectionLimits:
         self.files_max = shares.connections  # for connections; fewer if other files need more
         self.files = 0
         self.count = 0
-        self._held: Counter[str] = Counter()  # connections by address
-        self._held_files: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()  # connections by address
+        self._file_counts: Counter[str] = Counter()
         self.refusals = ConnectionRefusals(clock_s)
 
     @property
@@ -139,8 +139,8 @@ class ConnectionLimits:
         self.count += 1
         self.files += files
         if key:
-            self._held[key] += 1
-            self._held_files[key] += files
+            self._counts[key] += 1
+            self._file_counts[key] += files
         return ConnectionSlot(self, address, key, files)
 
     def give(self, key: str, files: int) -> None:
@@ -148,10 +148,10 @@ class ConnectionLimits:
         self.count -= 1
         self.files -= files
         if key:
-            self._held[key] -= 1
-            self._held_files[key] -= files
-            if not self._held[key]:
-                del self._held[key], self._held_files[key]
+            self._counts[key] -= 1
+            self._file_counts[key] -= files
+            if not self._counts[key]:
+                del self._counts[key], self._file_counts[key]
 
     def release_address(self, address: str, files: int) -> None:
         """Release a slot of `address` without its ConnectionSlot."""
@@ -167,9 +167,9 @@ class ConnectionLimits:
 
     def _refusal(self, key: str, files: int) -> str:
         settings = self._settings
-        if key and self._held[key] >= settings.address_connections_max:
+        if key and self._counts[key] >= settings.address_connections_max:
             return BY_ADDRESS
-        if key and self._held_files[key] + files > max(files, self.files_max // 2):
+        if key and self._file_counts[key] + files > max(files, self.files_max // 2):
             return BY_ADDRESS
         if self.count >= settings.connections_max:
             return IN_ALL

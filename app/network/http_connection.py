@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from app.errors import DoorError, problem_answer
+from app.errors import ProblemError, problem_answer
 from app.network import connection_limits
 from app.network.connection_limits import ConnectionSlot
 from app.network.connection_monitor import ConnectionMonitor, MonitoredConnection, TransferRate
@@ -208,7 +208,7 @@ class HttpConnection(MonitoredConnection, HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def _answer(self, status: HTTPStatus, code: str, detail: str) -> None:
-        number, headers, body = problem_answer(DoorError(status, code, detail))
+        number, headers, body = problem_answer(ProblemError(status, code, detail))
         lines = [STATUS_LINE[number]]
         for name, value in [*secured(headers), (b"connection", b"close")]:
             lines += [name, b": ", value, b"\r\n"]

@@ -6,12 +6,12 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from app.network import connection_limits
-from app.network.bounded_socket import BoundedSocket
 from app.network.connection_limits import ConnectionSlot
 from app.network.connection_monitor import FRAMES_BYTES_MAX, ConnectionMonitor, MonitoredConnection
+from app.network.websocket_protocol import BoundedWebSocketProtocol
 
 
-class SocketConnection(MonitoredConnection, BoundedSocket):
+class SocketConnection(MonitoredConnection, BoundedWebSocketProtocol):
     """One WebSocket from its handshake on; `with_budget` creates the class for a budget."""
 
     def __init__(
@@ -23,7 +23,7 @@ class SocketConnection(MonitoredConnection, BoundedSocket):
         slot: ConnectionSlot,
         monitor: ConnectionMonitor,
     ) -> None:
-        BoundedSocket.__init__(self, config, server_state, app_state)
+        BoundedWebSocketProtocol.__init__(self, config, server_state, app_state)
         self._enter(slot, monitor)
 
     def data_received(self, data: bytes) -> None:

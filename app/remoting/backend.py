@@ -78,10 +78,10 @@ class RemotingBackend:
         """A record's id as clients decode it: this port's address and the position."""
         return offset_id(self.address(connection), position)
 
-    def message_at(self, position: int) -> StoredMessage:
+    async def message_at(self, position: int) -> StoredMessage:
         """The record at a position of the log; raises the error that clients expect for none."""
         try:
-            return self.broker.message_at(position)
+            return await self.messaging.message_at(position)
         except MessageNotFound:
             raise RemotingRefusal(
                 ResponseCode.SYSTEM_ERROR, f"no message lies at {position}"

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from app.db.rows import Actor, actor_at
 from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind, Principal, require
 from app.security.byte_budget import ByteReservation
-from app.services.audit import Actor, actor_at
 from kitemq.model.numbers import is_whole
 from protocol.remoting.codes import RequestCode, ResponseCode
 from protocol.remoting.frames import Command

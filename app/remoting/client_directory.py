@@ -32,7 +32,7 @@ class RemotingClientDirectory:
                 client=client.name,
                 address=client.connection.client,
                 since_ms=client.since_ms,
-                door=ENDPOINT,
+                endpoint=ENDPOINT,
                 about=_about(client),
                 language=client.language,
                 version=client.version,
@@ -49,7 +49,7 @@ class RemotingClientDirectory:
         if known_client is None:
             return None
         return ClientFacts(
-            door=ENDPOINT,
+            endpoint=ENDPOINT,
             address=known_client.connection.client,
             since_ms=known_client.since_ms,
             seen_ms=known_client.seen_ms,

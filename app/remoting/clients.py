@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from app import eager
 from app.host import EngineHost
+from app.messaging import Messaging
 from app.remoting.errors import RemotingRefusal
 from app.remoting.records import record_of
 from app.security.access import Principal
@@ -17,7 +19,6 @@ from app.security.client_names import ClientNames, owner_of
 from app.services.remoting_figures import RemotingFigures
 from app.services.transactions import Ask, Transactions
 from engine.broker import RETRY_PREFIX, GroupConfig, Mode, TransactionCheck
-from engine.errors import EngineError
 from engine.events import EngineEvent, MemberJoined, MemberLeft
 from engine.message import offset_id
 from protocol.remoting.codes import RequestCode, ResponseCode, version_text
@@ -76,11 +77,13 @@ class RemotingClients:
     def __init__(
         self,
         host: EngineHost,
+        messaging: Messaging,
         transactions: Transactions,
         names: ClientNames,
         figures: RemotingFigures,
     ) -> None:
         self._host = host
+        self._messaging = messaging
         self._transactions = transactions
         self._names = names
         self._figures = figures
@@ -173,7 +176,7 @@ class RemotingClients:
         self._figures.clients = len(self._clients)
         return client
 
-    def join_group(
+    async def join_group(
         self, client: RemotingClient, consumer: RemotingConsumer, principal: Principal
     ) -> None:
         """Make a client a member of a group with this subscription."""
@@ -191,7 +194,7 @@ class RemotingClients:
             for each in consumer.topics.values()
             if not each.topic.startswith(RETRY_PREFIX)
         }
-        self._host.broker.members.heartbeat(
+        await self._messaging.members.heartbeat(
             group,
             client.name,
             topics=topics,
@@ -214,11 +217,7 @@ class RemotingClients:
 
         client.producers[group] = ask
         self._transactions.producers.enter(group, ask)
-        try:
-            for check in self._host.broker.transactions.checks(group):
-                ask(check)
-        except EngineError:
-            return  # they are asked again at the next check
+        self._transactions.ask_pending(group, ask)
 
     def retain_groups(self, client: RemotingClient, groups: Iterable[str]) -> None:
         """Remove a client from groups that its heartbeat does not name."""
@@ -230,10 +229,8 @@ class RemotingClients:
         """Remove a client from a consumer group."""
         if client.consumers.pop(group, None) is None:
             return
-        try:
-            self._host.broker.members.leave(group, client.name)
-        except EngineError:
-            return  # the group is gone
+        # An error says that the group is gone.
+        eager.run(self._messaging.members.leave(group, client.name), eager.ignore)
 
     def unregister_producer(self, client: RemotingClient, group: str) -> None:
         ask = client.producers.pop(group, None)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from app.db.rows import ASKED_FROM
+from app.db.rows import CLIENT_ADDRESS
 from app.network import connection_limits
 from app.network.connection_limits import ConnectionSlot
 from app.network.connection_monitor import ConnectionMonitor, MonitoredConnection, TransferRate
@@ -89,7 +89,7 @@ class RemotingConnection(MonitoredConnection):
             self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        ASKED_FROM.set(self.host)
+        CLIENT_ADDRESS.set(self.host)
         self._seen_s = asyncio.get_running_loop().time()
         self._received_bytes += len(data)
         self._reader.add(data)
@@ -209,7 +209,7 @@ class RemotingConnection(MonitoredConnection):
         self.answer(call, answer)
 
     def _count_in(self, call: RemotingCall) -> None:
-        """Count the request and its bytes; raises DoorError if the server is full."""
+        """Count the request and its bytes; raises ProblemError if the server is full."""
         limits = self.backend.request_limits
         limits.enter(self.host)
         call.counted = self.host

@@ -4,7 +4,7 @@ import logging
 
 import msgspec
 
-from app.errors import DoorError
+from app.errors import ProblemError
 from engine.errors import (
     Busy,
     Conflict,
@@ -110,7 +110,7 @@ def answer_of(error: Exception) -> ErrorResponse:
         if code is ResponseCode.SYSTEM_ERROR:
             log.error("a request failed: %s", error.code, exc_info=error)
         return ErrorResponse(code, remark=_text(error.detail, error.remedy))
-    if isinstance(error, DoorError):
+    if isinstance(error, ProblemError):
         code = OF_STATUS.get(error.status_code, ResponseCode.INVALID_PARAMETER)
         return ErrorResponse(code, remark=_text(error.detail, error.remedy))
     log.error("a request failed", exc_info=error)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from app.eager import eager
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.clients import RemotingConsumer, RemotingSubscription
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
@@ -49,7 +50,8 @@ class _ClientCheck(msgspec.Struct):
     subscriptionData: _Subscription | None = None
 
 
-def heartbeat(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def heartbeat(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Store a client's producer groups, consumer groups and subscriptions."""
     beat = call.document(_Heartbeat)
     if len(beat.producerDataSet) + len(beat.consumerDataSet) > GROUPS_MAX:
@@ -63,7 +65,7 @@ def heartbeat(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     for producer in beat.producerDataSet:
         clients.register_producer(client, producer.groupName)
     for consumer in beat.consumerDataSet:
-        clients.join_group(client, _consumer(consumer), call.principal)
+        await clients.join_group(client, _consumer(consumer), call.principal)
     clients.retain_groups(client, (consumer.groupName for consumer in beat.consumerDataSet))
     return OK
 
@@ -96,11 +98,12 @@ def consumer_list(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
     return ErrorResponse(body=json_body({"consumerIdList": members}))
 
 
-def check_client(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def check_client(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Check an SQL92 subscription; others are not checked, as with Apache."""
     check = call.document(_ClientCheck)
     if check.subscriptionData is not None:
-        backend.broker.check_filter(filter_text(check.subscriptionData))
+        await backend.messaging.check_filter(filter_text(check.subscriptionData))
     return OK
 
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from app.eager import eager
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import OK, ErrorResponse
 from app.security.access import Action, Kind
@@ -26,12 +27,14 @@ class _Locks(msgspec.Struct):
     mqSet: list[_Queue] = []
 
 
-def lock(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def lock(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Lock queues for a client, or extend its locks; the answer lists those that it has."""
     request, queues = _lock_request(backend, call)
     locked = []
     if queues:
-        locked = backend.broker.locks.lock(request.consumerGroup, request.clientId, queues).locked
+        locks = backend.messaging.locks
+        locked = (await locks.lock(request.consumerGroup, request.clientId, queues)).locked
     name = backend.settings.broker_name
     locked_queues = [
         {"topic": topic, "brokerName": name, "queueId": queue} for topic, queue in locked
@@ -39,12 +42,13 @@ def lock(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     return ErrorResponse(body=json_body({"lockOKMQSet": locked_queues}))
 
 
-def unlock(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def unlock(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Release a client's queue locks."""
     request, queues = _lock_request(backend, call)
     if queues:
         try:
-            backend.broker.locks.unlock(request.consumerGroup, request.clientId, queues)
+            await backend.messaging.locks.unlock(request.consumerGroup, request.clientId, queues)
         except GroupNotFound:
             return OK  # then there are no locks
     return OK

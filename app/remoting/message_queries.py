@@ -3,6 +3,7 @@
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from app.eager import eager
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.remoting.records import record_of, records_of
@@ -16,9 +17,10 @@ UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 COUNT_MAX = 64
 
 
-def view_message(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def view_message(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The record at a position of the log, as an offset id states it."""
-    message = backend.message_at(call.number("offset"))
+    message = await backend.message_at(call.number("offset"))
     call.require(Action.READ_MESSAGES, Kind.TOPIC, message.origin_topic)
     return ErrorResponse(body=record_of(message, backend.address(call.connection)))
 

@@ -37,7 +37,11 @@ class RemotingPort:
         self._listener = listener
         self._monitor = monitor
         clients = RemotingClients(
-            services.host, services.transactions, services.client_names, services.remoting_figures
+            services.host,
+            services.messaging,
+            services.transactions,
+            services.client_names,
+            services.remoting_figures,
         )
         signatures = RemotingSignatures(services.user_directory, services.access_keys)
         modes = RequestModes(services.settings.data)
@@ -58,7 +62,7 @@ class RemotingPort:
         await asyncio.to_thread(self.backend.request_modes.load)
         certificate = await asyncio.to_thread(_certificate, settings)
         self._services.host.broker.events.subscribe(self.backend.clients.on_event)
-        self._unlist = self._services.connections.add_door(
+        self._unlist = self._services.connections.add_endpoint(
             RemotingClientDirectory(self.backend.clients)
         )
         self._acceptor = Acceptor(

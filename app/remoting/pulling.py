@@ -1,8 +1,8 @@
 """Pulls with long polling, and messages that consumers send back."""
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from app.eager import eager
 from app.remoting.call import RemotingCall
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
 from app.remoting.heartbeats import engine_filter
@@ -28,9 +28,8 @@ GOES_ON = frozenset({PullAnswer.NOT_FOUND, PullAnswer.RETRY_IMMEDIATELY})
 LEVELS_MAX = 1 << 16
 
 
-def pull(
-    backend: "RemotingBackend", call: RemotingCall
-) -> ErrorResponse | Awaitable[ErrorResponse]:
+@eager
+async def pull(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Messages of one queue from an offset; waits for one if the client allows."""
     group = call.group(Action.CONSUME)
     topic = call.topic(Action.CONSUME)
@@ -40,17 +39,19 @@ def pull(
         call.number("sysFlag"),
     )
     if flags & PullFlag.COMMIT_OFFSET and (committed := call.number("commitOffset", 0)) > 0:
-        _commit(backend, call, group, topic, queue, committed)
+        await _commit(backend, call, group, topic, queue, committed)
     filter = _filter(backend, call, group, topic, flags)
     size = {
         "count_max": min(max(1, call.number("maxMsgNums")), BATCH_MAX),
         "bytes_max": min(max(1, call.number("maxMsgBytes", 0) or BYTES), BYTES_MAX),
     }
-    result = backend.broker.pull(topic, queue, max(0, offset), filter=filter, group=group, **size)
+    result = await backend.messaging.pull(
+        topic, queue, max(0, offset), filter=filter, group=group, **size
+    )
     wait_s = min(call.number("suspendTimeoutMillis", 0) / 1000, SUSPEND_MAX_S)
     if not flags & PullFlag.SUSPEND or wait_s <= 0 or result.answer not in GOES_ON:
         return _answer(backend, call, result)
-    return _wait_for_messages(
+    return await _wait_for_messages(
         backend, call, (topic, queue, result.next_offset, group, filter), size, wait_s
     )
 
@@ -107,28 +108,28 @@ def _filter(
     return filter
 
 
-def _commit(
+async def _commit(
     backend: "RemotingBackend", call: RemotingCall, group: str, topic: str, queue: int, offset: int
 ) -> bool:
     """Advance a group's offset; False if a reset forbids it."""
-    broker = backend.broker
     client = ""
-    if broker.is_broadcast(group):
+    if await backend.messaging.is_broadcast(group):
         client = backend.clients.member_name(call.connection, group)
-    return broker.advance_offset(group, topic, queue, offset, client)
+    return await backend.messaging.advance_offset(group, topic, queue, offset, client)
 
 
-def update_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def update_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Commit a consumer's offset in a queue."""
     group, topic = call.group(Action.CONSUME), call.topic(Action.CONSUME)
     queue, offset = call.number("queueId"), call.number("commitOffset")
-    end = _queue_bounds(backend, topic, queue)[1]
+    end = (await _queue_bounds(backend, topic, queue))[1]
     if offset > end:
         raise RemotingRefusal(
             ResponseCode.INVALID_PARAMETER,
             f"the queue ends at offset {end}, {offset} lies beyond it",
         )
-    if not _commit(backend, call, group, topic, queue, offset):
+    if not await _commit(backend, call, group, topic, queue, offset):
         raise RemotingRefusal(
             ResponseCode.ILLEGAL_OPERATION,
             "the group was moved meanwhile: pull from its new place first",
@@ -136,17 +137,18 @@ def update_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
     return OK
 
 
-def query_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def query_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """A group's offset in a queue; without one, RocketMQ's rules for the start apply."""
     group, topic = call.group(Action.CONSUME), call.topic(Action.CONSUME)
-    queue, broker = call.number("queueId"), backend.broker
+    queue, messaging = call.number("queueId"), backend.messaging
     client = ""
-    if broker.is_broadcast(group):
+    if await backend.messaging.is_broadcast(group):
         client = backend.clients.member_name(call.connection, group)
-    offset = broker.committed_offset(group, topic, queue, client)
+    offset = await messaging.committed_offset(group, topic, queue, client)
     if offset is None:
         is_zero = call.text("setZeroIfNotFound", "true").lower() != "false"
-        if not (is_zero and broker.is_young_queue(topic, queue)):
+        if not (is_zero and await messaging.is_young_queue(topic, queue)):
             raise RemotingRefusal(
                 ResponseCode.QUERY_NOT_FOUND, "the group has not consumed from this queue yet"
             )
@@ -154,43 +156,49 @@ def query_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespons
     return ErrorResponse(fields={"offset": str(offset)})
 
 
-def max_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def max_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The offset of the next message of a queue."""
-    return _bound(backend, call, 1)
+    return await _bound(backend, call, 1)
 
 
-def min_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def min_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The oldest offset of a queue."""
-    return _bound(backend, call, 0)
+    return await _bound(backend, call, 0)
 
 
-def search_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def search_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The first offset stored at or after a time; with UPPER the last one at or before it."""
     topic, queue = call.topic(Action.READ), call.number("queueId")
     at_ms = max(0, call.number("timestamp"))
     if call.text("boundaryType", "LOWER").upper() == "UPPER":
-        first, _ = _queue_bounds(backend, topic, queue)
-        offset = max(first, backend.broker.offset_at_time(topic, queue, at_ms + 1) - 1)
+        first, _ = await _queue_bounds(backend, topic, queue)
+        after = await backend.messaging.offset_at_time(topic, queue, at_ms + 1)
+        offset = max(first, after - 1)
     else:
-        offset = backend.broker.offset_at_time(topic, queue, at_ms)
+        offset = await backend.messaging.offset_at_time(topic, queue, at_ms)
     return ErrorResponse(fields={"offset": str(offset)})
 
 
-def earliest_time(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def earliest_time(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """When the oldest message of a queue was stored."""
     topic, queue = call.topic(Action.READ), call.number("queueId")
-    _queue_bounds(backend, topic, queue)
-    first_ms = backend.broker.queue_content(topic, queue, count_max=1).first_stored_ms
+    await _queue_bounds(backend, topic, queue)
+    first_ms = (await backend.messaging.queue_content(topic, queue, count_max=1)).first_stored_ms
     return ErrorResponse(fields={"timestamp": str(-1 if first_ms is None else first_ms)})
 
 
-def send_back(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def send_back(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Retry a message that a consumer failed to process, or make it a dead letter."""
     group = call.group(Action.CONSUME, "group")
-    message = backend.message_at(call.number("offset"))
+    message = await backend.message_at(call.number("offset"))
     retries = call.number("maxReconsumeTimes", -1)
     level = min(max(-1, call.number("delayLevel", 0)), LEVELS_MAX)
-    backend.broker.send_back(
+    await backend.messaging.send_back(
         group,
         message.topic,
         message.queue,
@@ -203,18 +211,20 @@ def send_back(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     return OK
 
 
-def _bound(backend: "RemotingBackend", call: RemotingCall, which: int) -> ErrorResponse:
+async def _bound(backend: "RemotingBackend", call: RemotingCall, which: int) -> ErrorResponse:
     topic, queue = call.topic(Action.READ), call.number("queueId")
-    return ErrorResponse(fields={"offset": str(_queue_bounds(backend, topic, queue)[which])})
+    return ErrorResponse(
+        fields={"offset": str((await _queue_bounds(backend, topic, queue))[which])}
+    )
 
 
-def _queue_bounds(backend: "RemotingBackend", topic: str, queue: int) -> tuple[int, int]:
+async def _queue_bounds(backend: "RemotingBackend", topic: str, queue: int) -> tuple[int, int]:
     """The oldest offset of a queue, and its next one."""
-    config = backend.broker.topic(topic)
+    config = await backend.messaging.topic(topic)
     queue_count = max(config.read_queues, config.write_queues)
     if not 0 <= queue < queue_count:
         raise RemotingRefusal(
             ResponseCode.INVALID_PARAMETER,
             f"topic {topic!r} has queues 0 to {queue_count - 1}, not {queue}",
         )
-    return backend.broker.queue_bounds(topic, queue)
+    return await backend.messaging.queue_bounds(topic, queue)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from app.eager import eager
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind
@@ -18,14 +19,15 @@ READ_WRITE = 6
 CLIENT_TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 
-def get_route(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def get_route(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The queues of a topic and where its broker is; TOPIC_NOT_EXIST where there is none.
 
     A topic that does not exist gets no route: its producer then asks for that of TBW102, which
     exists while topics are created at their first message.
     """
     name = call.topic(Action.READ)
-    topic = _topic(backend, name)
+    topic = await _topic(backend, name)
     queues = {
         "brokerName": backend.settings.broker_name,
         "perm": topic.permission,
@@ -58,8 +60,8 @@ def get_cluster_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorRes
     )
 
 
-def _topic(backend: "RemotingBackend", name: str) -> TopicConfig:
-    broker, settings = backend.broker, backend.settings
+async def _topic(backend: "RemotingBackend", name: str) -> TopicConfig:
+    messaging, settings = backend.messaging, backend.settings
     if name == TEMPLATE_TOPIC:
         if not settings.auto_create_topics:
             raise RemotingRefusal(
@@ -68,7 +70,8 @@ def _topic(backend: "RemotingBackend", name: str) -> TopicConfig:
         queues = settings.default_queues
         return TopicConfig(name, read_queues=queues, write_queues=queues, permission=READ_WRITE)
     try:
-        return broker.plan_topic(name) if name == CLIENT_TRACE_TOPIC else broker.topic(name)
+        verb = messaging.plan_topic if name == CLIENT_TRACE_TOPIC else messaging.topic
+        return await verb(name)
     except TopicNotFound:
         if name == REPLY_TOPIC:  # the engine makes it at the first reply
             return TopicConfig(name, read_queues=1, write_queues=1, permission=READ_WRITE)

@@ -1,8 +1,8 @@
 """Decisions of producers about their transactions."""
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from app.eager import eager
 from app.remoting.call import RemotingCall
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind, require_decision
@@ -20,9 +20,8 @@ DECISIONS = {
 }
 
 
-def end_transaction(
-    backend: "RemotingBackend", call: RemotingCall
-) -> ErrorResponse | Awaitable[ErrorResponse]:
+@eager
+async def end_transaction(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Commit or roll back a half message by the position in the answer to its send.
 
     "Unknown" decides nothing: the transaction is checked later.
@@ -34,7 +33,7 @@ def end_transaction(
     if decision is None:
         return OK
     try:
-        half = backend.broker.message_at(call.number("commitLogOffset"))
+        half = await backend.messaging.message_at(call.number("commitLogOffset"))
     except MessageNotFound:
         raise RemotingRefusal(ResponseCode.SYSTEM_ERROR, "the half message is not there") from None
     properties = half.properties
@@ -46,15 +45,5 @@ def end_transaction(
     call.require(Action.PRODUCE, Kind.TOPIC, topic)
     require_decision(call.principal, topic, by_hand=False)
     by = Decider.CHECK if call.is_true("fromTransactionCheck") else Decider.PRODUCER
-    return _decide(backend, transaction_id, decision, group, by)
-
-
-async def _decide(
-    backend: "RemotingBackend",
-    transaction_id: str,
-    decision: TransactionDecision,
-    group: str,
-    by: Decider,
-) -> ErrorResponse:
     await backend.services.transactions.decide(transaction_id, decision, group, by)
     return OK

@@ -42,7 +42,7 @@ class AccessKeys:
         try:
             key = self._path.read_bytes()
         except FileNotFoundError:
-            key = self._made()
+            key = self._create_key()
         if len(key) != KEY_BYTES:
             raise ValueError(
                 f"{self._path} has {len(key)} bytes where a key has {KEY_BYTES}: put the file "
@@ -61,7 +61,7 @@ class AccessKeys:
         digest = hmac.new(self._key, f"rocketmq:{secret_hash}".encode(), hashlib.sha256)
         return digest.hexdigest()[:SECRET_KEY_DIGITS]
 
-    def _made(self) -> bytes:
+    def _create_key(self) -> bytes:
         """A new key; if another process creates one at the same time, the first one counts."""
         key = secrets.token_bytes(KEY_BYTES)
         self._path.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from app.db.rows import AuditEntry, DatabaseError, SessionRow, TokenRow, UserRow
+from app.db.rows import Actor, AuditEntry, DatabaseError, SessionRow, TokenRow, UserRow
 from app.db.worker import DatabaseWorker
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.security.access import Role, parse_patterns
 from app.security.credentials import (
     DAYS_MAX,
@@ -41,16 +41,7 @@ T = TypeVar("T")
 
 TOKENS_MAX = 100  # of one user
 SESSIONS_MAX = 50  # of one user; the oldest ends
-DONE = "done"
 NO_USER = "(no such user)"  # instead of what was typed; no user can be called so
-
-
-@dataclass(frozen=True)
-class ChangeAuthor:
-    """The author of a change, for the audit trail."""
-
-    name: str
-    request_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,16 +78,14 @@ class Accounts:
         if not password or not self.directory.has_no_users:
             return
         new = NewUser(name, password, Role.ADMIN)
-        await self.add_user(ChangeAuthor("settings"), new, is_first=True)
+        await self.add_user(Actor("settings"), new, is_first=True)
 
     def close(self) -> None:
         self._passwords.close()
 
     # -- users ----------------------------------------------------------------------------------
 
-    async def add_user(
-        self, author: ChangeAuthor, new: NewUser, *, is_first: bool = False
-    ) -> UserRow:
+    async def add_user(self, actor: Actor, new: NewUser, *, is_first: bool = False) -> UserRow:
         """Add a user. Raises Conflict if the name is taken, Invalid with the wrong field.
 
         With `is_first`, only while there are no users, and only an admin.
@@ -113,12 +102,12 @@ class Accounts:
             patterns=patterns_for(role, new.patterns),
             created_ms=self._clock.now_ms(),
         )
-        entry = self._entry(author, "user.create", "user", name)
+        entry = self._entry(actor, "user.create", "user", name)
         added = await self._run(lambda db: db.users.add_user(user, entry, only_first=is_first))
         await self._reload()
         return added
 
-    async def change_user(self, author: ChangeAuthor, name: str, patch: UserPatch) -> UserRow:
+    async def change_user(self, actor: Actor, name: str, patch: UserPatch) -> UserRow:
         """Change the given fields except the password.
 
         Raises NotFound, or Conflict if no admin would remain.
@@ -127,21 +116,21 @@ class Accounts:
         changes.pop("password", None)
         if patch.patterns is not UNSET:
             changes["patterns"] = parse_patterns(patch.patterns)
-        entry = self._entry(author, "user.change", "user", name)
+        entry = self._entry(actor, "user.change", "user", name)
         changed = await self._run(lambda db: db.users.change_user(name, changes, entry))
         await self._reload()
         return changed
 
-    async def set_password(self, author: ChangeAuthor, name: str, password: str) -> None:
+    async def set_password(self, actor: Actor, name: str, password: str) -> None:
         """Set a user's password and end all sessions of the user."""
         check_password(password)
         changes = {"password_hash": await self._passwords.hash(password)}
-        entry = self._entry(author, "user.password", "user", name)
+        entry = self._entry(actor, "user.password", "user", name)
         await self._run(lambda db: db.users.change_user(name, changes, entry))
         await self._reload()
 
     async def change_password(
-        self, author: ChangeAuthor, name: str, old: str, new: str, *, browser: Browser
+        self, actor: Actor, name: str, old: str, new: str, *, browser: Browser
     ) -> None:
         """Change one's own password, after verifying `old`; ends all sessions."""
         user = self.directory.user(name)
@@ -151,17 +140,17 @@ class Accounts:
         guess = self._limits.attempt(name, browser.address, is_user=True, is_usual=True)
         await self._prove(guess, browser.address, old, user.password_hash, field="old")
         self._limits.succeeded(guess)
-        await self.set_password(author, name, new)
+        await self.set_password(actor, name, new)
 
-    async def delete_user(self, author: ChangeAuthor, name: str) -> None:
+    async def delete_user(self, actor: Actor, name: str) -> None:
         """Delete a user with tokens and sessions; raises NotFound, Conflict for the last admin."""
-        entry = self._entry(author, "user.delete", "user", name)
+        entry = self._entry(actor, "user.delete", "user", name)
         await self._run(lambda db: db.users.delete_user(name, entry))
         await self._reload()
 
     # -- tokens ---------------------------------------------------------------------------------
 
-    async def add_token(self, author: ChangeAuthor, new: NewToken) -> tuple[TokenRow, str]:
+    async def add_token(self, actor: Actor, new: NewToken) -> tuple[TokenRow, str]:
         """Create a token; returns its row and its secret, which is not stored."""
         if TOKEN_NAME.match(new.name) is None:
             raise Invalid(
@@ -180,18 +169,18 @@ class Accounts:
         token, secret = create_token(
             new.name, owner, role, patterns, days=new.days, now_ms=self._clock.now_ms()
         )
-        entry = self._entry(author, "token.create", "token", f"{owner.name}/{new.name}")
+        entry = self._entry(actor, "token.create", "token", f"{owner.name}/{new.name}")
         added = await self._run(lambda db: db.users.add_token(token, entry, count_max=TOKENS_MAX))
         await self._reload()
         return added, secret
 
-    async def revoke_token(self, author: ChangeAuthor, token_id: int) -> None:
+    async def revoke_token(self, actor: Actor, token_id: int) -> None:
         """Revoke a token; raises NotFound."""
         token = next((token for token in self.directory.tokens() if token.id == token_id), None)
         if token is None:
             raise NotFound(f"there is no token {token_id}", field="id", code="no_such_token")
         name = f"{self.directory.name_of(token.user_id)}/{token.name}"
-        entry = self._entry(author, "token.revoke", "token", name)
+        entry = self._entry(actor, "token.revoke", "token", name)
         await self._run(lambda db: db.users.delete_token(token_id, entry))
         await self._reload()
 
@@ -200,11 +189,11 @@ class Accounts:
     async def log_in(self, name: str, password: str, browser: Browser) -> tuple[str, int]:
         """Open a session; returns its secret and its latest end (ms since 1970).
 
-        Raises DoorError: 401 for a wrong name or password, 429 after too many failures, 403 if
+        Raises ProblemError: 401 for a wrong name or password, 429 after too many failures, 403 if
         password logins are off.
         """
         if not self._has_passwords:
-            raise DoorError(
+            raise ProblemError(
                 403,
                 "password_login_off",
                 "nobody logs in by a password here",
@@ -229,14 +218,14 @@ class Accounts:
     async def log_in_from_provider(self, provided: UserRow, browser: Browser) -> tuple[str, int]:
         """Open a session for a provider's user, who is added or gets the role of `provided`.
 
-        Returns the same as `log_in`. Raises DoorError for a user who is switched off here,
+        Returns the same as `log_in`. Raises ProblemError for a user who is switched off here,
         Conflict where the name is taken.
         """
-        entry = self._entry(ChangeAuthor(provided.issuer or ""), "", "user", provided.name)
+        entry = self._entry(Actor(provided.issuer or ""), "", "user", provided.name)
         user = await self._run(lambda db: db.users.upsert_provided(provided, entry))
         if user.disabled:
             await self._reload()
-            raise DoorError(
+            raise ProblemError(
                 403,
                 "user_disabled",
                 f"the user {user.name!r} is switched off on this server",
@@ -249,9 +238,9 @@ class Accounts:
         self, name: str, browser: Browser, details: Mapping[str, object]
     ) -> None:
         """Record in the audit trail that a provider's user was refused, and why."""
-        author = ChangeAuthor(f"anonymous@{browser.address}"[:255])
+        actor = Actor(f"anonymous@{browser.address}"[:255])
         after = msgspec.json.encode(details).decode()
-        entry = self._entry(author, "login", "user", name, after=after, result="login_refused")
+        entry = self._entry(actor, "login", "user", name, after_json=after, result="login_refused")
         await self._run(lambda db: db.insert_audit(entry))
 
     async def _open_session(
@@ -269,7 +258,7 @@ class Accounts:
         )
         before = hash_secret(browser.session) if browser.session else ""
         after = msgspec.json.encode(details).decode()
-        entry = self._entry(ChangeAuthor(user.name), "login", "user", user.name, after=after)
+        entry = self._entry(Actor(user.name), "login", "user", user.name, after_json=after)
         await self._run(
             lambda db: db.users.add_session(
                 session, entry, instead_of=before, count_max=SESSIONS_MAX
@@ -278,21 +267,19 @@ class Accounts:
         await self._reload()
         return secret, session.expires_ms
 
-    async def log_out(self, author: ChangeAuthor, session_id: int) -> None:
+    async def log_out(self, actor: Actor, session_id: int) -> None:
         """End one's own session."""
-        await self._end(author, "logout", "user", author.name, [session_id])
+        await self._end(actor, "logout", "user", actor.name, [session_id])
 
-    async def end_session(self, author: ChangeAuthor, session_id: int) -> None:
+    async def end_session(self, actor: Actor, session_id: int) -> None:
         """End a session; raises NotFound if it has ended already."""
         sessions = [s for s in self.directory.sessions() if s.id == session_id]
         owner = self.directory.name_of(sessions[0].user_id) if sessions else ""
-        if not sessions or not await self._end(author, "session.end", "user", owner, [session_id]):
+        if not sessions or not await self._end(actor, "session.end", "user", owner, [session_id]):
             raise NotFound(f"there is no session {session_id}", field="id", code="no_such_session")
 
-    async def _end(
-        self, author: ChangeAuthor, action: str, kind: str, name: str, ids: list[int]
-    ) -> int:
-        entry = self._entry(author, action, kind, name)
+    async def _end(self, actor: Actor, action: str, kind: str, name: str, ids: list[int]) -> int:
+        entry = self._entry(actor, action, kind, name)
         ended = await self._run(lambda db: db.users.end_sessions(ids, entry))
         await self._reload()
         return ended
@@ -310,7 +297,7 @@ class Accounts:
         wait_s = self._limits.wait_s(guess, now_s)
         if wait_s > 0:
             self._note(guess, address, "login_limited")
-            raise DoorError(
+            raise ProblemError(
                 429,
                 "login_limited",
                 "too many logins failed",
@@ -343,27 +330,8 @@ class Accounts:
 
     # -- how ------------------------------------------------------------------------------------
 
-    def _entry(
-        self,
-        author: ChangeAuthor,
-        action: str,
-        kind: str,
-        name: str,
-        *,
-        after: str = "",
-        result: str = DONE,
-    ) -> AuditEntry:
-        return AuditEntry(
-            at_ms=self._clock.now_ms(),
-            actor=author.name[:255],
-            action=action,
-            object_kind=kind,
-            object_name=name[:512],
-            before_json="",
-            after_json=after,
-            result=result,
-            request_id=author.request_id[:64],
-        )
+    def _entry(self, actor: Actor, action: str, kind: str, name: str, **values: str) -> AuditEntry:
+        return AuditEntry.of(actor, action, kind, name, at_ms=self._clock.now_ms(), **values)
 
     async def _run(self, work: "Callable[[Database], T]") -> T:
         try:
@@ -378,8 +346,8 @@ class Accounts:
             raise _unavailable() from error
 
 
-def _wrong(field: str) -> DoorError:
-    return DoorError(
+def _wrong(field: str) -> ProblemError:
+    return ProblemError(
         401,
         "login_failed",
         "name and password do not fit together",

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from starlette.types import Scope
 
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.security.access import NOBODY, Principal
 from app.security.origins import COOKIE as COOKIE
 from app.security.origins import SAFE_METHODS, unsaid_page
@@ -58,7 +58,7 @@ class Authenticator:
         return self._directory.anonymous
 
     def identify(self, scope: Scope, *, is_use: bool = True) -> Principal:
-        """The principal of this request; raises DoorError if a login is needed.
+        """The principal of this request; raises ProblemError if a login is needed.
 
         That is a 401 for programs and for htmx, with the login page's URL, and a 303 to the login
         page for browsers. Without `is_use` the request does not keep its session alive.
@@ -67,7 +67,7 @@ class Authenticator:
         if not self._directory.is_known:
             if is_public(path):
                 return NOBODY
-            raise DoorError(
+            raise ProblemError(
                 503,
                 "people_unavailable",
                 "the database of users does not answer",
@@ -78,7 +78,7 @@ class Authenticator:
             return self._directory.anonymous
         headers = {name: value for name, value in scope["headers"] if name in READ_HEADERS}
         is_use = is_use and POLL not in headers and path not in STREAMS
-        principal = self._known(scope, headers, is_use=is_use)
+        principal = self._find_principal(scope, headers, is_use=is_use)
         if principal is None and not is_public(path):
             raise _stranger(scope, headers)
         return principal or NOBODY
@@ -90,10 +90,10 @@ class Authenticator:
         """
         try:
             return self.identify(scope, is_use=False)
-        except DoorError:
+        except ProblemError:
             return None
 
-    def _known(
+    def _find_principal(
         self, scope: Scope, headers: Mapping[bytes, bytes], *, is_use: bool
     ) -> Principal | None:
         token = _token(headers)
@@ -144,8 +144,8 @@ def _check_page(scope: Scope, headers: Mapping[bytes, bytes]) -> None:
     raise unsaid_page()
 
 
-def _stranger(scope: Scope, headers: Mapping[bytes, bytes]) -> DoorError:
-    error = DoorError(
+def _stranger(scope: Scope, headers: Mapping[bytes, bytes]) -> ProblemError:
+    error = ProblemError(
         401,
         "login_needed",
         "the server has users, and does not know who asks",
@@ -163,7 +163,7 @@ def _stranger(scope: Scope, headers: Mapping[bytes, bytes]) -> DoorError:
             error.headers |= {"HX-Reswap": "none", LOGIN_HEADER: login}
     elif b"text/html" in headers.get(b"accept", b""):
         error.status_code = 303
-        error.headers["Location"] = login_path(_asked(scope))
+        error.headers["Location"] = login_path(_request_path(scope))
     return error
 
 
@@ -172,7 +172,7 @@ def login_path(next_path: str) -> str:
     return LOGIN if next_path in ("", "/") else f"{LOGIN}?next={quote(next_path, safe='/')}"
 
 
-def _asked(scope: Scope) -> str:
+def _request_path(scope: Scope) -> str:
     """The requested page; "" for a request that changes something."""
     if scope.get("method") not in SAFE_METHODS:
         return ""

@@ -7,7 +7,7 @@ as the Host. A request is answered only if the Host is one of this server's name
 from collections.abc import Iterable
 from functools import lru_cache
 
-from app.errors import DoorError
+from app.errors import ProblemError
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -30,10 +30,10 @@ def our_names(host: str, allowed: Iterable[str]) -> frozenset[str]:
 def check_host(host: bytes, names: frozenset[str]) -> None:
     """Raise a 400 if no Host was sent, a 421 if it is not in `names`."""
     if not host:
-        raise DoorError(400, "host_missing", "the request has no Host header", field="Host")
+        raise ProblemError(400, "host_missing", "the request has no Host header", field="Host")
     name = host_name(host.decode("latin-1"))
     if name not in names:
-        raise DoorError(
+        raise ProblemError(
             421,
             "host_not_allowed",
             f"this server does not answer as {name!r}",

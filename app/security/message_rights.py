@@ -22,8 +22,8 @@ from engine.message import (
 )
 
 # Written by producers, although RocketMQ reserves these names.
-SAID = frozenset({KEYS, SHARDING_KEY, "BUYER_ID", "TRACE_CONTEXT"})
-SHOWN = RESERVED - SAID
+CONTENT_PROPERTIES = frozenset({KEYS, SHARDING_KEY, "BUYER_ID", "TRACE_CONTEXT"})
+VISIBLE_PROPERTIES = RESERVED - CONTENT_PROPERTIES
 SQL_PREFIX = "sql92:"
 
 
@@ -94,7 +94,9 @@ def missing_right(message: StoredMessage) -> str:
 
 def concealed(message: StoredMessage, missing: str) -> Concealed:
     """A copy without body, keys and the producer's properties, which names the missing right."""
-    properties = {name: value for name, value in message.properties.items() if name in SHOWN}
+    properties = {
+        name: value for name, value in message.properties.items() if name in VISIBLE_PROPERTIES
+    }
     fields = msgspec.structs.asdict(message)
     fields |= {
         "body": b"",

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.db.rows import ASKED_FROM
-from app.errors import AUDITED, REFUSED, DoorError, problem_answer
+from app.db.rows import CLIENT_ADDRESS
+from app.errors import AUDITED, REFUSED, ProblemError, problem_answer
 from app.security.access import PRINCIPAL, principal_of
 from app.security.authenticator import Authenticator
 from app.security.headers import STAY_SECURE, Header, secured
@@ -69,12 +69,12 @@ class SecurityMiddleware:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = _SecuredAnswer(send)
         client = self._client_of(scope)
-        ASKED_FROM.set(client)
+        CLIENT_ADDRESS.set(client)
         # Monitoring is answered even while requests of its own address fill the server.
         share = None if scope["path"] in PROBES else client
         try:
             self._limits.enter(share)
-        except DoorError as error:
+        except ProblemError as error:
             await answer.refuse(error)
             return
         body: RequestBody | None = None
@@ -106,15 +106,15 @@ class SecurityMiddleware:
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = self._client_of(scope)
-        ASKED_FROM.set(client)
+        CLIENT_ADDRESS.set(client)
         try:
             self._limits.enter(client)
-        except DoorError as error:
+        except ProblemError as error:
             await _refuse_handshake(error, scope, send)
             return
         try:
             self._check(scope)
-        except DoorError as error:
+        except ProblemError as error:
             if error.status_code in REFUSALS:
                 scope[REFUSED] = error
                 self._note(scope, client, error.status_code)
@@ -206,7 +206,7 @@ def _request_id(scope: Scope) -> str:
     return next(values, b"").decode("latin-1")[:64] or uuid4().hex
 
 
-async def _refuse_handshake(error: DoorError, scope: Scope, send: Send) -> None:
+async def _refuse_handshake(error: ProblemError, scope: Scope, send: Send) -> None:
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": REFUSED_HANDSHAKE, "reason": error.code})
         return

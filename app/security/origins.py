@@ -6,7 +6,7 @@ pass, as they hold no cookies that another site could use.
 
 from collections.abc import Iterable
 
-from app.errors import DoorError
+from app.errors import ProblemError
 
 COOKIE = "kitemq_session"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -24,7 +24,7 @@ def check_origin(origin: bytes, fetch_site: bytes, host: bytes, allowed: frozens
     is_own = not origin or origin.partition(b"://")[2] == host.lower()
     if is_own and fetch_site in SAME_SITE:
         return
-    raise DoorError(
+    raise ProblemError(
         403,
         "cross_site",
         "this request comes from a page of another site",
@@ -47,9 +47,9 @@ def check_own_page(headers: Iterable[tuple[bytes, bytes]], allowed: Iterable[str
         raise unsaid_page()
 
 
-def unsaid_page() -> DoorError:
+def unsaid_page() -> ProblemError:
     """The error for a request with a cookie that does not name its page."""
-    return DoorError(
+    return ProblemError(
         403,
         "cross_site",
         "a request with a cookie does not say which page it comes from",

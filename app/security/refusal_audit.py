@@ -154,7 +154,6 @@ class RefusalAudit:
             action=attempt.action[:64],
             object_kind=attempt.kind[:32],
             object_name=attempt.name[:512],
-            before_json="",
             after_json=text,
             result=attempt.code[:64],
             request_id=attempt.request_id[:64],

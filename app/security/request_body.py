@@ -9,7 +9,7 @@ import asyncio
 
 from starlette.types import Message, Receive, Scope
 
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.security.access import principal_of
 from app.security.authenticator import is_public
 from app.security.byte_budget import ByteReservation, RefusalReason
@@ -54,7 +54,7 @@ class RequestBody:
         if length is None:
             return
         if not length.isdigit():
-            raise DoorError(400, "bad_request", "not a length", field="Content-Length")
+            raise ProblemError(400, "bad_request", "not a length", field="Content-Length")
         digits = length.lstrip(b"0") or b"0"
         # The number of digits first, as Python parses no number of thousands of digits.
         if len(digits) > 18 or int(digits) > self._limit_bytes:

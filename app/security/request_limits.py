@@ -4,7 +4,7 @@ A client over its own share gets a 429; all get a 503 while the server is full. 
 try again.
 """
 
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.security.byte_budget import (
     DETAILS,
     BudgetExceeded,
@@ -92,11 +92,11 @@ class RequestLimits:
         except BudgetExceeded as full:
             raise self.full(full.reason) from None
 
-    def too_large(self, limit_bytes: int) -> DoorError:
+    def too_large(self, limit_bytes: int) -> ProblemError:
         """A 413 for a body that is too large."""
         self.refused += 1
         self.budget.refuse(RefusalReason.SIZE)
-        return DoorError(
+        return ProblemError(
             413,
             "body_too_large",
             f"the body is larger than {limit_bytes} bytes",
@@ -104,15 +104,15 @@ class RequestLimits:
             remedy="send fewer or smaller messages in one request",
         )
 
-    def full(self, reason: RefusalReason) -> DoorError:
+    def full(self, reason: RefusalReason) -> ProblemError:
         """The answer to a request whose bytes were refused."""
         if reason in (RefusalReason.ADDRESS, RefusalReason.CALLER):
             return self._refuse(429, "too_many_requests", DETAILS[reason])
         return self._refuse(503, "busy", DETAILS[reason])
 
-    def _refuse(self, status: int, code: str, detail: str) -> DoorError:
+    def _refuse(self, status: int, code: str, detail: str) -> ProblemError:
         self.refused += 1
-        return DoorError(
+        return ProblemError(
             status,
             code,
             detail,

@@ -140,7 +140,7 @@ def _verdict(subject: RightsSubject, action: Action, kind: Kind, name: str) -> C
         allowed=is_allowed,
         reason=reason,
         by=by,
-        doors=rights()[action, kind],
+        operations=rights()[action, kind],
     )
 
 

@@ -8,12 +8,11 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from uuid import uuid4
 
 import msgspec
 
 from app.addresses import redacted_text
-from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
+from app.db.rows import DONE, Actor, AuditEntry, AuditFilter, AuditTally, DatabaseError
 from app.db.worker import DatabaseWorker
 from app.errors import AUDITED
 from engine.clock import Clock
@@ -22,17 +21,8 @@ from engine.errors import Busy, EngineError
 log = logging.getLogger("kitemq.audit")
 
 STARTED = "started"
-DONE = "done"
 FAILED = "failed"
 CALLBACKS = "transaction_callback"
-
-
-@dataclass(frozen=True)
-class Actor:
-    """The user, token or address that makes a change; `request_id` links entry, log and answer."""
-
-    name: str
-    request_id: str
 
 
 @dataclass
@@ -40,11 +30,6 @@ class Change:
     """A change under way; its maker sets the state of the object afterwards."""
 
     after: object = None
-
-
-def actor_at(name: str, request_id: str = "") -> Actor:
-    """The actor `name` as authenticated: a user, a token, or an address."""
-    return Actor(name[:255], (request_id or uuid4().hex)[:64])
 
 
 class Audit:
@@ -112,16 +97,9 @@ class Audit:
             raise _unavailable("the audit trail cannot be read") from error
 
     async def _start(self, actor: Actor, action: str, kind: str, name: str, before: object) -> int:
-        entry = AuditEntry(
-            at_ms=self._clock.now_ms(),
-            actor=actor.name,
-            action=action,
-            object_kind=kind,
-            object_name=name[:512],
-            before_json=_json(before),
-            after_json="",
-            result=STARTED,
-            request_id=actor.request_id,
+        at_ms, before_json = self._clock.now_ms(), _json(before)
+        entry = AuditEntry.of(
+            actor, action, kind, name, at_ms=at_ms, before_json=before_json, result=STARTED
         )
         try:
             return await self._database.run(lambda db: db.insert_audit(entry))

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from app.db.rows import AuditEntry, DatabaseError
+from app.db.rows import Actor, AuditEntry, DatabaseError
 from app.db.worker import DatabaseWorker
-from app.services.audit import DONE, Actor
 from engine.clock import Clock
 from engine.errors import Busy
 
@@ -32,17 +31,7 @@ class AuditedStore:
 
     def entry(self, actor: Actor, action: str, name: str) -> AuditEntry:
         """Make the audit entry that is written in the same transaction as the change."""
-        return AuditEntry(
-            at_ms=self._clock.now_ms(),
-            actor=actor.name,
-            action=action,
-            object_kind=self._kind,
-            object_name=name,
-            before_json="",
-            after_json="",
-            result=DONE,
-            request_id=actor.request_id,
-        )
+        return AuditEntry.of(actor, action, self._kind, name, at_ms=self._clock.now_ms())
 
     async def run(self, work: "Callable[[Database], T]") -> T:
         """Run `work` on the database thread and return its result; raises Busy."""

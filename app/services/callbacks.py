@@ -17,7 +17,7 @@ import msgspec
 from app.addresses import redacted_text, redacted_url
 from app.host import EngineHost
 from app.services import bodies
-from app.services.targets import TargetRefused, Targets, made_client
+from app.services.targets import TargetRefused, Targets, create_client
 from engine.broker import Callback, Decider, TransactionCheck, TransactionDecision
 from engine.errors import EngineError, Invalid
 
@@ -33,7 +33,7 @@ ANSWER_BYTES_MAX = 4096
 SCHEMES = frozenset({"http", "https"})
 
 
-class Answer(msgspec.Struct):
+class CallbackAnswer(msgspec.Struct):
     """A callback's answer."""
 
     decision: TransactionDecision
@@ -123,7 +123,7 @@ class CallbackCaller:
         if "httpx" not in sys.modules:
             await asyncio.to_thread(import_module, "httpx")
         if self._client is None:
-            self._client = made_client(self._targets, connections_max=CALLS_MAX)
+            self._client = create_client(self._targets, connections_max=CALLS_MAX)
         return self._client
 
     async def _post(
@@ -154,6 +154,6 @@ class CallbackCaller:
             reason = redacted_text(f"{type(error).__name__}: {error}")
             raise CallbackError(f"{safe_url}: {reason}") from error
         try:
-            return msgspec.json.decode(body, type=Answer).decision
+            return msgspec.json.decode(body, type=CallbackAnswer).decision
         except (msgspec.DecodeError, UnicodeError) as error:
             raise CallbackError(f"{safe_url} answered no decision: {error}") from error

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.db.rows import Actor
 from app.host import EngineHost
 from app.messaging import Messaging
-from app.services.audit import Actor, Audit
-from app.services.connections import REST_ONLY, ClientDoor, ClientFacts, Connections, why_not
+from app.services.audit import Audit
+from app.services.connections import REST_ONLY, ClientEndpoint, ClientFacts, Connections, why_not
 from engine.broker import AckResult, Member
 from engine.errors import EngineError, GroupNotFound, NotFound, Refused
 from engine.message import StoredMessage
@@ -42,14 +43,14 @@ class Membership:
 
 
 @dataclass(frozen=True)
-class Client:
+class ClientState:
     """A client as its endpoints and groups know it.
 
     `why_no_stack` and `why_no_verify` are "" if it can be queried.
     """
 
     name: str
-    doors: Sequence[ClientFacts]
+    endpoints: Sequence[ClientFacts]
     memberships: Sequence[Membership]
     why_no_stack: str
     why_no_verify: str
@@ -68,7 +69,7 @@ class Offer:
     """A member of a group; `why_no_verify` is "" if it can verify a message."""
 
     name: str
-    doors: Sequence[ClientFacts]
+    endpoints: Sequence[ClientFacts]
     why_no_verify: str
 
 
@@ -94,23 +95,23 @@ class Clients:
         self._connections = connections
         self._audit = audit
 
-    def find(self, name: str) -> Client:
+    def find(self, name: str) -> ClientState:
         """Find a client; NotFound if no endpoint or group knows the name."""
-        doors = self._connections.find(name)
+        endpoints = self._connections.find(name)
         memberships = self._memberships(name)
-        if not doors and not memberships:
+        if not endpoints and not memberships:
             raise NotFound(
                 f"no client named {name[:255]!r} is connected or a member of a group",
                 field="client",
                 remedy="see the list of clients; one that went silent is forgotten",
                 code="client_not_found",
             )
-        return Client(
+        return ClientState(
             name,
-            doors,
+            endpoints,
             memberships,
-            why_not([each.why_no_stack for each in doors]),
-            why_not([each.why_no_verify for each in doors]),
+            why_not([each.why_no_stack for each in endpoints]),
+            why_not([each.why_no_verify for each in endpoints]),
         )
 
     def offers(self, group: str) -> Iterator[Offer]:
@@ -119,16 +120,16 @@ class Clients:
             names = [member.client for member in self._host.broker.members.of(group)]
         except GroupNotFound:
             return
-        for name, doors in zip(names, self._connections.of_each(names), strict=True):
-            yield Offer(name, doors, why_not([each.why_no_verify for each in doors]))
+        for name, endpoints in zip(names, self._connections.of_each(names), strict=True):
+            yield Offer(name, endpoints, why_not([each.why_no_verify for each in endpoints]))
 
     async def stack(self, actor: Actor, name: str) -> ThreadStack:
         """Ask a client what its threads do; NotFound, Refused where it offers none, Busy."""
-        door = self._door(name, self.find(name).why_no_stack)
+        endpoint = self._endpoint(name, self.find(name).why_no_stack)
         call = _ClientCall()
         async with self._audit.change(actor, "client.stack", KIND, name) as change:
             try:
-                text = await door.stack(name, ASK_S)
+                text = await endpoint.stack(name, ASK_S)
                 cut = text[:STACK_CHARS_MAX]
                 is_cut = len(cut) < len(text)
                 thread_stack = ThreadStack(
@@ -159,12 +160,12 @@ class Clients:
                 field="client",
                 remedy="choose one of the group's clients",
             )
-        door = self._door(name, client.why_no_verify)
+        endpoint = self._endpoint(name, client.why_no_verify)
         before = {"group": group, "topic": topic, "queue": queue, "offset": str(offset)}
         before["message_id"] = message.message_id
         call = _ClientCall()
         async with self._audit.change(actor, "client.verify", KIND, name, before=before) as change:
-            verdict, code, detail = await _processed(door, name, group, message)
+            verdict, code, detail = await _processed(endpoint, name, group, message)
             change.after = {"verdict": verdict, "code": code, "detail": detail}
         place = (name, group, topic, queue, Int64(offset))
         return Processing(*place, message.message_id, verdict, code, detail, call.took_ms)
@@ -175,22 +176,22 @@ class Clients:
         It may connect again. Raises NotFound.
         """
         client = self.find(name)
-        before: dict[str, Any] = {"doors": [each.door for each in client.doors]}
+        before: dict[str, Any] = {"endpoints": [each.endpoint for each in client.endpoints]}
         before["in_flight"] = {each.group: each.in_flight for each in client.memberships}
         async with self._audit.change(
             actor, "client.disconnect", KIND, name, before=before
         ) as change:
-            held = {
+            in_flight = {
                 each.group: await self._messaging.held(each.group, name)
                 for each in client.memberships
             }
             ended = self._connections.disconnect(name)
             returned = 0
-            for group, receipts in held.items():
+            for group, receipts in in_flight.items():
                 self._leave(group, name)
                 returned += await self._bring_back(group, receipts)
-            remaining = sum(map(len, held.values())) - returned
-            done = SentAway(name, ended, list(held), returned, remaining)
+            remaining = sum(map(len, in_flight.values())) - returned
+            done = SentAway(name, ended, list(in_flight), returned, remaining)
             change.after = {"connections": ended, "returned": returned, "kept": remaining}
         return done
 
@@ -203,16 +204,16 @@ class Clients:
             for group, member in broker.members.memberships(name)
         ]
 
-    def _door(self, name: str, reason: str) -> ClientDoor:
-        door = self._connections.door_of(name)
-        if reason or door is None:
+    def _endpoint(self, name: str, reason: str) -> ClientEndpoint:
+        endpoint = self._connections.endpoint_of(name)
+        if reason or endpoint is None:
             raise Refused(
                 f"{name[:255]!r} cannot be asked: {reason or REST_ONLY}",
                 field="client",
                 remedy="ask a client of the RocketMQ 5 protocol that is connected",
                 code="not_offered",
             )
-        return door
+        return endpoint
 
     def _leave(self, group: str, name: str) -> None:
         try:
@@ -234,10 +235,10 @@ class Clients:
 
 
 async def _processed(
-    door: ClientDoor, name: str, group: str, message: StoredMessage
+    endpoint: ClientEndpoint, name: str, group: str, message: StoredMessage
 ) -> tuple[ProcessingVerdict, str, str]:
     try:
-        answer = await door.verify(name, group, message, ASK_S)
+        answer = await endpoint.verify(name, group, message, ASK_S)
     except TimeoutError:
         return ProcessingVerdict.NO_ANSWER, "", _silent()
     detail = answer.detail[:DETAIL_CHARS_MAX]

@@ -26,7 +26,7 @@ class Connected:
     client: str
     address: str
     since_ms: int
-    door: str = WEBSOCKET
+    endpoint: str = WEBSOCKET
     about: str = ""  # reported by the client itself
     language: str = ""
     version: str = ""
@@ -41,7 +41,7 @@ class ClientFacts:
     process a message; "" if it can.
     """
 
-    door: str
+    endpoint: str
     address: str
     since_ms: int
     seen_ms: int | None = None
@@ -51,7 +51,7 @@ class ClientFacts:
     user: str = ""
     is_open: bool = True
     polls: int = 0
-    told: str = ""
+    settings_answer: str = ""
     settings: Sequence[tuple[str, str]] = ()
     topics: Sequence[str] = ()  # that it sends to
     groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Processed:
     detail: str
 
 
-class ClientDoor(Protocol):
+class ClientEndpoint(Protocol):
     """An endpoint whose clients have names and can be queried.
 
     `stack` and `verify` raise Refused if a client does not support them, Busy if it cannot be
@@ -110,7 +110,7 @@ class Connections:
     def __init__(self) -> None:
         self._open: dict[int, _Open] = {}
         self._opened = 0
-        self._others: list[ClientDoor] = []
+        self._others: list[ClientEndpoint] = []
 
     @contextmanager
     def opened(
@@ -132,23 +132,23 @@ class Connections:
         finally:
             del self._open[number]
 
-    def add_door(self, door: ClientDoor) -> Callable[[], None]:
+    def add_endpoint(self, endpoint: ClientEndpoint) -> Callable[[], None]:
         """Register an endpoint that lists its own clients; the result unregisters it."""
-        self._others.append(door)
-        return lambda: self._others.remove(door)
+        self._others.append(endpoint)
+        return lambda: self._others.remove(endpoint)
 
     @property
     def count(self) -> int:
         """The length of `all`."""
-        return len(self._open) + sum(door.count for door in self._others)
+        return len(self._open) + sum(endpoint.count for endpoint in self._others)
 
     def all(self) -> list[Connected]:
         """All of them, the oldest first."""
         clients = [
             Connected(each.client(), each.address, each.since_ms) for each in self._open.values()
         ]
-        for door in self._others:
-            clients += door.connected()
+        for endpoint in self._others:
+            clients += endpoint.connected()
         return sorted(clients, key=lambda each: each.since_ms)
 
     def find(self, client: str) -> list[ClientFacts]:
@@ -162,12 +162,14 @@ class Connections:
             facts = ClientFacts(WEBSOCKET, each.address, each.since_ms)
             sockets.setdefault(each.client(), []).append(facts)
         for client in clients:
-            others = [door.find(client) for door in self._others]
+            others = [endpoint.find(client) for endpoint in self._others]
             yield sockets.get(client, []) + [facts for facts in others if facts is not None]
 
-    def door_of(self, client: str) -> ClientDoor | None:
+    def endpoint_of(self, client: str) -> ClientEndpoint | None:
         """The endpoint that can query a client; None without one."""
-        return next((door for door in self._others if door.find(client) is not None), None)
+        return next(
+            (endpoint for endpoint in self._others if endpoint.find(client) is not None), None
+        )
 
     def why_no_stack(self, client: str) -> str:
         """The reason why a client cannot be asked for its threads; "" if it can."""
@@ -178,7 +180,7 @@ class Connections:
         ours = [each for each in self._open.values() if each.client() == client]
         for each in ours:
             each.end()
-        return len(ours) + sum(door.disconnect(client) for door in self._others)
+        return len(ours) + sum(endpoint.disconnect(client) for endpoint in self._others)
 
 
 def why_not(reasons: Sequence[str]) -> str:

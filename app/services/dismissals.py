@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from app.db.rows import Actor
 from app.host import EngineHost
-from app.services.audit import Actor, Audit
+from app.services.audit import Audit
 from engine.broker import DismissalPlan, DismissalSnapshot, DismissalSummary, DismissNote
 from engine.errors import Conflict, NotFound, Refused
 

@@ -1,7 +1,8 @@
 """Creating, changing and deleting consumer groups, all audited; `resets.py` moves them."""
 
+from app.db.rows import Actor
 from app.host import EngineHost
-from app.services.audit import Actor, Audit
+from app.services.audit import Audit
 from engine.broker import GroupConfig
 from kitemq.model.conversion import changes
 from kitemq.model.groups import GroupSettings

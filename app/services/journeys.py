@@ -3,7 +3,7 @@
 import asyncio
 
 from app.host import EngineHost
-from app.services.search import Search
+from app.services.search import SearchService
 from engine.broker import GroupState, Journey
 from engine.message import StoredMessage
 
@@ -13,7 +13,7 @@ MOVED_ON = frozenset({GroupState.RETRY_WAITING, GroupState.DEAD})
 class Journeys:
     """Finds the records of a message, and has the engine tell what happened to them."""
 
-    def __init__(self, host: EngineHost, search: Search) -> None:
+    def __init__(self, host: EngineHost, search: SearchService) -> None:
         self._host = host
         self._search = search
 

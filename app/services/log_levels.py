@@ -10,8 +10,9 @@ from collections import deque
 from logging import Handler, LogRecord
 from threading import Lock
 
+from app.db.rows import Actor
 from app.log_output import LineFormatter, LogLimit
-from app.services.audit import Actor, Audit
+from app.services.audit import Audit
 from engine.errors import Invalid, NotFound
 from kitemq.model.server import LoggerLevel
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from app.services.audit import Actor, Audit
+from app.db.rows import Actor
+from app.services.audit import Audit
 from engine.clock import Clock
 from engine.errors import Busy, Conflict, Invalid
 

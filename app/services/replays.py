@@ -7,8 +7,11 @@ from functools import partial
 
 import msgspec
 
+from app.capabilities import require
+from app.db.rows import Actor
 from app.host import EngineHost
-from app.services.audit import Actor, Audit
+from app.messaging import Messaging
+from app.services.audit import Audit
 from engine.broker import NewReplay, ReplayJob, RetryRequest
 from kitemq.model.conversion import convert
 from kitemq.model.dead_letters import DeadLetterCounts
@@ -21,12 +24,14 @@ WORDS = ("reasons", "topics", "clients")
 class Replays:
     """Orders jobs for a person or a program, who is named in the trail and on the job."""
 
-    def __init__(self, host: EngineHost, audit: Audit) -> None:
+    def __init__(self, host: EngineHost, messaging: Messaging, audit: Audit) -> None:
         self._host = host
+        self._messaging = messaging
         self._audit = audit
 
     async def create(self, actor: Actor, new: NewReplay) -> ReplayJob:
         """Create a job or a dry run; raises what `Replays.create` of the engine does."""
+        require(self._messaging.capabilities, "dead_letter_replays", field="source")
         new = msgspec.structs.replace(new, created_by=actor.name)
         action = "replay.preview" if new.dry_run else "replay.create"
         async with self._audit.change(actor, action, KIND, new.source) as change:

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from app.errors import NoReply
+from app.errors import ReplyTimeout
 from app.host import EngineHost
 from app.messaging import Messaging
-from engine.broker import PendingRequest, ReplyMessage, ReplyOutcome
+from engine.broker import FoundReply, PendingRequest, ReplyMessage, ReplyOutcome, RequestCounts
 from engine.errors import Invalid, Stopping
 from engine.message import Message, StoredMessage
 from kitemq.model.numbers import is_whole
@@ -37,7 +37,7 @@ class Requests:
     ) -> Answered:
         """Send a request and wait for its reply.
 
-        Raises NoReply after `timeout_ms`, Stopping when the server stops meanwhile, and what
+        Raises ReplyTimeout after `timeout_ms`, Stopping when the server stops meanwhile, and what
         `broker.requests.request` raises. Cancelling it leaves a late reply to be fetched.
         """
         begun: list[PendingRequest] = []
@@ -59,11 +59,20 @@ class Requests:
             return Answered(request, request.reply)
         if request is None or not (is_over or self._host.is_ready):
             raise Stopping("the server is stopping", retry_after_s=5.0)
-        raise NoReply(request.correlation_id, timeout_ms)
+        raise ReplyTimeout(request.correlation_id, timeout_ms)
 
     def reply(self, new: ReplyMessage) -> ReplyOutcome:
         """Answer a request by its correlation id."""
         return self._host.broker.requests.reply(new)
+
+    def find(self, correlation_id: str) -> FoundReply:
+        """The reply to a request, while it is kept; MessageNotFound."""
+        return self._host.broker.requests.find(correlation_id)
+
+    @property
+    def counts(self) -> RequestCounts:
+        """How many requests wait, and how the others ended since the start."""
+        return self._host.broker.requests.counts
 
     async def request_at(self, topic: str, queue: int, offset: int) -> StoredMessage:
         """The request that was received from there; MessageNotFound, Invalid where it is none."""

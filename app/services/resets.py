@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
+from app.db.rows import Actor
 from app.host import EngineHost
-from app.services.audit import Actor, Audit
+from app.services.audit import Audit
 from engine.broker import Reset, ResetPlan, ResetPreview, ResetTarget
 
 KIND = "group"

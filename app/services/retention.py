@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from app.db.rows import Actor
 from app.host import EngineHost
-from app.services.audit import Actor, Audit
+from app.services.audit import Audit
 from engine.broker import Purge
 
 KIND = "topic"

@@ -2,8 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 
+from app.capabilities import require
+from app.db.rows import Actor
 from app.messaging import Messaging
-from app.services.audit import Actor, Audit
+from app.services.audit import Audit
 from engine.broker import TimerAnswer
 from engine.errors import MessageNotFound
 
@@ -48,6 +50,7 @@ class ScheduledMessages:
         **details: int,
     ) -> TimerAnswer:
         async with self._audit.change(actor, action, KIND, message_id) as change:
+            require(self._messaging.capabilities, "timer_changes", field="message_id")
             answer = await verb()
             if answer is TimerAnswer.NOT_FOUND:
                 raise MessageNotFound(

@@ -42,7 +42,7 @@ class KeyPage(msgspec.Struct, frozen=True):
     next_cursor: str
 
 
-class Search:
+class SearchService:
     """Two searches work at once, 32 more may wait; beyond that Busy."""
 
     def __init__(self, host: EngineHost) -> None:

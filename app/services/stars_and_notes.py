@@ -8,16 +8,16 @@ to the name: they outlive the topic and apply again when it is created anew.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from app.db.rows import Actor
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
-from app.services.audit import Actor
 from app.services.audited_store import AuditedStore
 from app.services.ttl_cache import TtlCache
 from engine.errors import Invalid
-from kitemq.model.marks import NOTE_CHARS_MAX
+from kitemq.model.stars_and_notes import NOTE_CHARS_MAX
 
 if TYPE_CHECKING:
-    from app.db.mark_store import NoteRow
+    from app.db.star_and_note_store import NoteRow
 
 KIND = "topic"
 EVERYBODY = ""  # whose the notes are, to `TtlCache`
@@ -52,37 +52,41 @@ class StarsAndNotes:
 
     async def stars_of(self, owner: str) -> list[str]:
         """The topics with a star, by name, at most 500; also those that are gone."""
-        return await self._store.run(lambda database: database.marks.stars_of(owner))
+        return await self._store.run(lambda database: database.stars_and_notes.stars_of(owner))
 
     async def star(self, actor: Actor, owner: str, topic: str) -> None:
         """Star a topic that there is; TopicNotFound, Conflict for one too many."""
         self._host.broker.topic(topic)
         entry = self._store.entry(actor, "topic.star", topic)
-        await self._store.run(lambda database: database.marks.star(owner, topic, entry))
+        await self._store.run(lambda database: database.stars_and_notes.star(owner, topic, entry))
         self._stars.forget(owner)
 
     async def unstar(self, actor: Actor, owner: str, topic: str) -> None:
         """Take a star away, also of a topic that is gone; nothing happens where none is."""
         entry = self._store.entry(actor, "topic.unstar", topic[:255])
-        await self._store.run(lambda database: database.marks.unstar(owner, topic, entry))
+        await self._store.run(lambda database: database.stars_and_notes.unstar(owner, topic, entry))
         self._stars.forget(owner)
 
     async def note(self, topic: str) -> "NoteRow":
         """A topic's note, without text where it has none; TopicNotFound."""
         self._host.broker.topic(topic)
-        return await self._store.run(lambda database: database.marks.note(topic))
+        return await self._store.run(lambda database: database.stars_and_notes.note(topic))
 
     async def write_note(self, actor: Actor, topic: str, text: str, expected_ms: int) -> "NoteRow":
         """Let the note say `text`, nothing for none; TopicNotFound, Invalid.
 
         Conflict where the note is not the one of `expected_ms` any more (0: where there was none).
         """
-        from app.db.mark_store import NoteRow  # with SQLAlchemy, which is not needed at the start
+        from app.db.star_and_note_store import (
+            NoteRow,
+        )  # with SQLAlchemy, which is not needed at the start
 
         self._host.broker.topic(topic)
         entry = self._store.entry(actor, "topic.note", topic)
         row = NoteRow(topic=topic, text=checked(text), author=actor.name, changed_ms=entry.at_ms)
-        note = await self._store.run(lambda db: db.marks.write_note(row, expected_ms, entry))
+        note = await self._store.run(
+            lambda db: db.stars_and_notes.write_note(row, expected_ms, entry)
+        )
         self._noted.forget(EVERYBODY)
         return note
 
@@ -90,7 +94,7 @@ class StarsAndNotes:
         return frozenset(await self.stars_of(owner))
 
     async def _read_noted(self, _owner: str) -> frozenset[str]:
-        return frozenset(await self._store.run(lambda database: database.marks.noted()))
+        return frozenset(await self._store.run(lambda database: database.stars_and_notes.noted()))
 
 
 def checked(text: str) -> str:

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from engine.broker import Broker, LongPoll, PullResult, PullStatus
+from app.messaging import Messaging
+from engine.broker import LongPoll, PullResult, PullStatus
 from engine.errors import Invalid
 from engine.message import StoredMessage
 
@@ -28,7 +29,7 @@ Queue = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Batch:
+class TailBatch:
     """Messages in the order of storing, and what there was besides.
 
     `looked` messages were looked at, `skipped` passed over as the reader was too far behind,
@@ -73,20 +74,8 @@ class _Places:
 class Tail:
     """A reader of up to TOPICS_MAX topics, from now on or from a mark."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        topics: Sequence[str],
-        filter: str = "*",
-        *,
-        mark: str = "",
-        lookback: int = 0,
-    ) -> None:
-        """Begin at `mark`, or `lookback` messages before the end of every queue.
-
-        Raises TopicNotFound, Forbidden (closed for reading), Invalid (filter, mark, too many).
-        """
-        self._broker = broker
+    def __init__(self, messaging: Messaging, topics: Sequence[str], filter: str) -> None:
+        self._messaging = messaging
         self._topics = list(dict.fromkeys(topics))
         self._filter = filter
         if not 1 <= len(self._topics) <= TOPICS_MAX:
@@ -95,15 +84,37 @@ class Tail:
                 field="topic",
                 remedy=f"name 1 to {TOPICS_MAX} of them",
             )
-        offsets = _parse_mark(mark, self._topics)
-        self._since = {topic: broker.topic(topic).since_position for topic in self._topics}
+        self._since: dict[str, int] = {}
         self._offsets: dict[Queue, int] = {}
+        self._first = 0
+
+    @classmethod
+    async def begin(
+        cls,
+        messaging: Messaging,
+        topics: Sequence[str],
+        filter: str = "*",
+        *,
+        mark: str = "",
+        lookback: int = 0,
+    ) -> "Tail":
+        """Begin at `mark`, or `lookback` messages before the end of every queue.
+
+        Raises TopicNotFound, Forbidden (closed for reading), Invalid (filter, mark, too many).
+        """
+        tail = cls(messaging, topics, filter)
+        await tail._begin(_parse_mark(mark, tail._topics), lookback)
+        return tail
+
+    async def _begin(self, offsets: dict[Queue, int], lookback: int) -> None:
         for topic in self._topics:
-            for stats in broker.topic_stats(topic).queues[: broker.topic(topic).read_queues]:
-                begin = max(stats.min_offset, stats.max_offset - lookback)
+            config = await self._messaging.topic(topic)
+            self._since[topic] = config.since_position
+            for queue in range(config.read_queues):
+                first, end = await self._messaging.queue_bounds(topic, queue)
                 # A queue that the mark does not know was added after it was made.
-                new = stats.min_offset if offsets else begin
-                self._offsets[(topic, stats.queue)] = offsets.get((topic, stats.queue), new)
+                new = first if offsets else max(first, end - lookback)
+                self._offsets[(topic, queue)] = offsets.get((topic, queue), new)
         if len(self._offsets) > QUEUES_MAX:
             raise Invalid(
                 f"these topics have {len(self._offsets)} queues, a tail follows {QUEUES_MAX}",
@@ -111,8 +122,7 @@ class Tail:
                 remedy="follow fewer topics",
             )
         for topic in self._topics:
-            broker.pull(topic, 0, 0, count_max=1, filter=filter)
-        self._first = 0
+            await self._messaging.pull(topic, 0, 0, count_max=1, filter=self._filter)
 
     @property
     def queue_count(self) -> int:
@@ -131,20 +141,20 @@ class Tail:
             first[queue] = min(first.get(queue, message.offset), message.offset)
         return self._mark(first)
 
-    def read(self) -> Batch:
+    async def read(self) -> TailBatch:
         """The next messages, bounded; never waits. Raises TopicNotFound, Forbidden, Invalid."""
-        self._find_queues()
+        await self._find_queues()
         until_s = time.perf_counter() + READ_S
         share = max(4, COUNT_MAX // len(self._offsets))
         reads: dict[Queue, _Read] = {}
         for queue in self._turned():
             is_late = time.perf_counter() >= until_s
-            reads[queue] = self._read(queue, 1 if is_late else share, until_s)
+            reads[queue] = await self._read(queue, 1 if is_late else share, until_s)
         messages = self._in_order(reads)
         gone = sum(read.gone for read in reads.values())
         scanned = sum(self._offsets[queue] - read.begin for queue, read in reads.items()) - gone
         skipped = self._catch_up(reads)
-        return Batch(
+        return TailBatch(
             messages=messages,
             looked=scanned,
             skipped=skipped,
@@ -159,7 +169,7 @@ class Tail:
         try:
             for (topic, queue), offset in self._offsets.items():
                 places.parked.append(
-                    self._broker.wait_to_pull(topic, queue, offset, self._filter, wake)
+                    self._messaging.wait_to_pull(topic, queue, offset, self._filter, wake)
                 )
         except Exception:
             places.cancel()
@@ -174,10 +184,10 @@ class Tail:
             f"{numbers[topic]}-{queue}-{offset}" for (topic, queue), offset in offsets.items()
         )
 
-    def _find_queues(self) -> None:
+    async def _find_queues(self) -> None:
         """Topics may get more queues while they are followed, or fewer, or be made anew."""
         for topic in self._topics:
-            config = self._broker.topic(topic)
+            config = await self._messaging.topic(topic)
             followed = [queue for name, queue in self._offsets if name == topic]
             is_another = config.since_position != self._since[topic]
             self._since[topic] = config.since_position
@@ -194,14 +204,14 @@ class Tail:
         self._first = (self._first + 1) % len(queues)
         return queues[self._first :] + queues[: self._first]
 
-    def _read(self, queue: Queue, count_max: int, until_s: float) -> _Read:
+    async def _read(self, queue: Queue, count_max: int, until_s: float) -> _Read:
         """Read one queue, at least one pull of it from an offset that it has."""
         offset = self._offsets[queue]
         read = _Read(begin=offset, following=offset)
         room = READ_BYTES_MAX // len(self._offsets) + 1
         while True:
             want = min(PULL_MAX, count_max - len(read.messages))
-            result = self._broker.pull(
+            result = await self._messaging.pull(
                 *queue, read.following, count_max=want, bytes_max=room, filter=self._filter
             )
             read.end = result.max_offset
@@ -231,15 +241,15 @@ class Tail:
         """The messages by position; those behind an unread one wait for the next read."""
         lasts = [read.messages[-1].position for read in reads.values() if _is_cut(read)]
         until = min(lasts, default=None)
-        taken: list[StoredMessage] = []
+        messages: list[StoredMessage] = []
         for queue, read in reads.items():
             chosen = [m for m in read.messages if until is None or m.position <= until]
-            taken += chosen
+            messages += chosen
             is_held_back = len(chosen) < len(read.messages)
             following = read.messages[len(chosen)].offset if is_held_back else read.following
             self._offsets[queue] = following
-        taken.sort(key=lambda message: message.position)
-        return taken
+        messages.sort(key=lambda message: message.position)
+        return messages
 
     def _catch_up(self, reads: dict[Queue, _Read]) -> int:
         """Go forward where too much is unread; how many messages that passes over."""

@@ -108,7 +108,7 @@ class Targets:
         return any(address in each for each in self._networks if each.version == address.version)
 
 
-def made_client(targets: Targets, *, connections_max: int) -> "httpx.AsyncClient":
+def create_client(targets: Targets, *, connections_max: int) -> "httpx.AsyncClient":
     """An HTTP client that calls nothing else; httpx must be loaded by now.
 
     It has no time-outs of its own: the caller limits the whole call.

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from app.db.rows import Actor
 from app.host import EngineHost
 from app.pause import Pause
 from app.services import topic_files
-from app.services.audit import Actor
 from app.services.topic_files import FileRow
 from app.services.topics import Topics, changed_meanwhile, config_tag, described
 from engine.broker import TopicConfig

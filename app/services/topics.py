@@ -8,8 +8,9 @@ from hashlib import blake2b
 
 import msgspec
 
+from app.db.rows import Actor
 from app.host import EngineHost
-from app.services.audit import Actor, Audit
+from app.services.audit import Audit
 from engine.broker import Broker, TopicConfig
 from engine.errors import Conflict
 from kitemq.model.conversion import changes

@@ -8,14 +8,24 @@ from collections.abc import Callable
 
 import msgspec
 
+from app import eager
 from app.addresses import HIDDEN, redacted_url
+from app.db.rows import Actor
 from app.host import EngineHost
+from app.messaging import Messaging
 from app.services import bodies
-from app.services.audit import CALLBACKS, Actor, Audit
+from app.services.audit import CALLBACKS, Audit
 from app.services.callbacks import CallbackCaller
 from app.services.targets import Targets
-from engine.broker import Callback, Decider, Transaction, TransactionCheck, TransactionDecision
-from engine.errors import Invalid
+from engine.broker import (
+    Callback,
+    Callbacks,
+    Decider,
+    Transaction,
+    TransactionCheck,
+    TransactionDecision,
+)
+from engine.errors import EngineError, Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.transactions import TransactionCallback
 
@@ -88,6 +98,7 @@ class Transactions:
     def __init__(
         self,
         host: EngineHost,
+        messaging: Messaging,
         audit: Audit,
         targets: Targets,
         *,
@@ -95,6 +106,7 @@ class Transactions:
     ) -> None:
         """`document` is the body that callbacks are sent, `targets` what they may call."""
         self._host = host
+        self._verbs = messaging.transactions
         self._audit = audit
         self.producers = LiveProducers()
         self._caller = CallbackCaller(host, document, targets)
@@ -108,6 +120,11 @@ class Transactions:
         self.producers.cancel()
         await self._caller.stop()
 
+    @property
+    def callbacks(self) -> Callbacks:
+        """The callbacks of producer groups, with their secrets."""
+        return self._host.broker.transactions.callbacks
+
     async def decide(
         self,
         transaction_id: str,
@@ -116,18 +133,27 @@ class Transactions:
         by: Decider | None = None,
     ) -> Transaction:
         """A program's decision; returns when it has the topic's durability."""
-        done = self._host.broker.transactions.decide(
+        return await self._verbs.decide(
             transaction_id, decision, group=group, by=by or Decider.PRODUCER
         )
-        if done.flush_position:
-            await self._host.flushed(done.flush_position)
-        return done
+
+    def ask_pending(self, group: str, ask: Ask) -> None:
+        """Pass the checks of a group that no producer was asked to `ask`.
+
+        None if the engine refuses: they are repeated later.
+        """
+
+        def done(checks: list[TransactionCheck] | None, _error: EngineError | None) -> None:
+            for check in checks or ():
+                ask(check)
+
+        eager.run(self._verbs.checks(group), done)
 
     async def decide_by_hand(
         self, actor: Actor, transaction_id: str, decision: TransactionDecision, group: str = ""
     ) -> Transaction:
         """A person's decision, audited; errors as those of the engine's `decide`."""
-        before = _standing(self._host.broker.transactions.get(transaction_id, group=group))
+        before = _standing(await self._verbs.get(transaction_id, group=group))
         action = f"transaction.{decision.value}"
         async with self._audit.change(actor, action, KIND, transaction_id, before=before) as change:
             done = await self.decide(transaction_id, decision, group, Decider.OPERATOR)
@@ -136,11 +162,11 @@ class Transactions:
 
     async def resume(self, actor: Actor, transaction_id: str, group: str = "") -> Transaction:
         """Let a given-up transaction be checked again, audited; Conflict for any other."""
-        before = _standing(self._host.broker.transactions.get(transaction_id, group=group))
+        before = _standing(await self._verbs.get(transaction_id, group=group))
         async with self._audit.change(
             actor, "transaction.resume", KIND, transaction_id, before=before
         ) as change:
-            done = self._host.broker.transactions.resume(transaction_id, group=group)
+            done = await self._verbs.resume(transaction_id, group=group)
             change.after = _standing(done)
         return done
 
@@ -149,7 +175,7 @@ class Transactions:
 
         An address equal to the redacted present one keeps the present one, with its secrets.
         """
-        callbacks = self._host.broker.transactions.callbacks
+        callbacks = self.callbacks
         before = callbacks.find(callback.group)
         if before is not None and callback.url == redacted_url(before.url):
             callback = msgspec.structs.replace(callback, url=before.url)
@@ -177,7 +203,7 @@ class Transactions:
 
     async def delete_callback(self, actor: Actor, group: str) -> None:
         """Call a group no more, audited; GroupNotFound where it has no callback."""
-        callbacks = self._host.broker.transactions.callbacks
+        callbacks = self.callbacks
         before = callbacks.get(group)
         async with self._audit.change(
             actor, "transaction_callback.delete", CALLBACK_KIND, group, before=redacted(before)

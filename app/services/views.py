@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
+from app.db.rows import Actor
 from app.db.worker import DatabaseWorker
-from app.services.audit import Actor
 from app.services.audited_store import AuditedStore
 from app.services.ttl_cache import TtlCache
 from engine.clock import Clock

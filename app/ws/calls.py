@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.framework.operation import API
-from app.errors import INTERNAL, DoorError, Headers, problem_answer
+from app.errors import INTERNAL, Headers, ProblemError, problem_answer
 from app.ws.limits import SocketLimits
 from engine.errors import Busy, Invalid
 from kitemq.protocol.calls import AnswerFrame, CallFrame
@@ -178,7 +178,7 @@ async def ask(
     error = None if work.cancelled() else work.exception()
     if error is not None and collected.failure is None:
         log.error("a call of %s %s failed", scope["method"], scope["path"], exc_info=error)
-        return _problem(DoorError(500, INTERNAL, "the server failed; its log says why"))
+        return _problem(ProblemError(500, INTERNAL, "the server failed; its log says why"))
     return collected.answer()
 
 
@@ -193,7 +193,7 @@ class _Collected:
     """
 
     def __init__(self, bytes_max: int) -> None:
-        self.failure: DoorError | None = None
+        self.failure: ProblemError | None = None
         self.on_failure: Callable[[], object] = bool
         self._bytes_max = bytes_max
         self._status = 0
@@ -224,7 +224,7 @@ class _Collected:
             return None
         return AnswerFrame(self._status, self._content_type, b"".join(self._parts))
 
-    def _fail(self, error: DoorError) -> None:
+    def _fail(self, error: ProblemError) -> None:
         self._parts.clear()
         self.failure = self.failure or error
 
@@ -234,8 +234,8 @@ def _content_type(headers: Headers) -> str:
     return content_type.decode("latin-1")
 
 
-def _is_too_large(bytes_max: int) -> DoorError:
-    return DoorError(
+def _is_too_large(bytes_max: int) -> ProblemError:
+    return ProblemError(
         413,
         "answer_too_large",
         f"the answer is larger than {bytes_max} bytes, the most that fits into a frame",
@@ -244,8 +244,8 @@ def _is_too_large(bytes_max: int) -> DoorError:
     )
 
 
-def _is_stream() -> DoorError:
-    return DoorError(
+def _is_stream() -> ProblemError:
+    return ProblemError(
         406,
         "not_over_call",
         "a stream cannot be the answer to a call",

@@ -9,14 +9,13 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from starlette.types import Receive, Scope
-from starlette.types import Send as AsgiSend
+from starlette.types import Scope
 
+from app import eager
 from app.container import services_of
 from app.host import EngineHost
-from app.network.bounded_socket import RESERVATION
+from app.network.websocket_protocol import RESERVATION, SOCKET, BoundedWebSocketProtocol
 from app.security.access import Action, Kind, Principal, principal_of, require
 from app.security.authenticator import Authenticator
 from app.security.byte_budget import ByteReservation
@@ -81,7 +80,10 @@ class Connection:
         self._messaging = self._services.messaging
         self._limits = hub.limits
         self._remote = remote
-        self._outbox = Outbox(self._on_room)
+        self._socket: BoundedWebSocketProtocol = scope[SOCKET]
+        self._outbox = Outbox(self._socket, self._on_room)
+        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._work: asyncio.Task[None] | None = None  # on a message that has to wait
         self._room = asyncio.Event()
         self._subscriptions: dict[int, Subscription] = {}
         self._groups: set[str] = set()
@@ -101,7 +103,7 @@ class Connection:
             has_room=lambda: self._outbox.size_bytes <= self._limits.outbox_bytes_max,
         )
         self._producers = Producers(
-            hub.host,
+            self._messaging.transactions,
             self._services.transactions,
             requests_max=hub.limits.subscriptions_max,
             on_answer=self._answer,
@@ -109,31 +111,55 @@ class Connection:
         )
         hub.enter(self.client, self)
 
-    async def run(self, receive: Receive, send: AsgiSend) -> None:
+    async def run(self) -> None:
         """Serve an accepted connection until either side closes it."""
-        writer = asyncio.ensure_future(self._outbox.run(send))
-        writer.add_done_callback(lambda _: self._room.set())  # nothing will make room any more
         self._look_again()
         code = 1006
         try:
-            while True:
-                event = await receive()
-                if event["type"] == "websocket.disconnect":
-                    code = event.get("code", 1006)
-                    return
-                if not self._is_closing:
-                    await self._on_event(event, writer)
-                await self._until_room(writer)
+            self._socket.attach(self)
+            code = await self._ended
         finally:
+            self._socket.detach()
             if self._looking is not None:
                 self._looking.cancel()
+            if self._work is not None:
+                self._work.cancel()
+                await asyncio.gather(self._work, return_exceptions=True)
             self._close(code)
             await self._calls.close()
             await self._producers.close()
-            writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
             self._outbox.forget_owner()
             self._hold.close()
+
+    # -- called by the socket (MessageReceiver) --------------------------------------------------
+
+    def on_message(self, data: bytes | str) -> None:
+        """Work on a message at once; while that has to wait, the socket keeps further ones."""
+        if self._is_closing:
+            return
+        rest = eager.begin(self._on_data(data))
+        if rest is not None:
+            self._socket.pause()
+            self._work = asyncio.get_running_loop().create_task(_finish(rest))
+            self._work.add_done_callback(self._on_worked)
+
+    def on_writable(self) -> None:
+        self._outbox.resume()
+
+    def on_close(self, code: int) -> None:
+        if not self._ended.done():
+            self._ended.set_result(code)
+
+    def _on_worked(self, work: "asyncio.Task[None]") -> None:
+        """Go on with the messages that came meanwhile."""
+        if work.cancelled():
+            return
+        self._work = None
+        error = work.exception()
+        if error is None:
+            self._socket.resume()
+        elif not self._ended.done():
+            self._ended.set_exception(error)
 
     # -- called by subscriptions (Pusher) --------------------------------------------------------
 
@@ -170,15 +196,13 @@ class Connection:
             or self._outbox.size_bytes > limits.outbox_bytes_max
         )
 
-    async def _until_room(self, writer: "asyncio.Future[None]") -> None:
+    async def _until_room(self) -> None:
         """Wait while the connection holds more than it may."""
-        while self._is_overfull and not writer.done():
+        while self._is_overfull:
             self._room.clear()
             await self._room.wait()
 
-    async def _on_event(self, event: dict[str, Any] | Any, writer: "asyncio.Future[None]") -> None:
-        text_data: str | None = event.get("text")
-        data: bytes | str = event["bytes"] if text_data is None else text_data
+    async def _on_data(self, data: bytes | str) -> None:
         if len(data) > self._limits.frame_bytes_max:
             detail = f"a message of {len(data)} bytes; at most {self._limits.frame_bytes_max}"
             self._fail(CLOSE_TOO_BIG, detail, is_text=isinstance(data, str))
@@ -190,11 +214,12 @@ class Connection:
                     await self._on_frame(request, frame, is_text=False)
                     if number % TURN_FRAMES == 0:  # others have their turn, answers leave
                         await asyncio.sleep(0)
-                        await self._until_room(writer)
+                        await self._until_room()
                         if self._is_closing:
                             return
             except ProtocolError as error:
                 self._fail(CLOSE_UNREADABLE, str(error), is_text=False)
+        await self._until_room()
 
     async def _on_frame(
         self, request: int, frame: frames.Frame | UnreadableFrame, *, is_text: bool
@@ -296,19 +321,20 @@ class Connection:
         is_current = self._hub.leave(self.client, self)
         if not self._host.is_ready:
             return
-        try:
-            self._outbox.abandon()
-            if is_current and code in CLEAN_CLOSES:
-                self._release_held()
-        except EngineError as error:
-            log.warning("what %s held was not put back: %s", self.client, error.detail)
+        self._outbox.abandon()
+        if is_current and code in CLEAN_CLOSES:
+            eager.run(self._release_held(), self._on_released)
 
-    def _release_held(self) -> None:
-        broker = self._host.broker
+    async def _release_held(self) -> None:
         for group in self._groups:
-            held = broker.held(group, self.client)
+            held = await self._messaging.held(group, self.client)
             for start in range(0, len(held), self._limits.count_max):
-                broker.release(group, held[start : start + self._limits.count_max])
+                part = held[start : start + self._limits.count_max]
+                await self._messaging.release(group, part)
+
+    def _on_released(self, _: None, error: EngineError | None) -> None:
+        if error is not None:
+            log.warning("what %s held was not put back: %s", self.client, error.detail)
 
 
 def _hold_of(scope: Scope) -> ByteReservation:
@@ -319,6 +345,10 @@ def _hold_of(scope: Scope) -> ByteReservation:
     ).request_limits.budget.reserve(client[0] if client else "", "", _nothing)
     hold.name(principal_of(scope).caller)
     return hold
+
+
+async def _finish(rest: eager.Remainder[None]) -> None:
+    await rest
 
 
 def _nothing() -> None:

@@ -1,6 +1,7 @@
 """The WebSocket endpoint `/ws/v1`: frames of `protocol`, many messages in each.
 
-A raw ASGI endpoint: Starlette's own WebSocket object would cost more per message than the engine.
+A raw ASGI endpoint, which only opens connections: messages go from the socket to the session and
+back without ASGI, whose wrappers would cost more per message than the engine.
 `app.security` has decided before whether the client may connect (Host, Origin, token).
 """
 
@@ -21,7 +22,7 @@ PROTOCOL = "kitemq.v1"  # the subprotocol that a browser's script offers beside 
 CLOSE_TRY_LATER = 1013
 
 
-class SocketDoor:
+class SocketEndpoint:
     """Accepts connections and gives each a `Session`."""
 
     def __init__(self) -> None:
@@ -47,7 +48,7 @@ class SocketDoor:
         since_ms = host.clock.now_ms()
         connections = services.connections
         with connections.opened(lambda: session.client, address, since_ms, session.disconnect):
-            await session.run(receive, send)
+            await session.run()
 
 
 def _address(scope: Scope) -> str:
@@ -58,4 +59,4 @@ def _address(scope: Scope) -> str:
     return host_text(client[0], client[1])
 
 
-routes: list[BaseRoute] = [WebSocketRoute(PATH, SocketDoor())]
+routes: list[BaseRoute] = [WebSocketRoute(PATH, SocketEndpoint())]

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from app.host import EngineHost
+from app.messaging import TransactionVerbs
 from app.services import bodies
 from app.services.transactions import Ask, Transactions
 from app.ws.shapes import error_frame
@@ -28,7 +28,7 @@ class Producers:
 
     def __init__(
         self,
-        host: EngineHost,
+        verbs: TransactionVerbs,
         service: Transactions,
         *,
         requests_max: int,
@@ -36,7 +36,7 @@ class Producers:
         has_room: Callable[[], bool],
     ) -> None:
         """`on_answer` writes a frame under a request number; `has_room` whether more may be."""
-        self._host = host
+        self._verbs = verbs
         self._service = service
         self._requests_max = requests_max
         self._on_answer = on_answer
@@ -44,7 +44,7 @@ class Producers:
         self._check_requests: dict[int, tuple[str, Ask]] = {}
         self._flushes: set[asyncio.Task[None]] = set()
 
-    def want(self, request: int, group: str, *, is_text: bool) -> None:
+    async def want(self, request: int, group: str, *, is_text: bool) -> None:
         """Send checks of `group` under this request number from now on, and what waited first."""
         if request in self._check_requests:
             raise Conflict("this request number already wants checks", field="id")
@@ -59,7 +59,7 @@ class Producers:
             self._on_answer(request, check_frame(check), is_text)
             return True
 
-        waiting = self._host.broker.transactions.checks(group)
+        waiting = await self._verbs.checks(group)
         self._check_requests[request] = (group, ask)
         self._service.producers.enter(group, ask)
         self._on_answer(request, batches.ResultFrame([], []), is_text)

@@ -5,17 +5,21 @@ back, and when the engine says that something may be there.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Protocol
 
-from app.host import EngineHost, LongPoll
+from app import eager
+from app.messaging import Messaging
 from app.services import bodies
 from app.ws.limits import SocketLimits
-from engine.broker import Delivery, MemberConnection, Receipt
+from engine.broker import AckResult, Delivery, LongPoll, MemberConnection, Receipt
 from engine.errors import Busy, EngineError, Paused
 from kitemq.protocol.batches import DeliverFrame
 from kitemq.protocol.frames import SubscribeFrame
+
+log = logging.getLogger("kitemq.socket")
 
 _message = attrgetter("message")
 
@@ -46,7 +50,7 @@ class Subscription:
 
     def __init__(
         self,
-        host: EngineHost,
+        messaging: Messaging,
         pusher: Pusher,
         limits: SocketLimits,
         number: int,
@@ -56,7 +60,7 @@ class Subscription:
         member: MemberConnection,
     ) -> None:
         self._member = member
-        self._host = host
+        self._messaging = messaging
         self._pusher = pusher
         self._limits = limits
         self._number = number
@@ -67,6 +71,7 @@ class Subscription:
         self._credit = 0
         self._parked: LongPoll | None = None
         self._next: asyncio.Handle | None = None
+        self._is_receiving = False
         # Delivered messages whose bodies a thread decompresses; other deliveries wait.
         self._held: list[Delivery] = []
         self._decompressing: asyncio.Task[None] | None = None
@@ -94,7 +99,7 @@ class Subscription:
         self._release(held)
 
     def _may_pump(self) -> bool:
-        is_free = self._is_open and not self._held
+        is_free = self._is_open and not self._held and not self._is_receiving
         return is_free and self._credit > 0 and self._pusher.has_push_room
 
     def _unpark(self) -> None:
@@ -103,22 +108,47 @@ class Subscription:
             self._parked = None
 
     def _pump(self) -> None:
-        """Deliver one batch, then let the loop do its other work, and repeat."""
+        """Begin to receive one batch; `_received` goes on with it, in this turn if it is there."""
         self._next = None
+        if not self._may_pump():
+            self._unpark()
+            return
         try:
-            if self._may_pump():
-                self._hand_out()
-            else:
-                self._unpark()
-        except Busy as error:
-            loop = asyncio.get_running_loop()
-            self._next = loop.call_later(error.retry_after_s, self._pump)
+            self._pusher.check_push(self.group, self._topics)
         except EngineError as error:
-            self.close()
-            self._pusher.ended(self._number, error, is_text=self._is_text)
+            self._fail(error)
+            return
+        self._is_receiving = True
+        receive = self._messaging.receive(
+            self.group,
+            self._topics,
+            count_max=min(self._credit, self._limits.deliver_count_max),
+            invisible_s=self._invisible_s,
+            client=self._pusher.client,
+        )
+        eager.run(receive, self._received)
 
-    def _hand_out(self) -> None:
-        deliveries = self._receive()
+    def _received(self, deliveries: list[Delivery] | None, error: EngineError | None) -> None:
+        """Deliver a batch, let the event loop do its other work, and repeat; park without one."""
+        self._is_receiving = False
+        if not self._is_open:
+            self._release(deliveries or [])
+            return
+        try:
+            if error is not None and not isinstance(error, Paused):  # a pause's end wakes as well
+                raise error
+            self._hand_out(deliveries or [])
+        except Busy as busy:
+            loop = asyncio.get_running_loop()
+            self._next = loop.call_later(busy.retry_after_s, self._pump)
+        except EngineError as failure:
+            self._fail(failure)
+
+    def _fail(self, error: EngineError) -> None:
+        self.close()
+        self._pusher.ended(self._number, error, is_text=self._is_text)
+
+    def _hand_out(self, deliveries: list[Delivery]) -> None:
         self._unpark()  # after a wake: if more is left, the next waiter is woken
         messages = list(map(_message, deliveries))
         if not bodies.is_small(messages):
@@ -131,7 +161,7 @@ class Subscription:
             self._write(deliveries[:count])
             self.resume()
         else:
-            self._parked = self._host.broker.wait_to_receive(
+            self._parked = self._messaging.wait_to_receive(
                 self.group, self._topics, self._woken, self._pusher.client
             )
 
@@ -147,22 +177,10 @@ class Subscription:
 
     def _release(self, deliveries: list[Delivery]) -> None:
         if deliveries:
-            receipts = [delivery.receipt for delivery in deliveries]
-            self._host.broker.release(self.group, receipts)
+            self._give_back([delivery.receipt for delivery in deliveries])
 
-    def _receive(self) -> list[Delivery]:
-        """The next deliveries; none while the group is paused, whose end wakes us as well."""
-        self._pusher.check_push(self.group, self._topics)
-        try:
-            return self._host.broker.receive(
-                self.group,
-                self._topics,
-                count_max=min(self._credit, self._limits.deliver_count_max),
-                invisible_s=self._invisible_s,
-                client=self._pusher.client,
-            )
-        except Paused:
-            return []
+    def _give_back(self, receipts: list[Receipt]) -> None:
+        eager.run(self._messaging.release(self.group, receipts), _released)
 
     def _woken(self) -> None:
         """There may be something; can come from within `wait_to_receive`."""
@@ -173,11 +191,16 @@ class Subscription:
         receipts = [delivery.receipt for delivery in deliveries]
 
         def undo() -> None:
-            self._host.broker.release(self.group, receipts)
+            self._give_back(receipts)
 
         self._credit -= len(deliveries)
         frame = deliver_frame(deliveries, receipts)
         self._pusher.deliver(self._number, frame, is_text=self._is_text, undo=undo)
+
+
+def _released(_results: list[AckResult] | None, error: EngineError | None) -> None:
+    if error is not None:
+        log.warning("deliveries that never left were not put back: %s", error.detail)
 
 
 def deliver_frame(deliveries: list[Delivery], receipts: list[Receipt]) -> DeliverFrame:

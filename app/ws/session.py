@@ -90,11 +90,11 @@ class Session(Connection):
         self._calls.begin(request, frame, is_text=is_text)
         self._count(len(frame.body))
 
-    def _on_checks_wanted(
+    async def _on_checks_wanted(
         self, request: int, frame: transactions.ChecksWantedFrame, is_text: bool
     ) -> None:
         self._require(Action.PRODUCE, Kind.GROUP, frame.group)
-        self._producers.want(request, frame.group, is_text=is_text)
+        await self._producers.want(request, frame.group, is_text=is_text)
 
     def _on_checks_unwanted(
         self, _request: int, frame: transactions.ChecksUnwantedFrame, _is_text: bool
@@ -102,15 +102,16 @@ class Session(Connection):
         self._producers.unwant(frame.wanted)
         return batches.ResultFrame([], [])
 
-    def _on_decide(self, request: int, frame: transactions.DecideFrame, is_text: bool) -> None:
+    async def _on_decide(
+        self, request: int, frame: transactions.DecideFrame, is_text: bool
+    ) -> None:
         if not self._authenticator.is_open or self._authenticator.anonymous.is_read_only:
-            transaction = self._host.broker.transactions.get(
-                frame.transaction_id, group=frame.group
-            )
+            transactions = self._messaging.transactions
+            transaction = await transactions.get(frame.transaction_id, group=frame.group)
             self._require(Action.PRODUCE, Kind.TOPIC, transaction.topic)
         self._producers.decide(request, frame, is_text=is_text)
 
-    def _on_subscribe(
+    async def _on_subscribe(
         self, request: int, frame: frames.SubscribeFrame, is_text: bool
     ) -> frames.Frame | None:
         if request in self._subscriptions:
@@ -125,22 +126,26 @@ class Session(Connection):
             raise Invalid("no topic is named", field="topics", remedy="name at least one topic")
         self.check_push(frame.group, frame.topics)
         # Whatever is wrong with group, topics or filters shows here, not at the first message.
-        broker, client = self._host.broker, self.client
+        messaging, client = self._messaging, self.client
         names: ClientNames = self._services.client_names
         names.claim(frame.group, client, self.holder)
-        broker.wait_to_receive(frame.group, frame.topics, lambda: None, client).cancel()
+        messaging.wait_to_receive(frame.group, frame.topics, lambda: None, client).cancel()
         # Read before the first delivery, so that all of it is from an earlier connection.
-        held = self._host.broker.held(frame.group, self.client)[: batches.HELD_MAX]
+        held = (await messaging.held(frame.group, client))[: batches.HELD_MAX]
+        member = await messaging.members.connect(
+            frame.group, client, topics=frame.topics, address=self._remote
+        )
+        if self._is_closing:  # meanwhile: nothing else would end the subscription
+            member.close()
+            return None
         subscription = Subscription(
-            self._host,
+            messaging,
             self,
             self._limits,
             request,
             frame,
             is_text=is_text,
-            member=broker.members.connect(
-                frame.group, client, topics=frame.topics, address=self._remote
-            ),
+            member=member,
         )
         self._subscriptions[request] = subscription
         self._groups.add(frame.group)

@@ -11,9 +11,9 @@ from kitemq.message import Message
 from kitemq.model.messages import (
     KeyedMessages,
     MessageList,
+    MessageView,
     SearchPage,
     SearchResult,
-    Seen,
     Stored,
 )
 from kitemq.model.requests import KeptReply, ReplyState, RequestAnswer
@@ -68,14 +68,14 @@ class MessagesApi(Api):
 
     # -- finding --------------------------------------------------------------------------------
 
-    def find(self, message_id: str) -> list[Seen]:
+    def find(self, message_id: str) -> list[MessageView]:
         """The messages with a message id or offset id."""
         path = f"/messages/{segment(message_id)}"
         return (self._rest.fetch(MessageList, "GET", path)).items
 
     def find_by_key(
         self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 0
-    ) -> list[Seen]:
+    ) -> list[MessageView]:
         """At most `limit` messages of a topic that carry `key`, newest first.
 
         Stored from `begin_ms` to before `end_ms` (ms since 1970 UTC; 0: no end).

@@ -10,9 +10,9 @@ from kitemq.message import Message
 from kitemq.model.messages import (
     KeyedMessages,
     MessageList,
+    MessageView,
     SearchPage,
     SearchResult,
-    Seen,
     Stored,
 )
 from kitemq.model.requests import KeptReply, ReplyState, RequestAnswer
@@ -67,14 +67,14 @@ class AsyncMessagesApi(AsyncApi):
 
     # -- finding --------------------------------------------------------------------------------
 
-    async def find(self, message_id: str) -> list[Seen]:
+    async def find(self, message_id: str) -> list[MessageView]:
         """The messages with a message id or offset id."""
         path = f"/messages/{segment(message_id)}"
         return (await self._rest.fetch(MessageList, "GET", path)).items
 
     async def find_by_key(
         self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 0
-    ) -> list[Seen]:
+    ) -> list[MessageView]:
         """At most `limit` messages of a topic that carry `key`, newest first.
 
         Stored from `begin_ms` to before `end_ms` (ms since 1970 UTC; 0: no end).

@@ -200,7 +200,7 @@ class SessionList(msgspec.Struct, frozen=True):
 
 
 class CheckedRight(msgspec.Struct, frozen=True):
-    """One right and the reason for its decision; `doors` are the operations it opens, by table."""
+    """One right and the reason for its decision; `operations`: those it opens, by table."""
 
     right: str
     action: Action
@@ -209,7 +209,7 @@ class CheckedRight(msgspec.Struct, frozen=True):
     allowed: bool
     reason: RightReason
     by: Annotated[str, Meta(description="The role or the patterns that decided.")]
-    doors: dict[str, tuple[str, ...]]
+    operations: dict[str, tuple[str, ...]]
 
 
 class AccessCheck(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from kitemq.model.messages import Filter, Seen
+from kitemq.model.messages import Filter, MessageView
 from kitemq.model.replays import (
     DryRun,
     FreshOnly,
@@ -37,7 +37,7 @@ class DeadLetterInfo(msgspec.Struct, frozen=True):
     command line have it then.
     """
 
-    message: Seen
+    message: MessageView
     reason: Annotated[str, Meta(description="attempts_exhausted, rejected …")]
     error: Annotated[str, Meta(description="What its consumer said last.")]
     client: Annotated[str, Meta(description="Which client had it last.")]

@@ -65,7 +65,7 @@ class Stored(msgspec.Struct, gc=False):
     compressed: Compressed | None
 
 
-class Seen(Stored, omit_defaults=True):
+class MessageView(Stored, omit_defaults=True):
     """A stored message as the caller may see it.
 
     Without the right to read it, `body`, `keys` and the producer's properties are empty, and
@@ -78,13 +78,13 @@ class Seen(Stored, omit_defaults=True):
 class MessageList(msgspec.Struct):
     """Messages that were looked for."""
 
-    items: list[Seen]
+    items: list[MessageView]
 
 
 class KeyedMessages(msgspec.Struct):
     """Messages with a key, the newest first."""
 
-    items: list[Seen]
+    items: list[MessageView]
     next_cursor: Annotated[
         str | None, Meta(description="Goes on with older ones; null where there are no more.")
     ]
@@ -110,7 +110,7 @@ class SearchPage(msgspec.Struct):
 class SearchResult(msgspec.Struct):
     """What the text may mean; the name itself stands first among names, of which 50 are shown."""
 
-    messages: list[Seen]
+    messages: list[MessageView]
     messages_cut: Annotated[
         bool, Meta(description="More may have it as key: the time or the number (64) was up.")
     ]

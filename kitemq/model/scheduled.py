@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from kitemq.model.messages import Seen
+from kitemq.model.messages import MessageView
 
 TIME_MS_MAX = 2**53 - 1
 DELAY_MS_MAX = 365 * 24 * 3600 * 1000
@@ -23,7 +23,7 @@ class WaitingMessage(msgspec.Struct, frozen=True):
     due_ms: int
     topic: str
     queue: int | None
-    message: Seen
+    message: MessageView
 
 
 class WaitingPage(msgspec.Struct, frozen=True):

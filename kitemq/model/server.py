@@ -26,6 +26,19 @@ class Readiness(msgspec.Struct, frozen=True):
     warnings: dict[str, str] = {}
 
 
+class Capabilities(msgspec.Struct, frozen=True):
+    """What the engine behind a server can do; where false, such a request is refused."""
+
+    exact_timers: Annotated[bool, Meta(description="Deliver at an exact time.")]
+    timer_changes: Annotated[
+        bool, Meta(description="List, recall and reschedule messages that wait for their time.")
+    ]
+    message_acks: Annotated[bool, Meta(description="Acknowledge single messages.")]
+    sql_filters: Annotated[bool, Meta(description="Filter by SQL92 expressions.")]
+    transaction_queries: Annotated[bool, Meta(description="List and look up transactions.")]
+    dead_letter_replays: Annotated[bool, Meta(description="Replay dead letters by jobs.")]
+
+
 class ServerInfo(msgspec.Struct, frozen=True):
     """Version and identity of this server."""
 
@@ -39,6 +52,7 @@ class ServerInfo(msgspec.Struct, frozen=True):
     data_mark: Annotated[
         str, Meta(description="Tells it from every other directory of that machine.")
     ]
+    capabilities: Capabilities
 
 
 class AuditItem(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from kitemq.model.messages import Seen, Stored
+from kitemq.model.messages import MessageView, Stored
 from kitemq.model.values import Int64
 
 POLL_MAX = 32  # checks of one poll
@@ -45,7 +45,7 @@ class TransactionInfo(msgspec.Struct, frozen=True):
     next_check_ms: int | None
     offset: Int64 | None
     half_offset_id: str
-    message: Seen
+    message: MessageView
 
 
 class UndecidedTransactions(msgspec.Struct, frozen=True):

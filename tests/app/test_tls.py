@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from app.grpc.certificate import CERTIFICATE_FILE, KEY_FILE, make_own
 from app.services.exposure import plain_ports, warn_of_plain
 from app.settings import Settings, SettingsError, load
-from app.tls import Certificate, Pair, TlsError, made_context
+from app.tls import Certificate, Pair, TlsError, create_context
 from kitemq import Client, Consumer, Invalid, Producer, Unreachable
 from tests.app.test_serve import LIMIT_S, ROOT, serving
 
@@ -189,7 +189,7 @@ def wrong_pairs(folder: Path) -> dict[str, Pair]:
 def test_a_certificate_that_cannot_be_used_is_named_with_its_setting(tmp_path: Path) -> None:
     for told, wrong in wrong_pairs(tmp_path).items():
         with pytest.raises(TlsError, match="setting 'tls_") as caught:
-            made_context(wrong)
+            create_context(wrong)
         assert re.search(told, str(caught.value)), caught.value
 
 

@@ -17,7 +17,7 @@ from zlib import crc32
 import msgspec
 
 from app.api.messages.receive import _receipt as rest_receipt
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.grpc.call import client_of
 from app.grpc.codes import GrpcRefusal
 from app.grpc.shapes import receipt_of
@@ -213,9 +213,9 @@ def headers(data: bytes) -> None:
         assert client_of(metadata).isprintable()
     assert host_name(values[3]) == host_name(values[3]).lower()
     raw = [value.encode("latin-1") for value in values]
-    with suppress(DoorError):
+    with suppress(ProblemError):
         check_host(raw[3], frozenset({"localhost"}))
-    with suppress(DoorError):
+    with suppress(ProblemError):
         check_origin(raw[0], raw[1], raw[3], frozenset({b"https://a"}))
 
 

@@ -198,10 +198,10 @@ async def test_leases_are_renewed_and_given_back_in_bounded_steps(
     monkeypatch.setattr(leases, "STEP_MAX", 2)
     await running.stub.send("orders", *[b"%d" % number for number in range(5)])
     assert len(await running.stub.receive("g", "orders", auto_renew=True)) == 5
-    assert sum(1 for _ in running.grpc_server.backend.leases.steps()) == 0
+    assert len([None async for _ in running.grpc_server.backend.leases.steps()]) == 0
     running.clock.advance(31)
-    assert sum(1 for _ in running.grpc_server.backend.leases.steps()) == 3
-    assert sum(1 for _ in running.grpc_server.backend.leases.steps()) == 0
+    assert len([None async for _ in running.grpc_server.backend.leases.steps()]) == 3
+    assert len([None async for _ in running.grpc_server.backend.leases.steps()]) == 0
     await running.stub.ok("NotifyClientTermination", NotifyClientTerminationRequest())
     other = running.stub.named("other")
     assert len(await other.receive("g", "orders")) == 2
@@ -332,5 +332,6 @@ async def test_an_answer_that_was_read_slowly_is_doubtful_from_when_it_left(
     backend.leases.written("g", [delivery.receipt])
     clock.advance(50)
     origin.ended_s = clock.monotonic_s()
-    list(backend.leases.steps())
+    async for _ in backend.leases.steps():
+        pass
     assert backend.leases.count == 0

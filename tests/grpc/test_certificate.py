@@ -277,14 +277,14 @@ async def test_where_tls_is_required_a_plain_client_is_told_so(tmp_path: Path) -
 async def test_a_port_whose_files_the_disk_refuses_serves_plain_text_until_it_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made_key, is_full = AccessKeys._made, True
+    made_key, is_full = AccessKeys._create_key, True
 
     def refuse(keys: AccessKeys) -> bytes:
         if is_full:
             raise OSError(errno.ENOSPC, "No space left on device")
         return made_key(keys)
 
-    monkeypatch.setattr(AccessKeys, "_made", refuse)
+    monkeypatch.setattr(AccessKeys, "_create_key", refuse)
     monkeypatch.setattr(port_module, "AGAIN_S", 0.01)
     app = create_app(Settings(data=tmp_path / "data", disk_free_min_bytes=0))
     async with app.router.lifespan_context(app):

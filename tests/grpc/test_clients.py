@@ -64,9 +64,9 @@ async def test_the_page_of_a_client_tells_what_it_reported_and_what_it_does(
     await running.stub.ack("g", "orders", one.system_properties.receipt_handle)
     page = (await running.http.get(f"/clients/{CLIENT}", params={"format": "json"})).json()
     assert (page["language"], page["version"], page["kind"]) == ("JAVA", "9.9", "push consumer")
-    (door,) = page["doors"]
-    assert door["door"] == "gRPC"
-    assert ["subscription.group.name", "g"] in door["settings"]
+    (endpoint,) = page["endpoints"]
+    assert endpoint["endpoint"] == "gRPC"
+    assert ["subscription.group.name", "g"] in endpoint["settings"]
     assert (page["in_flight"], page["groups"][0]["in_flight"]) == (1, 1)
     activity = page["activity"]
     assert (activity["handed"], activity["sent"], activity["failed"]) == (2, 2, 0)

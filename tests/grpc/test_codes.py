@@ -6,7 +6,7 @@ from enum import IntEnum
 
 import pytest
 
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.grpc.codes import CODES, OF_CODE, OF_FIELD, GrpcRefusal, code_of, status_of
 from engine.errors import EngineError, Invalid, MessageNotFound, Refused
 from protocol.rocketmq import numbers
@@ -58,8 +58,8 @@ def test_no_error_becomes_a_good_or_an_empty_code() -> None:
     ("error", "code"),
     [
         (GrpcRefusal(Code.FORBIDDEN, "no"), Code.FORBIDDEN),
-        (DoorError(429, "too_many_requests", "slow"), Code.TOO_MANY_REQUESTS),
-        (DoorError(413, "body_too_large", "large"), Code.PAYLOAD_TOO_LARGE),
+        (ProblemError(429, "too_many_requests", "slow"), Code.TOO_MANY_REQUESTS),
+        (ProblemError(413, "body_too_large", "large"), Code.PAYLOAD_TOO_LARGE),
         (ZeroDivisionError("secret"), Code.INTERNAL_SERVER_ERROR),
     ],
 )

@@ -292,7 +292,7 @@ async def test_a_consumer_is_a_member_of_its_group_with_language_and_version(
     connections = running.app.services.connections
     (connected,) = connections.all()
     assert connections.count == 1
-    assert (connected.door, connected.about) == (
+    assert (connected.endpoint, connected.about) == (
         "gRPC",
         "GOLANG 9.9, push consumer, telemetry; 17 attempts, polls of 5 s, batches of 32",
     )

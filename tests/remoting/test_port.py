@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from app.db.rows import actor_at
 from app.remoting.operations import OFFERED, REFUSED
-from app.services.audit import actor_at
 from app.services.resets import ResetOrder
 from engine.broker import ResetTarget, ResetTo
 from engine.message import StoredMessage
@@ -577,7 +577,7 @@ async def test_the_console_lists_a_client_asks_it_and_sends_it_away(
     await client.beat("c1", "billing", producers=("sender",))
     connections = running.app.services.connections
     (listed,) = connections.all()
-    assert (listed.client, listed.door, listed.language, listed.version) == (
+    assert (listed.client, listed.endpoint, listed.language, listed.version) == (
         "c1",
         "TCP",
         "JAVA",
@@ -588,7 +588,7 @@ async def test_the_console_lists_a_client_asks_it_and_sends_it_away(
         "consumer and producer",
         {"billing": {"orders": "*"}},
     )
-    asked = asyncio.create_task(connections.door_of("c1").stack("c1", 5.0))
+    asked = asyncio.create_task(connections.endpoint_of("c1").stack("c1", 5.0))
     question = await client.until_told(RequestCode.GET_CONSUMER_RUNNING_INFO)
     body = b'{"mqTable":{{"queueId":0}:{}},"jstack":"main\\n  at x"}'
     client.writer.write(encode(Command(0, question.opaque, Flag.RESPONSE, body=body)))

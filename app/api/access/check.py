@@ -5,12 +5,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import Call, Operations
 from app.security.access import READ_PEOPLE, Action, Kind
 from app.security.rights_check import decide_all, subject_of
 from kitemq.model.access import AccessCheck
 
-TAG = "access"
+operations = Operations("access")
 
 
 class AccessQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -29,15 +29,11 @@ class AccessQuery(msgspec.Struct, forbid_unknown_fields=True):
     )
 
 
-@operation(
-    "GET",
-    f"{API}/access/check",
-    tag=TAG,
+@operations.get(
+    "/access/check",
     needs=READ_PEOPLE,
-    query=AccessQuery,
-    answer=AccessCheck,
     errors=(404,),
-    example="curl '$URL/api/v1/access/check?role=operator&patterns=*:*:orders-*&name=orders-1'",
+    example="/access/check?role=operator&patterns=*:*:orders-*&name=orders-1",
 )
 async def check_access(call: Call[AccessQuery, None]) -> AccessCheck:
     """Check what a user, a token or a role may do, and why.
@@ -52,6 +48,3 @@ async def check_access(call: Call[AccessQuery, None]) -> AccessCheck:
     )
     decisions = decide_all(subject, action=query.action, kind=query.kind, name=query.name)
     return AccessCheck(subject.principal.audit_name(""), decisions)
-
-
-OPERATIONS = (check_access,)

@@ -4,13 +4,12 @@ from typing import Any
 
 import msgspec
 
-from app.api.access.users import READ_OWN, TAG, by_of
-from app.api.framework.operation import API, Call, operation
+from app.api.access.users import READ_OWN
+from app.api.framework.operation import Call, Operations
 from app.db.rows import SessionRow, TokenRow
 from app.security.access import OWN, Action, Kind, lacks, require
 from app.security.credentials import parse_name
 from app.security.user_directory import UserDirectory
-from engine.errors import Invalid
 from kitemq.model.access import (
     LoginSession,
     MadeToken,
@@ -20,9 +19,6 @@ from kitemq.model.access import (
     TokenList,
 )
 from kitemq.model.conversion import convert
-from kitemq.model.numbers import is_whole
-
-ID_CHARS_MAX = 18
 
 
 def _token(row: TokenRow, directory: UserDirectory) -> Token:
@@ -33,44 +29,28 @@ def _session(row: SessionRow, directory: UserDirectory) -> LoginSession:
     return convert(row, LoginSession, user=directory.name_of(row.user_id))
 
 
-def _id(call: Call[Any, Any]) -> int:
-    text = call.path("id")
-    if is_whole(text, ID_CHARS_MAX):
-        return int(text)
-    raise Invalid(f"{text[:40]!r} is no id", field="id", remedy="send it as it came")
-
-
 def _owned(call: Call[Any, Any], owner: str) -> None:
     """Raise RightMissing for credentials of another user, without the right to change them."""
     if owner != call.who.name:
         require(call.who, Action.ADMINISTER, Kind.PEOPLE)
 
 
-@operation(
-    "GET",
-    f"{API}/tokens",
-    tag=TAG,
-    needs=READ_OWN,
-    answer=TokenList,
-    example="curl $URL/api/v1/tokens",
-)
+operations = Operations("access")
+
+
+@operations.get("/tokens", needs=READ_OWN)
 async def list_tokens(call: Call[None, None]) -> TokenList:
     """List the caller's tokens, or all tokens with the right to read users."""
     directory = call.services.user_directory
     return TokenList([_token(row, directory) for row in directory.tokens(_owner_of(call))])
 
 
-@operation(
-    "POST",
-    f"{API}/tokens",
-    tag=TAG,
+@operations.post(
+    "/tokens",
     needs=OWN,
-    body=NewToken,
-    answer=MadeToken,
     status=201,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/tokens -H 'Content-Type: application/json' "
-    """-d '{"name": "ci", "owner": "ann", "role": "operator", "days": 90}'""",
+    example_body='{"name": "ci", "owner": "ann", "role": "operator", "days": 90}',
 )
 async def create_token(call: Call[None, NewToken]) -> MadeToken:
     """Make a token, whose text is shown this once.
@@ -81,7 +61,7 @@ async def create_token(call: Call[None, NewToken]) -> MadeToken:
     owner = parse_name(new.owner) if new.owner else call.who.name
     _owned(call, owner)
     new = msgspec.structs.replace(new, owner=owner)
-    row, secret = await call.services.accounts.add_token(by_of(call), new)
+    row, secret = await call.services.accounts.add_token(call.actor, new)
     owner = call.services.user_directory.name_of(row.user_id)
     access_key, secret_key = await call.services.access_keys.key_pair(row.secret_hash)
     return convert(
@@ -89,63 +69,31 @@ async def create_token(call: Call[None, NewToken]) -> MadeToken:
     )
 
 
-@operation(
-    "DELETE",
-    f"{API}/tokens/{{id}}",
-    tag=TAG,
-    needs=OWN,
-    status=204,
-    errors=(404,),
-    example="curl -X DELETE $URL/api/v1/tokens/1",
-)
+@operations.delete("/tokens/{id}", needs=OWN, errors=(404,), example="/tokens/1")
 async def revoke_token(call: Call[None, None]) -> None:
     """Revoke a token: it is useless at once."""
-    token_id, directory = _id(call), call.services.user_directory
+    token_id, directory = call.number("id"), call.services.user_directory
     token = next((row for row in directory.tokens() if row.id == token_id), None)
     _owned(call, directory.name_of(token.user_id) if token else "")
-    await call.services.accounts.revoke_token(by_of(call), token_id)
+    await call.services.accounts.revoke_token(call.actor, token_id)
 
 
-@operation(
-    "GET",
-    f"{API}/sessions",
-    tag=TAG,
-    needs=READ_OWN,
-    answer=SessionList,
-    example="curl $URL/api/v1/sessions",
-)
+@operations.get("/sessions", needs=READ_OWN)
 async def list_sessions(call: Call[None, None]) -> SessionList:
     """List the caller's logins, or all logins with the right to read users."""
     directory = call.services.user_directory
     return SessionList([_session(row, directory) for row in directory.sessions(_owner_of(call))])
 
 
-@operation(
-    "DELETE",
-    f"{API}/sessions/{{id}}",
-    tag=TAG,
-    needs=OWN,
-    status=204,
-    errors=(404,),
-    example="curl -X DELETE $URL/api/v1/sessions/1",
-)
+@operations.delete("/sessions/{id}", needs=OWN, errors=(404,), example="/sessions/1")
 async def end_session(call: Call[None, None]) -> None:
     """End a login: that browser has to log in again."""
-    session_id, directory = _id(call), call.services.user_directory
+    session_id, directory = call.number("id"), call.services.user_directory
     session = next((row for row in directory.sessions() if row.id == session_id), None)
     _owned(call, directory.name_of(session.user_id) if session else "")
-    await call.services.accounts.end_session(by_of(call), session_id)
+    await call.services.accounts.end_session(call.actor, session_id)
 
 
 def _owner_of(call: Call[None, None]) -> str:
     """The owner whose tokens and logins are listed: "" (all) with the right to read users."""
     return call.who.name if lacks(call.who, Action.READ, Kind.PEOPLE) else ""
-
-
-OPERATIONS = (
-    list_tokens,
-    create_token,
-    revoke_token,
-    list_sessions,
-    end_session,
-)

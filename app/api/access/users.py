@@ -1,10 +1,8 @@
 """REST for users and the caller's own account; tokens and logins: credentials.py."""
 
-from typing import Any
-
 from msgspec import UNSET
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import Call, Operations
 from app.db.rows import UserRow
 from app.security.access import (
     ADMINISTER_PEOPLE,
@@ -16,7 +14,7 @@ from app.security.access import (
     Needs,
     lacks,
 )
-from app.security.accounts import Browser, ChangeAuthor
+from app.security.accounts import Browser
 from app.security.credentials import parse_name
 from app.security.passwords import check_password
 from app.settings import Settings, is_loopback
@@ -32,13 +30,8 @@ from kitemq.model.access import (
 )
 from kitemq.model.conversion import convert
 
-TAG = "access"
+operations = Operations("access")
 READ_OWN = Needs(Action.READ, Kind.OWN)
-
-
-def by_of(call: Call[Any, Any]) -> ChangeAuthor:
-    """The actor of a change, for the audit trail."""
-    return ChangeAuthor(call.who.audit_name(call.client), call.header(b"x-request-id"))
 
 
 def check_first(settings: Settings) -> None:
@@ -54,14 +47,7 @@ def _user(row: UserRow) -> User:
     return convert(row, User)
 
 
-@operation(
-    "GET",
-    f"{API}/me",
-    tag=TAG,
-    needs=READ_OWN,
-    answer=Me,
-    example="curl $URL/api/v1/me",
-)
+@operations.get("/me", needs=READ_OWN)
 async def get_me(call: Call[None, None]) -> Me:
     """Get the caller's name and rights."""
     who = call.who
@@ -84,50 +70,33 @@ async def get_me(call: Call[None, None]) -> Me:
     )
 
 
-@operation(
-    "POST",
-    f"{API}/me/password",
-    tag=TAG,
+@operations.post(
+    "/me/password",
     needs=OWN,
-    body=NewPassword,
-    status=204,
     errors=(401, 404),
-    example="curl -X POST $URL/api/v1/me/password -H 'Content-Type: application/json' "
-    """-d '{"old": "correct horse", "new": "battery staple"}'""",
+    example_body='{"old": "correct horse", "new": "battery staple"}',
 )
 async def change_my_password(call: Call[None, NewPassword]) -> None:
     """Change one's own password. All one's sessions end; tokens stay."""
     browser = Browser(call.client.rpartition(":")[0])
     name, body = call.who.name, call.body
     await call.services.accounts.change_password(
-        by_of(call), name, body.old, body.new, browser=browser
+        call.actor, name, body.old, body.new, browser=browser
     )
 
 
-@operation(
-    "GET",
-    f"{API}/users",
-    tag=TAG,
-    needs=READ_PEOPLE,
-    answer=UserList,
-    example="curl $URL/api/v1/users",
-)
+@operations.get("/users", needs=READ_PEOPLE)
 async def list_users(call: Call[None, None]) -> UserList:
     """List the users by name."""
     return UserList([_user(row) for row in call.services.user_directory.users()])
 
 
-@operation(
-    "POST",
-    f"{API}/users",
-    tag=TAG,
+@operations.post(
+    "/users",
     needs=ADMINISTER_PEOPLE,
-    body=NewUser,
-    answer=User,
     status=201,
     errors=(409,),
-    example="curl -X POST $URL/api/v1/users -H 'Content-Type: application/json' "
-    """-d '{"name": "ann", "password": "correct horse", "role": "admin"}'""",
+    example_body='{"name": "ann", "password": "correct horse", "role": "admin"}',
 )
 async def create_user(call: Call[None, NewUser]) -> User:
     """Add a user.
@@ -138,18 +107,10 @@ async def create_user(call: Call[None, NewUser]) -> User:
     new, is_first = call.body, call.who.is_open
     if is_first:
         check_first(call.settings)
-    return _user(await call.services.accounts.add_user(by_of(call), new, is_first=is_first))
+    return _user(await call.services.accounts.add_user(call.actor, new, is_first=is_first))
 
 
-@operation(
-    "GET",
-    f"{API}/users/{{name}}",
-    tag=TAG,
-    needs=READ_PEOPLE,
-    answer=User,
-    errors=(404,),
-    example="curl $URL/api/v1/users/ann",
-)
+@operations.get("/users/{name}", needs=READ_PEOPLE, errors=(404,), example="/users/ann")
 async def get_user(call: Call[None, None]) -> User:
     """Look at one user."""
     name = call.path("name")
@@ -159,48 +120,27 @@ async def get_user(call: Call[None, None]) -> User:
     return _user(user)
 
 
-@operation(
-    "PATCH",
-    f"{API}/users/{{name}}",
-    tag=TAG,
+@operations.patch(
+    "/users/{name}",
     needs=ADMINISTER_PEOPLE,
-    body=UserPatch,
-    answer=User,
     errors=(404, 409),
-    example="curl -X PATCH $URL/api/v1/users/ann -H 'Content-Type: application/json' "
-    """-d '{"role": "operator", "patterns": ["*:topic:orders-*", "consume:group:billing"]}'""",
+    example="/users/ann",
+    example_body='{"role": "operator", "patterns": ["*:topic:orders-*", "consume:group:billing"]}',
 )
 async def change_user(call: Call[None, UserPatch]) -> User:
     """Change a user's role, patterns or password, or deactivate it. One admin always stays."""
     patch, name, accounts = call.body, parse_name(call.path("name")), call.services.accounts
     if patch.password is not UNSET:
         check_password(patch.password)
-    changed = await accounts.change_user(by_of(call), name, patch)
+    changed = await accounts.change_user(call.actor, name, patch)
     if patch.password is not UNSET:
-        await accounts.set_password(by_of(call), name, patch.password)
+        await accounts.set_password(call.actor, name, patch.password)
     return _user(changed)
 
 
-@operation(
-    "DELETE",
-    f"{API}/users/{{name}}",
-    tag=TAG,
-    needs=ADMINISTER_PEOPLE,
-    status=204,
-    errors=(404, 409),
-    example="curl -X DELETE $URL/api/v1/users/ann",
+@operations.delete(
+    "/users/{name}", needs=ADMINISTER_PEOPLE, errors=(404, 409), example="/users/ann"
 )
 async def delete_user(call: Call[None, None]) -> None:
     """Delete a user with the user's tokens and sessions. The last admin cannot be deleted."""
-    await call.services.accounts.delete_user(by_of(call), parse_name(call.path("name")))
-
-
-OPERATIONS = (
-    get_me,
-    change_my_password,
-    list_users,
-    create_user,
-    get_user,
-    change_user,
-    delete_user,
-)
+    await call.services.accounts.delete_user(call.actor, parse_name(call.path("name")))

@@ -1,12 +1,18 @@
 """REST for alerts: rules, their states, silences, and webhook deliveries."""
 
 from dataclasses import replace
+from operator import attrgetter
 
 import msgspec
 
-from app.api.framework.operation import API, Call, operation
-from app.api.messages.messages import number_in_path
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
+from app.api.framework.operation import Call, Operations
+from app.api.framework.paging import (
+    PAGE_DEFAULT,
+    Limit,
+    NumberCursor,
+    cursor_after,
+    number_in,
+)
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow
 from app.security.access import ADMINISTER_SERVER, READ_SERVER
 from app.services.alerts.alerts import Alerts
@@ -34,25 +40,17 @@ from kitemq.model.alerts import (
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.numbers import is_whole
 
-TAG = "alerts"
-ID_MAX = 2**63 - 1
+operations = Operations("alerts")
 
 
 class DeliveryQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The page of deliveries to list."""
 
-    cursor: Cursor = ""
+    cursor: NumberCursor = ""
     limit: Limit = PAGE_DEFAULT
 
 
-@operation(
-    "GET",
-    f"{API}/alerts",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=AlertStates,
-    example="curl $URL/api/v1/alerts",
-)
+@operations.get("/alerts", needs=READ_SERVER)
 async def get_alerts(call: Call[None, None]) -> AlertStates:
     """List the state of every rule, firing ones first, and the silences."""
     alerts = call.services.alerts
@@ -66,14 +64,7 @@ async def get_alerts(call: Call[None, None]) -> AlertStates:
     )
 
 
-@operation(
-    "GET",
-    f"{API}/alerts/rules",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=AlertRules,
-    example="curl $URL/api/v1/alerts/rules",
-)
+@operations.get("/alerts/rules", needs=READ_SERVER)
 async def list_alert_rules(call: Call[None, None]) -> AlertRules:
     """List the rules."""
     standings = await call.services.alerts.standings()
@@ -81,18 +72,15 @@ async def list_alert_rules(call: Call[None, None]) -> AlertRules:
     return AlertRules([_rule_out(rule) for rule in rules])
 
 
-@operation(
-    "POST",
-    f"{API}/alerts/rules",
-    tag=TAG,
+@operations.post(
+    "/alerts/rules",
     needs=ADMINISTER_SERVER,
-    body=NewAlertRule,
-    answer=AlertRule,
     status=201,
     errors=(409,),
-    example="curl -X POST $URL/api/v1/alerts/rules -H 'Content-Type: application/json' "
-    """-d '{"name": "billing is behind", "kind": "lag", "group_pattern": "billing", """
-    """"threshold": 1000, "for_s": 60, "severity": "critical"}'""",
+    example_body=(
+        '{"name": "billing is behind", "kind": "lag", "group_pattern": "billing", "threshold": '
+        '1000, "for_s": 60, "severity": "critical"}'
+    ),
 )
 async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
     """Add a rule; it is evaluated within ten seconds."""
@@ -100,69 +88,46 @@ async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
     default = ABOUT[new.kind].default
     threshold = default if new.threshold is None else new.threshold
     rule = convert(new, RuleRow, threshold=threshold, is_enabled=new.enabled)
-    return _rule_out(await call.services.alerts.create(actor_of(call), rule))
+    return _rule_out(await call.services.alerts.create(call.actor, rule))
 
 
-@operation(
-    "GET",
-    f"{API}/alerts/rules/{{id}}",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=AlertRule,
-    errors=(404,),
-    example="curl $URL/api/v1/alerts/rules/1",
-)
+@operations.get("/alerts/rules/{id}", needs=READ_SERVER, errors=(404,), example="/alerts/rules/1")
 async def get_alert_rule(call: Call[None, None]) -> AlertRule:
     """Get one rule."""
-    standing = await call.services.alerts.standing(number_in_path(call, "id", ID_MAX))
+    standing = await call.services.alerts.standing(call.number("id"))
     return _rule_out(standing.rule)
 
 
-@operation(
-    "PATCH",
-    f"{API}/alerts/rules/{{id}}",
-    tag=TAG,
+@operations.patch(
+    "/alerts/rules/{id}",
     needs=ADMINISTER_SERVER,
-    body=AlertRulePatch,
-    answer=AlertRule,
     errors=(404, 409),
-    example="curl -X PATCH $URL/api/v1/alerts/rules/1 -H 'Content-Type: application/json' "
-    """-d '{"threshold": 5000}'""",
+    example="/alerts/rules/1",
+    example_body='{"threshold": 5000}',
 )
 async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
     """Change a rule. Disabling it resets it to ok; its firing alerts are notified as resolved."""
     alerts = call.services.alerts
-    standing = await alerts.standing(number_in_path(call, "id", ID_MAX))
+    standing = await alerts.standing(call.number("id"))
     fields = set_fields(call.body)
     if "enabled" in fields:
         fields["is_enabled"] = fields.pop("enabled")
-    return _rule_out(await alerts.change(actor_of(call), replace(standing.rule, **fields)))
+    return _rule_out(await alerts.change(call.actor, replace(standing.rule, **fields)))
 
 
-@operation(
-    "DELETE",
-    f"{API}/alerts/rules/{{id}}",
-    tag=TAG,
-    needs=ADMINISTER_SERVER,
-    status=204,
-    errors=(404,),
-    example="curl -X DELETE $URL/api/v1/alerts/rules/1",
+@operations.delete(
+    "/alerts/rules/{id}", needs=ADMINISTER_SERVER, errors=(404,), example="/alerts/rules/1"
 )
 async def delete_alert_rule(call: Call[None, None]) -> None:
     """Delete a rule with its silences; its firing alerts are notified as resolved."""
-    await call.services.alerts.delete(actor_of(call), number_in_path(call, "id", ID_MAX))
+    await call.services.alerts.delete(call.actor, call.number("id"))
 
 
-@operation(
-    "POST",
-    f"{API}/alerts/acknowledge",
-    tag=TAG,
+@operations.post(
+    "/alerts/acknowledge",
     needs=ADMINISTER_SERVER,
-    body=NewAcknowledgement,
-    answer=AlertSubject,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/alerts/acknowledge -H 'Content-Type: application/json' "
-    """-d '{"rule_id": "1", "subject": "billing"}'""",
+    example_body='{"rule_id": "1", "subject": "billing"}',
 )
 async def acknowledge_alert(call: Call[None, NewAcknowledgement]) -> AlertSubject:
     """Acknowledge an alert: a rule that fires for a subject.
@@ -172,21 +137,16 @@ async def acknowledge_alert(call: Call[None, NewAcknowledgement]) -> AlertSubjec
     """
     alerts = call.services.alerts
     rule_id = _rule_id(call.body.rule_id)
-    row = await alerts.acknowledge(actor_of(call), rule_id, call.body.subject)
+    row = await alerts.acknowledge(call.actor, rule_id, call.body.subject)
     return _subject_out(alerts, row)
 
 
-@operation(
-    "POST",
-    f"{API}/alerts/silences",
-    tag=TAG,
+@operations.post(
+    "/alerts/silences",
     needs=ADMINISTER_SERVER,
-    body=NewSilence,
-    answer=Silence,
     status=201,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/alerts/silences -H 'Content-Type: application/json' "
-    """-d '{"rule_id": "1", "until_ms": 1893456000000, "note": "planned work"}'""",
+    example_body='{"rule_id": "1", "until_ms": 1893456000000, "note": "planned work"}',
 )
 async def create_silence(call: Call[None, NewSilence]) -> Silence:
     """Silence the webhooks for a rule, or for one of its subjects, until a time.
@@ -194,63 +154,35 @@ async def create_silence(call: Call[None, NewSilence]) -> Silence:
     States go on changing. Alerts that still fire when the silence ends are notified then; the
     end of an alert that was notified before is notified at once.
     """
-    new, actor = call.body, actor_of(call)
+    new, actor = call.body, call.actor
     silence = await call.services.alerts.silence(
         actor, _rule_id(new.rule_id), new.subject, new.until_ms, new.note
     )
     return _silence_out(silence)
 
 
-@operation(
-    "DELETE",
-    f"{API}/alerts/silences/{{id}}",
-    tag=TAG,
-    needs=ADMINISTER_SERVER,
-    status=204,
-    errors=(404,),
-    example="curl -X DELETE $URL/api/v1/alerts/silences/1",
+@operations.delete(
+    "/alerts/silences/{id}", needs=ADMINISTER_SERVER, errors=(404,), example="/alerts/silences/1"
 )
 async def end_silence(call: Call[None, None]) -> None:
     """End a silence before its time."""
-    await call.services.alerts.end_silence(actor_of(call), number_in_path(call, "id", ID_MAX))
+    await call.services.alerts.end_silence(call.actor, call.number("id"))
 
 
-@operation(
-    "GET",
-    f"{API}/alerts/deliveries",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=DeliveryQuery,
-    answer=AlertDeliveries,
-    example="curl '$URL/api/v1/alerts/deliveries?limit=20'",
-)
+@operations.get("/alerts/deliveries", needs=READ_SERVER, example="/alerts/deliveries?limit=20")
 async def list_alert_deliveries(call: Call[DeliveryQuery, None]) -> AlertDeliveries:
     """List deliveries to webhooks: sent, pending and failed."""
     query = call.query
-    is_number = is_whole(query.cursor)
-    if query.cursor and not is_number:
-        raise Invalid("that is no cursor", field="cursor", remedy="give a page's next_cursor")
-    before = int(query.cursor) if query.cursor else None
-    deliveries = await call.services.alerts.deliveries(query.limit, before)
-    more = len(deliveries) == query.limit
-    return AlertDeliveries(
-        [_delivery_out(row) for row in deliveries], str(deliveries[-1].id) if more else None
-    )
+    alerts = call.services.alerts
+    deliveries = await alerts.deliveries(query.limit, number_in(query.cursor))
+    next_cursor = cursor_after(deliveries, query.limit, attrgetter("id"))
+    return AlertDeliveries(list(map(_delivery_out, deliveries)), next_cursor)
 
 
-@operation(
-    "POST",
-    f"{API}/alerts/test",
-    tag=TAG,
-    needs=ADMINISTER_SERVER,
-    answer=TestSent,
-    status=202,
-    errors=(409,),
-    example="curl -X POST $URL/api/v1/alerts/test",
-)
+@operations.post("/alerts/test", needs=ADMINISTER_SERVER, status=202, errors=(409,))
 async def test_alerts(call: Call[None, None]) -> TestSent:
     """Send every webhook an event that says it is a test."""
-    return TestSent(await call.services.alerts.test(actor_of(call)))
+    return TestSent(await call.services.alerts.test(call.actor))
 
 
 def _rule_id(text: str) -> int:
@@ -298,18 +230,3 @@ def _delivery_out(row: DeliveryRow) -> AlertDelivery:
     next_ms = row.next_ms if row.result == "waiting" else None
     webhook = host_of(row.url)
     return convert(row, AlertDelivery, webhook=webhook, rule=row.rule_name, next_ms=next_ms)
-
-
-OPERATIONS = (
-    get_alerts,
-    list_alert_rules,
-    create_alert_rule,
-    get_alert_rule,
-    change_alert_rule,
-    delete_alert_rule,
-    acknowledge_alert,
-    create_silence,
-    end_silence,
-    list_alert_deliveries,
-    test_alerts,
-)

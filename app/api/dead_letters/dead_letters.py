@@ -5,10 +5,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
-from app.api.messages.messages import message_view, number_in_path
-from app.api.replays.replays import OffsetCursor, PageLimit
-from app.api.topics.topics import actor_of
+from app.api.framework.operation import Call, Operations
+from app.api.framework.paging import PAGE_DEFAULT, Limit, NumberCursor, number_in
+from app.api.messages.messages import message_view
 from app.security.access import Action, Kind, Needs, Principal, require_replay
 from app.security.message_rights import looks_inside, visible
 from app.services import bodies
@@ -23,17 +22,16 @@ from kitemq.model.dead_letters import (
 )
 from kitemq.model.messages import Encoding, Filter
 from kitemq.model.replays import OriginTopic, Reason, Replay
-from kitemq.model.values import OFFSET_MAX
 
-TAG = "dead letters"
+operations = Operations("dead letters")
 NEWEST_MAX = 10_000
 
 
 class DeadQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Filters of the list of dead letters."""
 
-    limit: PageLimit = 50
-    after: OffsetCursor = ""
+    limit: Limit = PAGE_DEFAULT
+    after: NumberCursor = ""
     reason: Reason = ""
     topic: OriginTopic = ""
     filter: Filter = "*"
@@ -57,15 +55,11 @@ def dead_letter_out(
     return convert(letter, DeadLetterInfo, message=message, died_ms=message.stored_ms)
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}/dead-letters",
-    tag=TAG,
+@operations.get(
+    "/groups/{group}/dead-letters",
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    query=DeadQuery,
-    answer=DeadLetterList,
     errors=(404,),
-    example="curl '$URL/api/v1/groups/billing/dead-letters?reason=rejected'",
+    example="/groups/billing/dead-letters?reason=rejected",
 )
 async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadLetterList:
     """List a group's dead letters with their cause, the newest first.
@@ -79,7 +73,7 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadLetterList:
         call.require_messages(DEAD_LETTER_PREFIX + group)
     page = call.host.broker.dead_letters.page(
         group,
-        after=int(query.after) if query.after else None,
+        after=number_in(query.after),
         count_max=query.limit,
         reason=query.reason,
         topic=query.topic,
@@ -94,15 +88,11 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadLetterList:
     )
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}/dead-letters/counts",
-    tag=TAG,
+@operations.get(
+    "/groups/{group}/dead-letters/counts",
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    query=CountQuery,
-    answer=DeadLetterCounts,
     errors=(404,),
-    example="curl '$URL/api/v1/groups/billing/dead-letters/counts?newest=500'",
+    example="/groups/billing/dead-letters/counts?newest=500",
 )
 async def count_dead_letters(call: Call[CountQuery, None]) -> DeadLetterCounts:
     """Count a group's newest dead letters by reason, origin topic and client."""
@@ -110,34 +100,26 @@ async def count_dead_letters(call: Call[CountQuery, None]) -> DeadLetterCounts:
     return await replays.count_dead_letters(call.path("group"), call.query.newest)
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}/dead-letters/{{offset}}",
-    tag=TAG,
+@operations.get(
+    "/groups/{group}/dead-letters/{offset}",
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    answer=DeadLetterInfo,
     errors=(404,),
-    example="curl $URL/api/v1/groups/billing/dead-letters/0",
+    example="/groups/billing/dead-letters/0",
 )
 async def get_dead_letter(call: Call[None, None]) -> DeadLetterInfo:
     """Get one dead letter; without the right to read it, without its content."""
-    offset = number_in_path(call, "offset", OFFSET_MAX)
+    offset = call.number("offset")
     letter = call.host.broker.dead_letters.get(call.path("group"), offset)
     await bodies.decompress([letter.message])
     return dead_letter_out(call.who, letter)
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/dead-letters/redrive",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/dead-letters/redrive",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    body=Redrive,
-    answer=Replay,
     status=201,
     errors=(403, 404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/dead-letters/redrive "
-    """-H 'Content-Type: application/json' -d '{"reason": "rejected", "fresh_only": true}'""",
+    example_body='{"reason": "rejected", "fresh_only": true}',
 )
 async def redrive_dead_letters(call: Call[None, Redrive]) -> Replay:
     """Send dead letters again: one, some, all, or those that meet conditions.
@@ -154,7 +136,7 @@ async def redrive_dead_letters(call: Call[None, Redrive]) -> Replay:
     )
     require_replay(call.who, order.source, order.to, order.to_name)
     try:
-        job = await call.services.replays.create(actor_of(call), order)
+        job = await call.services.replays.create(call.actor, order)
     except TopicNotFound as error:
         if body.to_name and DEAD_LETTER_PREFIX not in error.detail:
             raise
@@ -165,11 +147,3 @@ async def redrive_dead_letters(call: Call[None, Redrive]) -> Replay:
             code="no_dead_letters",
         ) from None
     return convert(job, Replay)
-
-
-OPERATIONS = (
-    count_dead_letters,
-    list_dead_letters,
-    get_dead_letter,
-    redrive_dead_letters,
-)

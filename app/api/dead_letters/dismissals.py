@@ -2,9 +2,8 @@
 
 import msgspec
 
-from app.api.framework.operation import API, Call, operation
-from app.api.replays.replays import PageLimit
-from app.api.topics.topics import actor_of
+from app.api.framework.operation import API, Call, Operations
+from app.api.framework.paging import PAGE_DEFAULT, Limit
 from app.security.access import Action, Kind, Needs
 from app.services.dismissals import DeadChoice
 from engine.errors import Invalid
@@ -18,7 +17,7 @@ from kitemq.model.dead_letters import (
     RestoreAnswer,
 )
 
-TAG = "dead letters"
+operations = Operations("dead letters")
 GROUP = Needs(Action.ADMINISTER, Kind.GROUP, "group")
 PATH = f"{API}/groups/{{group}}/dead-letters"
 
@@ -26,19 +25,14 @@ PATH = f"{API}/groups/{{group}}/dead-letters"
 class DismissalQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The number of dismissals to list."""
 
-    limit: PageLimit = 50
+    limit: Limit = PAGE_DEFAULT
 
 
-@operation(
-    "POST",
-    f"{PATH}/dismiss",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/dead-letters/dismiss",
     needs=GROUP,
-    body=Dismiss,
-    answer=DismissAnswer,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/dead-letters/dismiss "
-    """-H 'Content-Type: application/json' -d '{"reason": "rejected", "note": "test orders"}'""",
+    example_body='{"reason": "rejected", "note": "test orders"}',
 )
 async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
     """Dismiss dead letters: some, all, or those that meet conditions.
@@ -52,20 +46,15 @@ async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
     impact = await service.impact(group, runs)
     if body.dry_run:
         return DismissAnswer("", impact.count, impact.already)
-    done = await service.dismiss(actor_of(call), group, runs, body.note, body.expected)
+    done = await service.dismiss(call.actor, group, runs, body.note, body.expected)
     return DismissAnswer(done.id if done.count else "", done.count, impact.already)
 
 
-@operation(
-    "POST",
-    f"{PATH}/restore",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/dead-letters/restore",
     needs=GROUP,
-    body=Restore,
-    answer=RestoreAnswer,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/dead-letters/restore "
-    """-H 'Content-Type: application/json' -d '{"offsets": ["17", "18"]}'""",
+    example_body='{"offsets": ["17", "18"]}',
 )
 async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
     """Take the marks of dismissed dead letters off again: of some, of one dismissal, or of all."""
@@ -81,18 +70,13 @@ async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
         __, runs = await service.of_dismissal(group, body.dismissal)
     else:
         runs = await service.chosen(group, convert(body, DeadChoice))
-    return RestoreAnswer(await service.restore(actor_of(call), group, runs))
+    return RestoreAnswer(await service.restore(call.actor, group, runs))
 
 
-@operation(
-    "GET",
-    f"{PATH}/dismissals",
-    tag=TAG,
+@operations.get(
+    "/groups/{group}/dead-letters/dismissals",
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    query=DismissalQuery,
-    answer=DismissalList,
     errors=(404,),
-    example="curl $URL/api/v1/groups/billing/dead-letters/dismissals",
 )
 async def list_dismissals(call: Call[DismissalQuery, None]) -> DismissalList:
     """List dismissals with their notes, newest first."""
@@ -103,6 +87,3 @@ async def list_dismissals(call: Call[DismissalQuery, None]) -> DismissalList:
         len(dismissals),
         sum(each.count for each in dismissals),
     )
-
-
-OPERATIONS = (dismiss_dead_letters, restore_dead_letters, list_dismissals)

@@ -1,14 +1,17 @@
 """An operation of the REST API: one declaration that is both its route and its description.
 
-`@operation(...)` names method, path, query, body and answer types. From it come the endpoint
-(a plain ASGI callable: msgspec decodes and encodes, nothing else stands in the hot path) and the
-entry in the OpenAPI document (`openapi.py`), so the two cannot drift apart.
+`@operations.get(...)` names the path and the right; the handler's annotations name query, body and
+answer. From both come the endpoint (a plain ASGI callable: msgspec decodes and encodes, nothing
+else stands in the hot path) and the entry in the OpenAPI document (`openapi.py`), so that they
+cannot drift apart.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import partial
+from types import NoneType, UnionType
+from typing import Any, Generic, TypeVar, get_args
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -16,7 +19,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from app.container import Services, services_of
-from app.errors import REFUSED, DoorError, Headers, problem_answer
+from app.db.rows import Actor, actor_at
+from app.errors import REFUSED, Headers, ProblemError, problem_answer
 from app.host import EngineHost
 from app.messaging import Messaging
 from app.security.access import (
@@ -34,10 +38,15 @@ from app.security.origins import check_own_page
 from app.settings import Settings
 from engine.errors import Invalid
 from kitemq.model.conversion import decoded, encoded
+from kitemq.model.numbers import whole
+from kitemq.model.values import OFFSET_MAX
 from kitemq.protocol.json_values import VALUES_MAX, has_too_many_values
 
 API = "/api/v1"
 JSON = b"application/json"
+# What paths of examples name.
+EXAMPLES = {"topic": "orders", "group": "billing"}
+SHELL_SPECIAL = frozenset("?&*")
 
 Q = TypeVar("Q")
 B = TypeVar("B")
@@ -102,6 +111,11 @@ class Call(Generic[Q, B]):
         """The caller's principal."""
         return principal_of(self.scope)
 
+    @property
+    def actor(self) -> Actor:
+        """The caller, for the audit trail."""
+        return actor_at(self.who.audit_name(self.client), self.header(b"x-request-id"))
+
     def require(self, action: Action, kind: Kind, name: str) -> None:
         """Raise RightMissing unless the caller may do this to an object that the body names."""
         who = self.who
@@ -130,6 +144,18 @@ class Call(Generic[Q, B]):
         """A parameter of the path."""
         return str(self.scope["path_params"][name])
 
+    def number(self, name: str, most: int = OFFSET_MAX) -> int:
+        """A number in the path, from 0 to `most`; Invalid names it where it is none."""
+        text = self.path(name)
+        number = whole(text, most)
+        if number is not None:
+            return number
+        raise Invalid(
+            f"{text[:40]!r} is not a number from 0 to {most}",
+            field=name,
+            remedy="correct the address",
+        )
+
     def header(self, name: bytes) -> str:
         """A header by its lower-case name; empty where it was not sent."""
         for key, value in self.scope["headers"]:
@@ -156,19 +182,19 @@ class Operation:
     method: str
     path: str
     handler: Handler
-    summary: str
-    description: str
     tag: str
-    query: type[msgspec.Struct] | None = None
-    body: Any = None
-    answer: Any = None
-    status: int = 200
+    query: type[msgspec.Struct] | None
+    body: Any
+    answer: Any
+    status: int
     errors: tuple[int, ...] = ()
     raw_body: bool = False  # the handler decodes `content` itself; `body` only describes it,
     # and may be several types, of which the body is one
     headers: tuple[Parameter, ...] = ()
     media_type: str = "application/json"
-    example: str = ""
+    example_path: str
+    example_body: str = ""
+    curl_flags: str = ""  # further flags of the example
     needs: Needs | None = None  # the right; without one it is the admins', and a test fails
 
     @property
@@ -176,30 +202,87 @@ class Operation:
         """The operation's id in the description."""
         return self.handler.__name__
 
+    @property
+    def summary(self) -> str:
+        """The first line of the handler's docstring."""
+        return (self.handler.__doc__ or "").strip().partition("\n")[0]
+
+    @property
+    def description(self) -> str:
+        """The rest of the handler's docstring."""
+        rest = (self.handler.__doc__ or "").strip().split("\n")[1:]
+        return "\n".join(line.strip() for line in rest).strip()
+
+    @property
+    def example(self) -> str:
+        """A call by curl; `$URL` stands for the server's address."""
+        url = f"$URL{self.example_path}"
+        words = ["curl", self.curl_flags, "" if self.method == "GET" else f"-X {self.method}"]
+        words.append(f"'{url}'" if SHELL_SPECIAL & set(url) else url)
+        if self.example_body:
+            words.append(f"-H 'Content-Type: application/json' -d '{self.example_body}'")
+        return " ".join(filter(None, words))
+
     def route(self) -> Route:
         """The route that answers this operation."""
         return Route(self.path, _Endpoint(self), methods=[self.method], name=self.name)
 
 
-def operation(
-    method: str, path: str, *, tag: str, **declared: Any
-) -> Callable[[Handler], Operation]:
-    """Declare the decorated handler as an operation; its docstring becomes the description."""
+class Operations:
+    """The operations of a module under one tag; they are routed in the order of declaration.
 
-    def declare(handler: Handler) -> Operation:
-        lines = (handler.__doc__ or "").strip().split("\n")
-        rest = "\n".join(line.strip() for line in lines[1:]).strip()
-        return Operation(
-            method=method,
-            path=path,
-            handler=handler,
-            summary=lines[0],
-            description=rest,
-            tag=tag,
-            **declared,
-        )
+    A handler's annotations say what it takes and answers: `async def get_topic(call: Call[Query,
+    Body]) -> Answer`, with None for no query, no body, and an empty answer (204). Keyword arguments
+    are the fields of `Operation`; `answer` is one where a handler returns Raw.
+    """
 
-    return declare
+    def __init__(self, tag: str) -> None:
+        self._tag = tag
+        self._declared: list[Operation] = []
+        self.get = partial(self._declare, "GET")
+        self.post = partial(self._declare, "POST")
+        self.put = partial(self._declare, "PUT")
+        self.patch = partial(self._declare, "PATCH")
+        self.delete = partial(self._declare, "DELETE")
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self._declared)
+
+    def _declare(
+        self, method: str, path: str, *, prefix: str = API, example: str = "", **declared: Any
+    ) -> Callable[[Handler], Operation]:
+        """Declare the decorated handler at `prefix` and `path`.
+
+        `example` is a path and query below the prefix; without one it is that of the operation, for
+        the objects that all examples name.
+        """
+
+        def declare(handler: Handler) -> Operation:
+            fields = {
+                **_types_of(handler),
+                "method": method,
+                "path": prefix + path,
+                "handler": handler,
+                "tag": self._tag,
+                "example_path": prefix + (example or path.format(**EXAMPLES)),
+                **declared,
+            }
+            self._declared.append(Operation(**fields))
+            return self._declared[-1]
+
+        return declare
+
+
+def _types_of(handler: Handler) -> dict[str, Any]:
+    """Query, body and answer as the handler's annotations have them, and the answer's status."""
+    query, body = (
+        None if kind is NoneType else kind for kind in get_args(handler.__annotations__["call"])
+    )
+    answer = handler.__annotations__["return"]
+    if isinstance(answer, UnionType):
+        (answer,) = (kind for kind in get_args(answer) if kind is not Raw)
+    status = 204 if answer is None else 200
+    return {"query": query, "body": body, "answer": answer, "status": status}
 
 
 class _Endpoint:
@@ -280,7 +363,7 @@ def content_type(scope: Scope) -> bytes:
 def require_json(scope: Scope) -> None:
     """Raise a 415 unless the request says its body is JSON."""
     if content_type(scope) != JSON:
-        raise DoorError(
+        raise ProblemError(
             415,
             "unsupported_media_type",
             "the body must be JSON",
@@ -292,10 +375,10 @@ def require_json(scope: Scope) -> None:
 def decode_body(content: bytes, decoder: msgspec.json.Decoder[B]) -> B:
     """Decode the body. Raises a 400 for malformed JSON, Invalid for a wrong value.
 
-    A DoorError (413) for one that holds more than VALUES_MAX values.
+    A ProblemError (413) for one that holds more than VALUES_MAX values.
     """
     if has_too_many_values(content):
-        raise DoorError(
+        raise ProblemError(
             413,
             "too_many_values",
             f"the body holds more than {VALUES_MAX} values",
@@ -308,7 +391,7 @@ def decode_body(content: bytes, decoder: msgspec.json.Decoder[B]) -> B:
         raise _invalid(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         detail = _short(str(error)) or type(error).__name__
-        raise DoorError(
+        raise ProblemError(
             400, "malformed_json", f"the body is not valid JSON: {detail}", remedy="send valid JSON"
         ) from None
 

@@ -1,19 +1,19 @@
 """Consumer groups: their settings, pause and resume. How far they are is `progress.py`'s."""
 
-from heapq import nsmallest
+from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
+from app.api.framework.operation import Call, Operations
+from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_by
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import GroupConfig
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
 
-TAG = "groups"
+operations = Operations("groups")
 
 
 class GroupListQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -36,15 +36,7 @@ def group_out(call: Call[Any, Any], config: GroupConfig) -> Group:
     return convert(config, Group, paused=not config.consume_enabled, members=members)
 
 
-@operation(
-    "GET",
-    f"{API}/groups",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=GroupListQuery,
-    answer=GroupPage,
-    example="curl '$URL/api/v1/groups?limit=10'",
-)
+@operations.get("/groups", needs=READ_SERVER, example="/groups?limit=10")
 async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     """List consumer groups.
 
@@ -53,27 +45,16 @@ async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     query = call.query
     text = query.q.lower()
     groups = [config for config in call.host.broker.groups() if text in config.name.lower()]
-    rest = (config for config in groups if config.name > query.cursor)
-    page = nsmallest(query.limit + 1, rest, key=lambda config: config.name)
-    more = len(page) > query.limit
-    return GroupPage(
-        [group_out(call, config) for config in page[: query.limit]],
-        page[query.limit - 1].name if more else None,
-        len(groups),
-    )
+    page, next_cursor = page_by(groups, attrgetter("name"), query.cursor, query.limit)
+    return GroupPage([group_out(call, config) for config in page], next_cursor, len(groups))
 
 
-@operation(
-    "POST",
-    f"{API}/groups",
-    tag=TAG,
+@operations.post(
+    "/groups",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    body=NewGroup,
-    answer=Group,
     status=201,
     errors=(409,),
-    example="curl -X POST $URL/api/v1/groups -H 'Content-Type: application/json' "
-    """-d '{"name": "billing", "retry_max": 5}'""",
+    example_body='{"name": "billing", "retry_max": 5}',
 )
 async def create_group(call: Call[None, NewGroup]) -> Group:
     """Create a consumer group.
@@ -84,49 +65,32 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     call.require(Action.ADMINISTER, Kind.GROUP, new.name)
     config = convert(new, GroupConfig, **{"retry_max": call.settings.retry_max, **set_fields(new)})
     groups = call.services.groups
-    return group_out(call, await groups.create(actor_of(call), config))
+    return group_out(call, await groups.create(call.actor, config))
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}",
-    tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    answer=Group,
-    errors=(404,),
-    example="curl $URL/api/v1/groups/billing",
-)
+@operations.get("/groups/{group}", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,))
 async def get_group(call: Call[None, None]) -> Group:
     """Look at one consumer group."""
     return group_out(call, call.host.broker.group(call.path("group")))
 
 
-@operation(
-    "PATCH",
-    f"{API}/groups/{{group}}",
-    tag=TAG,
+@operations.patch(
+    "/groups/{group}",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    body=GroupSettings,
-    answer=Group,
     errors=(404,),
-    example="curl -X PATCH $URL/api/v1/groups/billing -H 'Content-Type: application/json' "
-    """-d '{"consume_enabled": false}'""",
+    example_body='{"consume_enabled": false}',
 )
 async def change_group(call: Call[None, GroupSettings]) -> Group:
     """Change a consumer group. Only what is given changes."""
     groups = call.services.groups
-    return group_out(call, await groups.change(actor_of(call), call.path("group"), call.body))
+    return group_out(call, await groups.change(call.actor, call.path("group"), call.body))
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/pause",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/pause",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    query=PauseQuery,
-    answer=Group,
     errors=(404,),
-    example="curl -X POST '$URL/api/v1/groups/billing/pause?topic=orders'",
+    example="/groups/billing/pause?topic=orders",
 )
 async def pause_group(call: Call[PauseQuery, None]) -> Group:
     """Pause a group, or one topic of it.
@@ -135,48 +99,25 @@ async def pause_group(call: Call[PauseQuery, None]) -> Group:
     and wait. What is in flight can be settled.
     """
     groups = call.services.groups
-    return group_out(call, await groups.pause(actor_of(call), call.path("group"), call.query.topic))
+    return group_out(call, await groups.pause(call.actor, call.path("group"), call.query.topic))
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/resume",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/resume",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    query=PauseQuery,
-    answer=Group,
     errors=(404,),
-    example="curl -X POST '$URL/api/v1/groups/billing/resume?topic=orders'",
+    example="/groups/billing/resume?topic=orders",
 )
 async def resume_group(call: Call[PauseQuery, None]) -> Group:
     """Resume a group, or one topic of it. Waiting clients are woken."""
     groups = call.services.groups
-    return group_out(
-        call, await groups.resume(actor_of(call), call.path("group"), call.query.topic)
-    )
+    return group_out(call, await groups.resume(call.actor, call.path("group"), call.query.topic))
 
 
-@operation(
-    "DELETE",
-    f"{API}/groups/{{group}}",
-    tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    status=204,
-    errors=(404,),
-    example="curl -X DELETE $URL/api/v1/groups/billing",
+@operations.delete(
+    "/groups/{group}", needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"), errors=(404,)
 )
 async def delete_group(call: Call[None, None]) -> None:
     """Delete a consumer group with its progress."""
     groups = call.services.groups
-    await groups.delete(actor_of(call), call.path("group"))
-
-
-OPERATIONS = (
-    list_groups,
-    create_group,
-    get_group,
-    change_group,
-    pause_group,
-    resume_group,
-    delete_group,
-)
+    await groups.delete(call.actor, call.path("group"))

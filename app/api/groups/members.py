@@ -1,14 +1,14 @@
 """REST for members of a consumer group: heartbeats, liveness, shares of queues, queue locks."""
 
 from collections.abc import Sequence
-from heapq import nsmallest
+from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.api.framework.operation import API, Call, operation
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
+from app.api.framework.operation import Call, Operations
+from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_by
 from app.security.access import Action, Kind, Needs
 from engine.broker import LockedQueue
 from engine.broker import Strategy as EngineStrategy
@@ -30,7 +30,7 @@ from kitemq.model.members import (
     UnlockedQueues,
 )
 
-TAG = "members"
+operations = Operations("members")
 LOCKS_MAX = 1024
 DIFFER = "subscriptions_differ"
 
@@ -63,16 +63,11 @@ class LockQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=LOCKS_MAX)] = LOCKS_MAX
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/members/heartbeat",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/members/heartbeat",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    body=NewHeartbeat,
-    answer=HeartbeatAnswer,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/members/heartbeat "
-    """-H 'Content-Type: application/json' -d '{"client": "w1", "topics": {"orders": "*"}}'""",
+    example_body='{"client": "w1", "topics": {"orders": "*"}}',
 )
 async def heartbeat(call: Call[None, NewHeartbeat]) -> HeartbeatAnswer:
     """Send the heartbeat of a pulling consumer.
@@ -83,7 +78,7 @@ async def heartbeat(call: Call[None, NewHeartbeat]) -> HeartbeatAnswer:
     new, group = call.body, call.path("group")
     call.claim_client(group, new.client)
     members = call.host.broker.members
-    member = members.heartbeat(
+    member = await call.messaging.members.heartbeat(
         group,
         new.client,
         topics=new.topics,
@@ -100,15 +95,8 @@ async def heartbeat(call: Call[None, NewHeartbeat]) -> HeartbeatAnswer:
     )
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}/members",
-    tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    query=MemberQuery,
-    answer=MemberPage,
-    errors=(404,),
-    example="curl $URL/api/v1/groups/billing/members",
+@operations.get(
+    "/groups/{group}/members", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,)
 )
 async def list_members(call: Call[MemberQuery, None]) -> MemberPage:
     """List the live consumers of a group.
@@ -118,28 +106,22 @@ async def list_members(call: Call[MemberQuery, None]) -> MemberPage:
     group, query = call.path("group"), call.query
     members = call.host.broker.members
     alive = members.of(group)
-    rest = (member for member in alive if member.client > query.cursor)
-    page = nsmallest(query.limit + 1, rest, key=lambda member: member.client)
-    more = len(page) > query.limit
+    page, next_cursor = page_by(alive, attrgetter("client"), query.cursor, query.limit)
     return MemberPage(
         group=group,
-        items=[convert(member, MemberInfo) for member in page[: query.limit]],
-        next_cursor=page[query.limit - 1].client if more else None,
+        items=[convert(member, MemberInfo) for member in page],
+        next_cursor=next_cursor,
         total=len(alive),
         subscription=members.subscription(group),
         warnings=_warnings(call, group),
     )
 
 
-@operation(
-    "DELETE",
-    f"{API}/groups/{{group}}/members",
-    tag=TAG,
+@operations.delete(
+    "/groups/{group}/members",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    query=LeaveQuery,
-    status=204,
     errors=(404,),
-    example="curl -X DELETE '$URL/api/v1/groups/billing/members?client=w1'",
+    example="/groups/billing/members?client=w1",
 )
 async def leave(call: Call[LeaveQuery, None]) -> None:
     """Leave a group: the queues and locks of the client are free at once.
@@ -149,18 +131,14 @@ async def leave(call: Call[LeaveQuery, None]) -> None:
     """
     group, client = call.path("group"), call.query.client
     call.check_client(group, client)
-    call.host.broker.members.leave(group, client)
+    await call.messaging.members.leave(group, client)
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}/assignment",
-    tag=TAG,
+@operations.get(
+    "/groups/{group}/assignment",
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    query=AssignmentQuery,
-    answer=QueueAssignment,
     errors=(404, 409),
-    example="curl '$URL/api/v1/groups/billing/assignment?topic=orders&client=w1'",
+    example="/groups/billing/assignment?topic=orders&client=w1",
 )
 async def get_assignment(call: Call[AssignmentQuery, None]) -> QueueAssignment:
     """Ask which queues of a topic are a pulling consumer's.
@@ -169,7 +147,7 @@ async def get_assignment(call: Call[AssignmentQuery, None]) -> QueueAssignment:
     after each heartbeat: it changes when members come and go. In a broadcast everybody gets all.
     """
     query = call.query
-    assignment = call.host.broker.members.assignment(
+    assignment = await call.messaging.members.assignment(
         call.path("group"),
         query.topic,
         query.client,
@@ -179,16 +157,11 @@ async def get_assignment(call: Call[AssignmentQuery, None]) -> QueueAssignment:
     return convert(assignment, QueueAssignment)
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/locks",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/locks",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    body=LockRequest,
-    answer=LockedQueues,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/locks -H 'Content-Type: application/json' "
-    """-d '{"client": "w1", "queues": [{"topic": "orders", "queue": 0}]}'""",
+    example_body='{"client": "w1", "queues": [{"topic": "orders", "queue": 0}]}',
 )
 async def lock_queues(call: Call[None, LockRequest]) -> LockedQueues:
     """Lock queues for an orderly consumer, or renew the locks.
@@ -197,45 +170,37 @@ async def lock_queues(call: Call[None, LockRequest]) -> LockedQueues:
     """
     request, group = call.body, call.path("group")
     call.claim_client(group, request.client)
-    broker = call.host.broker
-    result = broker.locks.lock(group, request.client, _ids(request))
-    broker.members.seen(group, request.client, address=call.client)
+    messaging = call.messaging
+    result = await messaging.locks.lock(group, request.client, _ids(request))
+    await messaging.members.seen(group, request.client, address=call.client)
     return LockedQueues(_queues(result.locked), round(result.lease_s * 1000), result.read_until_ms)
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/unlocks",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/unlocks",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    body=LockRequest,
-    answer=UnlockedQueues,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/groups/billing/unlocks -H 'Content-Type: application/json' "
-    """-d '{"client": "w1", "queues": [{"topic": "orders", "queue": 0}]}'""",
+    example_body='{"client": "w1", "queues": [{"topic": "orders", "queue": 0}]}',
 )
 async def unlock_queues(call: Call[None, LockRequest]) -> UnlockedQueues:
     """Give locked queues up. Those that are not the client's stay as they are."""
     request, group = call.body, call.path("group")
     call.check_client(group, request.client)
-    freed = call.host.broker.locks.unlock(group, request.client, _ids(request))
+    freed = await call.messaging.locks.unlock(group, request.client, _ids(request))
     return UnlockedQueues(_queues(freed))
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}/locks",
-    tag=TAG,
+@operations.get(
+    "/groups/{group}/locks",
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    query=LockQuery,
-    answer=LockPage,
     errors=(404,),
-    example="curl '$URL/api/v1/groups/billing/locks?topic=orders'",
+    example="/groups/billing/locks?topic=orders",
 )
 async def list_locks(call: Call[LockQuery, None]) -> LockPage:
     """List the locked queues of a group."""
     group, query = call.path("group"), call.query
-    locks = [each for each in call.host.broker.locks.of(group) if query.topic in ("", each.topic)]
+    held = await call.messaging.locks.of(group)
+    locks = [each for each in held if query.topic in ("", each.topic)]
     return LockPage(group, [convert(each, LockHolder) for each in locks[: query.limit]], len(locks))
 
 
@@ -250,14 +215,3 @@ def _ids(request: LockRequest) -> list[LockedQueue]:
 
 def _queues(ids: Sequence[LockedQueue]) -> list[TopicQueue]:
     return [TopicQueue(*each) for each in ids]
-
-
-OPERATIONS = (
-    heartbeat,
-    list_members,
-    leave,
-    get_assignment,
-    lock_queues,
-    unlock_queues,
-    list_locks,
-)

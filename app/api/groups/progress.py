@@ -2,8 +2,7 @@
 
 import msgspec
 
-from app.api.framework.operation import API, Call, operation
-from app.api.groups.groups import TAG
+from app.api.framework.operation import Call, Operations
 from app.messaging import Messaging
 from app.security.access import Action, Kind, Needs
 from engine.errors import Conflict
@@ -18,15 +17,10 @@ class OffsetQuery(msgspec.Struct, forbid_unknown_fields=True):
     client: ClientName = ""
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}/lag",
-    tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    answer=Lag,
-    errors=(404,),
-    example="curl $URL/api/v1/groups/billing/lag",
-)
+operations = Operations("groups")
+
+
+@operations.get("/groups/{group}/lag", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,))
 async def get_lag(call: Call[None, None]) -> Lag:
     """Get a group's lag, queue by queue."""
     name = call.path("group")
@@ -34,15 +28,11 @@ async def get_lag(call: Call[None, None]) -> Lag:
     return convert(lag, Lag, group=name)
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}/offsets",
-    tag=TAG,
+@operations.get(
+    "/groups/{group}/offsets",
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    query=OffsetQuery,
-    answer=Offsets,
     errors=(404,),
-    example="curl '$URL/api/v1/groups/billing/offsets?topic=orders'",
+    example="/groups/billing/offsets?topic=orders",
 )
 async def get_offsets(call: Call[OffsetQuery, None]) -> Offsets:
     """Read a group's committed offsets in a topic."""
@@ -55,16 +45,11 @@ async def get_offsets(call: Call[OffsetQuery, None]) -> Offsets:
     return Offsets(group, topic, offsets)
 
 
-@operation(
-    "PUT",
-    f"{API}/groups/{{group}}/offsets",
-    tag=TAG,
+@operations.put(
+    "/groups/{group}/offsets",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    body=NewOffset,
-    status=204,
     errors=(404, 409),
-    example="curl -X PUT $URL/api/v1/groups/billing/offsets -H 'Content-Type: application/json' "
-    """-d '{"topic": "orders", "queue": 0, "offset": "12"}'""",
+    example_body='{"topic": "orders", "queue": 0, "offset": "12"}',
 )
 async def commit_offset(call: Call[None, NewOffset]) -> None:
     """Commit how far a group has read a queue.
@@ -89,6 +74,3 @@ async def _queue_offset(
     offset = await messaging.committed_offset(group, topic, queue, client)
     start = await messaging.start_offset(group, topic, queue) if offset is None else None
     return convert(None, QueueOffset, queue=queue, offset=offset, start=start)
-
-
-OPERATIONS = (get_lag, get_offsets, commit_offset)

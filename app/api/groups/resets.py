@@ -5,9 +5,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, Raw, encode, operation
-from app.api.messages.messages import number_in_path
-from app.api.topics.topics import actor_of
+from app.api.framework.operation import Call, Operations, Raw, encode
+from app.api.framework.paging import NumberCursor, number_in
 from app.errors import PROBLEM_TYPE, problem_of
 from app.security.access import Action, Kind, Needs
 from app.services.resets import ResetOrder
@@ -24,9 +23,8 @@ from kitemq.model.resets import (
     ResetTo,
     UndoReset,
 )
-from kitemq.model.values import OFFSET_MAX
 
-TAG = "groups"
+operations = Operations("groups")
 HISTORY_DEFAULT = 20
 HISTORY_MAX = 100
 
@@ -38,9 +36,7 @@ class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The page of the history."""
 
     limit: Annotated[int, Meta(ge=1, le=HISTORY_MAX)] = HISTORY_DEFAULT
-    cursor: Annotated[
-        str, Meta(pattern="^[0-9]{0,18}$", description="`next_cursor` of the page before.")
-    ] = ""
+    cursor: NumberCursor = ""
 
 
 def reset_out(group: str, reset: Reset) -> CompletedReset:
@@ -55,16 +51,11 @@ def reset_out(group: str, reset: Reset) -> CompletedReset:
     )
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/resets/preview",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/resets/preview",
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    body=ResetPlace,
-    answer=GroupResetPreview,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/resets/preview "
-    """-H 'Content-Type: application/json' -d '{"topics": ["orders"], "to": "earliest"}'""",
+    example_body='{"topics": ["orders"], "to": "earliest"}',
 )
 async def preview_reset(call: Call[None, ResetPlace]) -> GroupResetPreview:
     """Preview a reset of a group's offsets.
@@ -76,17 +67,12 @@ async def preview_reset(call: Call[None, ResetPlace]) -> GroupResetPreview:
     return convert(preview, GroupResetPreview)
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/resets",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/resets",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    body=NewReset,
-    answer=CompletedReset,
     status=201,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/resets -H 'Content-Type: application/json' "
-    """-d '{"topics": ["orders"], "to": "earliest", "force": true}'""",
+    example_body='{"topics": ["orders"], "to": "earliest", "force": true}',
 )
 async def reset_offsets(call: Call[None, NewReset]) -> CompletedReset | Raw:
     """Reset a group's offsets.
@@ -99,22 +85,15 @@ async def reset_offsets(call: Call[None, NewReset]) -> CompletedReset | Raw:
     resets = call.services.resets
     try:
         reset = await resets.apply(
-            actor_of(call), group, _order(new), precondition=new.precondition, force=new.force
+            call.actor, group, _order(new), precondition=new.precondition, force=new.force
         )
     except OffsetsMoved as error:
         return _moved_answer(error)
     return reset_out(group, reset)
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}/resets",
-    tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    query=HistoryQuery,
-    answer=GroupResetPage,
-    errors=(404,),
-    example="curl $URL/api/v1/groups/billing/resets",
+@operations.get(
+    "/groups/{group}/resets", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,)
 )
 async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     """List a group's offset resets, the newest first.
@@ -123,7 +102,7 @@ async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     """
     group, query = call.path("group"), call.query
     resets = call.services.resets
-    before = int(query.cursor) if query.cursor else None
+    before = number_in(query.cursor)
     older = [each for each in resets.history(group) if before is None or each.number < before]
     page = older[: query.limit]
     more = len(older) > len(page)
@@ -132,33 +111,26 @@ async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     )
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/resets/{{id}}/undo/preview",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/resets/{id}/undo/preview",
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    answer=GroupResetPreview,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/resets/1/undo/preview",
+    example="/groups/billing/resets/1/undo/preview",
 )
 async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
     """Preview undoing a reset. Nothing is changed."""
     resets = call.services.resets
-    number = number_in_path(call, "id", OFFSET_MAX)
+    number = call.number("id")
     return convert(await resets.preview_undo(call.path("group"), number), GroupResetPreview)
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/resets/{{id}}/undo",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/resets/{id}/undo",
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    body=UndoReset,
-    answer=CompletedReset,
     status=201,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/resets/1/undo "
-    "-H 'Content-Type: application/json' -d '{}'",
+    example="/groups/billing/resets/1/undo",
+    example_body="{}",
 )
 async def undo_reset(call: Call[None, UndoReset]) -> CompletedReset | Raw:
     """Undo a reset: back to the committed offsets that it found.
@@ -168,10 +140,10 @@ async def undo_reset(call: Call[None, UndoReset]) -> CompletedReset | Raw:
     """
     group, body = call.path("group"), call.body
     resets = call.services.resets
-    number = number_in_path(call, "id", OFFSET_MAX)
+    number = call.number("id")
     try:
         reset = await resets.undo(
-            actor_of(call), group, number, precondition=body.precondition, force=body.force
+            call.actor, group, number, precondition=body.precondition, force=body.force
         )
     except OffsetsMoved as error:
         return _moved_answer(error)
@@ -204,6 +176,3 @@ def _moved_answer(error: OffsetsMoved) -> Raw:
     problem: dict[str, Any] = msgspec.to_builtins(problem_of(error))
     problem["preview"] = convert(error.preview, GroupResetPreview)
     return Raw(encode(problem), PROBLEM_TYPE, problem["status"])
-
-
-OPERATIONS = (preview_reset, reset_offsets, list_resets, preview_undo, undo_reset)

@@ -8,13 +8,13 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, ClientGone, operation
+from app.api.framework.operation import Call, ClientGone, Operations
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.security.message_rights import all_visible, missing_right, require_message
 from app.services import bodies
 from engine.broker import PullResult
 from engine.compression import PlainBody
-from engine.errors import Invalid, MessageNotFound
+from engine.errors import MessageNotFound
 from engine.message import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT, StoredMessage
 from kitemq.model.messages import (
     Compressed,
@@ -22,13 +22,12 @@ from kitemq.model.messages import (
     Filter,
     KeyedMessages,
     MessageList,
-    Seen,
+    MessageView,
     Stored,
 )
-from kitemq.model.numbers import whole
 from kitemq.model.values import OFFSET_MAX
 
-TAG = "messages"
+operations = Operations("messages")
 PULL_MAX = 160
 KEY_MAX = 64
 WAIT_MS_MAX = 30_000
@@ -127,15 +126,11 @@ def _encode_body(body: bytes, encoding: Encoding) -> tuple[str, str]:
     return b64encode(body).decode(), "base64"
 
 
-@operation(
-    "GET",
-    f"{API}/topics/{{topic}}/messages",
-    tag=TAG,
+@operations.get(
+    "/topics/{topic}/messages",
     needs=Needs(Action.READ, Kind.TOPIC, "topic"),
-    query=PullQuery,
-    answer=Pulled,
     errors=(404, 409, 410),
-    example="curl '$URL/api/v1/topics/orders/messages?queue=0&offset=0&limit=10'",
+    example="/topics/orders/messages?queue=0&offset=0&limit=10",
 )
 async def pull(call: Call[PullQuery, None]) -> Pulled:
     """Read a queue from an offset on.
@@ -179,15 +174,11 @@ async def pull(call: Call[PullQuery, None]) -> Pulled:
     )
 
 
-@operation(
-    "GET",
-    f"{API}/topics/{{topic}}/messages/by-key",
-    tag=TAG,
+@operations.get(
+    "/topics/{topic}/messages/by-key",
     needs=Needs(Action.READ, Kind.TOPIC, "topic"),
-    query=KeyQuery,
-    answer=KeyedMessages,
     errors=(404,),
-    example="curl '$URL/api/v1/topics/orders/messages/by-key?key=1'",
+    example="/topics/orders/messages/by-key?key=1",
 )
 async def find_by_key(call: Call[KeyQuery, None]) -> KeyedMessages:
     """Find messages of a topic by key, the newest first; a time bounds when they were stored.
@@ -197,7 +188,7 @@ async def find_by_key(call: Call[KeyQuery, None]) -> KeyedMessages:
     query = call.query
     topic = call.path("topic")
     call.require_messages(topic)
-    call.host.broker.topic(topic)
+    await call.messaging.topic(topic)
     search = call.services.search
     page = await search.by_key(
         topic,
@@ -213,20 +204,16 @@ async def find_by_key(call: Call[KeyQuery, None]) -> KeyedMessages:
     return KeyedMessages(items, page.next_cursor or None)
 
 
-@operation(
-    "GET",
-    f"{API}/topics/{{topic}}/messages/{{queue}}/{{offset}}",
-    tag=TAG,
+@operations.get(
+    "/topics/{topic}/messages/{queue}/{offset}",
     needs=Needs(Action.READ, Kind.TOPIC, "topic"),
-    query=ShowQuery,
-    answer=Stored,
     errors=(404, 410),
-    example="curl $URL/api/v1/topics/orders/messages/0/0",
+    example="/topics/orders/messages/0/0",
 )
 async def get_message(call: Call[ShowQuery, None]) -> Stored:
     """Read one message by its queue and offset."""
-    queue = number_in_path(call, "queue", 65535)
-    offset = number_in_path(call, "offset", OFFSET_MAX)
+    queue = call.number("queue", 65535)
+    offset = call.number("offset")
     topic = call.path("topic")
     call.require_messages(topic)
     message = await call.messaging.message(topic, queue, offset)
@@ -235,15 +222,11 @@ async def get_message(call: Call[ShowQuery, None]) -> Stored:
     return Stored(*fields_of(message, call.query.encoding))
 
 
-@operation(
-    "GET",
-    f"{API}/messages/{{id}}",
-    tag=TAG,
+@operations.get(
+    "/messages/{id}",
     needs=READ_SERVER,
-    query=ShowQuery,
-    answer=MessageList,
     errors=(404,),
-    example="curl $URL/api/v1/messages/7F00000100001F900000000000000000",
+    example="/messages/7F00000100001F900000000000000000",
 )
 async def find_by_id(call: Call[ShowQuery, None]) -> MessageList:
     """Find every record of a message by its id, the oldest first.
@@ -263,21 +246,10 @@ async def find_by_id(call: Call[ShowQuery, None]) -> MessageList:
     return MessageList([message_view(message, call.query.encoding) for message in visible])
 
 
-def message_view(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> Seen:
+def message_view(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> MessageView:
     """A message that `message_rights` has looked at."""
     values = (*fields_of(message, encoding), missing_right(message))
-    return Seen(*values)
-
-
-def number_in_path(call: Call[Any, Any], name: str, most: int) -> int:
-    """A number in the path; Invalid names it where it is none, or is too large."""
-    text = call.path(name)
-    number = whole(text, most)
-    if number is not None:
-        return number
-    raise Invalid(
-        f"{text[:40]!r} is not a number from 0 to {most}", field=name, remedy="correct the address"
-    )
+    return MessageView(*values)
 
 
 async def while_connected(call: Call[Any, Any], waiting: Coroutine[Any, Any, T]) -> T:
@@ -300,6 +272,3 @@ async def while_connected(call: Call[Any, Any], waiting: Coroutine[Any, Any, T])
 async def _disconnected(call: Call[Any, Any]) -> None:
     while (await call.receive())["type"] != "http.disconnect":
         pass
-
-
-OPERATIONS = (pull, find_by_key, get_message, find_by_id)

@@ -9,13 +9,12 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from app.api.framework.operation import (
-    API,
     JSON,
     Call,
+    Operations,
     Parameter,
     content_type,
     decode_body,
-    operation,
     text_of,
 )
 from app.security.access import Action, Kind, Needs
@@ -25,7 +24,7 @@ from engine.message import BODY_BYTES_MAX, EVENT_MS, Durability, Message, offset
 from kitemq.model.numbers import is_whole
 from kitemq.model.scheduled import TIME_MS_MAX, DelayMs, Time
 
-TAG = "messages"
+operations = Operations("messages")
 BATCH_MAX = 4096
 PROPERTY_HEADER = b"kitemq-property-"
 CONTENT_TYPE_PROPERTY = "content-type"
@@ -91,7 +90,7 @@ class StoredAt(msgspec.Struct, gc=False):
     position: str
 
 
-class SendResult(msgspec.Struct):
+class ProduceResult(msgspec.Struct):
     """The messages in the order sent, and the durability they have."""
 
     messages: list[StoredAt]
@@ -101,14 +100,11 @@ class SendResult(msgspec.Struct):
 DECODER = msgspec.json.Decoder(Produced)
 
 
-@operation(
-    "POST",
-    f"{API}/topics/{{topic}}/messages",
-    tag=TAG,
+@operations.post(
+    "/topics/{topic}/messages",
     needs=Needs(Action.PRODUCE, Kind.TOPIC, "topic"),
     body=(NewBatch, NewMessageAlone),
     raw_body=True,
-    answer=SendResult,
     status=201,
     errors=(404, 409),
     headers=(
@@ -122,10 +118,9 @@ DECODER = msgspec.json.Decoder(Produced)
         Parameter("KiteMQ-Durability", "Raw bodies only: stored or flushed."),
         Parameter("KiteMQ-Content-Type", "Raw bodies only: kept instead of Content-Type."),
     ),
-    example="curl -X POST $URL/api/v1/topics/orders/messages -H 'Content-Type: application/json' "
-    """-d '{"body": "order 1", "tag": "new", "keys": ["1"]}'""",
+    example_body='{"body": "order 1", "tag": "new", "keys": ["1"]}',
 )
-async def produce(call: Call[None, None]) -> SendResult:
+async def produce(call: Call[None, None]) -> ProduceResult:
     """Store one message or a batch.
 
     JSON is one message or `{"messages": [...]}`; any other content type is the raw body of one
@@ -204,7 +199,7 @@ async def _send(
     durability: Durability | None,
     *,
     is_alone: bool,
-) -> SendResult:
+) -> ProduceResult:
     try:
         sent = await call.messaging.send(messages, durability)
     except Invalid as error:
@@ -214,10 +209,10 @@ async def _send(
     return result_of(sent, call.settings.store_host)
 
 
-def result_of(sent: BatchSlice, store_host: str) -> SendResult:
+def result_of(sent: BatchSlice, store_host: str) -> ProduceResult:
     """Convert the engine's result."""
     address = _address_of(store_host)
-    return SendResult(
+    return ProduceResult(
         [
             StoredAt(
                 message.message_id,
@@ -309,5 +304,4 @@ def _field(index: int | str, name: str) -> str:
     return name if index == "" else f"messages[{index}].{name}"
 
 
-OPERATIONS = (produce,)
 assert BODY_BYTES_MAX == 4 * 1024 * 1024, "the description of `body` says so"

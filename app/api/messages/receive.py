@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.api.framework.operation import API, Call, ClientGone, operation
+from app.api.framework.operation import Call, ClientGone, Operations
 from app.api.messages.messages import Wait, fields_of, while_connected
 from app.security.access import Action, Kind, Needs
 from app.services import bodies
@@ -16,7 +16,7 @@ from kitemq.model.messages import Filter, Stored
 from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.text import parse_receipt, receipt_text
 
-TAG = "consume"
+operations = Operations("consume")
 RECEIVE_MAX = 256
 RECEIPTS_MAX = 1024
 INVISIBLE_MS_MAX = 43_200_000
@@ -125,16 +125,11 @@ class ExtendedList(msgspec.Struct):
     results: list[Extended]
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/receive",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/receive",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    body=Receive,
-    answer=Deliveries,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/groups/billing/receive -H 'Content-Type: application/json' "
-    """-d '{"topic": "orders", "max": 10, "wait_ms": 20000}'""",
+    example_body='{"topic": "orders", "max": 10, "wait_ms": 20000}',
 )
 async def receive(call: Call[None, Receive]) -> Deliveries:
     """Receive messages for a consumer group.
@@ -154,12 +149,12 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
         count_max=body.max,
         invisible_s=body.invisible_ms / 1000,
         wait_s=body.wait_ms / 1000,
-        client=body.client or _unnamed(call, group),
+        client=body.client or await _unnamed(call, group),
     )
     try:
         got = await (while_connected(call, receiving) if body.wait_ms else receiving)
         if body.client:
-            _record_client(call, body.client, topics)
+            await _record_client(call, body.client, topics)
         return _handed_out(await _fitting(call, group, got))
     except ClientGone as gone:
         deliveries: list[Delivery] = gone.args[0] or []
@@ -168,16 +163,11 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
         raise
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/ack",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/ack",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    body=ReceiptList,
-    answer=SettledList,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/groups/billing/ack -H 'Content-Type: application/json' "
-    """-d '{"receipts": ["orders:0:0:18c"]}'""",
+    example_body='{"receipts": ["orders:0:0:18c"]}',
 )
 async def ack(call: Call[None, ReceiptList]) -> SettledList:
     """Acknowledge messages: the group is done with them."""
@@ -185,20 +175,15 @@ async def ack(call: Call[None, ReceiptList]) -> SettledList:
     call.claim_client(call.path("group"), call.body.client)
     results = await call.messaging.ack(call.path("group"), _parsed(receipts))
     if call.body.client:
-        _record_client(call, call.body.client)
+        await _record_client(call, call.body.client)
     return _settled(receipts, results)
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/nack",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/nack",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    body=Nacks,
-    answer=SettledList,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/groups/billing/nack -H 'Content-Type: application/json' "
-    """-d '{"nacks": [{"receipt": "orders:0:0:18c", "delay_level": 1, "error": "no stock"}]}'""",
+    example_body='{"nacks": [{"receipt": "orders:0:0:18c", "error": "no stock"}]}',
 )
 async def nack(call: Call[None, Nacks]) -> SettledList:
     """Give messages back as failed.
@@ -210,20 +195,15 @@ async def nack(call: Call[None, Nacks]) -> SettledList:
     call.claim_client(call.path("group"), call.body.client)
     results = await call.messaging.nack(call.path("group"), nacks, call.body.client or call.client)
     if call.body.client:
-        _record_client(call, call.body.client)
+        await _record_client(call, call.body.client)
     return _settled([new.receipt for new in call.body.nacks], results)
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/extend",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/extend",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    body=Extend,
-    answer=ExtendedList,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/groups/billing/extend -H 'Content-Type: application/json' "
-    """-d '{"receipts": ["orders:0:0:18c"], "invisible_ms": 60000}'""",
+    example_body='{"receipts": ["orders:0:0:18c"], "invisible_ms": 60000}',
 )
 async def extend(call: Call[None, Extend]) -> ExtendedList:
     """Keep messages invisible for longer."""
@@ -233,7 +213,7 @@ async def extend(call: Call[None, Extend]) -> ExtendedList:
         call.path("group"), _parsed(receipts), call.body.invisible_ms / 1000
     )
     if call.body.client:
-        _record_client(call, call.body.client)
+        await _record_client(call, call.body.client)
     return ExtendedList(
         [
             Extended(receipt, item.result.value, item.until_ms)
@@ -242,16 +222,11 @@ async def extend(call: Call[None, Extend]) -> ExtendedList:
     )
 
 
-@operation(
-    "POST",
-    f"{API}/groups/{{group}}/release",
-    tag=TAG,
+@operations.post(
+    "/groups/{group}/release",
     needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    body=ReceiptList,
-    answer=SettledList,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/groups/billing/release -H 'Content-Type: application/json' "
-    """-d '{"receipts": ["orders:0:0:18c"]}'""",
+    example_body='{"receipts": ["orders:0:0:18c"]}',
 )
 async def release(call: Call[None, ReceiptList]) -> SettledList:
     """Put messages back unprocessed.
@@ -262,19 +237,22 @@ async def release(call: Call[None, ReceiptList]) -> SettledList:
     call.claim_client(call.path("group"), call.body.client)
     results = await call.messaging.release(call.path("group"), _parsed(receipts))
     if call.body.client:
-        _record_client(call, call.body.client)
+        await _record_client(call, call.body.client)
     return _settled(receipts, results)
 
 
-def _unnamed(call: Call[Any, Any], group: str) -> str:
+async def _unnamed(call: Call[Any, Any], group: str) -> str:
     """The name shown for a client without one; in a broadcast a name is required."""
-    return "" if call.host.broker.is_broadcast(group) else call.client
+    return "" if await call.messaging.is_broadcast(group) else call.client
 
 
-def _record_client(call: Call[Any, Any], client: str, topics: dict[str, str] | None = None) -> None:
+async def _record_client(
+    call: Call[Any, Any], client: str, topics: dict[str, str] | None = None
+) -> None:
     """The client gave a sign of life."""
-    members = call.host.broker.members
-    members.seen(call.path("group"), client, topics=topics, address=call.client)
+    await call.messaging.members.seen(
+        call.path("group"), client, topics=topics, address=call.client
+    )
 
 
 def _topics(body: Receive) -> dict[str, str]:
@@ -343,6 +321,3 @@ def _settled(receipts: list[str], results: Sequence[AckResult]) -> SettledList:
     return SettledList(
         [Settled(receipt, result.value) for receipt, result in zip(receipts, results, strict=True)]
     )
-
-
-OPERATIONS = (receive, ack, nack, extend, release)

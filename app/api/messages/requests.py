@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import ShowQuery, fields_of, while_connected
 from app.api.messages.produce import NewMessage, bytes_of, message_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
@@ -20,7 +20,7 @@ from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.text import parse_receipt
 
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"  # the topic that stores replies
-TAG = "requests"
+operations = Operations("requests")
 TIMEOUT_MS_MAX = 30_000
 TIMEOUT_MS_DEFAULT = 10_000
 
@@ -36,16 +36,12 @@ class NewRequest(msgspec.Struct, forbid_unknown_fields=True):
     client: Annotated[str, Meta(max_length=255, description="Who asks; told to who replies.")] = ""
 
 
-@operation(
-    "POST",
-    f"{API}/topics/{{topic}}/request",
-    tag=TAG,
+@operations.post(
+    "/topics/{topic}/request",
     needs=Needs(Action.PRODUCE, Kind.TOPIC, "topic"),
-    body=NewRequest,
-    answer=RequestAnswer,
     errors=(404, 409, 504),
-    example="curl -X POST $URL/api/v1/topics/prices/request -H 'Content-Type: application/json' "
-    """-d '{"message": {"body": "tea"}, "timeout_ms": 5000}'""",
+    example="/topics/prices/request",
+    example_body='{"message": {"body": "tea"}, "timeout_ms": 5000}',
 )
 async def request(call: Call[None, NewRequest]) -> RequestAnswer:
     """Send a message and wait for the reply to it.
@@ -76,16 +72,11 @@ async def request(call: Call[None, NewRequest]) -> RequestAnswer:
     )
 
 
-@operation(
-    "POST",
-    f"{API}/replies",
-    tag=TAG,
+@operations.post(
+    "/replies",
     needs=Needs(Action.PRODUCE, Kind.TOPIC),
-    body=NewReply,
-    answer=ReplyState,
     errors=(404,),
-    example="curl -X POST $URL/api/v1/replies -H 'Content-Type: application/json' "
-    """-d '{"correlation_id": "0f6b5a1c", "body": "3.50 EUR"}'""",
+    example_body='{"correlation_id": "0f6b5a1c", "body": "3.50 EUR"}',
 )
 async def reply(call: Call[None, NewReply]) -> ReplyState:
     """Reply to a request.
@@ -101,15 +92,8 @@ async def reply(call: Call[None, NewReply]) -> ReplyState:
     return ReplyState(new.correlation_id, replying.result.value, replying.message_id or None)
 
 
-@operation(
-    "GET",
-    f"{API}/replies/{{correlation_id}}",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=ShowQuery,
-    answer=KeptReply,
-    errors=(404,),
-    example="curl $URL/api/v1/replies/0f6b5a1c",
+@operations.get(
+    "/replies/{correlation_id}", needs=READ_SERVER, errors=(404,), example="/replies/0f6b5a1c"
 )
 async def get_reply(call: Call[ShowQuery, None]) -> KeptReply:
     """Fetch the reply to a request, late or not, for as long as reply_keep_s says.
@@ -118,23 +102,16 @@ async def get_reply(call: Call[ShowQuery, None]) -> KeptReply:
     """
     call.require_messages(REPLY_TOPIC)
     correlation_id = call.path("correlation_id")
-    reply = call.host.broker.requests.find(correlation_id)
+    reply = call.services.requests.find(correlation_id)
     await bodies.decompress([reply.message])
     message = Stored(*fields_of(reply.message, call.query.encoding))
     return KeptReply(correlation_id, reply.is_late, message)
 
 
-@operation(
-    "GET",
-    f"{API}/requests",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=RequestCounts,
-    example="curl $URL/api/v1/requests",
-)
+@operations.get("/requests", needs=READ_SERVER)
 async def count_requests(call: Call[None, None]) -> RequestCounts:
     """Count the requests since the start: how many wait, and how the others ended."""
-    return call.host.broker.requests.counts
+    return call.services.requests.counts
 
 
 def _message_of(call: Call[None, NewRequest]) -> Message:
@@ -175,6 +152,3 @@ async def _engine_reply(requests: Requests, new: NewReply, client: str) -> Reply
         requester=request.properties.get(REPLY_TO_CLIENT, ""),
         ttl_ms=ttl_ms_of(request),
     )
-
-
-OPERATIONS = (request, reply, get_reply, count_requests)

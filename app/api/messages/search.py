@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import fields_of, message_view
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.security.message_rights import require_message, visible_matches
@@ -15,7 +15,7 @@ from engine.errors import Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.messages import Encoding, Filter, SearchPage, SearchResult, Stored
 
-TAG = "messages"
+operations = Operations("messages")
 LIMIT_MAX = 200
 BUDGET_MS = 2000
 BUDGET_MS_MAX = 10_000
@@ -57,15 +57,11 @@ class TextSearch(msgspec.Struct, forbid_unknown_fields=True):
     encoding: Encoding = Encoding.AUTO
 
 
-@operation(
-    "GET",
-    f"{API}/topics/{{topic}}/search",
-    tag=TAG,
+@operations.get(
+    "/topics/{topic}/search",
     needs=Needs(Action.READ, Kind.TOPIC, "topic"),
-    query=TopicSearch,
-    answer=SearchPage,
     errors=(404,),
-    example="curl '$URL/api/v1/topics/orders/search?filter=paid&limit=10'",
+    example="/topics/orders/search?filter=paid&limit=10",
 )
 async def search_topic(call: Call[TopicSearch, None]) -> SearchPage:
     """Look through a topic for messages, in the order in which they were stored.
@@ -97,15 +93,7 @@ async def search_topic(call: Call[TopicSearch, None]) -> SearchPage:
     return convert(page, SearchPage, items=items)
 
 
-@operation(
-    "GET",
-    f"{API}/search",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=TextSearch,
-    answer=SearchResult,
-    example="curl '$URL/api/v1/search?q=orders'",
-)
+@operations.get("/search", needs=READ_SERVER, example="/search?q=orders")
 async def search_anything(call: Call[TextSearch, None]) -> SearchResult:
     """Find messages, topics and groups by one text.
 
@@ -119,6 +107,3 @@ async def search_anything(call: Call[TextSearch, None]) -> SearchResult:
     await bodies.decompress(visible)
     messages = [message_view(message, call.query.encoding) for message in visible]
     return convert(matches, SearchResult, messages=messages)
-
-
-OPERATIONS = (search_topic, search_anything)

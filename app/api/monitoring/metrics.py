@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from app.api.framework.operation import Call, Raw, operation
+from app.api.framework.operation import Call, Operations, Raw
 from app.api.monitoring.metric_families import FAMILIES, Family, Labels, document
 from app.host import EngineHost
 from app.network.connection_limits import ConnectionLimits
@@ -25,7 +25,7 @@ from app.version import VERSION
 from engine.broker import Broker, GroupLag, LagBasis, Metric, Spread
 from engine.errors import NotFound
 
-TAG = "system"
+operations = Operations("system")
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 PAGE_BYTES = 4096
 STATM = Path("/proc/self/statm")
@@ -35,7 +35,7 @@ T = TypeVar("T")
 Sample = tuple[Labels, float]
 
 
-class Page:
+class MetricsPage:
     """The text as it grows: samples by family, written out in the table's order."""
 
     def __init__(self) -> None:
@@ -64,18 +64,10 @@ class Page:
                 yield form.format(*map(_escaped, labels), _number(value))
 
 
-@operation(
-    "GET",
-    "/metrics",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=str,
-    media_type="text/plain",
-    example="curl $URL/metrics",
-)
+@operations.get("/metrics", prefix="", needs=READ_SERVER, answer=str, media_type="text/plain")
 async def metrics(call: Call[None, None]) -> Raw:
     """Read the metrics in Prometheus text."""
-    page = Page()
+    page = MetricsPage()
     host, settings = call.host, call.settings
     _add_totals(page, host.broker)
     _add_server(page, call)
@@ -89,7 +81,7 @@ async def metrics(call: Call[None, None]) -> Raw:
     return Raw(await asyncio.to_thread(page.text), MEDIA_TYPE)
 
 
-def _add_totals(page: Page, broker: Broker) -> None:
+def _add_totals(page: MetricsPage, broker: Broker) -> None:
     totals = broker.statistics.broker()
     for code, count in totals.refused_by_code.items():
         page.add("kitemq_sends_refused_total", count, (code,))
@@ -124,7 +116,7 @@ def _quantiles(spread: Spread) -> list[tuple[str, int]]:
     return [("0.5", spread.p50), ("0.95", spread.p95), ("0.99", spread.p99), ("1", spread.max)]
 
 
-def _add_server(page: Page, call: Call[None, None]) -> None:
+def _add_server(page: MetricsPage, call: Call[None, None]) -> None:
     load = call.services.request_limits
     heartbeat = call.services.heartbeat
     page.add("kitemq_requests_under_way", load.requests)
@@ -145,14 +137,14 @@ def _add_server(page: Page, call: Call[None, None]) -> None:
     page.add("kitemq_build_info", 1, (VERSION,))
 
 
-def _add_connections(page: Page, places: ConnectionLimits) -> None:
+def _add_connections(page: MetricsPage, places: ConnectionLimits) -> None:
     page.add("kitemq_connections", places.count)
     page.add("kitemq_connections_max", places.count_max)
     for reason, count in places.refusals.counts.items():
         page.add("kitemq_connections_refused_total", count, (reason,))
 
 
-def _add_grpc(page: Page, figures: RpcFigures) -> None:
+def _add_grpc(page: MetricsPage, figures: RpcFigures) -> None:
     for labels, count in figures.calls.items():
         page.add("kitemq_grpc_calls_total", count, labels)
     page.add("kitemq_grpc_connections", figures.connections)
@@ -163,7 +155,7 @@ def _add_grpc(page: Page, figures: RpcFigures) -> None:
     page.add("kitemq_grpc_leases", figures.leases)
 
 
-def _add_remoting(page: Page, figures: RemotingFigures) -> None:
+def _add_remoting(page: MetricsPage, figures: RemotingFigures) -> None:
     for (request, answer), count in figures.requests.items():
         page.add("kitemq_remoting_requests_total", count, (str(request), str(answer)))
     page.add("kitemq_remoting_connections", figures.connections)
@@ -171,7 +163,7 @@ def _add_remoting(page: Page, figures: RemotingFigures) -> None:
     page.add("kitemq_remoting_polls", figures.polls)
 
 
-def _add_reports(page: Page, reports: Reports, now_ms: int) -> None:
+def _add_reports(page: MetricsPage, reports: Reports, now_ms: int) -> None:
     """An age only where there are figures; it is known once the reports have been looked at."""
     for job, figures in reports.figures.items():
         page.add("kitemq_report_running", int(reports.job_under_way == job), (job,))
@@ -185,7 +177,7 @@ def _add_reports(page: Page, reports: Reports, now_ms: int) -> None:
             page.add("kitemq_report_last_duration_seconds", figures.last_s, (job,))
 
 
-async def _add_topics(page: Page, host: EngineHost, settings: Settings) -> None:
+async def _add_topics(page: MetricsPage, host: EngineHost, settings: Settings) -> None:
     broker = host.broker
     now_ms, figures = host.clock.now_ms(), broker.statistics.broker()
     labels = (settings.cluster_name, settings.broker_name)
@@ -211,7 +203,7 @@ async def _add_topics(page: Page, host: EngineHost, settings: Settings) -> None:
         page.add("rocketmq_producer_message_size", bytes_s, of_topic)
 
 
-async def _add_groups(page: Page, host: EngineHost, settings: Settings) -> None:
+async def _add_groups(page: MetricsPage, host: EngineHost, settings: Settings) -> None:
     broker = host.broker
     now_ms = host.clock.now_ms()
     labels = (settings.cluster_name, settings.broker_name)
@@ -234,7 +226,7 @@ async def _add_groups(page: Page, host: EngineHost, settings: Settings) -> None:
         page.add("rocketmq_consumer_tps", messages_s, (*labels, *place))
 
 
-def _add_lag(page: Page, labels: Labels, group: str, lag: GroupLag, now_ms: int) -> None:
+def _add_lag(page: MetricsPage, labels: Labels, group: str, lag: GroupLag, now_ms: int) -> None:
     page.add("rocketmq_group_retrydiff", lag.retry_waiting, (group,))
     page.add("rocketmq_group_dlqdiff", lag.dead, (group,))
     page.add("kitemq_group_lag_is_matching", int(lag.counts is LagBasis.MATCHING), (group,))
@@ -281,8 +273,6 @@ def _escaped(value: str) -> str:
 def _number(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.6g}"
 
-
-OPERATIONS = (metrics,)
 
 if __name__ == "__main__":
     sys.stdout.write(document())

@@ -6,13 +6,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import Call, Operations
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import LagHistoryPage
 from kitemq.model.conversion import convert
 from kitemq.model.statistics import BrokerStatistics, GroupStatistics, LagHistory, TopicStatistics
 
-TAG = "statistics"
+operations = Operations("statistics")
 HOUR_MS = 3_600_000
 POINTS_MAX = 2_000
 TIME_MAX = 2**53
@@ -32,14 +32,7 @@ class LagHistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     points: Annotated[int, Meta(ge=1, le=POINTS_MAX, description="At most so many.")] = 300
 
 
-@operation(
-    "GET",
-    f"{API}/statistics",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=BrokerStatistics,
-    example="curl $URL/api/v1/statistics",
-)
+@operations.get("/statistics", needs=READ_SERVER)
 async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
     """Get the totals and rates of the whole broker, and the latency of sends.
 
@@ -50,14 +43,8 @@ async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
     return convert(statistics.broker(), BrokerStatistics, lag_history=lag_history)
 
 
-@operation(
-    "GET",
-    f"{API}/topics/{{topic}}/statistics",
-    tag=TAG,
-    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
-    answer=TopicStatistics,
-    errors=(404,),
-    example="curl $URL/api/v1/topics/orders/statistics",
+@operations.get(
+    "/topics/{topic}/statistics", needs=Needs(Action.READ, Kind.TOPIC, "topic"), errors=(404,)
 )
 async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     """Get a topic's rates in and out, by queue and by group."""
@@ -66,14 +53,8 @@ async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     return convert(broker.statistics.topic(name), TopicStatistics)
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}/statistics",
-    tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    answer=GroupStatistics,
-    errors=(404,),
-    example="curl $URL/api/v1/groups/billing/statistics",
+@operations.get(
+    "/groups/{group}/statistics", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,)
 )
 async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
     """Get a group's deliveries, acknowledgements, failures and dead letters, by topic."""
@@ -82,15 +63,11 @@ async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
     return convert(broker.statistics.group(name), GroupStatistics)
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}/lag/history",
-    tag=TAG,
+@operations.get(
+    "/groups/{group}/lag/history",
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    query=LagHistoryQuery,
-    answer=LagHistory,
     errors=(404,),
-    example="curl '$URL/api/v1/groups/billing/lag/history?from_ms=-3600000&points=60'",
+    example="/groups/billing/lag/history?from_ms=-3600000&points=60",
 )
 async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
     """Get the lag of a group over time, at most a month back.
@@ -119,6 +96,3 @@ async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
         points_max=query.points,
     )
     return convert(await future, LagHistory, group=group)
-
-
-OPERATIONS = (get_statistics, get_topic_statistics, get_group_statistics, get_lag_history)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
-from app.api.replays.replays import CURSOR, PageLimit
+from app.api.framework.operation import Call, Operations
+from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit
 from app.security.access import READ_SERVER
 from app.services.replay_copies import parse_cursor
 from kitemq.model.conversion import convert
@@ -16,7 +16,7 @@ from kitemq.model.values import OFFSET_MAX
 if TYPE_CHECKING:
     from app.db.replay_store import JobRow
 
-TAG = "replays"
+operations = Operations("replays")
 
 Time = Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="ms since 1970 UTC.")]
 
@@ -29,18 +29,12 @@ class ReplayHistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     created_by: Annotated[str, Meta(description="Who ordered it, as the audit trail has it.")] = ""
     from_ms: Time | None = None
     to_ms: Annotated[Time, Meta(description="Created before.")] | None = None
-    limit: PageLimit = 50
-    cursor: Annotated[str, Meta(description=CURSOR)] = ""
+    limit: Limit = PAGE_DEFAULT
+    cursor: Cursor = ""
 
 
-@operation(
-    "GET",
-    f"{API}/replay-history",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=ReplayHistoryQuery,
-    answer=PastReplayPage,
-    example="curl '$URL/api/v1/replay-history?created_by=ann&state=finished'",
+@operations.get(
+    "/replay-history", needs=READ_SERVER, example="/replay-history?created_by=ann&state=finished"
 )
 async def list_replay_history(call: Call[ReplayHistoryQuery, None]) -> PastReplayPage:
     """List the newest 10,000 replay jobs, also those that the engine no longer keeps.
@@ -69,6 +63,3 @@ def _past(row: "JobRow") -> PastReplay:
         selection=msgspec.json.decode(row.selection_json),
         totals=msgspec.json.decode(row.totals_json),
     )
-
-
-OPERATIONS = (list_replay_history,)

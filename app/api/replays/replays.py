@@ -1,12 +1,13 @@
 """Replay jobs: chosen messages sent again, at a pace, with one outcome for each."""
 
+from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
-from app.api.topics.topics import actor_of
+from app.api.framework.operation import Call, Operations
+from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, NumberCursor, cursor_after
 from app.security.access import READ_SERVER, Action, Kind, Needs, require_replay
 from app.security.message_rights import lacks_messages
 from engine.broker import NewReplay, RetryRequest
@@ -21,12 +22,7 @@ from kitemq.model.replays import (
     ReplayRate,
 )
 
-TAG = "replays"
-PAGE_MAX = 200
-CURSOR = "`next_cursor` of the page before."
-
-PageLimit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
-OffsetCursor = Annotated[str, Meta(pattern="^[0-9]{0,18}$", description=CURSOR)]
+operations = Operations("replays")
 
 
 class ReplayQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -34,16 +30,16 @@ class ReplayQuery(msgspec.Struct, forbid_unknown_fields=True):
 
     source: Annotated[str, Meta(description="Over this topic only.")] = ""
     state: Annotated[str, Meta(description="running, paused, stopped or finished.")] = ""
-    limit: PageLimit = 50
-    cursor: Annotated[str, Meta(description=CURSOR)] = ""
+    limit: Limit = PAGE_DEFAULT
+    cursor: Cursor = ""
 
 
 class OutcomeQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Filters of the list of outcomes."""
 
     outcome: Annotated[str, Meta(description="This one only; empty for all.")] = ""
-    limit: PageLimit = 50
-    cursor: OffsetCursor = ""
+    limit: Limit = PAGE_DEFAULT
+    cursor: NumberCursor = ""
 
 
 def _checked_id(call: Call[Any, Any]) -> str:
@@ -53,17 +49,12 @@ def _checked_id(call: Call[Any, Any]) -> str:
     return job.id
 
 
-@operation(
-    "POST",
-    f"{API}/replays",
-    tag=TAG,
+@operations.post(
+    "/replays",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    body=NewReplayJob,
-    answer=Replay,
     status=201,
     errors=(403, 404, 409),
-    example="curl -X POST $URL/api/v1/replays -H 'Content-Type: application/json' "
-    """-d '{"source": "%DLQ%billing", "to": "group", "rate": 20, "dry_run": true}'""",
+    example_body='{"source": "%DLQ%billing", "to": "group", "rate": 20, "dry_run": true}',
 )
 async def create_replay(call: Call[None, NewReplayJob]) -> Replay:
     """Create a replay job.
@@ -80,85 +71,58 @@ async def create_replay(call: Call[None, NewReplayJob]) -> Replay:
         ranges=[(each.queue, int(each.first), int(each.end)) for each in body.ranges],
     )
     require_replay(call.who, order.source, order.to, order.to_name)
-    return convert(await call.services.replays.create(actor_of(call), order), Replay)
+    return convert(await call.services.replays.create(call.actor, order), Replay)
 
 
-@operation(
-    "GET",
-    f"{API}/replays",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=ReplayQuery,
-    answer=ReplayPage,
-    example="curl '$URL/api/v1/replays?state=running'",
-)
+@operations.get("/replays", needs=READ_SERVER, example="/replays?state=running")
 async def list_replays(call: Call[ReplayQuery, None]) -> ReplayPage:
     """List replay jobs, the newest first. The newest 1,000 are kept."""
     query = call.query
     jobs = call.host.broker.replays.list(
         source=query.source, state=query.state, after=query.cursor, count_max=query.limit
     )
-    is_more = len(jobs) == query.limit
-    return ReplayPage([convert(job, Replay) for job in jobs], jobs[-1].id if is_more else None)
+    next_cursor = cursor_after(jobs, query.limit, attrgetter("id"))
+    return ReplayPage([convert(job, Replay) for job in jobs], next_cursor)
 
 
-@operation(
-    "GET",
-    f"{API}/replays/{{id}}",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=Replay,
-    errors=(404,),
-    example="curl $URL/api/v1/replays/018bcfe56800",
-)
+@operations.get("/replays/{id}", needs=READ_SERVER, errors=(404,), example="/replays/018bcfe56800")
 async def get_replay(call: Call[None, None]) -> Replay:
     """Look at one replay job: how far it is, and what became of its messages."""
     return convert(call.host.broker.replays.get(call.path("id")), Replay)
 
 
-@operation(
-    "PATCH",
-    f"{API}/replays/{{id}}",
-    tag=TAG,
+@operations.patch(
+    "/replays/{id}",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    body=ReplayRate,
-    answer=Replay,
     errors=(404, 409),
-    example="curl -X PATCH $URL/api/v1/replays/018bcfe56800 -H 'Content-Type: application/json' "
-    """-d '{"rate": 500}'""",
+    example="/replays/018bcfe56800",
+    example_body='{"rate": 500}',
 )
 async def change_replay(call: Call[None, ReplayRate]) -> Replay:
     """Change how fast a replay job sends."""
-    job = await call.services.replays.change_rate(actor_of(call), _checked_id(call), call.body.rate)
+    job = await call.services.replays.change_rate(call.actor, _checked_id(call), call.body.rate)
     return convert(job, Replay)
 
 
-@operation(
-    "POST",
-    f"{API}/replays/{{id}}/begin",
-    tag=TAG,
+@operations.post(
+    "/replays/{id}/begin",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    answer=Replay,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/replays/018bcfe56800/begin",
+    example="/replays/018bcfe56800/begin",
 )
 async def begin_replay(call: Call[None, None]) -> Replay:
     """Do a dry run in earnest: the very messages that it looked at."""
-    job = await call.services.replays.begin(actor_of(call), _checked_id(call))
+    job = await call.services.replays.begin(call.actor, _checked_id(call))
     return convert(job, Replay)
 
 
-@operation(
-    "POST",
-    f"{API}/replays/{{id}}/retry",
-    tag=TAG,
+@operations.post(
+    "/replays/{id}/retry",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    body=NewReplayRetry,
-    answer=Replay,
     status=201,
     errors=(403, 404, 409),
-    example="curl -X POST $URL/api/v1/replays/018bcfe56800/retry "
-    """-H 'Content-Type: application/json' -d '{"dry_run": true}'""",
+    example="/replays/018bcfe56800/retry",
+    example_body='{"dry_run": true}',
 )
 async def retry_replay(call: Call[None, NewReplayRetry]) -> Replay:
     """Try again what failed in a job that is over: these messages, and no others.
@@ -172,63 +136,50 @@ async def retry_replay(call: Call[None, NewReplayRetry]) -> Replay:
     if body.to is not None:
         require_replay(call.who, job.source, body.to, body.to_name)
     how = convert(body, RetryRequest)
-    return convert(await call.services.replays.retry(actor_of(call), job.id, how), Replay)
+    return convert(await call.services.replays.retry(call.actor, job.id, how), Replay)
 
 
-@operation(
-    "POST",
-    f"{API}/replays/{{id}}/pause",
-    tag=TAG,
+@operations.post(
+    "/replays/{id}/pause",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    answer=Replay,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/replays/018bcfe56800/pause",
+    example="/replays/018bcfe56800/pause",
 )
 async def pause_replay(call: Call[None, None]) -> Replay:
     """Pause a replay job; it stays paused over a restart."""
-    job = await call.services.replays.pause(actor_of(call), _checked_id(call))
+    job = await call.services.replays.pause(call.actor, _checked_id(call))
     return convert(job, Replay)
 
 
-@operation(
-    "POST",
-    f"{API}/replays/{{id}}/resume",
-    tag=TAG,
+@operations.post(
+    "/replays/{id}/resume",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    answer=Replay,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/replays/018bcfe56800/resume",
+    example="/replays/018bcfe56800/resume",
 )
 async def resume_replay(call: Call[None, None]) -> Replay:
     """Let a paused replay job go on, at its rate and without a burst."""
-    job = await call.services.replays.resume(actor_of(call), _checked_id(call))
+    job = await call.services.replays.resume(call.actor, _checked_id(call))
     return convert(job, Replay)
 
 
-@operation(
-    "POST",
-    f"{API}/replays/{{id}}/stop",
-    tag=TAG,
+@operations.post(
+    "/replays/{id}/stop",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    answer=Replay,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/replays/018bcfe56800/stop",
+    example="/replays/018bcfe56800/stop",
 )
 async def stop_replay(call: Call[None, None]) -> Replay:
     """End a replay job: its unsent messages are never sent."""
-    job = await call.services.replays.stop(actor_of(call), _checked_id(call))
+    job = await call.services.replays.stop(call.actor, _checked_id(call))
     return convert(job, Replay)
 
 
-@operation(
-    "GET",
-    f"{API}/replays/{{id}}/outcomes",
-    tag=TAG,
+@operations.get(
+    "/replays/{id}/outcomes",
     needs=READ_SERVER,
-    query=OutcomeQuery,
-    answer=OutcomePage,
     errors=(404,),
-    example="curl '$URL/api/v1/replays/018bcfe56800/outcomes?outcome=topic_gone'",
+    example="/replays/018bcfe56800/outcomes?outcome=topic_gone",
 )
 async def list_outcomes(call: Call[OutcomeQuery, None]) -> OutcomePage:
     """List the outcomes of a replay job's messages, or those with one outcome.
@@ -248,17 +199,3 @@ async def list_outcomes(call: Call[OutcomeQuery, None]) -> OutcomePage:
         [convert(row, MessageOutcome, **hidden) for row in page.items],
         None if page.next is None else str(page.next),
     )
-
-
-OPERATIONS = (
-    create_replay,
-    list_replays,
-    get_replay,
-    change_replay,
-    begin_replay,
-    retry_replay,
-    pause_replay,
-    resume_replay,
-    stop_replay,
-    list_outcomes,
-)

@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, Raw, operation
-from app.api.topics.topics import Cursor
+from app.api.framework.operation import Call, Operations, Raw
+from app.api.framework.paging import Cursor
 from app.db.report_rows import PACKED, ResultFilter, Row
 from app.security.access import READ_SERVER
 from app.services.reports.files import histogram_text
@@ -23,7 +23,7 @@ from kitemq.model.reports import (
     ResultTotals,
 )
 
-TAG = "reports"
+operations = Operations("reports")
 OFFSETS = ("offset", "committed")  # are texts in JSON, as numbers of that size lose digits
 CSV, PARQUET = b"text/csv; charset=utf-8; header=present", b"application/vnd.apache.parquet"
 
@@ -73,28 +73,17 @@ class LatencyQuery(FilterQuery, forbid_unknown_fields=True):
     buckets: Annotated[bool, Meta(description="Histograms too.")] = False
 
 
-@operation(
-    "GET",
-    f"{API}/reports/tables",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=ReportTables,
-    example="curl $URL/api/v1/reports/tables",
-)
+@operations.get("/reports/tables", needs=READ_SERVER)
 async def list_report_tables(call: Call[None, None]) -> ReportTables:
     """List the tables of figures with their columns; docs/reports.md says what each means."""
     return ReportTables([convert(table, ReportTable) for table in RESULTS])
 
 
-@operation(
-    "GET",
-    f"{API}/reports/tables/{{table}}",
-    tag=TAG,
+@operations.get(
+    "/reports/tables/{table}",
     needs=READ_SERVER,
-    query=RowsQuery,
-    answer=ResultRows,
     errors=(404,),
-    example="curl '$URL/api/v1/reports/tables/throughput?topic=orders'",
+    example="/reports/tables/throughput?topic=orders",
 )
 async def list_report_rows(call: Call[RowsQuery, None]) -> ResultRows:
     """Read a table of figures, row by row, with what they were made of."""
@@ -106,15 +95,11 @@ async def list_report_rows(call: Call[RowsQuery, None]) -> ResultRows:
     return ResultRows(rows, page.next_cursor or None, page.basis)
 
 
-@operation(
-    "GET",
-    f"{API}/reports/tables/{{table}}/totals",
-    tag=TAG,
+@operations.get(
+    "/reports/tables/{table}/totals",
     needs=READ_SERVER,
-    query=TotalsQuery,
-    answer=ResultTotals,
     errors=(404,),
-    example="curl '$URL/api/v1/reports/tables/failures/totals?by=day,reason&kind=dead'",
+    example="/reports/tables/failures/totals?by=day,reason&kind=dead",
 )
 async def get_report_totals(call: Call[TotalsQuery, None]) -> ResultTotals:
     """Add figures up by some of their columns, or by `day`."""
@@ -125,16 +110,13 @@ async def get_report_totals(call: Call[TotalsQuery, None]) -> ResultTotals:
     return ResultTotals(list(totals.by), totals.rows, totals.is_cut, totals.basis)
 
 
-@operation(
-    "GET",
-    f"{API}/reports/tables/{{table}}/csv",
-    tag=TAG,
+@operations.get(
+    "/reports/tables/{table}/csv",
     needs=READ_SERVER,
-    query=FilterQuery,
     answer=str,
     media_type="text/csv",
     errors=(404, 409),
-    example="curl '$URL/api/v1/reports/tables/outcomes/csv'",
+    example="/reports/tables/outcomes/csv",
 )
 async def download_report_csv(call: Call[FilterQuery, None]) -> Raw:
     """Take a table of figures as CSV, at most 100,000 rows.
@@ -145,16 +127,14 @@ async def download_report_csv(call: Call[FilterQuery, None]) -> Raw:
     return Raw(b"".join([piece async for piece in pieces]), CSV)
 
 
-@operation(
-    "GET",
-    f"{API}/reports/tables/{{table}}/parquet",
-    tag=TAG,
+@operations.get(
+    "/reports/tables/{table}/parquet",
     needs=READ_SERVER,
-    query=FilterQuery,
     answer=str,
     media_type="application/vnd.apache.parquet",
     errors=(404, 409),
-    example="curl '$URL/api/v1/reports/tables/outcomes/parquet' -o outcomes.parquet",
+    example="/reports/tables/outcomes/parquet",
+    curl_flags="-o outcomes.parquet",
 )
 async def download_report_parquet(call: Call[FilterQuery, None]) -> Raw:
     """Take a table of figures as Parquet, at most 100,000 rows; needs Spark's Python packages."""
@@ -164,15 +144,11 @@ async def download_report_parquet(call: Call[FilterQuery, None]) -> Raw:
     )
 
 
-@operation(
-    "GET",
-    f"{API}/reports/latency",
-    tag=TAG,
+@operations.get(
+    "/reports/latency",
     needs=READ_SERVER,
-    query=LatencyQuery,
-    answer=ReportLatencies,
     errors=(409,),
-    example="curl '$URL/api/v1/reports/latency?metric=end_to_end&by=topic,group'",
+    example="/reports/latency?metric=end_to_end&by=topic,group",
 )
 async def get_report_latency(call: Call[LatencyQuery, None]) -> ReportLatencies:
     """Read latencies with their percentiles, put together by hour, day, metric, topic, group or
@@ -218,13 +194,3 @@ def _latency_out(by: tuple[str, ...], item: Latency, with_buckets: bool) -> Repo
         within=item.within,
         buckets=buckets if with_buckets else None,
     )
-
-
-OPERATIONS = (
-    list_report_tables,
-    list_report_rows,
-    get_report_totals,
-    download_report_csv,
-    download_report_parquet,
-    get_report_latency,
-)

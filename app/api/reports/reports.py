@@ -1,20 +1,24 @@
 """Reports: schedules and runs; their figures are in `figures.py`."""
 
-from typing import Annotated, Any
+from operator import attrgetter
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
-from app.api.reports import figures as report_figures
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
+from app.api.framework.operation import Call, Operations
+from app.api.framework.paging import (
+    PAGE_DEFAULT,
+    Limit,
+    NumberCursor,
+    cursor_after,
+    number_in,
+)
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
 from app.security.access import ADMINISTER_SERVER, READ_SERVER, RUN_REPORTS
 from app.services.reports.reports import Reports
 from app.services.reports.standing import JobStanding
-from engine.errors import Invalid
 from kitemq.model.conversion import convert
-from kitemq.model.numbers import is_whole
 from kitemq.model.reports import (
     NewReportRun,
     ReportJob,
@@ -27,7 +31,7 @@ from kitemq.model.reports import (
     ScheduleChanges,
 )
 
-TAG = "reports"
+operations = Operations("reports")
 JSON_EXAMPLE = "-H 'Content-Type: application/json'"
 
 
@@ -38,18 +42,11 @@ class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
     state: Annotated[
         str, Meta(description="running, ok, skipped, failed, timed_out, cancelled or lost.")
     ] = ""
-    cursor: Cursor = ""
+    cursor: NumberCursor = ""
     limit: Limit = PAGE_DEFAULT
 
 
-@operation(
-    "GET",
-    f"{API}/reports",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=ReportsNow,
-    example="curl $URL/api/v1/reports",
-)
+@operations.get("/reports", needs=READ_SERVER)
 async def get_reports(call: Call[None, None]) -> ReportsNow:
     """Get the state of all reports: freshness, schedules and the current run."""
     reports = call.services.reports
@@ -59,14 +56,7 @@ async def get_reports(call: Call[None, None]) -> ReportsNow:
     return ReportsNow(status.missing, status.remedy, jobs, running)
 
 
-@operation(
-    "GET",
-    f"{API}/reports/schedules",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=ReportSchedules,
-    example="curl $URL/api/v1/reports/schedules",
-)
+@operations.get("/reports/schedules", needs=READ_SERVER)
 async def list_report_schedules(call: Call[None, None]) -> ReportSchedules:
     """List when reports run by themselves."""
     schedules = await call.services.reports.schedules()
@@ -75,54 +65,31 @@ async def list_report_schedules(call: Call[None, None]) -> ReportSchedules:
     )
 
 
-@operation(
-    "PATCH",
-    f"{API}/reports/schedules/{{job}}",
-    tag=TAG,
+@operations.patch(
+    "/reports/schedules/{job}",
     needs=ADMINISTER_SERVER,
-    body=ScheduleChanges,
-    answer=ReportSchedule,
     errors=(),
-    example=f"curl -X PATCH $URL/api/v1/reports/schedules/lag {JSON_EXAMPLE} "
-    """-d '{"cron": "*/10 * * * *", "limit_s": 300}'""",
+    example="/reports/schedules/lag",
+    example_body='{"cron": "*/10 * * * *", "limit_s": 300}',
 )
 async def change_report_schedule(call: Call[None, ScheduleChanges]) -> ReportSchedule:
     """Change when a report runs by itself, for how long at most, or whether at all."""
-    actor, job = actor_of(call), call.path("job")
+    actor, job = call.actor, call.path("job")
     return _schedule_out(await call.services.reports.change_schedule(actor, job, call.body))
 
 
-@operation(
-    "GET",
-    f"{API}/reports/runs",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=RunQuery,
-    answer=ReportRuns,
-    example="curl '$URL/api/v1/reports/runs?job=traces'",
-)
+@operations.get("/reports/runs", needs=READ_SERVER, example="/reports/runs?job=traces")
 async def list_report_runs(call: Call[RunQuery, None]) -> ReportRuns:
     """List runs, the newest first. The newest 5,000 are kept."""
     query, reports = call.query, call.services.reports
-    before = _number(query.cursor, "cursor") if query.cursor else None
-    rows = await reports.runs(
-        RunFilter(job=query.job, state=query.state, before_id=before), query.limit
-    )
-    last = str(rows[-1].id) if len(rows) == query.limit else None
-    return ReportRuns([_run_out(reports, row) for row in rows], last)
+    chosen = RunFilter(job=query.job, state=query.state, before_id=number_in(query.cursor))
+    rows = await reports.runs(chosen, query.limit)
+    next_cursor = cursor_after(rows, query.limit, attrgetter("id"))
+    return ReportRuns([_run_out(reports, row) for row in rows], next_cursor)
 
 
-@operation(
-    "POST",
-    f"{API}/reports/runs",
-    tag=TAG,
-    needs=RUN_REPORTS,
-    body=NewReportRun,
-    answer=ReportRun,
-    status=201,
-    errors=(409,),
-    example=f"curl -X POST $URL/api/v1/reports/runs {JSON_EXAMPLE} "
-    """-d '{"job": "traces"}'""",
+@operations.post(
+    "/reports/runs", needs=RUN_REPORTS, status=201, errors=(409,), example_body='{"job": "traces"}'
 )
 async def run_report(call: Call[None, NewReportRun]) -> ReportRun:
     """Run a report now: what is due of it, or hours of the past, which are computed anew.
@@ -130,49 +97,28 @@ async def run_report(call: Call[None, NewReportRun]) -> ReportRun:
     A 409 while another run is under way, and where Spark is not installed.
     """
     body, reports = call.body, call.services.reports
-    row = await reports.run(actor_of(call), body.job, body.first, body.last)
+    row = await reports.run(call.actor, body.job, body.first, body.last)
     return _run_out(reports, row)
 
 
-@operation(
-    "GET",
-    f"{API}/reports/runs/{{id}}",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=ReportRunInFull,
-    errors=(404,),
-    example="curl $URL/api/v1/reports/runs/1",
-)
+@operations.get("/reports/runs/{id}", needs=READ_SERVER, errors=(404,), example="/reports/runs/1")
 async def get_report_run(call: Call[None, None]) -> ReportRunInFull:
     """Look at one run: how far it is, what became of it, what its logs said last."""
     reports = call.services.reports
-    row = await reports.get(_id(call))
+    row = await reports.get(call.number("id"))
     return convert(_run_out(reports, row), ReportRunInFull, log_tail=row.log_tail)
 
 
-@operation(
-    "POST",
-    f"{API}/reports/runs/{{id}}/cancel",
-    tag=TAG,
+@operations.post(
+    "/reports/runs/{id}/cancel",
     needs=RUN_REPORTS,
-    answer=ReportRun,
     errors=(404, 409),
-    example="curl -X POST $URL/api/v1/reports/runs/1/cancel",
+    example="/reports/runs/1/cancel",
 )
 async def cancel_report_run(call: Call[None, None]) -> ReportRun:
     """End a run; the figures stay as they were before it."""
     reports = call.services.reports
-    return _run_out(reports, await reports.cancel(actor_of(call), _id(call)))
-
-
-def _id(call: Call[Any, Any]) -> int:
-    return _number(call.path("id"), "id")
-
-
-def _number(text: str, field: str) -> int:
-    if not is_whole(text):
-        raise Invalid(f"{text[:40]!r} is no number", field=field, remedy="list the runs")
-    return int(text)
+    return _run_out(reports, await reports.cancel(call.actor, call.number("id")))
 
 
 def _schedule_out(row: ScheduleRow) -> ReportSchedule:
@@ -201,15 +147,3 @@ def _job_out(reports: Reports, job: JobStanding) -> ReportJob:
         last_run=None if job.last is None else _run_out(reports, job.last),
         last_ok=None if job.last_ok is None else _run_out(reports, job.last_ok),
     )
-
-
-OPERATIONS = (
-    get_reports,
-    list_report_schedules,
-    change_report_schedule,
-    list_report_runs,
-    run_report,
-    get_report_run,
-    cancel_report_run,
-    *report_figures.OPERATIONS,
-)

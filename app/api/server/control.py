@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 
-from app.api.framework.operation import API, Call, Raw, operation
+from app.api.framework.operation import Call, Operations, Raw
 from app.api.monitoring.metrics import metrics
 from app.api.server.system import readiness
-from app.api.topics.topics import actor_of
 from app.security.access import ADMINISTER_CONTROL, READ_CONTROL, READ_SERVER
 from app.services import support
 from app.services.log_levels import LINES_MAX, LogRing
@@ -29,19 +28,12 @@ from kitemq.model.server import (
     SelfCheckList,
 )
 
-TAG = "control"
+operations = Operations("control")
 ZIP = b"application/zip"
 NAMES_MAX = 1000
 
 
-@operation(
-    "GET",
-    f"{API}/self-checks",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=SelfCheckList,
-    example="curl $URL/api/v1/self-checks",
-)
+@operations.get("/self-checks", needs=READ_SERVER)
 async def list_self_checks(call: Call[None, None]) -> SelfCheckList:
     """Run the server's self-checks.
 
@@ -51,30 +43,18 @@ async def list_self_checks(call: Call[None, None]) -> SelfCheckList:
     return SelfCheckList(await call.services.self_checks.run())
 
 
-@operation(
-    "GET",
-    f"{API}/read-only",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=ReadOnlyMode,
-    example="curl $URL/api/v1/read-only",
-)
+@operations.get("/read-only", needs=READ_SERVER)
 async def get_read_only(call: Call[None, None]) -> ReadOnlyMode:
     """Get the read-only state."""
     switch = call.services.read_only
     return _read_only(switch.state)
 
 
-@operation(
-    "PUT",
-    f"{API}/read-only",
-    tag=TAG,
+@operations.put(
+    "/read-only",
     needs=ADMINISTER_CONTROL,
-    body=NewReadOnlyMode,
-    answer=ReadOnlyMode,
     errors=(409, 503),
-    example="curl -X PUT $URL/api/v1/read-only -H 'Content-Type: application/json' "
-    """-d '{"read_only": true, "reason": "moving to another disk"}'""",
+    example_body='{"read_only": true, "reason": "moving to another disk"}',
 )
 async def set_read_only(call: Call[None, NewReadOnlyMode]) -> ReadOnlyMode:
     """Make the server read-only, or writable again.
@@ -85,51 +65,38 @@ async def set_read_only(call: Call[None, NewReadOnlyMode]) -> ReadOnlyMode:
     """
     switch = call.services.read_only
     body = call.body
-    return _read_only(await switch.switch(actor_of(call), is_on=body.read_only, reason=body.reason))
+    return _read_only(await switch.switch(call.actor, is_on=body.read_only, reason=body.reason))
 
 
 def _read_only(state: ReadOnlyState) -> ReadOnlyMode:
     return convert(state, ReadOnlyMode, read_only=state.is_on)
 
 
-@operation(
-    "GET",
-    f"{API}/loggers",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=LoggerList,
-    example="curl $URL/api/v1/loggers",
-)
+@operations.get("/loggers", needs=READ_SERVER)
 async def list_loggers(call: Call[None, None]) -> LoggerList:
     """List the parts of the server that write to its log, with their levels."""
     return LoggerList(call.services.log_levels.list())
 
 
-@operation(
-    "PUT",
-    f"{API}/loggers/{{name}}",
-    tag=TAG,
+@operations.put(
+    "/loggers/{name}",
     needs=ADMINISTER_CONTROL,
-    body=NewLoggerLevel,
-    answer=LoggerLevel,
     errors=(404,),
-    example="curl -X PUT $URL/api/v1/loggers/kitemq.alerts "
-    """-H 'Content-Type: application/json' -d '{"level": "debug"}'""",
+    example="/loggers/kitemq.alerts",
+    example_body='{"level": "debug"}',
 )
 async def set_log_level(call: Call[None, NewLoggerLevel]) -> LoggerLevel:
     """Let a part of the server write more or less to its log, until the next start."""
     levels = call.services.log_levels
-    return await levels.change(actor_of(call), call.path("name"), call.body.level)
+    return await levels.change(call.actor, call.path("name"), call.body.level)
 
 
-@operation(
-    "GET",
-    f"{API}/support-bundle",
-    tag=TAG,
+@operations.get(
+    "/support-bundle",
     needs=READ_CONTROL,
     answer=str,
     media_type="application/zip",
-    example="curl -o bundle.zip $URL/api/v1/support-bundle",
+    curl_flags="-o bundle.zip",
 )
 async def get_support_bundle(call: Call[None, None]) -> Raw:
     """Download a support archive.
@@ -140,7 +107,7 @@ async def get_support_bundle(call: Call[None, None]) -> Raw:
     """
     audit = call.services.audit
     try:
-        async with audit.change(actor_of(call), "support.bundle", "server", "") as change:
+        async with audit.change(call.actor, "support.bundle", "server", "") as change:
             data = await _bundle(call)
             change.after = {"bytes": len(data)}
     except Busy:  # the trail cannot be written, which is when help is needed most
@@ -214,13 +181,3 @@ def _first(items: list[Any]) -> dict[str, object]:
 
 def _text(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-
-
-OPERATIONS = (
-    list_self_checks,
-    get_read_only,
-    set_read_only,
-    list_loggers,
-    set_log_level,
-    get_support_bundle,
-)

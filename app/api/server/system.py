@@ -6,19 +6,22 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, Raw, encode, operation
-from app.api.topics.topics import PAGE_DEFAULT, Limit
+from app.api.framework.operation import Call, Operations, Raw, encode
+from app.api.framework.paging import (
+    PAGE_DEFAULT,
+    Limit,
+    NumberCursor,
+    number_in,
+)
 from app.db.rows import AuditFilter
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.security.access import PUBLIC, READ_SERVER, Action, Kind, Needs
 from app.version import VERSION
-from engine.errors import Invalid
 from kitemq.model.conversion import convert
-from kitemq.model.numbers import whole
 from kitemq.model.server import Alive, AuditItem, AuditPage, Readiness, ServerInfo
 
-TAG = "system"
+operations = Operations("system")
 ID_MAX = 2**63 - 1
 
 
@@ -32,7 +35,7 @@ class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
     actor: str = ""
     address: str = ""
     limit: Limit = PAGE_DEFAULT
-    cursor: Annotated[str, Meta(description="`next_cursor` of the page before.")] = ""
+    cursor: NumberCursor = ""
 
 
 def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
@@ -59,13 +62,13 @@ def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
     return Readiness(status, problems, warnings)
 
 
-@operation("GET", "/healthz", tag=TAG, needs=PUBLIC, answer=Alive, example="curl $URL/healthz")
+@operations.get("/healthz", prefix="", needs=PUBLIC)
 async def healthz(call: Call[None, None]) -> Alive:
     """Check that the process is alive."""
     return Alive("ok")
 
 
-@operation("GET", "/readyz", tag=TAG, needs=PUBLIC, answer=Readiness, example="curl $URL/readyz")
+@operations.get("/readyz", prefix="", needs=PUBLIC, answer=Readiness)
 async def readyz(call: Call[None, None]) -> Raw:
     """Check that requests can be served.
 
@@ -75,14 +78,7 @@ async def readyz(call: Call[None, None]) -> Raw:
     return Raw(encode(state), status=200 if state.status == "ready" else 503)
 
 
-@operation(
-    "GET",
-    f"{API}/system",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=ServerInfo,
-    example="curl $URL/api/v1/system",
-)
+@operations.get("/system", needs=READ_SERVER)
 async def about(call: Call[None, None]) -> ServerInfo:
     """Get the version and identity of this server."""
     broker = call.host.broker
@@ -96,6 +92,7 @@ async def about(call: Call[None, None]) -> ServerInfo:
         groups=len(broker.groups()),
         data=str(call.settings.data.absolute()),
         data_mark=_mark_of(call.settings.data),
+        capabilities=call.messaging.capabilities,
     )
 
 
@@ -105,15 +102,7 @@ def _mark_of(data: Path) -> str:
     return f"{stat.st_dev:x}-{stat.st_ino:x}-{stat.st_ctime_ns:x}"
 
 
-@operation(
-    "GET",
-    f"{API}/audit",
-    tag=TAG,
-    needs=Needs(Action.READ, Kind.AUDIT),
-    query=AuditQuery,
-    answer=AuditPage,
-    example="curl '$URL/api/v1/audit?object_kind=topic'",
-)
+@operations.get("/audit", needs=Needs(Action.READ, Kind.AUDIT), example="/audit?object_kind=topic")
 async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
     """List the audit trail, newest first.
 
@@ -122,20 +111,8 @@ async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
     """
     query = call.query
     audit = call.services.audit
-    before_id = _id_of(query.cursor) if query.cursor else None
+    before_id = number_in(query.cursor)
     criteria = convert(query, AuditFilter)
     entries = await audit.find(criteria, limit=query.limit, before_id=before_id)
     items = [convert(entry, AuditItem) for entry in entries]
     return AuditPage(items, items[-1].id if len(items) == query.limit else None)
-
-
-def _id_of(cursor: str) -> int:
-    number = whole(cursor, ID_MAX)
-    if number is not None:
-        return number
-    raise Invalid(
-        f"{cursor[:40]!r} is no cursor", field="cursor", remedy="send next_cursor as it came"
-    )
-
-
-OPERATIONS = (healthz, readyz, about, list_audit)

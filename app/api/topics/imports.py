@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from app.api.framework.operation import API, Call, operation
-from app.api.topics.topics import TAG, actor_of
+from app.api.framework.operation import Call, Operations
 from app.pause import Pause
 from app.security.access import Action, Kind, Needs
 from app.services.topic_files import FileRow
@@ -12,16 +11,13 @@ from app.services.topic_imports import ImportRow, counted
 from kitemq.model.conversion import convert
 from kitemq.model.topics import ImportedTopic, ImportedTopics, TopicImportFile
 
+operations = Operations("topics")
 
-@operation(
-    "POST",
-    f"{API}/topics/import",
-    tag=TAG,
+
+@operations.post(
+    "/topics/import",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC),
-    body=TopicImportFile,
-    answer=ImportedTopics,
-    example="curl -X POST $URL/api/v1/topics/import -H 'Content-Type: application/json' "
-    """-d '{"dry_run": true, "content": "name,read_queues\\norders,8"}'""",
+    example_body='{"dry_run": true, "content": "name,read_queues\\norders,8"}',
 )
 async def import_topics(call: Call[None, TopicImportFile]) -> ImportedTopics:
     """Create and change topics by a file.
@@ -41,7 +37,7 @@ async def import_topics(call: Call[None, TopicImportFile]) -> ImportedTopics:
     if body.dry_run:
         preview = await imports.preview(rows, allowed)
     else:
-        preview = await imports.apply(actor_of(call), rows, allowed)
+        preview = await imports.apply(call.actor, rows, allowed)
     pause = Pause()
     visible_rows = []
     for row in preview:
@@ -61,6 +57,3 @@ async def _require_all(call: Call[Any, Any], rows: Sequence[FileRow]) -> None:
 
 def _out(row: ImportRow) -> ImportedTopic:
     return convert(row, ImportedTopic, seen=row.definition.seen if row.definition else "")
-
-
-OPERATIONS = (import_topics,)

@@ -1,7 +1,6 @@
 """REST for retention: its limits and state, and purging a topic."""
 
-from app.api.framework.operation import API, Call, operation
-from app.api.topics.topics import actor_of
+from app.api.framework.operation import Call, Operations
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.retention import Extent
 from engine.errors import Invalid
@@ -9,34 +8,22 @@ from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 from kitemq.model.retention import Purged, PurgeOrder, Retention
 
-TAG = "retention"
+operations = Operations("retention")
 NUMBER_MAX = 2**63 - 1
 NUMBER_DIGITS_MAX = 19
 
 
-@operation(
-    "GET",
-    f"{API}/retention",
-    tag=TAG,
-    needs=READ_SERVER,
-    answer=Retention,
-    example="curl $URL/api/v1/retention",
-)
+@operations.get("/retention", needs=READ_SERVER)
 async def get_retention(call: Call[None, None]) -> Retention:
     """See what is kept for how long, how full log and disk are, and what goes next."""
     return convert(call.host.broker.retention.status(), Retention)
 
 
-@operation(
-    "POST",
-    f"{API}/topics/{{topic}}/purge",
-    tag=TAG,
+@operations.post(
+    "/topics/{topic}/purge",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
-    body=PurgeOrder,
-    answer=Purged,
     errors=(403, 404),
-    example="curl -X POST $URL/api/v1/topics/orders/purge -H 'Content-Type: application/json' "
-    """-d '{"all": true, "dry_run": true}'""",
+    example_body='{"all": true, "dry_run": true}',
 )
 async def purge_topic(call: Call[None, PurgeOrder]) -> Purged:
     """Purge a topic: make messages unreadable for good.
@@ -52,7 +39,7 @@ async def purge_topic(call: Call[None, PurgeOrder]) -> Purged:
     topic = call.path("topic")
     if order.dry_run:
         return convert(purges.preview(topic, extent), Purged)
-    return convert(await purges.purge(actor_of(call), topic, extent), Purged)
+    return convert(await purges.purge(call.actor, topic, extent), Purged)
 
 
 def _offsets(texts: dict[str, str | int] | None) -> dict[int, int] | None:
@@ -74,6 +61,3 @@ def _number(value: str | int, queue: str, what: str) -> int:
         field=f"before_offset.{queue[:40]}",
         remedy="send whole numbers from 0",
     )
-
-
-OPERATIONS = (get_retention, purge_topic)

@@ -1,24 +1,19 @@
 """Topics: list, create, look at, change, delete."""
 
-from heapq import nsmallest
-from typing import Annotated, Any
+from operator import attrgetter
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, operation
+from app.api.framework.operation import Call, Operations
+from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_by
 from app.security.access import READ_SERVER, Action, Kind, Needs
-from app.services.audit import Actor, actor_at
 from engine.broker import TopicConfig
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.topics import NewTopic, Topic, TopicDetail, TopicPage, TopicSettings, TopicType
 
-TAG = "topics"
-PAGE_DEFAULT = 50
-PAGE_MAX = 200
-
-Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX, description="Items of one page.")]
-Cursor = Annotated[str, Meta(description="`next_cursor` of the page before.")]
+operations = Operations("topics")
 
 
 class TopicQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -36,20 +31,7 @@ def topic_out(config: TopicConfig) -> Topic:
     return convert(config, Topic, system=config.is_system)
 
 
-def actor_of(call: Call[Any, Any]) -> Actor:
-    """The caller, for the audit trail."""
-    return actor_at(call.who.audit_name(call.client), call.header(b"x-request-id"))
-
-
-@operation(
-    "GET",
-    f"{API}/topics",
-    tag=TAG,
-    needs=READ_SERVER,
-    query=TopicQuery,
-    answer=TopicPage,
-    example="curl '$URL/api/v1/topics?q=order&limit=10'",
-)
+@operations.get("/topics", needs=READ_SERVER, example="/topics?q=order&limit=10")
 async def list_topics(call: Call[TopicQuery, None]) -> TopicPage:
     """List topics.
 
@@ -62,27 +44,16 @@ async def list_topics(call: Call[TopicQuery, None]) -> TopicPage:
         for config in call.host.broker.topics(system=query.system)
         if text in config.name.lower() and (query.type is None or query.type == config.type.value)
     ]
-    rest = (config for config in topics if config.name > query.cursor)
-    page = nsmallest(query.limit + 1, rest, key=lambda config: config.name)
-    more = len(page) > query.limit
-    return TopicPage(
-        [topic_out(config) for config in page[: query.limit]],
-        page[query.limit - 1].name if more else None,
-        len(topics),
-    )
+    page, next_cursor = page_by(topics, attrgetter("name"), query.cursor, query.limit)
+    return TopicPage(list(map(topic_out, page)), next_cursor, len(topics))
 
 
-@operation(
-    "POST",
-    f"{API}/topics",
-    tag=TAG,
+@operations.post(
+    "/topics",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC),
-    body=NewTopic,
-    answer=Topic,
     status=201,
     errors=(409,),
-    example="curl -X POST $URL/api/v1/topics -H 'Content-Type: application/json' "
-    """-d '{"name": "orders", "read_queues": 8, "write_queues": 8}'""",
+    example_body='{"name": "orders", "read_queues": 8, "write_queues": 8}',
 )
 async def create_topic(call: Call[None, NewTopic]) -> Topic:
     """Create a topic.
@@ -95,18 +66,10 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
     defaults = {"read_queues": queues, "write_queues": queues}
     config = convert(new, TopicConfig, **{**defaults, **set_fields(new)})
     topics = call.services.topics
-    return topic_out(await topics.create(actor_of(call), config))
+    return topic_out(await topics.create(call.actor, config))
 
 
-@operation(
-    "GET",
-    f"{API}/topics/{{topic}}",
-    tag=TAG,
-    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
-    answer=TopicDetail,
-    errors=(404,),
-    example="curl $URL/api/v1/topics/orders",
-)
+@operations.get("/topics/{topic}", needs=Needs(Action.READ, Kind.TOPIC, "topic"), errors=(404,))
 async def get_topic(call: Call[None, None]) -> TopicDetail:
     """Look at one topic with its queues."""
     name = call.path("topic")
@@ -121,16 +84,11 @@ async def get_topic(call: Call[None, None]) -> TopicDetail:
     )
 
 
-@operation(
-    "PATCH",
-    f"{API}/topics/{{topic}}",
-    tag=TAG,
+@operations.patch(
+    "/topics/{topic}",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
-    body=TopicSettings,
-    answer=Topic,
     errors=(404, 409),
-    example="curl -X PATCH $URL/api/v1/topics/orders -H 'Content-Type: application/json' "
-    """-d '{"permission": 4}'""",
+    example_body='{"permission": 4}',
 )
 async def change_topic(call: Call[None, TopicSettings]) -> Topic:
     """Change a topic.
@@ -138,17 +96,11 @@ async def change_topic(call: Call[None, TopicSettings]) -> Topic:
     Only what is given changes; a topic keeps its type for life.
     """
     topics = call.services.topics
-    return topic_out(await topics.change(actor_of(call), call.path("topic"), call.body))
+    return topic_out(await topics.change(call.actor, call.path("topic"), call.body))
 
 
-@operation(
-    "DELETE",
-    f"{API}/topics/{{topic}}",
-    tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
-    status=204,
-    errors=(404,),
-    example="curl -X DELETE $URL/api/v1/topics/orders",
+@operations.delete(
+    "/topics/{topic}", needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"), errors=(404,)
 )
 async def delete_topic(call: Call[None, None]) -> None:
     """Delete a topic.
@@ -156,7 +108,4 @@ async def delete_topic(call: Call[None, None]) -> None:
     Its messages and the progress of all groups in it are gone at once.
     """
     topics = call.services.topics
-    await topics.delete(actor_of(call), call.path("topic"))
-
-
-OPERATIONS = (list_topics, create_topic, get_topic, change_topic, delete_topic)
+    await topics.delete(call.actor, call.path("topic"))

@@ -44,7 +44,7 @@ def lacks_claims(claims: Claims, settings: OidcSettings) -> bool:
 
 
 def identity_of(claims: Claims, settings: OidcSettings) -> Identity:
-    """The user of these claims; raises the DoorError that says why the login is refused."""
+    """The user of these claims; raises the ProblemError that says why the login is refused."""
     claim = find_claim(claims, settings.oidc_username_claim)
     if not isinstance(claim, str) or not claim:
         raise refusals.claim(settings.oidc_username_claim, "oidc_username_claim")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.db.rows import UserRow
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.oidc_settings import OidcSettings
 from app.security.accounts import Accounts, Browser
 from app.security.authenticator import LOGIN, LOGIN_BACK
@@ -46,7 +46,7 @@ class NewSession:
 
 
 class ProviderLogin:
-    """Every method raises a DoorError of `refusals.py`, which says what to do."""
+    """Every method raises a ProblemError of `refusals.py`, which says what to do."""
 
     def __init__(self, settings: OidcSettings, accounts: Accounts, clock: Clock) -> None:
         self._settings = settings
@@ -86,7 +86,7 @@ class ProviderLogin:
             subject = str(claims["sub"])
             identity = identity_of(claims, self._settings)
             return await self._open_session(identity, tokens.id_token, login, browser)
-        except DoorError as error:
+        except ProblemError as error:
             await self._audit(error, subject, browser)
             raise
 
@@ -140,7 +140,7 @@ class ProviderLogin:
             self._id_tokens.popitem(last=False)
         return NewSession(secret, expires_ms, login.next_path)
 
-    async def _audit(self, error: DoorError, subject: str, browser: Browser) -> None:
+    async def _audit(self, error: ProblemError, subject: str, browser: Browser) -> None:
         """Record a refused login, at most AUDITED_MAX in AUDITED_EACH_S: anybody can repeat it."""
         since_s, count = self._audited
         now_s = self._clock.monotonic_s()

@@ -24,7 +24,7 @@ from authlib.oauth2.client import OAuth2Client
 from joserfc.jwk import KeySet
 
 from app.addresses import quiet_clients
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.oidc_settings import OidcSettings
 from app.security.oidc import refusals
 from app.security.oidc.identity import lacks_claims
@@ -101,7 +101,7 @@ class _TokenClient(OAuth2Client):  # type: ignore[misc]
 
 
 class Provider:
-    """Exchanges codes for checked claims; every failure is a DoorError of `refusals.py`."""
+    """Exchanges codes for checked claims; every failure is a ProblemError of `refusals.py`."""
 
     def __init__(self, settings: OidcSettings, clock: Clock) -> None:
         quiet_clients()
@@ -266,7 +266,7 @@ class Provider:
         finally:
             self._waiting -= 1
 
-    def _unreachable(self, reason: str) -> DoorError:
+    def _unreachable(self, reason: str) -> ProblemError:
         log.warning("the provider %s: %s", self._settings.oidc_issuer, reason)
         return refusals.unreachable(self._settings.oidc_issuer)
 

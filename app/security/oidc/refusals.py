@@ -1,6 +1,6 @@
 """Refusals of logins through a provider, each with its remedy.
 
-Each is a DoorError whose `code` never changes:
+Each is a ProblemError whose `code` never changes:
 
     oidc_off          404  there is no provider here
     oidc_unreachable  503  the provider does not answer correctly: try again
@@ -14,7 +14,7 @@ Each is a DoorError whose `code` never changes:
     oidc_name_taken   409  another user has this name
 """
 
-from app.errors import DoorError
+from app.errors import ProblemError
 
 AGAIN = "begin again with the button on the login page"
 ASK = "ask the administrator of this server"
@@ -22,8 +22,8 @@ RETRY_AFTER_S = 5.0
 TEXT_MAX = 200
 
 
-def off() -> DoorError:
-    return DoorError(
+def off() -> ProblemError:
+    return ProblemError(
         404,
         "oidc_off",
         "this server has no OpenID Connect provider",
@@ -31,8 +31,8 @@ def off() -> DoorError:
     )
 
 
-def unreachable(issuer: str) -> DoorError:
-    return DoorError(
+def unreachable(issuer: str) -> ProblemError:
+    return ProblemError(
         503,
         "oidc_unreachable",
         f"the provider {issuer} does not answer as it should",
@@ -41,8 +41,8 @@ def unreachable(issuer: str) -> DoorError:
     )
 
 
-def busy() -> DoorError:
-    return DoorError(
+def busy() -> ProblemError:
+    return ProblemError(
         503,
         "oidc_busy",
         "too many people are logging in at once",
@@ -51,8 +51,8 @@ def busy() -> DoorError:
     )
 
 
-def state() -> DoorError:
-    return DoorError(
+def state() -> ProblemError:
+    return ProblemError(
         400,
         "oidc_state",
         "this login was not begun in this browser, or more than ten minutes ago",
@@ -60,14 +60,14 @@ def state() -> DoorError:
     )
 
 
-def denied(error: str, text: str) -> DoorError:
+def denied(error: str, text: str) -> ProblemError:
     """The provider's own words, truncated, as a forged link may contain any."""
     words = f"{_short(error)}: {_short(text)}" if text else _short(error)
-    return DoorError(403, "oidc_denied", f"the provider refused ({words})", remedy=AGAIN)
+    return ProblemError(403, "oidc_denied", f"the provider refused ({words})", remedy=AGAIN)
 
 
-def token(reason: str) -> DoorError:
-    return DoorError(
+def token(reason: str) -> ProblemError:
+    return ProblemError(
         403,
         "oidc_token",
         f"the provider's answer proves nothing: {reason}",
@@ -75,8 +75,8 @@ def token(reason: str) -> DoorError:
     )
 
 
-def claim(name: str, setting: str) -> DoorError:
-    return DoorError(
+def claim(name: str, setting: str) -> ProblemError:
+    return ProblemError(
         403,
         "oidc_claim",
         f"the provider does not tell the claim {name!r}",
@@ -86,8 +86,8 @@ def claim(name: str, setting: str) -> DoorError:
     )
 
 
-def bad_name(name: str, claim_name: str) -> DoorError:
-    return DoorError(
+def bad_name(name: str, claim_name: str) -> ProblemError:
+    return ProblemError(
         403,
         "oidc_claim",
         f"the claim {claim_name!r} is {_short(name)!r}, which cannot be a user's name here",
@@ -97,18 +97,18 @@ def bad_name(name: str, claim_name: str) -> DoorError:
     )
 
 
-def domain(domains: tuple[str, ...], *, is_verified: bool) -> DoorError:
+def domain(domains: tuple[str, ...], *, is_verified: bool) -> ProblemError:
     detail = "the e-mail address is of another domain than this server wants"
     if not is_verified:
         detail = "the provider does not say that the e-mail address is verified"
     expected = ", ".join(domains)
     remedy = f"log in with a verified address of {expected} (oidc_email_domains)"
-    return DoorError(403, "oidc_domain", detail, field="email", remedy=remedy)
+    return ProblemError(403, "oidc_domain", detail, field="email", remedy=remedy)
 
 
-def no_role(name: str, claim_name: str, count: int) -> DoorError:
+def no_role(name: str, claim_name: str, count: int) -> ProblemError:
     groups = f"none of {name}'s {count} groups" if count else f"{name} is in no group, so none"
-    return DoorError(
+    return ProblemError(
         403,
         "oidc_no_role",
         f"{groups} has a role on this server (claim {claim_name!r})",
@@ -117,8 +117,8 @@ def no_role(name: str, claim_name: str, count: int) -> DoorError:
     )
 
 
-def name_taken(name: str) -> DoorError:
-    return DoorError(
+def name_taken(name: str) -> ProblemError:
+    return ProblemError(
         409,
         "oidc_name_taken",
         f"there is another user {name!r} on this server already, who is not taken over",

@@ -23,7 +23,7 @@ from app.db.alert_rows import (
     StateRow,
     TransitionRow,
 )
-from app.db.rows import DatabaseError
+from app.db.rows import Actor, DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.services.alerts import evaluation
@@ -33,7 +33,7 @@ from app.services.alerts.readings import Readings
 from app.services.alerts.rules import RULES_MAX, checked
 from app.services.alerts.standing import ORDER, RuleStatus
 from app.services.alerts.webhook import BACKOFF_S, Webhooks
-from app.services.audit import Actor, Audit
+from app.services.audit import Audit
 from app.services.reports.reports import Reports
 from app.services.targets import Targets
 from app.settings import Settings

@@ -56,8 +56,8 @@ def event_of(reading: Reading, state: RuleState, since_ms: int, now_ms: int, for
         return Event.MISSING
     if not reading.is_over:
         return Event.FINE
-    held_ms = now_ms - since_ms if state is RuleState.PENDING else 0
-    return Event.HELD if state is RuleState.FIRING or held_ms >= for_s * 1000 else Event.OVER
+    over_ms = now_ms - since_ms if state is RuleState.PENDING else 0
+    return Event.HELD if state is RuleState.FIRING or over_ms >= for_s * 1000 else Event.OVER
 
 
 def move(state: RuleState, event: Event) -> RuleState:

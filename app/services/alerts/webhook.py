@@ -19,7 +19,7 @@ from app.db.alert_rows import DeliveryRow
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.services.alerts.events import DELIVERED, FAILED, signature
-from app.services.targets import TargetRefused, Targets, made_client
+from app.services.targets import TargetRefused, Targets, create_client
 from engine.clock import Clock
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ TRY_AGAIN = frozenset({408, 425, 429})
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PostOutcome:
     """The result of an attempt; `error` is empty after a success."""
 
     status: int | None
@@ -122,7 +122,7 @@ class Webhooks:
             else:
                 return
 
-    async def _post(self, row: DeliveryRow) -> Outcome:
+    async def _post(self, row: DeliveryRow) -> PostOutcome:
         client = await self._opened()
         import httpx  # loaded by now
 
@@ -143,25 +143,25 @@ class Webhooks:
                 async with client.stream("POST", row.url, content=body, headers=headers) as answer:
                     status = answer.status_code
         except TimeoutError:
-            return Outcome(None, f"no answer within {TIMEOUT_S:.0f} s")
+            return PostOutcome(None, f"no answer within {TIMEOUT_S:.0f} s")
         except TargetRefused as error:
-            return Outcome(None, f"the address is not called: {error}"[:ERROR_CHARS_MAX])
+            return PostOutcome(None, f"the address is not called: {error}"[:ERROR_CHARS_MAX])
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             reason = redacted_text(f"{type(error).__name__}: {error}")
-            return Outcome(None, reason[:ERROR_CHARS_MAX])
-        return Outcome(status, "" if 200 <= status < 300 else f"the answer was {status}")
+            return PostOutcome(None, reason[:ERROR_CHARS_MAX])
+        return PostOutcome(status, "" if 200 <= status < 300 else f"the answer was {status}")
 
     async def _opened(self) -> "httpx.AsyncClient":
         """The client; loading it takes longer than a turn of the event loop may."""
         if "httpx" not in sys.modules:
             await asyncio.to_thread(import_module, "httpx")
         if self._client is None:
-            self._client = made_client(self._targets, connections_max=CONNECTIONS_MAX)
+            self._client = create_client(self._targets, connections_max=CONNECTIONS_MAX)
         return self._client
 
 
 def settle(
-    row: DeliveryRow, outcome: Outcome, now_ms: int, backoff_s: Sequence[float]
+    row: DeliveryRow, outcome: PostOutcome, now_ms: int, backoff_s: Sequence[float]
 ) -> DeliveryRow:
     """The delivery after an attempt: delivered, given up, or waiting for the next. Pure."""
     attempts = row.attempts + 1

@@ -10,7 +10,7 @@ from typing import Any
 from engine.histogram import Histogram, percentile, share_within, unpack
 
 
-class Cell:
+class LatencyCell:
     """Any number of measured values; times in ms, percentiles at most 2.5 % off.
 
     `skewed` of the `n` values were negative by clock skew and count as 0; `messages` is scaled up
@@ -54,9 +54,9 @@ class Cell:
         return None if limit_ms is None else share_within(self.buckets, limit_ms)
 
 
-def gather(rows: Iterable[Mapping[str, Any]]) -> Cell | None:
+def gather(rows: Iterable[Mapping[str, Any]]) -> LatencyCell | None:
     """One cell of all rows; None without any value."""
-    cell = Cell()
+    cell = LatencyCell()
     for row in rows:
         if row["n"]:
             cell.add(row)

@@ -28,7 +28,7 @@ TAIL_BYTES = 8 * 1024
 Beat = Callable[[], Awaitable[None]]
 
 
-class TimedOut(Exception):
+class ChildTimeout(Exception):
     """The process took longer than it may, and was ended."""
 
 
@@ -46,8 +46,8 @@ async def run(
 
     It may use that many `processors`, 0 for all but one. Its standard output goes to `output`, its
     errors to `log`, at most some 4 MB. `beat` is called twice a second; what it raises ends the
-    process, as being cancelled does. Raises TimedOut. When this returns or raises, no process that
-    carries the mark is left.
+    process, as being cancelled does. Raises ChildTimeout. When this returns or raises, no process
+    that carries the mark is left.
     """
     process = _start(words, mark, output, log)
     _give_way(process.pid, processors)
@@ -57,7 +57,7 @@ async def run(
             await beat()
             await asyncio.to_thread(_bound, log)
             if asyncio.get_running_loop().time() >= deadline_s:
-                raise TimedOut
+                raise ChildTimeout
     finally:
         await _end(process)
         await asyncio.to_thread(end_marked, mark)

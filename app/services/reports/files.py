@@ -26,7 +26,7 @@ from engine.histogram import unpack
 from engine.report_tables import HOURS, ResultColumn, ResultTable
 
 if TYPE_CHECKING:
-    from app.services.reports.results import Results
+    from app.services.reports.results import ReportResults
 
 ROWS_MAX = 100_000
 LIMIT_S = 120.0
@@ -37,7 +37,7 @@ LENGTH = ResultColumn("hours", "INT")
 class ResultFiles:
     """Makes the files; every method raises Busy where the database fails."""
 
-    def __init__(self, results: "Results", reports: Reports, settings: Settings) -> None:
+    def __init__(self, results: "ReportResults", reports: Reports, settings: Settings) -> None:
         self._results = results
         self._reports = reports
         self._mark = mark_of(settings.data)
@@ -87,7 +87,7 @@ class ResultFiles:
                 limit_s=LIMIT_S,
                 beat=_nothing,
             )
-        except child.TimedOut:
+        except child.ChildTimeout:
             code = -1
         if code:
             output = await asyncio.to_thread(child.tail_of, log)

@@ -19,12 +19,12 @@ from uuid import uuid4
 from msgspec import UNSET
 
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
-from app.db.rows import DatabaseError
+from app.db.rows import Actor, DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
-from app.services.audit import Actor, Audit
+from app.services.audit import Audit
 from app.services.reports import schedule
-from app.services.reports.child import TimedOut
+from app.services.reports.child import ChildTimeout
 from app.services.reports.contract import Progress
 from app.services.reports.keeping import Keeping
 from app.services.reports.runner import LEASE_MS, RunFailed, Runner
@@ -336,7 +336,7 @@ class Reports:
         except asyncio.CancelledError:
             why = self._under_way.ended_by if self._under_way else ""
             return await self._ended(run, RunState.CANCELLED, "Cancelled", why)
-        except TimedOut:
+        except ChildTimeout:
             text = f"it took longer than {limit_s:,} s"
             self._plan_retry(run)
             return await self._ended(run, RunState.TIMED_OUT, "TimedOut", text)
@@ -398,9 +398,9 @@ class Reports:
     async def _job_standing(self, row: ScheduleRow) -> JobStanding:
         last = await self._ask(lambda db: db.reports.newest(row.job, OVER))
         good = await self._ask(lambda db: db.reports.newest(row.job, GOOD))
-        taken = await self._ask(lambda db: db.reports.newest(row.job, (RunState.OK,)))
+        last_ok = await self._ask(lambda db: db.reports.newest(row.job, (RunState.OK,)))
         coverage = await self._ask(lambda db: db.reports.coverage(row.job))
-        return JobStanding(row, last, taken, good.input_at_ms if good else None, coverage)
+        return JobStanding(row, last, last_ok, good.input_at_ms if good else None, coverage)
 
     async def _ask(self, work: "Callable[[Database], T]") -> T:
         try:

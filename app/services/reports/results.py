@@ -16,7 +16,7 @@ import msgspec
 from app.db.report_rows import Moved, ResultFilter, Row
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
-from app.services.reports.cells import Cell
+from app.services.reports.cells import LatencyCell
 from app.services.reports.files import ResultFiles
 from app.services.reports.reports import Reports
 from app.services.reports.standing import unavailable
@@ -43,7 +43,7 @@ LATENCY_BY = ("hour", "day", "metric", "topic", "group", "client")
 
 
 @dataclass(frozen=True)
-class Page:
+class RowPage:
     """Rows in the order of their key; `next_cursor` is "" on the last page."""
 
     table: ResultTable
@@ -53,7 +53,7 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Totals:
+class RowTotals:
     """Sums by some columns; `is_cut` where there are more than 5,000 of them."""
 
     table: ResultTable
@@ -71,7 +71,7 @@ class Latency:
     """
 
     by: tuple[str, ...]
-    cell: Cell
+    cell: LatencyCell
     within: float | None
 
 
@@ -84,7 +84,7 @@ class Latencies:
     basis: Basis
 
 
-class Results:
+class ReportResults:
     """Reads the figures; every method raises Busy where the database fails."""
 
     def __init__(self, reports: Reports, database: DatabaseWorker, settings: Settings) -> None:
@@ -94,7 +94,7 @@ class Results:
 
     async def page(
         self, name: str, criteria: ResultFilter, *, limit: int = 500, cursor: str = ""
-    ) -> Page:
+    ) -> RowPage:
         """Rows of a table, at most 5,000; raises NotFound, Invalid."""
         table = checked(name, criteria)
         after = _after(table, cursor)
@@ -103,9 +103,9 @@ class Results:
         is_more = len(rows) > size
         rows = rows[:size]
         following = _cursor(table, rows[-1]) if is_more else ""
-        return Page(table, rows, following, await self.basis(table.job, criteria))
+        return RowPage(table, rows, following, await self.basis(table.job, criteria))
 
-    async def totals(self, name: str, by: Sequence[str], criteria: ResultFilter) -> Totals:
+    async def totals(self, name: str, by: Sequence[str], criteria: ResultFilter) -> RowTotals:
         """Sums of a table by some of its dimensions, "day" among them."""
         table = checked(name, criteria)
         allowed = ("day", *table.dimensions)
@@ -120,7 +120,7 @@ class Results:
             )
         rows = await self.ask(lambda db: db.results.totals(name, chosen, criteria, TOTALS_MAX + 1))
         basis = await self.basis(table.job, criteria)
-        return Totals(table, chosen, rows[:TOTALS_MAX], len(rows) > TOTALS_MAX, basis)
+        return RowTotals(table, chosen, rows[:TOTALS_MAX], len(rows) > TOTALS_MAX, basis)
 
     async def latency(
         self, by: Sequence[str], criteria: ResultFilter, *, within_ms: float | None = None
@@ -138,7 +138,7 @@ class Results:
                 f"{amount:,} cells are more than the {CELLS_MAX:,} that are put together at once",
                 remedy="ask for fewer hours, or one topic, group or metric",
             )
-        cells: dict[tuple[str, ...], Cell] = {}
+        cells: dict[tuple[str, ...], LatencyCell] = {}
         async for rows in self.pages(LATENCY, criteria):
             await asyncio.to_thread(_merge, cells, rows, chosen)
         latencies = await asyncio.to_thread(_latencies, cells, within_ms)
@@ -287,16 +287,20 @@ def _fits(kind: str, value: str | int) -> bool:
     return abs(value) < (2**31 if kind == "INT" else 2**63) and kind in ("INT", "BIGINT")
 
 
-def _merge(cells: dict[tuple[str, ...], Cell], rows: Iterable[Row], by: tuple[str, ...]) -> None:
+def _merge(
+    cells: dict[tuple[str, ...], LatencyCell], rows: Iterable[Row], by: tuple[str, ...]
+) -> None:
     for row in rows:
         place = tuple(row["hour"][:10] if each == "day" else row[each] for each in by)
         cell = cells.get(place)
         if cell is None:
-            cell = cells[place] = Cell()
+            cell = cells[place] = LatencyCell()
         cell.add(row)
 
 
-def _latencies(cells: Mapping[tuple[str, ...], Cell], within_ms: float | None) -> list[Latency]:
+def _latencies(
+    cells: Mapping[tuple[str, ...], LatencyCell], within_ms: float | None
+) -> list[Latency]:
     return [
         Latency(place, cells[place], cells[place].share_within(within_ms))
         for place in sorted(cells)

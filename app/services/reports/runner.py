@@ -90,8 +90,8 @@ class Runner:
     async def run(self, run: RunRow, hours: Sequence[str] | None, limit_s: float) -> RunRow:
         """Do a run and write how it ended; `hours`, or those that are due if None.
 
-        Raises RunFailed, TimedOut, DatabaseError, or what cancels it; then nothing was written and
-        the figures are as they were.
+        Raises RunFailed, ChildTimeout, DatabaseError, or what cancels it; then nothing was written
+        and the figures are as they were.
         """
         folder = self._reports / f"run-{run.id}"
         self.hours_remaining, self.hours, self._renewed_ms = 0, (), self._host.clock.now_ms()

@@ -63,7 +63,7 @@ class StartCache:
             if code:
                 output = await asyncio.to_thread(child.tail_of, logs[1])
                 log.warning("%s", output or f"the start-up cache was not made: code {code}")
-        except child.TimedOut:
+        except child.ChildTimeout:
             log.warning("the start-up cache was not made within %.0f s", LIMIT_S)
         except OSError as error:
             log.warning("the start-up cache was not made: %s", error)

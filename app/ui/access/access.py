@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.rows import SessionRow, TokenRow, UserRow
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.security.access import (
     TABLE,
     Action,
@@ -214,7 +214,7 @@ async def change_password(request: Request) -> Response:
     except Invalid as error:
         form.blame(error, {"password": "new"})
         return await _page(request, password_form=form, status=422)
-    except DoorError as error:
+    except ProblemError as error:
         form.refuse("old", f"{str(error.detail).capitalize()}; {error.remedy}.")
         return await _page(request, password_form=form, status=422)
     return await logged_in(request, name, new, "/access?done=password")

@@ -16,7 +16,7 @@ from engine.errors import Invalid, NotFound
 from kitemq.model.access import CheckedRight, RightReason
 
 CHOICES_MAX = 200
-DOORS_SHOWN = 6
+OPERATIONS_MAX = 6
 FIELDS = ("who", "role", "patterns", "action", "kind", "name")
 NAME_CHARS_MAX = 255
 REASONS = {
@@ -38,11 +38,11 @@ REFUSALS = {
 
 
 @dataclass(frozen=True)
-class DoorsLine:
+class OperationsLine:
     """The endpoints of one table that a right opens: the first ones, and how many more."""
 
     title: str
-    doors: tuple[str, ...]
+    operations: tuple[str, ...]
     more: int
 
 
@@ -54,7 +54,7 @@ class VerdictLine:
     is_allowed: bool
     reason: str
     why: str
-    doors: list[DoorsLine]
+    operations: list[OperationsLine]
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,9 @@ def _line(verdict: CheckedRight) -> VerdictLine:
         verdict.reason,
         why % {"by": by},
         [
-            DoorsLine(title, doors[:DOORS_SHOWN], max(0, len(doors) - DOORS_SHOWN))
-            for title, doors in verdict.doors.items()
+            OperationsLine(
+                title, operations[:OPERATIONS_MAX], max(0, len(operations) - OPERATIONS_MAX)
+            )
+            for title, operations in verdict.operations.items()
         ],
     )

@@ -6,9 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.errors import DoorError
+from app.db.rows import Actor, actor_at
+from app.errors import ProblemError
 from app.security.access import principal_of
-from app.security.accounts import Browser, ChangeAuthor
+from app.security.accounts import Browser
 from app.security.authenticator import COOKIE, LOGIN, LOGIN_BEGIN, LOGOUT_LEFT, cookie_of
 from app.security.oidc.login_state import LIFETIME_S
 from app.ui.framework import forms, pages
@@ -43,9 +44,9 @@ class Login:
     failure: Failure | None = None
 
 
-def by_of(request: Request) -> ChangeAuthor:
+def by_of(request: Request) -> Actor:
     """The actor of a change to users, for the audit trail."""
-    return ChangeAuthor(client_of(request), request.headers.get("x-request-id", ""))
+    return actor_at(client_of(request), request.headers.get("x-request-id", ""))
 
 
 def browser_of(request: Request) -> Browser:
@@ -69,9 +70,9 @@ async def log_in(request: Request) -> Response:
         return forms.go(request, form.values["next"])
     try:
         return await logged_in(request, form.values["name"], password, form.values["next"])
-    except (DoorError, Busy) as error:
+    except (ProblemError, Busy) as error:
         form.error = f"{str(error.detail).capitalize()}; {error.remedy}."
-        status = error.status_code if isinstance(error, DoorError) else 503
+        status = error.status_code if isinstance(error, ProblemError) else 503
         response = await page(request, form, status=status)
         if error.retry_after_s:
             response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))

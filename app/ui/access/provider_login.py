@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.security.authenticator import LOGIN, LOGOUT_FAR
 from app.security.oidc.login import LoginCallback
 from app.ui.access import login
@@ -46,7 +46,7 @@ async def begin(request: Request) -> Response:
         address, cookie = await services_of(request.scope).provider_login.begin(
             then, base_of(request)
         )
-    except DoorError as error:
+    except ProblemError as error:
         return await _refused(request, error, then)
     response = RedirectResponse(address, status_code=303, headers={"Cache-Control": "no-store"})
     set_way_cookie(request, response, STATE_COOKIE, cookie)
@@ -65,7 +65,7 @@ async def back(request: Request) -> Response:
         session = await services_of(request.scope).provider_login.finish(
             callback, login.browser_of(request)
         )
-    except DoorError as error:
+    except ProblemError as error:
         response = await _refused(request, error, "/")
     else:
         response = login.with_session(
@@ -94,14 +94,14 @@ async def leave_far(request: Request) -> Response:
         address = await services_of(request.scope).provider_login.logout_url(
             cookie, base_of(request)
         )
-    except DoorError as error:
+    except ProblemError as error:
         return await _refused(request, error, "/")
     response = RedirectResponse(address or LOGIN, status_code=303)
     set_way_cookie(request, response, LEFT_COOKIE, "")
     return response
 
 
-async def _refused(request: Request, error: DoorError, then: str) -> Response:
+async def _refused(request: Request, error: ProblemError, then: str) -> Response:
     failure = login.Failure(
         headline=translated(HEADLINES.get(error.code, NOT_LET_IN)),
         detail=f"{str(error.detail)[:1].upper()}{str(error.detail)[1:]}.",

@@ -7,11 +7,11 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.alert_rows import DeliveryRow, SilenceRow, TransitionRow
+from app.db.rows import actor_at
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
 from app.services.alerts.standing import RuleStatus
 from app.services.alerts.webhook import host_of
-from app.services.audit import actor_at
 from app.ui.framework import formats, forms, pages
 from app.ui.framework.console import client_of
 from app.ui.framework.language import N_, _, translated

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.alert_rows import RuleRow
+from app.db.rows import actor_at
 from app.services.alerts.machine import Reading
 from app.services.alerts.rules import (
     ABOUT,
@@ -18,7 +19,6 @@ from app.services.alerts.rules import (
     About,
 )
 from app.services.alerts.standing import RuleStatus
-from app.services.audit import actor_at
 from app.ui.alerts.alerts import parse_id
 from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of

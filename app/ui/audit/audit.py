@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.container import services_of
-from app.db.rows import AuditEntry, AuditFilter
-from app.services.audit import DONE, STARTED, Audit
+from app.db.rows import DONE, AuditEntry, AuditFilter
+from app.services.audit import STARTED, Audit
 from app.ui.framework import cells, formats, forms, pages, preferences, tables
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _

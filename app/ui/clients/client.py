@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.services.audit import actor_at
+from app.db.rows import actor_at
 from app.services.client_figures import ClientActivity, Refusals
-from app.services.clients import ASK_S, Client
+from app.services.clients import ASK_S, ClientState
 from app.services.connections import ClientFacts
 from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of
@@ -48,7 +48,7 @@ class ClientPage:
     version: str
     kind: str
     user: str
-    doors: Sequence[ClientFacts]
+    endpoints: Sequence[ClientFacts]
     groups: Sequence[GroupRow]
     in_flight: int
     activity: ClientActivity
@@ -124,15 +124,15 @@ async def _disconnect(
     )
 
 
-def _impact(client: Client) -> list[str]:
-    connections = sum(1 for each in client.doors if each.is_open)
+def _impact(client: ClientState) -> list[str]:
+    connections = sum(1 for each in client.endpoints if each.is_open)
     return [
         ngettext(
             "%(num)s connection of it ends; a gRPC connection that other clients share stays.",
             "%(num)s connections of it end; a gRPC connection that other clients share stays.",
             connections,
         )
-        if client.doors
+        if client.endpoints
         else _("It has no open connection: only its memberships end."),
         ngettext(
             "It is no member of %(num)s group any more; its queues and locks go to others.",
@@ -154,12 +154,12 @@ def _impact(client: Client) -> list[str]:
 
 
 async def _page(
-    request: Request, client: Client, answer: ThreadStack | None = None, trouble: str = ""
+    request: Request, client: ClientState, answer: ThreadStack | None = None, trouble: str = ""
 ) -> Response:
     now_ms = pages.console_of(request).now_ms()
     figures = services_of(request.scope).client_figures
     members = [each.member for each in client.memberships]
-    sources: list[ClientFacts | Member] = [*client.doors, *members]
+    sources: list[ClientFacts | Member] = [*client.endpoints, *members]
     seen_times = [each.seen_ms for each in sources if each.seen_ms is not None]
     activity = figures.of(client.name, now_ms)
     addresses = {each.address for each in sources if each.address}
@@ -169,9 +169,9 @@ async def _page(
         path=path_of(client.name),
         language=next((each.language for each in sources if each.language), ""),
         version=next((each.version for each in sources if each.version), ""),
-        kind=next((each.kind for each in client.doors if each.kind), ""),
-        user=next((each.user for each in client.doors if each.user), ""),
-        doors=client.doors,
+        kind=next((each.kind for each in client.endpoints if each.kind), ""),
+        user=next((each.user for each in client.endpoints if each.user), ""),
+        endpoints=client.endpoints,
         groups=[_group_row(client, index) for index in range(len(client.memberships))],
         in_flight=client.in_flight,
         activity=activity,
@@ -194,7 +194,7 @@ async def _page(
     )
 
 
-def _group_row(client: Client, index: int) -> GroupRow:
+def _group_row(client: ClientState, index: int) -> GroupRow:
     membership = client.memberships[index]
     topics = sorted(membership.member.topics.items())
     return GroupRow(

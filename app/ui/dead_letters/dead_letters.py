@@ -14,11 +14,11 @@ from starlette.responses import Response
 from app.container import services_of
 from app.monitoring import dead_index, sparkline
 from app.monitoring.dead_index import DeadLetterListing
-from app.monitoring.sparkline import Line
+from app.monitoring.sparkline import Sparkline
 from app.pause import Pause
 from app.security.access import Principal, principal_of
 from app.security.message_rights import lacks_messages, visible
-from app.services.search import Search
+from app.services.search import SearchService
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.filters import Criteria, Facet, Selection
 from app.ui.framework import pages, preferences, tables
@@ -56,7 +56,7 @@ class DeadGroup:
     open: int
     dismissed: int
     fresh: int
-    history: Line
+    history: Sparkline
     oldest_ms: int | None
     newest_ms: int | None
     examined: int
@@ -338,7 +338,7 @@ async def _matching_offsets(
     return offsets, note
 
 
-async def _keyed(search: Search, topic: str, key: str) -> tuple[set[int], bool]:
+async def _keyed(search: SearchService, topic: str, key: str) -> tuple[set[int], bool]:
     """The offsets of the newest messages with a key, and whether there are more of them."""
     offsets: set[int] = set()
     cursor = ""

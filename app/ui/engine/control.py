@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.services.audit import Actor, actor_at
+from app.db.rows import Actor, actor_at
 from app.services.log_levels import INHERITED, LEVELS
 from app.services.read_only import REASON_CHARS_MAX, ReadOnlyState
 from app.ui.access.access import status_of

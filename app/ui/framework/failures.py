@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from app.errors import REFUSED, DoorError, status_of
+from app.errors import REFUSED, ProblemError, status_of
 from app.ui.framework import pages, preferences
 from app.ui.framework.language import N_, _, translated
 from engine.errors import Busy, EngineError, NotFound
@@ -59,7 +59,7 @@ def page(handler: Handler) -> Handler:
         except EngineError as error:
             request.scope[REFUSED] = error
             return await refused(request, error)
-        except DoorError as error:
+        except ProblemError as error:
             request.scope[REFUSED] = error
             return await _refused_early(request, error)
         except ClientDisconnect:
@@ -89,7 +89,7 @@ async def refused(request: Request, error: EngineError) -> Response:
     return response
 
 
-async def _refused_early(request: Request, error: DoorError) -> Response:
+async def _refused_early(request: Request, error: ProblemError) -> Response:
     """The page for a request that was refused before it reached a handler."""
     detail = _sentence(str(error.detail))
     response = await _show(request, error.status_code, detail, error.remedy, error.code, "")

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.ui.framework import typed_time, zones
 from app.ui.framework.language import _
 from app.ui.framework.typed_time import NoMoment
@@ -121,7 +121,7 @@ class Form:
 async def read(request: Request, *, bytes_max: int = FORM_BYTES_MAX) -> Posted:
     """Read the form in the request's body; raises Invalid for what no browser sends.
 
-    Raises DoorError (413) for more than `bytes_max`, before reading if the length is declared.
+    Raises ProblemError (413) for more than `bytes_max`, before reading if the length is declared.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/x-www-form-urlencoded":
@@ -151,8 +151,8 @@ async def _body(request: Request, bytes_max: int) -> bytes:
     return b"".join(parts)
 
 
-def _too_large(bytes_max: int) -> DoorError:
-    return DoorError(
+def _too_large(bytes_max: int) -> ProblemError:
+    return ProblemError(
         413,
         "form_too_large",
         f"the form is larger than {bytes_max} bytes",

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.monitoring.forecast import Forecast
-from app.monitoring.lag_reader import SPANS, LagOf, Span
+from app.monitoring.lag_reader import SPANS, LagOf, LagSpan
 from app.monitoring.sampler import GroupFigures, group_figures
 from app.ui.framework import pages, tables
 from app.ui.framework.console import Console
@@ -53,9 +53,9 @@ class LagView:
     """The lag history to show: of which queues, over which span, in which measure."""
 
     whose: LagOf
-    span: Span
+    span: LagSpan
     shape: Shape
-    spans: Sequence[Span] = SPANS
+    spans: Sequence[LagSpan] = SPANS
     shapes: Sequence[Shape] = SHAPES
 
 

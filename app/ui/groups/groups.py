@@ -11,7 +11,7 @@ from starlette.responses import Response
 from app.monitoring import sparkline
 from app.monitoring.forecast import Forecast
 from app.monitoring.sampler import GroupFigures, Snapshot, group_figures
-from app.monitoring.sparkline import Line
+from app.monitoring.sparkline import Sparkline
 from app.monitoring.trends import UNREAD, Trend
 from app.pause import Pause
 from app.ui.framework import list_exports, pages, tables
@@ -42,7 +42,7 @@ class GroupRow:
     topics: int
     lag: int | None
     counts: LagBasis
-    history: Line
+    history: Sparkline
     trend: Trend
     oldest_ms: int | None
     forecast: Forecast

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from app.ui.framework.console import Console
-from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, GroupLag
+from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, GroupLag, Mode
 from engine.errors import NotFound
 
 
@@ -35,7 +35,7 @@ def head_of(console: Console, config: GroupConfig, lag: GroupLag) -> GroupHead:
         name=name,
         path=f"/groups/{quote(name, safe='')}",
         is_paused=not config.consume_enabled,
-        is_broadcast=broker.is_broadcast(name),
+        is_broadcast=config.mode is Mode.BROADCAST,
         is_ordered=config.ordered,
         paused_topics=len(config.paused_topics),
         members=broker.members.count(name),

@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import AuditEntry
-from app.services.audit import actor_at
+from app.db.rows import AuditEntry, actor_at
 from app.services.client_figures import PASSAGES_MAX, Passage
 from app.services.groups import KIND
 from app.ui.framework import forms, pages, tables

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import actor_at
 from app.pause import Pause
-from app.services.audit import actor_at
 from app.ui.clients.client import path_of
 from app.ui.framework import forms, pages, tables
 from app.ui.framework.console import client_of
@@ -97,7 +97,7 @@ async def clients(request: Request) -> Response:
     query = tables.parse_query(request.query_params, ("client",), "client")
     members = tables.cut(console.broker.members.of(config.name), query)
     lag = console.broker.lag(config.name)
-    locks = Counter(lock.client for lock in console.broker.locks.of(config.name))
+    locks = Counter(lock.client for lock in await console.messaging.locks.of(config.name))
     rows: list[ClientRow] = []
     pause = Pause()
     for member in members.rows:
@@ -183,7 +183,7 @@ async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Resp
             remedy=_("look at its clients as they are now"),
         )
     row = await _client(request, config.name, matches[0], 0)
-    locks = sum(lock.client == client for lock in console.broker.locks.of(config.name))
+    locks = sum(lock.client == client for lock in await console.messaging.locks.of(config.name))
     others = console.broker.members.count(config.name) - 1
     impact = [
         ngettext(

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.services.audit import actor_at
+from app.db.rows import actor_at
 from app.services.resets import ResetOrder
 from app.ui.framework import forms, pages, preferences
 from app.ui.framework.console import client_of

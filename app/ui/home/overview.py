@@ -10,7 +10,7 @@ from app.container import services_of
 from app.monitoring import sparkline
 from app.monitoring.meter import Traffic
 from app.monitoring.sampler import Snapshot
-from app.monitoring.sparkline import Line
+from app.monitoring.sparkline import Sparkline
 from app.services.topic_kinds import USER_KINDS
 from app.ui.framework import pages
 from app.ui.framework.console import Console
@@ -30,7 +30,7 @@ class TopTopic:
     rate: float
     messages: int
     last_ms: int | None
-    history: Line
+    history: Sparkline
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class TopGroup:
     oldest_ms: int | None
     inflight: int
     dead: int
-    history: Line
+    history: Sparkline
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Overview:
     groups: list[TopGroup]
     health: Health
     started_ms: int
-    accepted_line: Line
-    delivered_line: Line
+    accepted_line: Sparkline
+    delivered_line: Sparkline
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ async def look(console: Console, alerts: Alerts) -> Watch:
             conflicts.append(group.name)
         await pause.when_due()
     traces = broker.traces.status()
+    given_up = await console.messaging.transactions.given_up(count_max=1)
     return Watch(
         firing=_firing(alerts),
         alerts_failure=alerts.failure,
@@ -56,7 +57,7 @@ async def look(console: Console, alerts: Alerts) -> Watch:
         conflicts=conflicts,
         traces_dropped=traces.dropped,
         traces_refusal=traces.refusal,
-        given_up=broker.transactions.given_up(count_max=1).count,
+        given_up=given_up.count,
     )
 
 

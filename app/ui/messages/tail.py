@@ -21,7 +21,7 @@ from app.pause import Pause
 from app.security.access import READ_SERVER, Principal, principal_of, require
 from app.security.message_rights import all_visible, looks_inside, require_messages
 from app.services.bodies import decompress_all
-from app.services.tail import TOPICS_MAX, Batch, Tail
+from app.services.tail import TOPICS_MAX, Tail, TailBatch
 from app.ui.framework import formats, pages, preferences
 from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
@@ -126,7 +126,7 @@ async def stream(request: Request) -> Response:
     mark = request.headers.get("last-event-id", "") or request.query_params.get("from", "")
     _check_filter(principal_of(request.scope), query)
     console.tails.check()
-    tail = Tail(console.broker, query.topics, query.filter, mark=mark)
+    tail = await Tail.begin(console.messaging, query.topics, query.filter, mark=mark)
     return StreamingResponse(
         _events(console, tail, preferences.read(request).zone.rules, _stays(request, query)),
         media_type="text/event-stream",
@@ -168,7 +168,7 @@ async def _events(
         while console.host.is_ready:
             try:
                 who = check()
-                batch = tail.read()
+                batch = await tail.read()
                 if batch.has_news:
                     yield await console.render(partial(_event, who, batch, zone))
                 if batch.has_news or batch.is_behind:
@@ -192,7 +192,7 @@ class _Nothing:
         """Do nothing: there is nothing to cancel."""
 
 
-def _event(who: Principal, batch: Batch, zone: tzinfo) -> bytes:
+def _event(who: Principal, batch: TailBatch, zone: tzinfo) -> bytes:
     """A batch as one event; pure, because it runs on another thread."""
     decompress_all(batch.messages)
     data: dict[str, Any] = {
@@ -237,11 +237,11 @@ class _First:
 
 async def _since(console: Console, query: TailQuery, begin: str, count_max: int) -> _First:
     """The messages since a mark, at most `count_max`; the stream delivers the rest."""
-    tail = Tail(console.broker, query.topics, query.filter, mark=begin)
+    tail = await Tail.begin(console.messaging, query.topics, query.filter, mark=begin)
     messages: list[StoredMessage] = []
     pause = Pause()
     for __ in range(FIRST_READS_MAX):
-        batch = tail.read()
+        batch = await tail.read()
         messages += batch.messages
         if not batch.is_behind or len(messages) >= count_max:
             break
@@ -252,11 +252,11 @@ async def _since(console: Console, query: TailQuery, begin: str, count_max: int)
 
 async def _newest(console: Console, query: TailQuery) -> _First:
     """The newest messages."""
-    tail = Tail(console.broker, query.topics, query.filter, lookback=FIRST_ROWS)
+    tail = await Tail.begin(console.messaging, query.topics, query.filter, lookback=FIRST_ROWS)
     messages: list[StoredMessage] = []
     pause = Pause()
     for __ in range(FIRST_READS_MAX):
-        batch = tail.read()
+        batch = await tail.read()
         messages += batch.messages
         if not batch.is_behind:
             break

@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import actor_at
 from app.pause import Pause
 from app.security.access import Action, Kind
-from app.services.audit import actor_at
 from app.services.clients import ASK_S, Offer
 from app.services.topic_kinds import group_of
 from app.ui.clients.client import path_of
@@ -141,7 +141,7 @@ async def _choices(request: Request, group: str) -> GroupChoice:
 
 
 def _about(client: Offer) -> str:
-    for each in client.doors:
-        words = [each.door, each.language, each.version, each.kind]
+    for each in client.endpoints:
+        words = [each.endpoint, each.language, each.version, each.kind]
         return " ".join(word for word in words if word)
     return "REST"

@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
+from app.db.rows import Actor, actor_at
 from app.security.access import principal_of
 from app.security.message_rights import lacks_messages
-from app.services.audit import Actor, actor_at
 from app.ui.framework import forms, pages, rights
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form

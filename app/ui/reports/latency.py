@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from app.services.reports.cells import Cell, gather
+from app.services.reports.cells import LatencyCell, gather
 from app.ui.framework.formats import say_length
 from app.ui.framework.language import _, ngettext, translated
 from app.ui.reports import charts as report_charts
@@ -67,7 +67,9 @@ def _figures(rows: Rows, before: Rows | None) -> list[Figure]:
     then = None if before is None else gather(before)
     why = _("nothing was measured")
 
-    def figure(label: str, take: Callable[[Cell], float], kind: Kind, note: str = "") -> Figure:
+    def figure(
+        label: str, take: Callable[[LatencyCell], float], kind: Kind, note: str = ""
+    ) -> Figure:
         other = None if before is None else TableCell(then and take(then), kind, why=why)
         return Figure(label, TableCell(now and take(now), kind, why=why), other, note)
 
@@ -79,11 +81,11 @@ def _figures(rows: Rows, before: Rows | None) -> list[Figure]:
     ]
 
 
-def _at(part: float, cell: Cell) -> float:
+def _at(part: float, cell: LatencyCell) -> float:
     return cell.percentile(part)
 
 
-def _sampled_note(cell: Cell | None) -> str:
+def _sampled_note(cell: LatencyCell | None) -> str:
     if cell is None or cell.messages == cell.n:
         return ""
     return _("scaled up from %(n)s that were traced", n=f"{cell.n:,}")
@@ -103,7 +105,7 @@ def _skew_note(rows: Rows) -> list[str]:
     ]
 
 
-def by_step(span: Span, rows: Rows) -> list[Cell | None]:
+def by_step(span: Span, rows: Rows) -> list[LatencyCell | None]:
     """The merged rows of each step; None for a step without rows."""
     rows_by_step: list[list[Row]] = [[] for __ in range(span.steps)]
     for row in rows:
@@ -143,7 +145,7 @@ def _percentiles(query: ReportQuery, rows: Rows, before: Rows, table: str) -> Ch
     return report_charts.lines(query.span, series, words, query.zone, report_charts.LOGARITHMS)
 
 
-def _lines(cells: Sequence[Cell | None], *, is_before: bool = False) -> list[Series]:
+def _lines(cells: Sequence[LatencyCell | None], *, is_before: bool = False) -> list[Series]:
     return [
         Series(
             name,
@@ -231,10 +233,10 @@ def _names(topic: str, group: str) -> list[TableCell]:
     ]
 
 
-def _measures(cell: Cell, other: Cell | None, is_compared: bool) -> list[TableCell]:
+def _measures(cell: LatencyCell, other: LatencyCell | None, is_compared: bool) -> list[TableCell]:
     why = _("nothing was measured then")
 
-    def pair(take: Callable[[Cell], float]) -> Iterable[TableCell]:
+    def pair(take: Callable[[LatencyCell], float]) -> Iterable[TableCell]:
         return compared(
             length(take(cell)),
             length(None if other is None else take(other), why) if is_compared else None,

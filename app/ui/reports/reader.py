@@ -6,7 +6,7 @@ from typing import Any
 
 from app.db.report_rows import ResultFilter
 from app.services.reports.cells import buckets_of
-from app.services.reports.results import PAGE_MAX, Results
+from app.services.reports.results import PAGE_MAX, ReportResults
 from app.ui.reports.axes import Span
 from app.ui.reports.kinds import Report
 from app.ui.reports.parts import Rows, hour_name
@@ -42,7 +42,7 @@ def result_filter(
 
 
 async def read(
-    results: Results, report: Report, span: Span | None, values: Mapping[str, str]
+    results: ReportResults, report: Report, span: Span | None, values: Mapping[str, str]
 ) -> Read:
     """Read the rows of all tables of a report; none without a range."""
     result = Read()
@@ -57,7 +57,7 @@ async def read(
     return result
 
 
-async def _rows(results: Results, table: str, match: ResultFilter) -> tuple[Rows, bool]:
+async def _rows(results: ReportResults, table: str, match: ResultFilter) -> tuple[Rows, bool]:
     """The first READ_MAX rows, and whether there are more."""
     rows: list[Mapping[str, Any]] = []
     cursor = ""

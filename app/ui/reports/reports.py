@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.report_rows import RunFilter, RunRow
-from app.services.audit import actor_at
+from app.db.rows import actor_at
 from app.services.reports.contract import Progress
 from app.services.reports.reports import Reports
 from app.services.reports.standing import JobStanding

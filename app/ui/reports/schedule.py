@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.report_rows import ResultFilter
-from app.services.audit import actor_at
+from app.db.rows import actor_at
 from app.services.reports.schedule import LIMIT_MAX_S, LIMIT_MIN_S
 from app.services.reports.standing import HOURS_MAX, INSTALL, JobStanding
 from app.ui.framework import forms, pages, preferences

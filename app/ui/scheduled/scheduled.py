@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import actor_at
 from app.security.access import Principal, principal_of
 from app.security.message_rights import visible
-from app.services.audit import actor_at
 from app.services.bodies import decompress
 from app.ui.bodies.preview import preview_of
 from app.ui.framework import forms, pages, preferences, tables

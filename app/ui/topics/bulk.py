@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import Actor, actor_at
 from app.security.access import Kind
-from app.services.audit import Actor, actor_at
 from app.services.topic_kinds import SYSTEM_KINDS, kind_of
 from app.services.topics import config_tag, content_tag
 from app.ui.framework import bulk, forms, pages

@@ -32,9 +32,9 @@ class InForce:
     otherwise: str = ""
 
 
-def in_force(config: TopicConfig, broker: EngineConfig) -> list[InForce]:
+def in_force(config: TopicConfig, engine: EngineConfig) -> list[InForce]:
     """The effective settings of a topic."""
-    queues = str(broker.default_queues)
+    queues = str(engine.default_queues)
     return [
         InForce(_("Type"), config.type.value, translated(FIXED), is_own=True),
         _own(_("Read queues"), str(config.read_queues), "default_queues", queues),
@@ -43,19 +43,19 @@ def in_force(config: TopicConfig, broker: EngineConfig) -> list[InForce]:
         _either(
             _("Accepted means"),
             config.durability.value if config.durability else None,
-            broker.durability.value,
+            engine.durability.value,
             "durability",
         ),
         _either(
             _("Kept for"),
             None if config.retention_ms is None else _retention_text(config.retention_ms),
-            _retention_text(round(broker.retention_h * HOUR_MS)),
+            _retention_text(round(engine.retention_h * HOUR_MS)),
             "retention_h",
         ),
         _either(
             _("Traced, percent"),
             None if config.trace_sample is None else topic_fields.percent_text(config.trace_sample),
-            topic_fields.percent_text(broker.trace_sample),
+            topic_fields.percent_text(engine.trace_sample),
             "trace_sample",
         ),
     ]

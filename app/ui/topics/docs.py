@@ -14,8 +14,8 @@ from app.ui.topics import starred
 from app.ui.topics.head import Head, head_of
 from engine.broker import TopicConfig
 from engine.errors import Conflict, Invalid
-from kitemq.model.marks import NOTE_CHARS_MAX
 from kitemq.model.numbers import is_whole
+from kitemq.model.stars_and_notes import NOTE_CHARS_MAX
 
 FIELDS = ("text", "version")
 VERSION_CHARS_MAX = 18
@@ -59,7 +59,7 @@ async def change(request: Request) -> Response:
     if not is_whole(version, VERSION_CHARS_MAX):
         form.error = _("The form is not whole: open the note again.")
         return await _page(request, config, form, status=422)
-    marks, actor = services_of(request.scope).marks, starred.actor(request)
+    marks, actor = services_of(request.scope).stars_and_notes, starred.actor(request)
     try:
         await marks.write_note(actor, config.name, form.values["text"], int(version))
     except Conflict as error:
@@ -79,7 +79,7 @@ async def _page(
     is_editing: bool = True,
     status: int = 200,
 ) -> Response:
-    note = await services_of(request.scope).marks.note(config.name)
+    note = await services_of(request.scope).stars_and_notes.note(config.name)
     if form is None:
         form = Form({"text": note.text})
     # The next change is checked against the note shown now.

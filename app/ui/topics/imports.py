@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import actor_at
 from app.security.access import Action, Kind
 from app.services import topic_files
-from app.services.audit import actor_at
 from app.services.topic_imports import OUTCOMES, ImportRow, counted
 from app.ui.framework import bulk, forms, pages, rights
 from app.ui.framework.console import client_of

@@ -4,8 +4,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import Actor, actor_at
 from app.security.access import principal_of
-from app.services.audit import Actor, actor_at
 from app.services.stars_and_notes import Marks
 from app.ui.framework import forms
 from app.ui.framework.console import client_of
@@ -15,7 +15,9 @@ from app.ui.framework.language import _
 async def glance(request: Request) -> Marks:
     """The user's stars, and the topics with notes."""
     version = services_of(request.scope).user_directory.version
-    return await services_of(request.scope).marks.glance(principal_of(request.scope).name, version)
+    return await services_of(request.scope).stars_and_notes.glance(
+        principal_of(request.scope).name, version
+    )
 
 
 def actor(request: Request) -> Actor:
@@ -32,7 +34,7 @@ async def change(request: Request) -> Response:
     form = forms.fill(posted, ("star", "back"))
     is_on = form.choice("star", _("Star"), ("on", "off")) == "on"
     topic, owner = request.path_params["topic"], principal_of(request.scope).name
-    marks = services_of(request.scope).marks
+    marks = services_of(request.scope).stars_and_notes
     await (marks.star if is_on else marks.unstar)(actor(request), owner, topic)
     if request.headers.get("hx-request") == "true":
         return Response(status_code=204, headers={"HX-Trigger": "kite:refresh"})

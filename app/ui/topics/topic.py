@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import actor_at
 from app.monitoring import sparkline
-from app.monitoring.sparkline import Line
+from app.monitoring.sparkline import Sparkline
 from app.pause import Pause
-from app.services.audit import actor_at
 from app.ui.framework import forms, pages
 from app.ui.framework.console import Console, client_of
 from app.ui.framework.forms import Form
@@ -62,7 +62,7 @@ class TopicOverview:
     head: Head
     tab: str
     rate: float
-    history: Line
+    history: Sparkline
     history_counts: list[int]
     last_ms: int | None
     worst_lag: int | None

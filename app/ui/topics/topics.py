@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import actor_at
 from app.monitoring import sparkline
 from app.monitoring.sampler import Snapshot, topic_figures
-from app.monitoring.sparkline import Line
+from app.monitoring.sparkline import Sparkline
 from app.pause import Pause
 from app.security.access import Action, Kind
-from app.services.audit import actor_at
 from app.services.stars_and_notes import Marks
 from app.services.topic_kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
 from app.ui.framework import forms, list_exports, pages, rights, tables
@@ -67,7 +67,7 @@ class TopicRow:
     messages: int
     rate: float
     bytes_rate: float
-    history: Line
+    history: Sparkline
     last_ms: int | None
     groups: int
     lag: int | None

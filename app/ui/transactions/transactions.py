@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from app.addresses import redacted_url
 from app.container import services_of
+from app.db.rows import actor_at
 from app.pause import Pause
 from app.security.access import Principal, principal_of
 from app.security.message_rights import visible
-from app.services.audit import actor_at
 from app.services.bodies import decompress
 from app.ui.bodies.preview import preview_of
 from app.ui.framework import forms, pages, rights, tables
@@ -136,10 +136,10 @@ async def show(request: Request) -> Response:
     kind = "given_up" if values.get("kind") == "given_up" else "pending"
     size = tables.parse_query(values, ("begun",), "begun").size
     after = values.get("cursor", "")
-    page = _page(console, kind, group=group, after=after, count_max=size)
-    first = _page(console, "pending", count_max=1)
-    stuck = _page(console, "given_up", count_max=1)
-    callbacks = console.broker.transactions.callbacks.all()
+    page = await _page(console, kind, group=group, after=after, count_max=size)
+    first = await _page(console, "pending", count_max=1)
+    stuck = await _page(console, "given_up", count_max=1)
+    callbacks = services_of(request.scope).transactions.callbacks.all()
     await decompress([item.message for item in page.items])
     context = TransactionList(
         rows=[row_of(principal_of(request.scope), item) for item in page.items],
@@ -212,7 +212,7 @@ async def decide(request: Request) -> Response:
     actor = actor_at(client_of(request))
     form = forms.fill(posted, ("decision", "confirm"))
     # The audit trail names it by the message id, which the producer knows.
-    transaction = _get(request, name)
+    transaction = await _get(request, name)
     rights.require_decision(request, transaction.topic)
     try:
         if posted.one("do") == "resume":
@@ -237,17 +237,17 @@ async def decide(request: Request) -> Response:
     )
 
 
-def _get(request: Request, name: str) -> Transaction:
+async def _get(request: Request, name: str) -> Transaction:
     """Get the transaction by its id, or by the offset id of its half message."""
-    return pages.console_of(request).broker.transactions.get(name)
+    return await pages.console_of(request).messaging.transactions.get(name)
 
 
-def _page(
+async def _page(
     console: Console, kind: str, *, group: str = "", after: str = "", count_max: int
 ) -> TransactionPage:
-    transactions = console.broker.transactions
+    transactions = console.messaging.transactions
     listed = transactions.given_up if kind == "given_up" else transactions.pending
-    return listed(group=group, after=after, count_max=count_max)
+    return await listed(group=group, after=after, count_max=count_max)
 
 
 async def _tally(request: Request, total: int) -> Tally:
@@ -258,13 +258,13 @@ async def _tally(request: Request, total: int) -> Tally:
     for kind, counter in counts.items():
         after: str | None = ""
         while after is not None and counter.total() < TALLY_MAX:
-            page = _page(console, kind, after=after, count_max=TALLY_PAGE)
+            page = await _page(console, kind, after=after, count_max=TALLY_PAGE)
             counter.update(item.producer_group for item in page.items)
             after = page.next
             await pause.when_due()
         examined += counter.total()
     service = services_of(request.scope).transactions
-    live, callbacks = service.producers.groups(), console.broker.transactions.callbacks
+    live, callbacks = service.producers.groups(), service.callbacks
     names = sorted({*counts["pending"], *counts["given_up"], *live})
     names.sort(key=lambda name: -(counts["pending"][name] + counts["given_up"][name]))
     rows = []
@@ -284,9 +284,9 @@ async def _tally(request: Request, total: int) -> Tally:
 
 async def _detail(request: Request, form: Form, status: int) -> Response:
     console = pages.console_of(request)
-    transaction = _get(request, request.path_params["id"])
+    transaction = await _get(request, request.path_params["id"])
     service = services_of(request.scope).transactions
-    callback = console.broker.transactions.callbacks.find(transaction.producer_group)
+    callback = service.callbacks.find(transaction.producer_group)
     await decompress([transaction.message])
     context = TransactionDetail(
         row=row_of(principal_of(request.scope), transaction),

@@ -69,9 +69,9 @@ async def test_the_reason_names_role_pattern_or_token(guarded: App) -> None:
     other = (await verdicts(guarded, "user=otto&name=bills"))["produce:topic:bills"]
     assert (other["allowed"], other["reason"]) == (False, "pattern")
     vera = await verdicts(guarded, "user=vera&action=administer&kind=server")
-    assert vera["administer:server"] | {"doors": 0} == {
+    assert vera["administer:server"] | {"operations": 0} == {
         **{"right": "administer:server", "action": "administer", "kind": "server", "name": ""},
-        **{"allowed": False, "reason": "role", "by": "viewer", "doors": 0},
+        **{"allowed": False, "reason": "role", "by": "viewer", "operations": 0},
     }
     await token_of(guarded, "otto", name="ci", role="viewer", days=1)
     (token,) = (await guarded.get("/tokens"))["items"]

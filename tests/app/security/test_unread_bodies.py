@@ -251,14 +251,14 @@ async def test_the_live_stream_conceals_what_may_not_be_read(
     site: tuple[App, dict[str, str]],
 ) -> None:
     app, _ = site
-    host = app.app.services.host
+    messaging = app.app.services.messaging
     for role, patterns, is_shown in (
         (Role.VIEWER, (), False),
         (Role.OPERATOR, ("produce:topic:*",), False),
         (Role.VIEWER, ("read_messages:topic:*",), True),
     ):
-        tail = Tail(host.broker, [NAME], "*", mark="0-0-0")
-        batch = tail.read()
+        tail = await Tail.begin(messaging, [NAME], "*", mark="0-0-0")
+        batch = await tail.read()
         assert batch.messages
         event = _event(Principal("w", (Grant(role, patterns),)), batch, UTC_ZONE.rules)
         assert (b"BODYMARK" in event) is is_shown

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.services import tail
-from app.services.tail import Batch, Tail
+from app.services.tail import Tail, TailBatch
 from engine.broker import TopicConfig
 from engine.errors import Invalid, TopicNotFound
 from tests.app.conftest import App
@@ -14,18 +14,21 @@ from tests.app.conftest import App
 pytestmark = pytest.mark.anyio
 
 
-def follow(app: App, *topics: str, filter: str = "*", mark: str = "", lookback: int = 0) -> Tail:
-    return Tail(app.app.services.host.broker, topics, filter, mark=mark, lookback=lookback)
+async def follow(
+    app: App, *topics: str, filter: str = "*", mark: str = "", lookback: int = 0
+) -> Tail:
+    messaging = app.app.services.messaging
+    return await Tail.begin(messaging, topics, filter, mark=mark, lookback=lookback)
 
 
-def bodies(*batches: Batch) -> list[str]:
+def bodies(*batches: TailBatch) -> list[str]:
     return [message.body.decode() for batch in batches for message in batch.messages]
 
 
-def drain(following: Tail) -> list[Batch]:
-    batches = [following.read()]
+async def drain(following: Tail) -> list[TailBatch]:
+    batches = [await following.read()]
     while batches[-1].is_behind:
-        batches.append(following.read())
+        batches.append(await following.read())
     return batches
 
 
@@ -38,31 +41,31 @@ async def send(app: App, topic: str, count: int, *, first: int = 0, tag: str = "
 
 async def test_a_tail_shows_what_is_stored_after_it_began_in_order(running: App) -> None:
     await send(running, "orders", 5)
-    following = follow(running, "orders")
-    assert following.read().messages == []
+    following = await follow(running, "orders")
+    assert (await following.read()).messages == []
     sent = await send(running, "orders", 30, first=5)
-    assert bodies(*drain(following)) == sent
-    assert not following.read().has_news
+    assert bodies(*await drain(following)) == sent
+    assert not (await following.read()).has_news
 
 
 async def test_a_mark_goes_on_exactly_there(running: App) -> None:
     first = await send(running, "orders", 9)
-    following = follow(running, "orders", lookback=100)
-    assert bodies(following.read()) == first
+    following = await follow(running, "orders", lookback=100)
+    assert bodies(await following.read()) == first
     mark = following.mark
     second = await send(running, "orders", 11, first=9)
-    assert bodies(*drain(follow(running, "orders", mark=mark))) == second
-    assert bodies(*drain(following)) == second
+    assert bodies(*await drain(await follow(running, "orders", mark=mark))) == second
+    assert bodies(*await drain(following)) == second
 
 
 async def test_several_topics_come_in_the_order_of_storing(running: App) -> None:
     await send(running, "orders", 1)
     await send(running, "payments", 1)
-    following = follow(running, "orders", "payments")
+    following = await follow(running, "orders", "payments")
     sent: list[str] = []
     for number in range(20):
         sent += await send(running, "orders" if number % 3 else "payments", 1, first=number)
-    assert bodies(*drain(following)) == sent
+    assert bodies(*await drain(following)) == sent
 
 
 async def test_the_order_holds_where_a_read_is_cut_short(
@@ -71,9 +74,9 @@ async def test_the_order_holds_where_a_read_is_cut_short(
     monkeypatch.setattr(tail, "COUNT_MAX", 8)
     monkeypatch.setattr(tail, "PULL_MAX", 3)
     await send(running, "orders", 1)
-    following = follow(running, "orders")
+    following = await follow(running, "orders")
     sent = await send(running, "orders", 60, first=1)
-    batches = drain(following)
+    batches = await drain(following)
     assert len(batches) > 2
     assert bodies(*batches) == sent
     assert sum(batch.looked for batch in batches) == 60
@@ -81,10 +84,10 @@ async def test_the_order_holds_where_a_read_is_cut_short(
 
 async def test_a_filter_leaves_out_and_still_comes_forward(running: App) -> None:
     await send(running, "orders", 1)
-    following = follow(running, "orders", filter="paid")
+    following = await follow(running, "orders", filter="paid")
     await send(running, "orders", 20, first=1)
     sent = await send(running, "orders", 3, first=21, tag="paid")
-    batches = drain(following)
+    batches = await drain(following)
     assert bodies(*batches) == sent
     assert sum(batch.looked for batch in batches) == 23
 
@@ -96,9 +99,9 @@ async def test_who_is_too_far_behind_is_taken_forward_and_told(
     monkeypatch.setattr(tail, "CATCH_UP_COUNT", 8)
     monkeypatch.setattr(tail, "COUNT_MAX", 4)
     await send(running, "orders", 1)
-    following = follow(running, "orders")
+    following = await follow(running, "orders")
     sent = await send(running, "orders", 100, first=1)
-    batches = drain(following)
+    batches = await drain(following)
     shown = bodies(*batches)
     assert shown == [body for body in sent if body in shown]
     assert sum(batch.skipped for batch in batches) == 100 - len(shown) > 0
@@ -107,11 +110,11 @@ async def test_who_is_too_far_behind_is_taken_forward_and_told(
 
 async def test_what_a_purge_took_is_told_and_not_waited_for(running: App) -> None:
     await send(running, "orders", 1)
-    following = follow(running, "orders")
+    following = await follow(running, "orders")
     await send(running, "orders", 7, first=1)
     running.app.services.host.broker.retention.purge("orders", everything=True)
     sent = await send(running, "orders", 2, first=8)
-    batches = drain(following)
+    batches = await drain(following)
     assert bodies(*batches) == sent
     assert sum(batch.gone for batch in batches) == 7
 
@@ -119,22 +122,22 @@ async def test_what_a_purge_took_is_told_and_not_waited_for(running: App) -> Non
 async def test_queues_that_are_added_are_followed_from_their_beginning(running: App) -> None:
     broker = running.app.services.host.broker
     broker.create_topic(TopicConfig("growing", read_queues=1, write_queues=1))
-    following = follow(running, "growing")
+    following = await follow(running, "growing")
     mark = following.mark
     broker.change_topic("growing", read_queues=3, write_queues=3)
     sent = await send(running, "growing", 9)
-    assert bodies(*drain(following)) == sent
-    assert sorted(bodies(*drain(follow(running, "growing", mark=mark)))) == sorted(sent)
+    assert bodies(*await drain(following)) == sent
+    assert sorted(bodies(*await drain(await follow(running, "growing", mark=mark)))) == sorted(sent)
 
 
 async def test_a_topic_that_was_made_anew_is_followed_from_its_beginning(running: App) -> None:
     await send(running, "orders", 9)
-    following = follow(running, "orders")
+    following = await follow(running, "orders")
     running.app.services.host.broker.delete_topic("orders")
     with pytest.raises(TopicNotFound):
-        following.read()
+        await following.read()
     sent = await send(running, "orders", 2)
-    assert bodies(*drain(following)) == sent
+    assert bodies(*await drain(following)) == sent
 
 
 async def test_a_topic_that_was_made_anew_keeps_its_order_where_time_runs_out(
@@ -143,15 +146,15 @@ async def test_a_topic_that_was_made_anew_keeps_its_order_where_time_runs_out(
     clock = itertools.count(0, tail.READ_S / 3)  # over when some of the queues were read
     monkeypatch.setattr(tail, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     await send(running, "orders", 9)
-    following = follow(running, "orders")
+    following = await follow(running, "orders")
     running.app.services.host.broker.delete_topic("orders")
     sent = await send(running, "orders", 8)
-    assert bodies(*drain(following)) == sent
+    assert bodies(*await drain(following)) == sent
 
 
 async def test_a_parked_tail_is_woken_by_any_of_its_queues(running: App) -> None:
     await send(running, "orders", 1)
-    following = follow(running, "orders")
+    following = await follow(running, "orders")
     woken: list[str] = []
     place = following.park(lambda: woken.append("woken"))
     await send(running, "orders", 1, first=1)
@@ -170,10 +173,10 @@ async def test_what_cannot_be_followed_is_refused(
 ) -> None:
     await send(running, "orders", 1)
     with pytest.raises(Invalid):
-        Tail(running.app.services.host.broker, topics, mark=mark)
+        await Tail.begin(running.app.services.messaging, topics, mark=mark)
 
 
 async def test_a_wrong_filter_is_refused_at_once(running: App) -> None:
     await send(running, "orders", 1)
     with pytest.raises(Invalid):
-        follow(running, "orders", filter="SQL92: a >")
+        await follow(running, "orders", filter="SQL92: a >")

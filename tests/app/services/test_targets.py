@@ -14,9 +14,9 @@ import pytest
 
 from app.addresses import UNREADABLE, quiet_clients, redacted_text, redacted_url
 from app.db.rows import AuditEntry
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.security.oidc.provider import Metadata, Provider
-from app.services.targets import TargetRefused, Targets, made_client
+from app.services.targets import TargetRefused, Targets, create_client
 from app.settings import Settings, SettingsError, load
 from engine.clock import ManualClock
 from tests.app.api.test_transactions import begin, producing, until
@@ -163,7 +163,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked(
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    client = made_client(Targets(Settings()), connections_max=2)
+    client = create_client(Targets(Settings()), connections_max=2)
     asked = resolving(monkeypatch, ["127.0.0.1"], ["169.254.169.254"])
     answer = await client.post(f"http://rebound.example.org:{port}/x", content=b"1")
     assert answer.status_code == 204
@@ -181,7 +181,7 @@ async def test_a_name_with_several_addresses_is_reached_by_the_one_that_answers(
     async with producing() as producer:
         port = httpx.URL(producer.url).port
         resolving(monkeypatch, ["127.0.0.9", "127.0.0.1"])
-        client = made_client(Targets(Settings()), connections_max=2)
+        client = create_client(Targets(Settings()), connections_max=2)
         answer = await client.post(f"http://two.example.org:{port}/check", content=b"{}")
         assert answer.status_code == 200
         await client.aclose()
@@ -354,5 +354,5 @@ async def test_a_provider_elsewhere_cannot_lead_the_server_to_itself(inside: str
         token_endpoint=inside,
         jwks_uri="https://idp.example.org/k",
     )
-    with pytest.raises(DoorError):
+    with pytest.raises(ProblemError):
         Provider(settings, ManualClock())._check_addresses(metadata)

@@ -214,7 +214,7 @@ class Answering:
 
 async def dress(app: App, words: dict[str, dict[str, str]]) -> None:
     """What some controls need in order to be shown."""
-    app.app.services.connections.add_door(Answering())
+    app.app.services.connections.add_endpoint(Answering())
     for known in words.values():
         job = known["stopping"]
         known["paused"] = (await app.post(f"/replays/{job}/pause", {}))["id"]

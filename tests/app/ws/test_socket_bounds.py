@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.network import bounded_socket
+from app.network import websocket_protocol
+from engine.broker import TopicConfig
 from kitemq.protocol.batches import SentFrame
 from kitemq.protocol.frames import HelloFrame, WelcomeFrame, encode
 from tests.app.ws.test_socket import Peer, send_of
@@ -66,6 +67,10 @@ def held(server: LiveServer) -> int:
     return int(server.call(lambda: budget.held_bytes))
 
 
+def make_orders(server: LiveServer) -> None:
+    server.call(lambda: server.broker.create_topic(TopicConfig("orders")))
+
+
 def stored(server: LiveServer) -> int:
     return int(
         server.call(lambda: sum(q.max_offset for q in server.broker.topic_stats("orders").queues))
@@ -118,8 +123,8 @@ def test_frames_that_wait_for_their_turn_are_all_taken(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In order, whether the client waits for the answers or closes at once."""
-    monkeypatch.setattr(bounded_socket, "TURN_S", -1.0)  # a slice in each turn of the loop
-    monkeypatch.setattr(bounded_socket, "SLICE_BYTES", 100)
+    monkeypatch.setattr(websocket_protocol, "TURN_S", -1.0)  # a slice in each turn of the loop
+    monkeypatch.setattr(websocket_protocol, "SLICE_BYTES", 100)
     count = 300
     frames = [encode(number, send_of(b"%d" % number, topic="orders")) for number in range(count)]
     with opened(server) as client:
@@ -136,7 +141,7 @@ def test_frames_that_wait_for_their_turn_are_all_taken(
 def test_a_message_that_does_not_arrive_in_time_is_closed(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_socket, "MESSAGE_S", 0.05)
+    monkeypatch.setattr(websocket_protocol, "MESSAGE_S", 0.05)
     with connected(server) as link:
         link.sendall(head(BINARY, 1000) + bytes(10))
         assert close_code(link) == 1008
@@ -161,7 +166,8 @@ def test_pings_of_who_reads_nothing_are_answered_no_more(server: LiveServer) -> 
             writing.extend(
                 each.transport.get_write_buffer_size()
                 for each in gc.get_objects()  # isinstance fails at dead weak proxies
-                if issubclass(type(each), bounded_socket.BoundedSocket) and not each.disconnected
+                if issubclass(type(each), websocket_protocol.BoundedWebSocketProtocol)
+                and not each.disconnected
             )
 
         server.call(look)
@@ -180,6 +186,30 @@ def test_a_message_of_very_many_small_frames_holds_nobody_up(server: LiveServer)
                 peer.ask(send_of(b"1", topic="orders"), SentFrame, request=number + 1)
         worst_s = server.call(lambda: server.app.services.heartbeat.worst_ever_s)
     assert worst_s < 2, "each of them takes some microseconds"
+
+
+def test_messages_behind_one_that_takes_several_turns_keep_their_order(server: LiveServer) -> None:
+    """One WebSocket message of more frames than a turn works on, and others in the same write."""
+    make_orders(server)
+    numbers = range(1, 3101)
+    sends = [encode(number, send_of(b"%d" % number, topic="orders")) for number in numbers]
+    first, others = b"".join(sends[:3000]), sends[3000:]
+    with connected(server) as link:
+        link.sendall(b"".join(head(BINARY, len(message)) + message for message in (first, *others)))
+        until(lambda: stored(server) == len(numbers))
+
+    def bodies() -> list[list[int]]:
+        broker = server.broker
+        return [
+            [
+                int(broker.message("orders", queue.queue, offset).body)
+                for offset in range(queue.max_offset)
+            ]
+            for queue in broker.topic_stats("orders").queues
+        ]
+
+    for queue in server.call(bodies):
+        assert queue == sorted(queue)
 
 
 def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(server: LiveServer) -> None:

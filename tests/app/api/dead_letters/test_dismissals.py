@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.services.audit import Actor
+from app.db.rows import Actor
 from app.services.dismissals import DeadChoice, Dismissals
 from engine.broker import DismissalSnapshot
 from kitemq import Client, NotFound, Refused

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 import httpx
 import pytest
 
-from app.errors import DoorError
+from app.errors import ProblemError
 from app.security.oidc.provider import ANSWER_BYTES_MAX, Metadata, Provider, Tokens
 from app.settings import Settings
 from engine.clock import ManualClock
@@ -83,6 +83,6 @@ async def test_an_answer_without_tokens_is_refused_in_words(
     monkeypatch: pytest.MonkeyPatch, answer: Any, code: str
 ) -> None:
     provider, _ = provider_of(monkeypatch, answer, SECRET, ())
-    with pytest.raises(DoorError) as caught:
+    with pytest.raises(ProblemError) as caught:
         await provider.redeem("c", "v", "https://k/cb")
     assert caught.value.code == code

@@ -12,7 +12,7 @@ import pytest
 from app.db.alert_rows import DeliveryRow, StateChanges
 from app.db.worker import DatabaseWorker
 from app.services.alerts.events import DELIVERED, FAILED, WAITING, Teller, signature
-from app.services.alerts.webhook import Outcome, Webhooks, host_of, settle
+from app.services.alerts.webhook import PostOutcome, Webhooks, host_of, settle
 from app.services.targets import Targets
 from app.settings import Settings
 from engine.clock import SystemClock
@@ -235,19 +235,19 @@ async def test_what_waits_goes_on_after_a_restart_and_says_what_fires(
 
 @pytest.mark.parametrize("status", [301, 400, 401, 404, 410])
 def test_a_final_refusal_is_not_repeated(status: int) -> None:
-    assert Outcome(status, "no").is_final
+    assert PostOutcome(status, "no").is_final
 
 
 @pytest.mark.parametrize("status", [None, 408, 425, 429, 500, 502])
 def test_what_may_pass_is_tried_again(status: int | None) -> None:
-    assert not Outcome(status, "no").is_final
+    assert not PostOutcome(status, "no").is_final
 
 
 def test_waits_between_attempts_grow() -> None:
     row = Teller(("http://h/",), "").test("one", NOW_MS)[0]
     waits = []
     for _ in range(4):
-        row = settle(row, Outcome(500, "no"), NOW_MS, (5, 30, 120))
+        row = settle(row, PostOutcome(500, "no"), NOW_MS, (5, 30, 120))
         waits.append((row.result, row.next_ms - NOW_MS))
     assert waits[:3] == [(WAITING, 5_000), (WAITING, 30_000), (WAITING, 120_000)]
     assert row.result == FAILED

@@ -96,7 +96,7 @@ async def test_a_process_that_takes_too_long_is_ended_with_all_that_it_started(
         seen[:] = leftovers.marked(mark)
 
     logs = tmp_path / "out", tmp_path / "err"
-    with pytest.raises(child.TimedOut):
+    with pytest.raises(child.ChildTimeout):
         await child.run(["x"], mark=mark, output=logs[0], log=logs[1], limit_s=1, beat=beat)
     assert len(seen) >= 2
     assert leftovers.marked(mark) == []

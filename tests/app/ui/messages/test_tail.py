@@ -14,7 +14,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, Response, expect
 
-from app.services.tail import Batch, Tail
+from app.services.tail import Tail, TailBatch
 from app.ui.messages import tail
 from tests.app.ui.conftest import OpenPage, Site
 from tests.app.ui.scenery import SCRIPT_BODY, Scenery
@@ -278,10 +278,10 @@ def test_a_broken_connection_is_taken_up_where_it_ended(
     expect(page.locator("#tail-rows .tail-body").first).to_have_text(sent[-1])
     read, breaks = Tail.read, iter([ConnectionResetError("cut by the test")])
 
-    def broken(self: Tail) -> Batch:
+    async def broken(self: Tail) -> TailBatch:
         for error in breaks:
             raise error
-        return read(self)
+        return await read(self)
 
     monkeypatch.setattr(Tail, "read", broken)
     sent += produce(scenery, "tail-break", 20, first=20)

@@ -1,6 +1,10 @@
-"""uvicorn's WebSocket protocol with bounded memory for each connection.
+"""uvicorn's WebSocket protocol with bounded memory for each connection, and no task per message.
 
-Unfinished messages, and messages that the application has not received yet, count in the server's
+ASGI opens a connection: its application accepts the handshake and then attaches a
+`MessageReceiver`, found in the scope under SOCKET. From there on messages go straight from the
+parser to the receiver, and from the receiver to the transport, without a queue or an event.
+
+Unfinished messages, and messages that the receiver has not taken yet, count in the server's
 `ByteBudget`. A connection over its limit is closed with code 1013 (try again later), one whose
 message is not complete within MESSAGE_S with 1008.
 
@@ -13,7 +17,7 @@ import asyncio
 from asyncio.transports import BaseTransport
 from collections import deque
 from time import perf_counter
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -27,7 +31,10 @@ from app.security.byte_budget import (
     RefusalReason,
 )
 
-RESERVATION = "kitemq.hold"  # key of the connection's reservation in the scope
+# Keys of the connection's reservation and of the connection itself in the scope.
+RESERVATION = "kitemq.hold"
+SOCKET = "kitemq.socket"
+CLOSE_NO_UTF8 = 1007
 CLOSE_ABUSE = 1008
 CLOSE_FULL = 1013
 EARLY_BYTES_MAX = 16 * 1024  # before the handshake is answered
@@ -39,15 +46,40 @@ SLICE_BYTES = 8 * 1024  # the least that is parsed at once: 1,365 frames, some 1
 TURN_S = 0.005  # of each turn of the event loop, for parsing large reads
 
 
+class MessageReceiver(Protocol):
+    """The application's end of a connection; called on the event loop."""
+
+    def on_message(self, data: bytes | str) -> None:
+        """Take a message; after `pause` no further one comes until `resume`."""
+
+    def on_writable(self) -> None:
+        """The transport, which was full, has room again, or is gone."""
+
+    def on_close(self, code: int) -> None:
+        """The connection is over; comes once or more often."""
+
+
+class ReceiverEvents(asyncio.Queue[ASGIReceiveEvent]):
+    """Stands for uvicorn's queue of events once a receiver is attached."""
+
+    def __init__(self, receiver: MessageReceiver) -> None:
+        super().__init__()
+        self._receiver = receiver
+
+    def put_nowait(self, item: ASGIReceiveEvent) -> None:
+        if item["type"] == "websocket.disconnect":
+            self._receiver.on_close(item["code"])
+
+
 class LargeReads:
     """Schedules the parsing of large reads of all connections of one event loop."""
 
     def __init__(self) -> None:
-        self._waiting: deque[BoundedSocket] = deque()
+        self._waiting: deque[BoundedWebSocketProtocol] = deque()
         self._end_s = 0.0  # when this turn's time for parsing is over
         self._is_scheduled = False
 
-    def parse(self, connection: "BoundedSocket") -> bool:
+    def parse(self, connection: "BoundedWebSocketProtocol") -> bool:
         """Parse the read of `connection`; False if it has to wait for its next turn."""
         if not self._is_scheduled:
             self._end_s = perf_counter() + TURN_S
@@ -75,7 +107,7 @@ class LargeReads:
             self._is_scheduled = False
 
 
-class BoundedSocket(WebSocketsSansIOProtocol):
+class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     """One connection; `with_budget` creates the class for a server's budget."""
 
     budget: ClassVar[ByteBudget]
@@ -84,13 +116,20 @@ class BoundedSocket(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._reservation: ByteReservation | None = None
+        self._receiver: MessageReceiver | None = None
+        self._is_paused = True  # until a receiver is attached
         self._fragment_bytes = 0  # of an unfinished message, without the current frame
-        self._sizes: deque[int] = deque()  # of messages that the application has not received
+        self._untaken: deque[tuple[bytes | str, int]] = deque()  # messages with their sizes
         self._queued_bytes = 0
         self._counted_bytes = 0
         self._late: asyncio.TimerHandle | None = None
         self._rest = b""  # unparsed bytes that wait for their turn
         self._pings = 0
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._receiver is not None:
+            self._receiver.on_writable()
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
@@ -103,6 +142,8 @@ class BoundedSocket(WebSocketsSansIOProtocol):
             super().data_received(rest)  # sent by the client before it closed
         super().connection_lost(exc)
         self._forget()
+        if scope := getattr(self, "scope", None):
+            scope.pop(SOCKET, None)  # a cycle otherwise
 
     def data_received(self, data: bytes) -> None:
         self._pings = 0
@@ -145,21 +186,71 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         if unfinished_bytes or self._queued_bytes or self._counted_bytes:
             self._count(unfinished_bytes)
 
-    async def receive(self) -> ASGIReceiveEvent:
-        event = await super().receive()
-        if event["type"] == "websocket.receive":
+    # -- the receiver's calls -------------------------------------------------------------------
+
+    def attach(self, receiver: MessageReceiver) -> None:
+        """Hand messages to `receiver` from now on, first those that came with the handshake."""
+        self._receiver = receiver
+        earlier, self.queue = self.queue, ReceiverEvents(receiver)
+        self.resume()
+        while not earlier.empty():
+            self.queue.put_nowait(earlier.get_nowait())
+
+    def detach(self) -> None:
+        """Forget the receiver: the connection is over for it."""
+        self._receiver = None
+        self._is_paused = True
+        self.queue = asyncio.Queue()
+
+    def pause(self) -> None:
+        """Hand over no messages until `resume`; the transport stops reading with the next one."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Hand over what came meanwhile, then read on."""
+        self._is_paused = False
+        while self._untaken and not self._is_paused and self._receiver is not None:
+            data, size_bytes = self._untaken.popleft()
             # From here on the application counts these bytes.
-            size_bytes = self._sizes.popleft()
             self._queued_bytes -= size_bytes
             self._counted_bytes -= size_bytes
             if self._reservation is not None:
                 self._reservation.give(size_bytes)
-        return event
+            self._receiver.on_message(data)
+        if self.read_paused and not self._is_paused:
+            self.read_paused = False
+            if not (self._rest or self.transport.is_closing()):
+                self.transport.resume_reading()
+
+    @property
+    def can_write(self) -> bool:
+        is_over = self.close_sent or self.disconnected or self.transport.is_closing()
+        return self.writable.is_set() and not is_over
+
+    def write_message(self, data: bytes | str) -> None:
+        """Write one WebSocket message; only while `can_write`."""
+        if isinstance(data, str):
+            self.conn.send_text(data.encode())
+        else:
+            self.conn.send_binary(data)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+
+    def close_with(self, code: int, reason: str) -> None:
+        """Begin the closing handshake; only while `can_write`."""
+        closing = self.send({"type": "websocket.close", "code": code, "reason": reason})
+        try:
+            closing.send(None)
+        except StopIteration:
+            return
+        raise AssertionError("a writable connection closes without a wait")
+
+    # -- the parser's calls ---------------------------------------------------------------------
 
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)
         if scope := getattr(self, "scope", None):
             scope[RESERVATION] = self._reservation
+            scope[SOCKET] = self
 
     def handle_text(self, event: Frame) -> None:
         self._fragment_bytes = 0 if event.fin else len(event.data) + FRAGMENT_BYTES
@@ -179,13 +270,29 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         super().handle_cont(event)
 
     def send_receive_event_to_app(self) -> None:
-        size_bytes = sum(map(len, self.frames))
+        """Hand a whole message to the receiver, or keep it while the receiver takes none."""
+        parts, self.frames = self.frames, []
         self._fragment_bytes = 0
         self._stop_waiting()
-        super().send_receive_event_to_app()
-        if not self.close_sent:
-            self._sizes.append(size_bytes)
-            self._queued_bytes += size_bytes
+        if self.close_sent:
+            return  # discarded, so that the peer's close reply is read
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        data: bytes | str = body
+        if self.curr_msg_data_type == "text":
+            try:
+                data = body.decode()
+            except UnicodeDecodeError:
+                self.conn.send_close(CLOSE_NO_UTF8)
+                self.handle_parser_exception()
+                return
+        if self._receiver is not None and not (self._is_paused or self._untaken):
+            self._receiver.on_message(data)
+            return
+        self._untaken.append((data, len(body)))
+        self._queued_bytes += len(body)
+        if not self.read_paused:
+            self.read_paused = True
+            self.transport.pause_reading()
 
     def handle_ping(self) -> None:
         self._pings += 1
@@ -264,7 +371,7 @@ class BoundedSocket(WebSocketsSansIOProtocol):
             reservation.close()
 
 
-Socket = TypeVar("Socket", bound=BoundedSocket)
+Socket = TypeVar("Socket", bound=BoundedWebSocketProtocol)
 
 
 def with_budget(kind: type[Socket], budget: ByteBudget) -> type[Socket]:

@@ -3,10 +3,10 @@
 import httpx
 import pytest
 
-from app.db import mark_store
+from app.db import star_and_note_store
 from app.db.rows import DatabaseError
 from app.ui.framework import markdown
-from kitemq.model.marks import NOTE_CHARS_MAX
+from kitemq.model.stars_and_notes import NOTE_CHARS_MAX
 from tests.app.conftest import URL, App
 from tests.app.security.test_access import PASSWORD, guarded, log_in  # noqa: F401
 from tests.app.security.test_access import _hashes_are_cheap as _hashes_are_cheap
@@ -79,7 +79,7 @@ async def test_a_star_and_a_note_outlive_their_topic(running: App) -> None:
 async def test_the_number_of_stars_has_an_end(
     running: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mark_store, "STARS_MAX", 1)
+    monkeypatch.setattr(star_and_note_store, "STARS_MAX", 1)
     for name in ("a", "b"):
         await running.post("/topics", {"name": name}, 201)
     assert (await running.http.put("/api/v1/topics/a/star")).status_code == 204
@@ -168,7 +168,7 @@ async def test_a_note_has_a_length_and_there_is_an_end_to_notes(
     assert long["text"] in page.text, "what was typed is still there"
     for wrong in ("x", "-1", "9" * 40):
         await write(running, "x", wrong, 422)
-    monkeypatch.setattr(mark_store, "NOTES_MAX", 0)
+    monkeypatch.setattr(star_and_note_store, "NOTES_MAX", 0)
     await write(running, "x", "0", 409)
     assert (await running.get("/topics/orders/note"))["text"] == ""
 
@@ -182,7 +182,7 @@ async def test_pages_do_without_marks_while_the_database_is_away(
     def broken(*_: object) -> None:
         raise DatabaseError("OperationalError: gone")
 
-    monkeypatch.setattr(mark_store.MarkStore, "stars_of", broken)
+    monkeypatch.setattr(star_and_note_store.StarAndNoteStore, "stars_of", broken)
     running.advance(60)
     page = await running.http.get("/topics", headers=HTML)
     assert (page.status_code, "the database does not answer" in page.text) == (200, True)
@@ -217,14 +217,14 @@ async def test_a_list_of_any_length_asks_the_database_twice_and_then_rests(
 ) -> None:
     asked: list[str] = []
     for name in ("stars_of", "noted", "note"):
-        real = getattr(mark_store.MarkStore, name)
+        real = getattr(star_and_note_store.StarAndNoteStore, name)
 
         def spied(*values: object, name: str = name, real: object = real) -> object:
             asked.append(name)
             assert callable(real)
             return real(*values)
 
-        monkeypatch.setattr(mark_store.MarkStore, name, spied)
+        monkeypatch.setattr(star_and_note_store.StarAndNoteStore, name, spied)
     for number in range(60):
         await running.post("/topics", {"name": f"t-{number:02}"}, 201)
     running.advance(60)

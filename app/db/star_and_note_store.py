@@ -1,7 +1,5 @@
 """Stars and notes of topics in SQL: each change is one transaction with its audit entry."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 
 import msgspec
@@ -9,13 +7,12 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from app.db.queries import insert_audit
 from app.db.rows import AuditEntry
+from app.db.store import TableStore, read_one
 from app.db.tables import topic_notes, topic_stars
 from engine.errors import Conflict
 
 STARS_MAX = 500  # of one owner
 NOTES_MAX = 10_000  # of all topics together
-
-Transaction = Callable[[], AbstractContextManager[Connection]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +25,8 @@ class NoteRow:
     changed_ms: int = 0
 
 
-class MarkStore:
-    """Part of an open database; every method raises DatabaseError."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
+class StarAndNoteStore(TableStore):
+    """The part of the database that holds stars and notes."""
 
     def stars_of(self, owner: str) -> list[str]:
         """The topics that an owner has starred, by name."""
@@ -101,9 +95,8 @@ def _stars(connection: Connection, owner: str) -> set[str]:
 
 
 def _note(connection: Connection, topic: str) -> NoteRow:
-    statement = select(topic_notes).where(topic_notes.c.topic == topic)
-    row = connection.execute(statement).mappings().one_or_none()
-    return NoteRow(topic=topic) if row is None else NoteRow(**row)
+    note = read_one(connection, select(topic_notes).where(topic_notes.c.topic == topic), NoteRow)
+    return note or NoteRow(topic=topic)
 
 
 def _replace(connection: Connection, before: NoteRow, after: NoteRow) -> NoteRow:

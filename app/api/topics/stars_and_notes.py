@@ -3,16 +3,15 @@
 from typing import TYPE_CHECKING
 
 from app.api.access.users import READ_OWN
-from app.api.framework.operation import API, Call, operation
-from app.api.topics.topics import TAG, actor_of
+from app.api.framework.operation import Call, Operations
 from app.security.access import OWN, Action, Kind, Needs
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
-from kitemq.model.marks import NewNote, StarList, TopicNote
 from kitemq.model.numbers import is_whole
+from kitemq.model.stars_and_notes import NewNote, StarList, TopicNote
 
 if TYPE_CHECKING:
-    from app.db.mark_store import NoteRow
+    from app.db.star_and_note_store import NoteRow
 
 VERSION_CHARS_MAX = 18
 
@@ -28,73 +27,43 @@ def version_ms(text: str) -> int:
     raise Invalid(f"{text[:40]!r} is no version", field="version", remedy="read the note first")
 
 
-@operation(
-    "GET",
-    f"{API}/stars",
-    tag=TAG,
-    needs=READ_OWN,
-    answer=StarList,
-    example="curl $URL/api/v1/stars",
-)
+operations = Operations("topics")
+
+
+@operations.get("/stars", needs=READ_OWN)
 async def list_stars(call: Call[None, None]) -> StarList:
     """List the topics one has starred; while there are no users everybody shares them."""
-    return StarList(await call.services.marks.stars_of(call.who.name))
+    return StarList(await call.services.stars_and_notes.stars_of(call.who.name))
 
 
-@operation(
-    "PUT",
-    f"{API}/topics/{{topic}}/star",
-    tag=TAG,
-    needs=OWN,
-    status=204,
-    errors=(404, 409),
-    example="curl -X PUT $URL/api/v1/topics/orders/star",
-)
+@operations.put("/topics/{topic}/star", needs=OWN, errors=(404, 409))
 async def star_topic(call: Call[None, None]) -> None:
     """Put a topic first in one's own list of topics.
 
     At most 500. A star is about the name: it stays when the topic is deleted and created again.
     """
-    await call.services.marks.star(actor_of(call), call.who.name, call.path("topic"))
+    await call.services.stars_and_notes.star(call.actor, call.who.name, call.path("topic"))
 
 
-@operation(
-    "DELETE",
-    f"{API}/topics/{{topic}}/star",
-    tag=TAG,
-    needs=OWN,
-    status=204,
-    example="curl -X DELETE $URL/api/v1/topics/orders/star",
-)
+@operations.delete("/topics/{topic}/star", needs=OWN)
 async def unstar_topic(call: Call[None, None]) -> None:
     """Take one's star from a topic, also from one that is gone."""
-    await call.services.marks.unstar(actor_of(call), call.who.name, call.path("topic"))
+    await call.services.stars_and_notes.unstar(call.actor, call.who.name, call.path("topic"))
 
 
-@operation(
-    "GET",
-    f"{API}/topics/{{topic}}/note",
-    tag=TAG,
-    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
-    answer=TopicNote,
-    errors=(404,),
-    example="curl $URL/api/v1/topics/orders/note",
+@operations.get(
+    "/topics/{topic}/note", needs=Needs(Action.READ, Kind.TOPIC, "topic"), errors=(404,)
 )
 async def get_note(call: Call[None, None]) -> TopicNote:
     """Read what people wrote about a topic."""
-    return _out(await call.services.marks.note(call.path("topic")))
+    return _out(await call.services.stars_and_notes.note(call.path("topic")))
 
 
-@operation(
-    "PUT",
-    f"{API}/topics/{{topic}}/note",
-    tag=TAG,
+@operations.put(
+    "/topics/{topic}/note",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
-    body=NewNote,
-    answer=TopicNote,
     errors=(404, 409),
-    example="curl -X PUT $URL/api/v1/topics/orders/note -H 'Content-Type: application/json' "
-    """-d '{"text": "What the shop sends.", "version": "0"}'""",
+    example_body='{"text": "What the shop sends.", "version": "0"}',
 )
 async def write_note(call: Call[None, NewNote]) -> TopicNote:
     """Write what a topic is for.
@@ -105,10 +74,7 @@ async def write_note(call: Call[None, NewNote]) -> TopicNote:
     body = call.body
     expected_ms = version_ms(body.version)
     return _out(
-        await call.services.marks.write_note(
-            actor_of(call), call.path("topic"), body.text, expected_ms
+        await call.services.stars_and_notes.write_note(
+            call.actor, call.path("topic"), body.text, expected_ms
         )
     )
-
-
-OPERATIONS = (list_stars, star_topic, unstar_topic, get_note, write_note)

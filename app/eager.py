@@ -1,0 +1,101 @@
+"""Coroutines that begin in the caller's turn of the event loop, like asyncio's eager tasks.
+
+A verb of `app.messaging` that is answered at once then costs a coroutine and no task, and the
+caller has its answer in the same turn. Python 3.11 has no eager tasks of its own. The part before
+the first wait runs outside a task: it may not use what needs one, such as `asyncio.timeout`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial, wraps
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from engine.errors import EngineError
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Done = Callable[[T | None, EngineError | None], None]  # a result, or else an error
+
+log = logging.getLogger("kitemq.messaging")
+
+_tasks: set[asyncio.Task[Any]] = set()  # the event loop keeps weak references only
+
+
+class Remainder(Generic[T]):
+    """The part of a coroutine after its first wait; to be awaited once."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: Any) -> None:
+        self._coroutine = coroutine
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        waits_for = self._waits_for
+        while True:
+            try:
+                step = partial(self._coroutine.send, (yield waits_for))
+            except BaseException as error:
+                step = partial(self._coroutine.throw, error)
+            try:
+                waits_for = step()
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+
+
+def begin(coroutine: Coroutine[Any, Any, T]) -> T | Remainder[T]:
+    """Run a coroutine up to its first wait; returns its result or what is left to await."""
+    try:
+        waits_for = coroutine.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    return Remainder(coroutine, waits_for)
+
+
+def eager(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T | Remainder[T]]:
+    """Decorate an `async def` so that calling it runs it up to its first wait."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T | Remainder[T]:
+        return begin(function(*args, **kwargs))
+
+    return call
+
+
+def run(coroutine: Coroutine[Any, Any, T], done: Done[T]) -> None:
+    """Begin a coroutine and call `done` once, with its result or its error.
+
+    `done` is called before `run` returns where the coroutine does not wait, else by a task. An
+    error that is no EngineError is logged, and becomes one.
+    """
+    try:
+        result = begin(coroutine)
+    except Exception as error:
+        done(None, as_engine_error(error))
+        return
+    if not isinstance(result, Remainder):
+        done(result, None)
+        return
+    task = asyncio.get_running_loop().create_task(_finish(result, done))
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+def ignore(_: object, error: EngineError | None) -> None:
+    """Take no notice of a result or error, such as that of giving back what expires by itself."""
+
+
+def as_engine_error(error: Exception) -> EngineError:
+    """The error as callers get it: one that is not the engine's is logged and kept from them."""
+    if isinstance(error, EngineError):
+        return error
+    log.error("a verb failed", exc_info=error)
+    return EngineError("the server failed; its log says why", code="internal_error")
+
+
+async def _finish(rest: Remainder[T], done: Done[T]) -> None:
+    try:
+        result = await rest
+    except Exception as error:
+        done(None, as_engine_error(error))
+    else:
+        done(result, None)
