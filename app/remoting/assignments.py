@@ -3,11 +3,12 @@
 A client is also told here whether it pulls its queues or POPs them.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from app.eager import eager
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
 from app.remoting.request_modes import POP, PULL, RequestMode
@@ -32,7 +33,8 @@ class _AssignmentQuery(msgspec.Struct):
     messageModel: str = "CLUSTERING"
 
 
-def query_assignment(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def query_assignment(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The queues of a client, and whether it pulls or POPs them.
 
     A client that POPs gets the queue -1, which stands for all. Without a list of queues, for a
@@ -41,7 +43,7 @@ def query_assignment(backend: "RemotingBackend", call: RemotingCall) -> ErrorRes
     query = call.document(_AssignmentQuery)
     call.require(Action.READ, Kind.GROUP, query.consumerGroup)
     is_popping = backend.request_modes.pops(query.consumerGroup, query.topic)
-    queues = ALL_QUEUES if is_popping else _pulled_queues(backend, query)
+    queues = ALL_QUEUES if is_popping else await _pulled_queues(backend, query)
     if queues is None:
         return ErrorResponse(body=json_body({"messageQueueAssignments": None}))
     name = backend.settings.broker_name
@@ -55,7 +57,7 @@ def query_assignment(backend: "RemotingBackend", call: RemotingCall) -> ErrorRes
     return ErrorResponse(body=json_body({"messageQueueAssignments": assignments}))
 
 
-def set_request_mode(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
+async def set_request_mode(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Let a group POP or pull a topic; its clients learn of it at once. Audited."""
     mode = call.document(RequestMode)
     call.require(Action.ADMINISTER, Kind.GROUP, mode.consumerGroup)
@@ -67,14 +69,8 @@ def set_request_mode(backend: "RemotingBackend", call: RemotingCall) -> Awaitabl
         raise RemotingRefusal(
             ResponseCode.INVALID_PARAMETER, f"the mode is {mode.mode[:40]!r}, no PULL or POP"
         )
-    backend.broker.topic(mode.topic)
-    backend.broker.group(mode.consumerGroup)
-    return _set_request_mode(backend, call, mode)
-
-
-async def _set_request_mode(
-    backend: "RemotingBackend", call: RemotingCall, mode: RequestMode
-) -> ErrorResponse:
+    await backend.messaging.topic(mode.topic)
+    await backend.messaging.group(mode.consumerGroup)
     group = mode.consumerGroup
     before = backend.request_modes.find(group, mode.topic)
     audit = backend.services.audit
@@ -87,17 +83,19 @@ async def _set_request_mode(
     return OK
 
 
-def _pulled_queues(backend: "RemotingBackend", query: _AssignmentQuery) -> Sequence[int] | None:
+async def _pulled_queues(
+    backend: "RemotingBackend", query: _AssignmentQuery
+) -> Sequence[int] | None:
     group, topic, strategy = query.consumerGroup, query.topic, STRATEGIES.get(query.strategyName)
-    members = backend.broker.members
     try:
         if query.messageModel == BROADCASTING:
-            return range(backend.broker.topic(topic).read_queues)
+            return range((await backend.messaging.topic(topic)).read_queues)
         if strategy is None:
             return None
         if topic.startswith(RETRY_PREFIX):
             return _retry_queues(backend, query)
-        shared = members.assignment(group, topic, query.clientId, strategy=strategy)
+        members = backend.messaging.members
+        shared = await members.assignment(group, topic, query.clientId, strategy=strategy)
     except (GroupNotFound, TopicNotFound):
         return None
     return shared.queues

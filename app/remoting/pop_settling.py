@@ -6,11 +6,11 @@ NO_MESSAGE. A message that is already done is acknowledged again without an erro
 
 import binascii
 from base64 import b64decode
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from app.eager import eager
 from app.remoting.call import RemotingCall
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind
@@ -52,14 +52,10 @@ class _BatchAck(msgspec.Struct):
     acks: list[_Ack] | None = None
 
 
-def ack(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
+@eager
+async def ack(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Mark one message as done."""
-    return _ack(backend, *_delivery(backend, call))
-
-
-async def _ack(
-    backend: "RemotingBackend", group: str, topic: str, receipt: PopReceipt
-) -> ErrorResponse:
+    group, topic, receipt = await _delivery(backend, call)
     found = await _receipt(backend, group, topic, receipt)
     try:
         (result,) = await backend.messaging.ack(group, [found])
@@ -68,7 +64,8 @@ async def _ack(
     return _stale() if result is AckResult.STALE else OK
 
 
-def ack_batch(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
+@eager
+async def ack_batch(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Mark messages as done; as with Apache, one answer for all, and stale ones are passed over."""
     acks = call.document(_BatchAck).acks
     if not acks:
@@ -83,12 +80,6 @@ def ack_batch(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[Error
         deliveries.setdefault(each.c, []).extend(_offsets(each))
     if sum(map(len, deliveries.values())) > OFFSETS_MAX:
         raise RemotingRefusal(ResponseCode.INVALID_PARAMETER, f"more than {OFFSETS_MAX} messages")
-    return _ack_all(backend, deliveries)
-
-
-async def _ack_all(
-    backend: "RemotingBackend", deliveries: dict[str, list[tuple[str, PopReceipt]]]
-) -> ErrorResponse:
     for group, receipts in deliveries.items():
         found = [await _receipt(backend, group, topic, each) for topic, each in receipts]
         try:
@@ -98,17 +89,10 @@ async def _ack_all(
     return OK
 
 
-def change_invisible_time(
-    backend: "RemotingBackend", call: RemotingCall
-) -> Awaitable[ErrorResponse]:
+@eager
+async def change_invisible_time(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Keep a message invisible for another time; a push consumer reports a failure this way."""
-    group, topic, receipt = _delivery(backend, call)
-    return _change(backend, call, group, topic, receipt)
-
-
-async def _change(
-    backend: "RemotingBackend", call: RemotingCall, group: str, topic: str, receipt: PopReceipt
-) -> ErrorResponse:
+    group, topic, receipt = await _delivery(backend, call)
     invisible_ms = call.number("invisibleTime")
     found = await _receipt(backend, group, topic, receipt)
     member = backend.clients.member_name(call.connection, group)
@@ -133,7 +117,7 @@ async def _change(
     )
 
 
-def _delivery(backend: "RemotingBackend", call: RemotingCall) -> tuple[str, str, PopReceipt]:
+async def _delivery(backend: "RemotingBackend", call: RemotingCall) -> tuple[str, str, PopReceipt]:
     """Group, topic and receipt of a request; raises RemotingRefusal as Apache answers."""
     group = call.group(Action.CONSUME)
     try:
@@ -145,7 +129,7 @@ def _delivery(backend: "RemotingBackend", call: RemotingCall) -> tuple[str, str,
         topic = RETRY_PREFIX + group
     else:
         call.require(Action.CONSUME, Kind.TOPIC, topic)
-    queues = backend.broker.topic(topic).read_queues
+    queues = (await backend.messaging.topic(topic)).read_queues
     if not 0 <= queue < queues:
         raise RemotingRefusal(
             ResponseCode.MESSAGE_ILLEGAL,

@@ -4,11 +4,12 @@ Messages come from all queues of the topic and from the group's retries, whateve
 names. `pop_settling.py` takes acknowledgements.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from app.eager import eager
 from app.host import Place
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal
@@ -36,9 +37,10 @@ POLL_MAX_S = 60.0
 FROM_FIRST = 0  # of `initMode`
 
 
-def pop(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
+@eager
+async def pop(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Deliver messages of a topic for an invisible time; waits for the first if told so."""
-    group, topic = _target(backend, call)
+    group, topic = await _target(backend, call)
     count_max = call.number("maxMsgNums")
     if not 1 <= count_max <= BATCH_MAX:
         raise RemotingRefusal(
@@ -46,8 +48,8 @@ def pop(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorRespon
             f"maxMsgNums is {count_max}, it must be 1 to {BATCH_MAX}",
         )
     filter = engine_filter(call.text("exp", ""), call.text("expType", ""))
-    _begin_at(backend, group, topic, call.number("initMode", FROM_FIRST))
-    return _pop(backend, call, group, {topic: filter}, count_max)
+    await _begin_at(backend, group, topic, call.number("initMode", FROM_FIRST))
+    return await _pop(backend, call, group, {topic: filter}, count_max)
 
 
 async def _pop(
@@ -80,25 +82,20 @@ async def _pop(
     return _answer(backend, call, deliveries, invisible_ms, code)
 
 
-def notification(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
+@eager
+async def notification(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Whether a POP would find something; waits for a message if told so."""
-    group, topic = _target(backend, call)
-    return _notification(backend, call, group, {topic: "*"})
-
-
-async def _notification(
-    backend: "RemotingBackend", call: RemotingCall, group: str, topics: dict[str, str]
-) -> ErrorResponse:
+    group, topic = await _target(backend, call)
     places: list[Place] = []
 
     def begin(wake: Callable[[], None]) -> Place:
         client = client_name(backend, call, group)
-        places.append(backend.broker.wait_to_receive(group, topics, wake, client=client))
+        places.append(backend.messaging.wait_to_receive(group, {topic: "*"}, wake, client))
         return places[0]
 
     has_message = is_full = False
     try:
-        async with _held(backend, call, group, *topics):
+        async with _held(backend, call, group, topic):
             has_message = await backend.host.wait(begin, max(_poll_s(call), 0.001))
     except _PollingFull:
         is_full = True
@@ -108,9 +105,11 @@ async def _notification(
     return ErrorResponse(fields={"hasMsg": _bool(has_message), "pollingFull": _bool(is_full)})
 
 
-def polling_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def polling_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """How many POPs and notifications of a group wait for messages of a topic."""
-    return ErrorResponse(fields={"pollingNum": str(backend.pops[_target(backend, call)])})
+    waiting = backend.pops[await _target(backend, call)]
+    return ErrorResponse(fields={"pollingNum": str(waiting)})
 
 
 def client_name(backend: "RemotingBackend", call: RemotingCall, group: str) -> str:
@@ -145,33 +144,35 @@ async def _held(
         raise _PollingFull from None
 
 
-def _target(backend: "RemotingBackend", call: RemotingCall) -> tuple[str, str]:
+async def _target(backend: "RemotingBackend", call: RemotingCall) -> tuple[str, str]:
     """Group and topic of a request; raises RemotingRefusal for a queue that there is not."""
     group = call.group(Action.CONSUME)
     topic = call.topic(Action.CONSUME)
-    queues, queue = backend.broker.topic(topic).read_queues, call.number("queueId", -1)
+    queues, queue = (await backend.messaging.topic(topic)).read_queues, call.number("queueId", -1)
     if queue >= queues:
         raise RemotingRefusal(
             ResponseCode.INVALID_PARAMETER,
             f"topic {topic!r} has queues 0 to {queues - 1}, not {queue}",
         )
-    if backend.broker.is_broadcast(group):
+    if await backend.messaging.is_broadcast(group):
         raise RemotingRefusal(
             ResponseCode.INVALID_PARAMETER, f"the group {group!r} broadcasts: it cannot POP"
         )
     return group, topic
 
 
-def _begin_at(backend: "RemotingBackend", group: str, topic: str, mode: int) -> None:
+async def _begin_at(backend: "RemotingBackend", group: str, topic: str, mode: int) -> None:
     """Begin a group that is new to a topic where its client wants, by RocketMQ's rule."""
-    broker = backend.broker
-    queues = range(broker.topic(topic).read_queues)
-    if any(broker.committed_offset(group, topic, queue) is not None for queue in queues):
-        return
+    messaging = backend.messaging
+    queues = range((await messaging.topic(topic)).read_queues)
     for queue in queues:
-        first, end = broker.queue_bounds(topic, queue)
-        is_from_first = mode == FROM_FIRST or broker.is_young_queue(topic, queue)
-        broker.commit_offset(group, topic, queue, first if is_from_first else max(first, end - 1))
+        if await messaging.committed_offset(group, topic, queue) is not None:
+            return
+    for queue in queues:
+        first, end = await messaging.queue_bounds(topic, queue)
+        is_from_first = mode == FROM_FIRST or await messaging.is_young_queue(topic, queue)
+        offset = first if is_from_first else max(first, end - 1)
+        await messaging.commit_offset(group, topic, queue, offset)
 
 
 def _poll_s(call: RemotingCall) -> float:

@@ -1,6 +1,5 @@
 """Recalls of messages that wait for their time."""
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from app.remoting.call import RemotingCall
@@ -16,27 +15,13 @@ if TYPE_CHECKING:
     from app.remoting.backend import RemotingBackend
 
 
-def recall(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
+async def recall(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """See to it that a message is never delivered, by the handle of its send; audited."""
     topic = call.topic(Action.PRODUCE)
-    backend.broker.topic(topic)
+    await backend.messaging.topic(topic)
     message_id = recalled_id(call.text("recallHandle"), topic)
     if not message_id:
         raise _refusal("that is no recall handle of this topic")
-    return _recall(backend, call, topic, message_id)
-
-
-def recall_handle(backend: "RemotingBackend", topic: str, message: Message) -> str:
-    """The handle of a message to this topic that waits for a time; "" for any other message."""
-    if not message.deliver_at_ms or message.delay_level:
-        return ""
-    broker = backend.settings.broker_name
-    return encode_handle(topic, broker, message.deliver_at_ms, message.message_id)
-
-
-async def _recall(
-    backend: "RemotingBackend", call: RemotingCall, topic: str, message_id: str
-) -> ErrorResponse:
     waiting = await backend.messaging.find_scheduled(message_id)
     if waiting is not None and waiting.topic != topic:
         raise _refusal("the recall handle is of another topic")
@@ -47,6 +32,14 @@ async def _recall(
     if answer is TimerAnswer.ALREADY_DELIVERED:
         raise _refusal("the message was delivered already")
     return ErrorResponse(fields={"msgId": message_id})
+
+
+def recall_handle(backend: "RemotingBackend", topic: str, message: Message) -> str:
+    """The handle of a message to this topic that waits for a time; "" for any other message."""
+    if not message.deliver_at_ms or message.delay_level:
+        return ""
+    broker = backend.settings.broker_name
+    return encode_handle(topic, broker, message.deliver_at_ms, message.message_id)
 
 
 def _refusal(why: str) -> RemotingRefusal:

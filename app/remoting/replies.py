@@ -5,9 +5,10 @@ it, and a classic consumer may reply to a request from any endpoint.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from app.eager import eager
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.security.access import Action
@@ -53,7 +54,7 @@ def begin_request(
         if request.reply is not None:
             _push(backend, call.connection, client, request.reply)
 
-    request = backend.broker.requests.request(
+    request = backend.services.requests.begin(
         message,
         timeout_ms=min(_ttl_ms(properties) or TIMEOUT_MS, TIMEOUT_MS_MAX),
         client=client,
@@ -63,14 +64,11 @@ def begin_request(
     return request
 
 
-def send_reply(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
+@eager
+async def send_reply(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Store a reply and pass it to its requester; SYSTEM_ERROR where none waits, as Apache."""
     call.use_long_names()
     call.topic(Action.PRODUCE)
-    return _send_reply(backend, call)
-
-
-async def _send_reply(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     properties = split_properties(call.text("properties", ""))
     correlation_id = properties.get(CORRELATION_ID, "")
     if not correlation_id:
