@@ -41,7 +41,7 @@ async def query_assignment(backend: "RemotingBackend", call: RemotingCall) -> Er
     topic or a strategy that there is not, a client keeps what it has.
     """
     query = call.document(_AssignmentQuery)
-    call.require(Action.READ, Kind.GROUP, query.consumerGroup)
+    call.require(Action.CONSUME, Kind.GROUP, query.consumerGroup)
     is_popping = backend.request_modes.pops(query.consumerGroup, query.topic)
     queues = ALL_QUEUES if is_popping else await _pulled_queues(backend, query)
     if queues is None:
