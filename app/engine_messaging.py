@@ -170,6 +170,11 @@ class EngineMessaging:
     async def held(self, group: str, client: str) -> list[Receipt]:
         return self._host.broker.held(group, client)
 
+    async def receipt_until(
+        self, group: str, topic: str, queue: int, offset: int, until_ms: int
+    ) -> Receipt:
+        return self._host.broker.receipt_until(group, topic, queue, offset, until_ms)
+
     async def commit_offset(
         self, group: str, topic: str, queue: int, offset: int, client: str = ""
     ) -> bool:

@@ -247,6 +247,12 @@ class Messaging(Protocol):
         """Receipts of the messages that are in flight at a client of a group."""
         ...
 
+    async def receipt_until(
+        self, group: str, topic: str, queue: int, offset: int, until_ms: int
+    ) -> Receipt:
+        """The receipt of the delivery whose invisible time ends then, else one not current."""
+        ...
+
     # -- pulling --------------------------------------------------------------------------------
 
     async def pull(

@@ -96,7 +96,7 @@ from engine.store.files import Files, OsFiles
 from engine.store.hashing import tag_hash
 from engine.store.pool import Pool
 from engine.topic.catalog import TopicConfig, TopicType
-from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, RETRY_PREFIX
+from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, REPLY_TOPIC, RETRY_PREFIX
 from engine.trace.journey import (
     Branch,
     CheckedReason,
@@ -129,6 +129,7 @@ __all__ = [
     "DEAD_LETTER_PREFIX",
     "FOREVER_MS",
     "GROUP_QUEUE",
+    "REPLY_TOPIC",
     "RETRY_PREFIX",
     "AckResult",
     "ActivePin",

@@ -29,7 +29,8 @@ for version in 4.9.8 5.3.3; do
     build="$folder/build/$version"
     stamp="$build/.compiled"
     if [ -f "$stamp" ] && [ "$stamp" -nt "$lock" ] && [ "$stamp" -nt "$folder/Drive.java" ] \
-        && [ "$stamp" -nt "$folder/Admin.java" ]; then continue; fi
+        && [ "$stamp" -nt "$folder/Drive5.java" ] && [ "$stamp" -nt "$folder/Admin.java" ]
+    then continue; fi
     echo "Installing what $lock pins."
     mkdir -p "$folder/lib/$version" "$build"
     "$python" tools/fetch_jars.py "$lock" "$folder/lib/$version" || fail
@@ -39,7 +40,8 @@ for version in 4.9.8 5.3.3; do
     sed "s/@MODEL@/$model/" "$folder/Drive.java" > "$build/Drive.java"
     javac -nowarn -cp "$folder/lib/$version/*" -d "$build" "$build/Drive.java" || fail
     case "$version" in
-        5.*) javac -nowarn -cp "$folder/lib/$version/*" -d "$build" "$folder/Admin.java" || fail ;;
+        5.*) javac -nowarn -cp "$build:$folder/lib/$version/*" -d "$build" \
+            "$folder/Drive5.java" "$folder/Admin.java" || fail ;;
     esac
     touch "$stamp"
 done

@@ -1,8 +1,6 @@
 """SendMessage, RecallMessage and EndTransaction."""
 
 import asyncio
-import base64
-import binascii
 from typing import Any
 
 from app.grpc.backend import GrpcBackend
@@ -13,6 +11,7 @@ from app.grpc.shapes import inflated, to_engine, type_of
 from app.security.access import Action
 from engine.broker import Decider, TimerAnswer, TopicConfig, TransactionDecision
 from engine.message import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Message
+from protocol.recall_handle import encode_handle, recalled_id
 from protocol.rocketmq.messages import (
     EndTransactionResponse,
     RecallMessageResponse,
@@ -29,8 +28,6 @@ from protocol.rocketmq.numbers import (
 
 PLAIN = (0, BodyEncoding.IDENTITY)  # 0 is what says nothing
 INLINE_BYTES_MAX = 32 * 1024  # a larger body is inflated beside the loop
-HANDLE_VERSION = "v1"
-HANDLE_PARTS = 5
 DECISIONS = {
     TransactionResolution.COMMIT: TransactionDecision.COMMIT,
     TransactionResolution.ROLLBACK: TransactionDecision.ROLLBACK,
@@ -55,7 +52,7 @@ async def send_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> An
             message_id=message.message_id,
             transaction_id=message.message_id,  # as Apache: for every message
             offset=offset,
-            recall_handle=_handle(backend, topic, message) if message.deliver_at_ms else "",
+            recall_handle=_recall_handle(backend, topic, message),
         )
         for message, offset in zip(messages, stored.offsets, strict=True)
     ]
@@ -65,7 +62,9 @@ async def send_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> An
 async def recall_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """See to it that a delayed message is never delivered; audited."""
     topic = call.topic(request.topic, Action.PRODUCE)
-    message_id = _recalled_id(request.recall_handle, topic)
+    message_id = recalled_id(request.recall_handle, topic)
+    if not message_id:
+        raise GrpcRefusal(Code.BAD_REQUEST, "that is no recall handle of this topic")
     waiting = await backend.messaging.find_scheduled(message_id)
     if waiting is not None and waiting.topic != topic:
         raise GrpcRefusal(Code.BAD_REQUEST, "the recall handle is of another topic")
@@ -143,17 +142,8 @@ async def _inflated(body: bytes) -> bytes:
     return inflated_body
 
 
-def _handle(backend: GrpcBackend, topic: str, message: Message) -> str:
-    """A recall handle in Apache's form: base64 of version, topic, broker, time and id."""
-    parts = (HANDLE_VERSION, topic, backend.settings.broker_name, str(message.deliver_at_ms))
-    return base64.urlsafe_b64encode(" ".join((*parts, message.message_id)).encode()).decode()
-
-
-def _recalled_id(handle: str, topic: str) -> str:
-    try:
-        parts = base64.urlsafe_b64decode(handle.encode()).decode().split(" ")
-    except (binascii.Error, UnicodeError):
-        parts = []
-    if len(parts) != HANDLE_PARTS or parts[0] != HANDLE_VERSION or parts[1] != topic:
-        raise GrpcRefusal(Code.BAD_REQUEST, "that is no recall handle of this topic")
-    return parts[-1]
+def _recall_handle(backend: GrpcBackend, topic: str, message: Message) -> str:
+    if not message.deliver_at_ms:
+        return ""
+    broker = backend.settings.broker_name
+    return encode_handle(topic, broker, message.deliver_at_ms, message.message_id)

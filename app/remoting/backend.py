@@ -1,5 +1,6 @@
 """State that all handlers of the remoting port share."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from app.remoting.clients import RemotingClients
 from app.remoting.connection import Handler, RemotingConnection
 from app.remoting.errors import RemotingRefusal
 from app.remoting.operations import handler_of
+from app.remoting.request_modes import RequestModes
 from app.remoting.signature import RemotingSignatures
 from app.security.request_limits import RequestLimits
 from app.services.client_figures import ClientFigures
@@ -33,12 +35,14 @@ class RemotingBackend:
     clients: RemotingClients
     signatures: RemotingSignatures
     figures: RemotingFigures
+    request_modes: RequestModes
     host: EngineHost = field(init=False)
     settings: Settings = field(init=False)
     messaging: Messaging = field(init=False)
     request_limits: RequestLimits = field(init=False)
     activity: ClientFigures = field(init=False)
     connections: set[RemotingConnection] = field(default_factory=set)
+    pops: Counter[tuple[str, str]] = field(default_factory=Counter)  # waiting, by group and topic
 
     def __post_init__(self) -> None:
         services = self.services

@@ -9,13 +9,33 @@ from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind, Principal, require
 from app.security.byte_budget import ByteReservation
 from kitemq.model.numbers import is_whole
-from protocol.remoting.codes import ResponseCode
+from protocol.remoting.codes import RequestCode, ResponseCode
 from protocol.remoting.frames import Command
 
 if TYPE_CHECKING:
     from app.remoting.connection import RemotingConnection
 
 NUMBER_CHARS_MAX = 20
+# The short names of SEND_MESSAGE_V2 and its like.
+SHORT_NAMES = {
+    "a": "producerGroup",
+    "b": "topic",
+    "c": "defaultTopic",
+    "d": "defaultTopicQueueNums",
+    "e": "queueId",
+    "f": "sysFlag",
+    "g": "bornTimestamp",
+    "h": "flag",
+    "i": "properties",
+    "j": "reconsumeTimes",
+    "k": "unitMode",
+    "l": "maxReconsumeTimes",
+    "m": "batch",
+    "n": "brokerName",
+}
+SHORT_CODES = frozenset(
+    {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2}
+)
 TRUE = frozenset({"true", "1"})
 T = TypeVar("T")
 
@@ -47,6 +67,11 @@ class RemotingCall:
     def actor(self) -> Actor:
         """The sender's name for the audit trail."""
         return actor_at(self.principal.audit_name(self.connection.client))
+
+    def use_long_names(self) -> None:
+        """Let fields have the names of SEND_MESSAGE, whichever the request used."""
+        if self.command.code in SHORT_CODES:
+            self.fields = {SHORT_NAMES.get(name, name): each for name, each in self.fields.items()}
 
     def text(self, name: str, default: str | None = None) -> str:
         """A field; raises RemotingRefusal if it is missing without a default."""

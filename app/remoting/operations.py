@@ -4,10 +4,15 @@
 """
 
 from app.remoting import (
+    assignments,
     heartbeats,
     locking,
     message_queries,
+    pop_settling,
+    popping,
     pulling,
+    recalling,
+    replies,
     routing,
     sending,
     transactions,
@@ -66,6 +71,38 @@ OFFERED: dict[R, RemotingOperation] = {
     R.GET_ROUTEINFO_BY_TOPIC: RemotingOperation(routing.get_route, "A topic's queues and broker."),
     R.GET_BROKER_CLUSTER_INFO: RemotingOperation(
         routing.get_cluster_info, "The broker and its cluster."
+    ),
+    R.SEND_REPLY_MESSAGE: RemotingOperation(
+        replies.send_reply, "Pass a reply to its requester, and store it."
+    ),
+    R.SEND_REPLY_MESSAGE_V2: RemotingOperation(
+        replies.send_reply, "The same with short field names."
+    ),
+    R.RECALL_MESSAGE: RemotingOperation(
+        recalling.recall, "Prevent the delivery of a message that waits for its time; audited."
+    ),
+    R.QUERY_ASSIGNMENT: RemotingOperation(
+        assignments.query_assignment, "The queues of a client, and whether it pulls or POPs them."
+    ),
+    R.SET_MESSAGE_REQUEST_MODE: RemotingOperation(
+        assignments.set_request_mode, "Let a group POP or pull a topic; audited."
+    ),
+    R.POP_MESSAGE: RemotingOperation(
+        popping.pop, "Deliver messages of all queues for an invisible time; held while none."
+    ),
+    R.ACK_MESSAGE: RemotingOperation(pop_settling.ack, "Mark a popped message as done."),
+    R.BATCH_ACK_MESSAGE: RemotingOperation(
+        pop_settling.ack_batch, "Mark several as done; stale receipts are passed over."
+    ),
+    R.CHANGE_MESSAGE_INVISIBLETIME: RemotingOperation(
+        pop_settling.change_invisible_time,
+        "Retry a popped message after a time; of a client without a heartbeat, hold it longer.",
+    ),
+    R.NOTIFICATION: RemotingOperation(
+        popping.notification, "Whether there are messages to POP; held while none."
+    ),
+    R.POLLING_INFO: RemotingOperation(
+        popping.polling_info, "How many POPs of a group wait for messages of a topic."
     ),
     **ADMINISTRATION,
 }

@@ -17,6 +17,7 @@ from app.remoting.backend import RemotingBackend
 from app.remoting.client_directory import RemotingClientDirectory
 from app.remoting.clients import RemotingClients
 from app.remoting.connection import RemotingConnection
+from app.remoting.request_modes import RequestModes
 from app.remoting.signature import RemotingSignatures
 from app.settings import Settings
 from app.tls import Certificate, Pair
@@ -43,7 +44,9 @@ class RemotingPort:
             services.remoting_figures,
         )
         signatures = RemotingSignatures(services.user_directory, services.access_keys)
-        self.backend = RemotingBackend(services, clients, signatures, services.remoting_figures)
+        modes = RequestModes(services.settings.data)
+        figures = services.remoting_figures
+        self.backend = RemotingBackend(services, clients, signatures, figures, modes)
         self._acceptor: Acceptor | None = None
         self._unlist: Callable[[], None] = _nothing
         self.address = host_text(*listener.getsockname()[:2])
@@ -56,6 +59,7 @@ class RemotingPort:
             await asyncio.to_thread(self._services.access_keys.load)
         except OSError as error:
             log.error("the remoting port serves no access keys: %s", error)
+        await asyncio.to_thread(self.backend.request_modes.load)
         certificate = await asyncio.to_thread(_certificate, settings)
         self._services.host.broker.events.subscribe(self.backend.clients.on_event)
         self._unlist = self._services.connections.add_endpoint(

@@ -28,8 +28,8 @@ def records_of(messages: Iterable[StoredMessage], store_host: str) -> bytes:
     return b"".join([record_of(message, store_host) for message in messages])
 
 
-def record_of(message: StoredMessage, store_host: str, topic: str = "") -> bytes:
-    """One message as a record, of another `topic` where one is given."""
+def record_of(message: StoredMessage, store_host: str, topic: str = "", attempt: int = 0) -> bytes:
+    """One message as a record, of another `topic` or `attempt` where one is given."""
     born, store = pack_host(message.born_host), pack_host(store_host)
     sys_flag = message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
     sys_flag |= BORN_HOST_V6 if len(born) == IPV6_BYTES else 0
@@ -50,7 +50,7 @@ def record_of(message: StoredMessage, store_host: str, topic: str = "") -> bytes
         sys_flag,
         message.born_ms,
     )
-    rest = REST.pack(message.attempt - 1, message.prepared_position, len(body))
+    rest = REST.pack((attempt or message.attempt) - 1, message.prepared_position, len(body))
     return b"".join(
         (
             head, born, LONG.pack(message.stored_ms), store, rest, body,

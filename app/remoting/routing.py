@@ -6,7 +6,7 @@ from app.eager import eager
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind
-from engine.broker import TopicConfig
+from engine.broker import REPLY_TOPIC, TopicConfig
 from engine.errors import TopicNotFound
 from protocol.remoting.codes import ResponseCode
 
@@ -73,6 +73,8 @@ async def _topic(backend: "RemotingBackend", name: str) -> TopicConfig:
         verb = messaging.plan_topic if name == CLIENT_TRACE_TOPIC else messaging.topic
         return await verb(name)
     except TopicNotFound:
+        if name == REPLY_TOPIC:  # the engine makes it at the first reply
+            return TopicConfig(name, read_queues=1, write_queues=1, permission=READ_WRITE)
         raise RemotingRefusal(
             ResponseCode.TOPIC_NOT_EXIST,
             f"No topic route info in name server for the topic: {name}",

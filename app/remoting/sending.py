@@ -3,10 +3,13 @@
 All sends that arrive in one turn of the event loop are stored by one append.
 """
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal, answer_of
+from app.remoting.recalling import recall_handle
+from app.remoting.replies import begin_request, is_request
 from app.security.access import Action
 from app.send_batcher import BatchSlice
 from engine.errors import EngineError
@@ -22,6 +25,7 @@ from engine.message import (
     TRAN_MSG,
     UNIQ_KEY,
     WAIT,
+    Durability,
     Message,
     split_properties,
 )
@@ -32,24 +36,6 @@ from protocol.remoting.codes import RequestCode, ResponseCode, SysFlag
 if TYPE_CHECKING:
     from app.remoting.backend import RemotingBackend
 
-# The short names of SEND_MESSAGE_V2.
-SHORT_NAMES = {
-    "a": "producerGroup",
-    "b": "topic",
-    "c": "defaultTopic",
-    "d": "defaultTopicQueueNums",
-    "e": "queueId",
-    "f": "sysFlag",
-    "g": "bornTimestamp",
-    "h": "flag",
-    "i": "properties",
-    "j": "reconsumeTimes",
-    "k": "unitMode",
-    "l": "maxReconsumeTimes",
-    "m": "batch",
-    "n": "brokerName",
-}
-SHORT_CODES = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 KEPT_BITS = SysFlag.COMPRESSED | SysFlag.MULTI_TAGS | SysFlag.COMPRESSION_TYPE
 DELIVER_AT_MS = "TIMER_DELIVER_MS"
 DELAY_MS = "TIMER_DELAY_MS"
@@ -58,13 +44,21 @@ REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}  # Java clients tra
 NUMBER_CHARS_MAX = 15
 
 
-def send(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse | None:
+def send(
+    backend: "RemotingBackend", call: RemotingCall
+) -> ErrorResponse | Awaitable[ErrorResponse] | None:
     """Store one message or a batch of one topic; answered once it has its durability."""
-    if call.command.code in SHORT_CODES:
-        call.fields = {SHORT_NAMES.get(name, name): value for name, value in call.fields.items()}
+    call.use_long_names()
     topic = call.topic(Action.PRODUCE)
     is_batch = call.command.code == RequestCode.SEND_BATCH_MESSAGE or call.is_true("batch")
-    messages = _batch(backend, call, topic) if is_batch else [_single(backend, call, topic)]
+    if is_batch:
+        messages = _batch(backend, call, topic)
+    else:
+        properties = split_properties(call.text("properties", ""))
+        message = _message(backend, call, topic, call.body, properties, call.number("flag", 0))
+        if is_request(properties):
+            return _send_request(backend, call, message, properties)
+        messages = [message]
 
     def done(part: BatchSlice | None, error: EngineError | None) -> None:
         if part is None:
@@ -74,6 +68,17 @@ def send(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse | None
 
     backend.messaging.submit(messages, None, done)
     return None
+
+
+async def _send_request(
+    backend: "RemotingBackend", call: RemotingCall, message: Message, properties: dict[str, str]
+) -> ErrorResponse:
+    """Store a message whose producer waits for a reply."""
+    sent = begin_request(backend, call, message, properties).sent
+    if sent.durability is Durability.FLUSHED:
+        await backend.host.flushed(sent.flush_position)
+    part = BatchSlice(sent.messages, sent.offsets, sent.positions, sent.durability)
+    return _stored(backend, call, part)
 
 
 def _stored(backend: "RemotingBackend", call: RemotingCall, part: BatchSlice) -> ErrorResponse:
@@ -91,12 +96,9 @@ def _stored(backend: "RemotingBackend", call: RemotingCall, part: BatchSlice) ->
     }
     if first.message_id:
         fields["transactionId"] = first.message_id
+    if handle := recall_handle(backend, call.fields["topic"], first):
+        fields["recallHandle"] = handle
     return ErrorResponse(fields=fields)
-
-
-def _single(backend: "RemotingBackend", call: RemotingCall, topic: str) -> Message:
-    properties = split_properties(call.text("properties", ""))
-    return _message(backend, call, topic, call.body, properties, call.number("flag", 0))
 
 
 def _batch(backend: "RemotingBackend", call: RemotingCall, topic: str) -> list[Message]:

@@ -43,7 +43,7 @@ class Requests:
         begun: list[PendingRequest] = []
 
         def begin(wake: Callable[[], None]) -> PendingRequest:
-            request = self._host.broker.requests.request(
+            request = self.begin(
                 message,
                 timeout_ms=timeout_ms,
                 client=client,
@@ -60,6 +60,27 @@ class Requests:
         if request is None or not (is_over or self._host.is_ready):
             raise Stopping("the server is stopping", retry_after_s=5.0)
         raise ReplyTimeout(request.correlation_id, timeout_ms)
+
+    def begin(
+        self,
+        message: Message,
+        *,
+        timeout_ms: int,
+        client: str,
+        on_end: Callable[[], None],
+        correlation_id: str = "",
+    ) -> PendingRequest:
+        """Send a request without waiting; `on_end` is called once, with its reply there or none.
+
+        Raises what `broker.requests.request` raises.
+        """
+        return self._host.broker.requests.request(
+            message,
+            timeout_ms=timeout_ms,
+            client=client,
+            on_end=on_end,
+            correlation_id=correlation_id,
+        )
 
     def reply(self, new: ReplyMessage) -> ReplyOutcome:
         """Answer a request by its correlation id."""

@@ -21,6 +21,7 @@ from engine.events import Acked, EventBus, Returned
 from engine.run_length import to_runs
 
 RECEIPTS_MAX = 4096
+NEVER_CURRENT = 1  # a serial below all that are given out
 Checked = tuple[list[AckResult], list[tuple[QueueProgress, list[int]]]]
 DONE, ALREADY, STALE = AckResult.DONE, AckResult.ALREADY, AckResult.STALE
 INFLIGHT = MessageState.INFLIGHT
@@ -99,6 +100,19 @@ class Inflight:
             for progress in self._progress_store.of_group(name)
             for offset in sorted(_held_by(progress, client))
         ]
+
+    def receipt_until(
+        self, group: str, topic: str, queue: int, offset: int, until_ms: int
+    ) -> Receipt:
+        """The receipt of the delivery whose invisible time ends at `until_ms`.
+
+        RocketMQ's own receipts name a delivery by that. Without such a delivery the receipt is one
+        that was never current: it counts as settled where the message is done, else as stale.
+        """
+        progress = self._progress_store.find(group, topic, queue)
+        slot = None if progress is None else progress.slots.get(offset)
+        is_current = slot is not None and slot.phase is INFLIGHT and slot.until_ms == until_ms
+        return Receipt(topic, queue, offset, slot.serial if slot and is_current else NEVER_CURRENT)
 
     def check(self, group: str, receipts: Sequence[Receipt]) -> Checked:
         """A result for each receipt; and the current ones by queue, ascending, without doubles."""

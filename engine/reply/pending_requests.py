@@ -7,7 +7,7 @@ is late.
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from engine.message import StoredMessage
+from engine.message import PutResult, StoredMessage
 
 GAPS_MAX = 1024  # deadlines of requests that have ended, before they are swept out
 
@@ -20,7 +20,7 @@ class PendingRequest:
 
     __slots__ = (
         "_waiting", "client", "correlation_id", "is_over", "is_replied", "message_id",
-        "on_end", "reply", "started_s", "timeout_ms", "topic",
+        "on_end", "reply", "sent", "started_s", "timeout_ms", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -28,21 +28,22 @@ class PendingRequest:
         waiting: "PendingRequests",
         *,
         correlation_id: str,
-        message_id: str,
         topic: str,
         client: str,
         timeout_ms: int,
         started_s: float,
         on_end: Callable[[], None],
+        sent: PutResult,
     ) -> None:
         self._waiting = waiting
         self.correlation_id = correlation_id
-        self.message_id = message_id
+        self.message_id = sent.messages[0].message_id
         self.topic = topic
         self.client = client
         self.timeout_ms = timeout_ms
         self.started_s = started_s
         self.on_end = on_end
+        self.sent = sent
         self.reply: StoredMessage | None = None
         self.is_replied = False
         self.is_over = False

@@ -180,12 +180,12 @@ class RequestReply(Service):
         request = PendingRequest(
             self._waiting,
             correlation_id=correlation_id,
-            message_id=message_id,
             topic=topic,
             client=own[REPLY_TO_CLIENT],
             timeout_ms=timeout_ms,
             started_s=self._clock.monotonic_s(),
             on_end=on_end,
+            sent=sent,
         )
         self._wait_for(request)
         if self._events.has_subscribers:

@@ -139,6 +139,12 @@ class ConsumeVerbs(Verbs):
         """Messages in flight with a client of a group."""
         return self._delivery.inflight.held(group, client)
 
+    def receipt_until(
+        self, group: str, topic: str, queue: int, offset: int, until_ms: int
+    ) -> Receipt:
+        """The receipt of the delivery whose invisible time ends then, else one not current."""
+        return self._delivery.inflight.receipt_until(group, topic, queue, offset, until_ms)
+
     # -- waiting ------------------------------------------------------------------------------
 
     def wait_to_receive(

@@ -78,10 +78,10 @@ class Driver:
     address: str
     options: tuple[str, ...] = ()
 
-    def begin(self, *words: object) -> "subprocess.Popen[str]":
+    def begin(self, *words: object, program: str = "Drive") -> "subprocess.Popen[str]":
         classes = f"{JAVA / 'build' / self.version}{os.pathsep}{JAVA / 'lib' / self.version / '*'}"
         command = ["java", "-XX:TieredStopAtLevel=1", "-cp", classes, f"-Duser.home={self.home}"]
-        command += [f"-Drocketmq.client.logRoot={self.home}", *self.options, "Drive", self.address]
+        command += [f"-Drocketmq.client.logRoot={self.home}", *self.options, program, self.address]
         return subprocess.Popen(
             [*command, *map(str, words)],
             stdout=subprocess.PIPE,
@@ -89,9 +89,9 @@ class Driver:
             text=True,
         )
 
-    def lines(self, *words: object) -> list[list[str]]:
+    def lines(self, *words: object, program: str = "Drive") -> list[list[str]]:
         """What it printed, as words; it came to its end."""
-        with self.begin(*words) as process:
+        with self.begin(*words, program=program) as process:
             try:
                 text, _ = process.communicate(timeout=LIMIT_S)
             finally:
@@ -100,9 +100,9 @@ class Driver:
         assert ["DONE"] in lines, text[-2000:]
         return lines
 
-    def said(self, word: str, *words: object) -> list[list[str]]:
+    def said(self, word: str, *words: object, program: str = "Drive") -> list[list[str]]:
         """The lines that begin with a word, without it."""
-        return [line[1:] for line in self.lines(*words) if line[0] == word]
+        return [line[1:] for line in self.lines(*words, program=program) if line[0] == word]
 
 
 def driver_of(version: str, address: str, home: Path, *options: str) -> Driver:

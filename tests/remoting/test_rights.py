@@ -1,5 +1,6 @@
 """Who may do what over the port for classic clients, by access key and signature."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -8,8 +9,27 @@ import pytest
 from protocol.remoting.codes import RequestCode, ResponseCode
 from tests.grpc.test_endpoint import PASSWORD, key_for
 from tests.remoting.port import Client, Running, beat_of, pulling, sending
+from tests.remoting.test_pop import mode, popping
 
 pytestmark = pytest.mark.anyio
+
+RECEIPT = "0 1 1 0 0 kitemq 0 0"
+ACK = {
+    "consumerGroup": "billing",
+    "topic": "orders",
+    "queueId": 0,
+    "offset": 0,
+    "extraInfo": RECEIPT,
+}
+
+
+def batch(group: str, topic: str) -> bytes:
+    entry = {"c": group, "t": topic, "r": "0", "so": 0, "q": 0, "pt": 1, "it": 1, "b": "AQ=="}
+    return json.dumps({"acks": [entry]}).encode()
+
+
+def query(group: str) -> bytes:
+    return json.dumps({"topic": "orders", "consumerGroup": group, "clientId": "c1"}).encode()
 
 
 async def signed(running: Running, role: str, *patterns: str) -> Client:
@@ -65,6 +85,19 @@ async def test_a_token_reaches_as_far_as_its_patterns(open_port: Callable[..., A
             (RequestCode.PULL_MESSAGE, pulling("billing", "others", 0), b""),
             (RequestCode.PULL_MESSAGE, pulling("shipping", "orders", 0), b""),
             (RequestCode.HEART_BEAT, {}, beat_of("c1", "shipping")),
+            (RequestCode.POP_MESSAGE, popping("billing", "others"), b""),
+            (RequestCode.POP_MESSAGE, popping("shipping", "orders"), b""),
+            (RequestCode.NOTIFICATION, popping("shipping", "orders"), b""),
+            (RequestCode.POLLING_INFO, popping("shipping", "orders"), b""),
+            (RequestCode.ACK_MESSAGE, ACK | {"topic": "others"}, b""),
+            (RequestCode.ACK_MESSAGE, ACK | {"consumerGroup": "shipping"}, b""),
+            (RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ACK | {"topic": "others"}, b""),
+            (RequestCode.BATCH_ACK_MESSAGE, {}, batch("billing", "others")),
+            (RequestCode.BATCH_ACK_MESSAGE, {}, batch("shipping", "orders")),
+            (RequestCode.QUERY_ASSIGNMENT, {}, query("shipping")),
+            (RequestCode.SET_MESSAGE_REQUEST_MODE, {}, mode("POP", group="billing")),
+            (RequestCode.RECALL_MESSAGE, {"topic": "orders", "recallHandle": "x"}, b""),
+            (RequestCode.SEND_REPLY_MESSAGE_V2, sending("DefaultCluster_REPLY_TOPIC"), b"x"),
             (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"}, b""),
             (RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "billing"}, b""),
             (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": 0}, b""),
@@ -75,6 +108,8 @@ async def test_a_token_reaches_as_far_as_its_patterns(open_port: Callable[..., A
             assert "right" in answer.remark
         await consumer.ok(RequestCode.HEART_BEAT, {}, beat_of("c1", "billing"))
         await consumer.ok(RequestCode.PULL_MESSAGE, pulling("billing", "orders", 0))
+        await consumer.ok(RequestCode.QUERY_ASSIGNMENT, {}, query("billing"))
+        await consumer.ok(RequestCode.POP_MESSAGE, popping("billing", "orders"))
 
 
 async def test_a_client_name_of_another_user_is_refused(open_port: Callable[..., Any]) -> None:

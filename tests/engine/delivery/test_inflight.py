@@ -37,6 +37,20 @@ def test_a_receipt_from_an_earlier_hand_out_is_stale(broker, send, clock):
     assert broker.ack("g", [new]) == ["done"]
 
 
+def test_a_delivery_is_found_by_the_end_of_its_invisible_time(broker, send, clock):
+    send("a")
+    (given,) = broker.receive("g", {"orders": "*"}, invisible_s=1)
+    until_ms = given.invisible_until_ms
+    assert broker.receipt_until("g", "orders", 0, 0, until_ms) == given.receipt
+    for wrong in (("g", "orders", 0, 0, until_ms + 1), ("g", "orders", 0, 1, until_ms)):
+        assert broker.ack("g", [broker.receipt_until(*wrong)]) == ["stale"]
+    (longer,) = broker.extend("g", [given.receipt], 5)
+    assert broker.receipt_until("g", "orders", 0, 0, longer.until_ms) == given.receipt
+    assert broker.ack("g", [broker.receipt_until("g", "orders", 0, 0, until_ms)]) == ["stale"]
+    assert broker.ack("g", [given.receipt]) == ["done"]
+    assert broker.ack("g", [broker.receipt_until("g", "orders", 0, 0, until_ms)]) == ["already"]
+
+
 def test_an_acknowledgement_that_comes_after_the_time_ran_out_is_stale(broker, send, clock):
     send("a")
     (receipt,) = receipts(broker.receive("g", {"orders": "*"}, invisible_s=1))

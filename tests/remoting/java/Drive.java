@@ -18,10 +18,12 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.RequestCallback;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -57,6 +59,8 @@ public class Drive {
             case "orderly": orderly(rest[0], rest[1], Integer.parseInt(rest[2])); break;
             case "broadcast": broadcast(rest[0], rest[1], Integer.parseInt(rest[2])); break;
             case "litepull": litepull(rest[0], rest[1], Integer.parseInt(rest[2])); break;
+            case "request": request(rest[0], Integer.parseInt(rest[1])); break;
+            case "reply": reply(rest[0], rest[1], Integer.parseInt(rest[2])); break;
             case "member": member(rest[0], rest[1]); break;
             default: throw new IllegalArgumentException(arguments[1]);
         }
@@ -296,6 +300,60 @@ public class Drive {
         }
         consumer.commitSync();
         consumer.shutdown();
+    }
+
+    /** Sends requests that wait for their replies. The synchronous call of 5.3 does not wait: it is broken. */
+    static void request(String topic, int count) throws Exception {
+        DefaultMQProducer producer = producer("requester");
+        boolean isSync = !"@MODEL@".contains(".remoting.");
+        if (isSync) {
+            Message reply = producer.request(message(topic, "ask", "", "q0"), 20_000);
+            say("REPLY", new String(reply.getBody(), StandardCharsets.UTF_8), reply.getUserProperty("answered"));
+        }
+        CountDownLatch answered = new CountDownLatch(isSync ? count - 1 : count);
+        for (int number = isSync ? 1 : 0; number < count; number++) {
+            producer.request(message(topic, "ask", "", "q" + number), new RequestCallback() {
+                public void onSuccess(Message reply) {
+                    String body = new String(reply.getBody(), StandardCharsets.UTF_8);
+                    say("REPLY", body.length() > 99 ? "large:" + body.length() : body, reply.getUserProperty("answered"));
+                    answered.countDown();
+                }
+
+                public void onException(Throwable error) {
+                    say("FAILED", String.valueOf(error));
+                    answered.countDown();
+                }
+            }, 20_000);
+        }
+        say("ALL", String.valueOf(answered.await(LIMIT_S, TimeUnit.SECONDS)));
+        producer.shutdown();
+    }
+
+    /** Replies to requests with their own body; to the one called "q2" with a large one. */
+    static void reply(String group, String topic, int count) throws Exception {
+        CountDownLatch left = new CountDownLatch(count);
+        DefaultMQProducer producer = producer("replier");
+        DefaultMQPushConsumer consumer = consumer(group);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (MessageExt message : messages) {
+                try {
+                    String body = text(message).equals("q2") ? "x".repeat(50_000) : "re:" + text(message);
+                    Message reply = MessageUtil.createReplyMessage(message, body.getBytes(StandardCharsets.UTF_8));
+                    reply.putUserProperty("answered", "yes");
+                    say("REPLIED", producer.send(reply, 5000).getSendStatus().name());
+                } catch (Exception error) {
+                    say("FAILED", String.valueOf(error));
+                }
+                left.countDown();
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        say("STARTED");
+        say("ALL", String.valueOf(left.await(LIMIT_S, TimeUnit.SECONDS)));
+        consumer.shutdown();
+        producer.shutdown();
     }
 
     /** Consumes until it is killed, saying which queues each message came from. */
