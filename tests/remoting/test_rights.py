@@ -75,6 +75,7 @@ async def test_a_token_reaches_as_far_as_its_patterns(open_port: Callable[..., A
             assert "right" in answer.remark
         await consumer.ok(RequestCode.HEART_BEAT, {}, beat_of("c1", "billing"))
         await consumer.ok(RequestCode.PULL_MESSAGE, pulling("billing", "orders", 0))
+        await consumer.send("%RETRY%billing", b"x")  # the right to consume covers retries
 
 
 async def test_a_client_name_of_another_user_is_refused(open_port: Callable[..., Any]) -> None:
