@@ -50,7 +50,7 @@ demo: $(DEMO) $(if $(filter 0,$(ANALYTICS)),,$(SPARK)) ## Start KiteMQ with real
 
 test: $(DEV) $(DEMO) ## Run every test, browser and crash tests included (COVERAGE=1 shows what they reach)
 	sh tools/ensure_chromium.sh
-	sh tools/ensure_node.sh tests/oidc tests/clients
+	sh tools/ensure_node.sh tests/oidc tests/clients tests/remoting/node
 	sh tools/ensure_clients.sh $(BIN)/python
 	sh tools/ensure_remoting_clients.sh $(BIN)/python
 	sh tools/ensure_postgres.sh
@@ -97,6 +97,7 @@ attack: $(DEV) ## Two minutes of each attack, and 200 ms for 99 of 100 calls of 
 
 soak: $(DEV) ## MINUTES=10 of simulated crashes, then as many (or KILLS=1000) of a killed server
 	$(BIN)/python -m tests.simulation.soak --minutes $(or $(MINUTES),10)
+	REMOTING_FRAMES=100000 $(BIN)/python -m pytest -q tests/remoting/test_mutated_frames.py
 	-sh tools/ensure_clients.sh $(BIN)/python python
 	$(BIN)/python -m bench.soak --kills $(or $(KILLS),0) --seconds $$((60 * $(or $(MINUTES),10)))
 

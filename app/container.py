@@ -34,6 +34,7 @@ from app.services.clients import Clients
 from app.services.connections import Connections
 from app.services.dismissals import Dismissals
 from app.services.exposure import plain_ports, warn_of_plain
+from app.services.group_members import MixedGroups
 from app.services.groups import Groups
 from app.services.journeys import Journeys
 from app.services.log_levels import LogLevels, LogRing
@@ -87,6 +88,7 @@ class Services:
     topic_imports: TopicImports
     purges: Purges
     groups: Groups
+    mixed_groups: MixedGroups
     resets: Resets
     search: SearchService
     journeys: Journeys
@@ -192,6 +194,8 @@ class Services:
             connections=self.connection_limits.state,
             plain_ports=plain_ports(settings),
         )
+        self.mixed_groups = MixedGroups(host, self.connections)
+        host.broker.events.subscribe(self.mixed_groups.on_event)
         self.clients = Clients(host, self.messaging, self.connections, self.audit)
         self.reports = Reports(host, self.audit, database, settings)
         self.alerts = Alerts(

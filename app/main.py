@@ -91,6 +91,7 @@ async def _lifespan(app: Application) -> AsyncIterator[None]:
         app.console = Console(
             services.host,
             services.messaging,
+            services.mixed_groups,
             environment=settings.environment,
             version=VERSION,
             environment_color=settings.environment_color,

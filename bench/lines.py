@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.alone import APPEND, OFF, ON, TRACED, EngineLine, TraceLine
 from bench.clients.grpc import sending_by_client, sending_by_stub, start_kite_for_client
+from bench.clients.remoting import pulling_frames, sending_frames
 from bench.clients.rest import RestSend
 from bench.clients.sdk import sending_by_sdk, taking_by_sdk
 from bench.clients.websocket import SocketSend, SocketTake
@@ -29,6 +30,7 @@ DELAY_LEVEL_1S = 1
 DELAY_LEVEL_2H = 18
 GROUP = "bench"
 KITE, REST, SDK = "KiteMQ WebSocket", "KiteMQ REST", "KiteMQ SDK"
+REMOTING = "KiteMQ remoting"
 KITE_SINGLE = "KiteMQ WebSocket, 1 per frame"
 EVERYSEC, ALWAYS, NATS = "Redis everysec", "Redis always", "NATS JetStream"
 
@@ -200,6 +202,25 @@ GRPC = (
             kite(REST, rest_send(batch=50), connections=4),
             kite(KITE, socket_send(batch=50), window=4),
         ),
+    ),
+)
+
+CLASSIC = (
+    RateLine(
+        "classic-1024",
+        "Classic RocketMQ protocol: SEND_MESSAGE_V2 with 1024 in flight, 256 B, stored",
+        (Contestant(REMOTING, start_kite, sending_frames(BODY, window=1024)),),
+        (Check(REMOTING, "rate", 80_000, is_most=False),),
+    ),
+    RateLine(
+        "classic-batch",
+        "Classic RocketMQ protocol: batches of 256 with 1024 messages in flight, 256 B, stored",
+        (Contestant(REMOTING, start_kite, sending_frames(BODY, window=4, batch=BATCH)),),
+    ),
+    RateLine(
+        "classic-pull",
+        "Classic RocketMQ protocol: pull a backlog of one queue by 32 and commit it, 256 B",
+        (Contestant(REMOTING, start_kite, pulling_frames(BODY)),),
     ),
 )
 
@@ -388,6 +409,7 @@ LINES: tuple[Line, ...] = (
     *ONE,
     *HTTP,
     *GRPC,
+    *CLASSIC,
     *PIPELINED,
     *TAKING,
     *LIFE[1:],

@@ -32,11 +32,12 @@ class Server(Process):
         self._goes_first = goes_first
         self.url = f"http://127.0.0.1:{self.port}"
         self.grpc_port = free_port()
+        self.remoting_port = free_port()
 
     def command(self) -> Sequence[str]:
         serve = ["serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
         serve += ["--set", "log_level=warning", "--set", f"grpc_listen=127.0.0.1:{self.grpc_port}"]
-        serve += ["--set", "remoting_listen=off"]  # the port beside a free one may be taken
+        serve += ["--set", f"remoting_listen=127.0.0.1:{self.remoting_port}"]
         serve += ["--set", "report_schedules=false"]  # nothing runs beside what is measured
         serve += ["--set", f"goes_first={self._goes_first}"]
         module = "bench.profiled" if os.environ.get(PROFILE_ENV) else "kitemq.cli"

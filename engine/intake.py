@@ -16,6 +16,7 @@ from engine.message import (
     BATCH_COUNT_MAX,
     BODY_BYTES_MAX,
     NAME_SEPARATOR,
+    OF_RETRIES,
     PROPERTY_SEPARATOR,
     RESERVED,
     SENT_PROPERTIES_BYTES_MAX,
@@ -27,7 +28,7 @@ from engine.message import (
 from engine.store.record import encode_properties
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicConfig, TopicType
-from engine.topic.names import CLOSED_TOPICS, is_group_topic
+from engine.topic.names import CLOSED_TOPICS, RETRY_PREFIX, is_group_topic
 from engine.topic.route import Router, check_queue
 
 MESSAGE_ID_LENGTH_MAX = 64
@@ -246,7 +247,7 @@ def check_message(message: Message, topic: TopicConfig) -> None:
         )
     if message.keys or message.properties or len(message.tag) > LENGTH_PLAIN:
         _check_keys(message.keys)
-        check_properties(message.properties)
+        check_properties(message.properties, is_retry=message.topic.startswith(RETRY_PREFIX))
         _check_size_of_properties(message)
     if message.message_group or topic.type is TopicType.FIFO:
         _check_message_group(message.message_group)
@@ -264,7 +265,7 @@ def check_message(message: Message, topic: TopicConfig) -> None:
         )
 
 
-def check_properties(properties: dict[str, str]) -> None:
+def check_properties(properties: dict[str, str], *, is_retry: bool = False) -> None:
     """Invalid for a reserved or empty name, an empty value, or a separator inside either."""
     if len(properties) > PROPERTIES_MAX:
         raise Invalid(
@@ -273,7 +274,7 @@ def check_properties(properties: dict[str, str]) -> None:
             remedy="send fewer, or move them into the body",
         )
     for name, value in properties.items():
-        if name in RESERVED and name != WAIT:
+        if name in RESERVED and name != WAIT and not (is_retry and name in OF_RETRIES):
             raise Invalid(
                 f"the property name {name!r} is reserved",
                 field=f"properties.{name}",

@@ -36,6 +36,7 @@ SHORT_NAMES = {
 SHORT_CODES = frozenset(
     {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2}
 )
+PLAIN_DIGITS_MAX = 18  # always within 64 bits
 TRUE = frozenset({"true", "1"})
 T = TypeVar("T")
 
@@ -43,7 +44,9 @@ T = TypeVar("T")
 class RemotingCall:
     """A request as its handler sees it."""
 
-    __slots__ = ("command", "connection", "counted", "fields", "principal", "reservation")
+    __slots__ = (
+        "command", "connection", "counted", "fields", "principal", "reservation", "small_bytes",
+    )  # fmt: skip
 
     def __init__(
         self, connection: "RemotingConnection", command: Command, principal: Principal
@@ -53,6 +56,7 @@ class RemotingCall:
         self.fields = command.fields
         self.principal = principal
         self.reservation: ByteReservation | None = None  # of its bytes, until the answer
+        self.small_bytes = 0  # the same for few bytes, which are counted without a reservation
         self.counted = ""  # the address under which the request is counted
 
     def answer(self, answer: ErrorResponse) -> None:
@@ -85,6 +89,8 @@ class RemotingCall:
     def number(self, name: str, default: int | None = None) -> int:
         """A field as a 64-bit number; raises RemotingRefusal if invalid or missing."""
         value = self.fields.get(name, "")
+        if len(value) <= PLAIN_DIGITS_MAX and value.isdigit() and value.isascii():
+            return int(value)
         if not value and default is not None:
             return default
         digits = value.removeprefix("-")

@@ -213,16 +213,27 @@ class RemotingConnection(MonitoredConnection):
         limits = self.backend.request_limits
         limits.enter(self.host)
         call.counted = self.host
-        if call.body:
-            call.reservation = limits.budget.reserve(self.host, call.principal.caller, _nothing)
-            call.reservation.settle()
-            limits.take(call.reservation, len(call.body))
+        size_bytes = len(call.command.body)
+        if not size_bytes:
+            return
+        caller = call.principal.caller
+        if limits.budget.take_small(self.host, caller, size_bytes):
+            call.small_bytes = size_bytes
+            return
+        call.reservation = limits.budget.reserve(self.host, caller, _nothing)
+        call.reservation.settle()
+        limits.take(call.reservation, size_bytes)
 
     def release(self, call: RemotingCall) -> None:
         """End the count of a request that is answered, or that only waits from now on."""
         if call.counted:
             self.backend.request_limits.leave(call.counted)
             call.counted = ""
+        if call.small_bytes:
+            self.backend.request_limits.budget.give_small(
+                self.host, call.principal.caller, call.small_bytes
+            )
+            call.small_bytes = 0
         if call.reservation is not None:
             call.reservation.close()
             call.reservation = None

@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 
 SQL = "SQL92"
 GROUPS_MAX = 128  # that one heartbeat may name
+# Java's enumerations in their order: C++ clients send the place of a value instead of its name.
+CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
+MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING", "LITE_SELECTIVE")
+STARTS = (
+    "CONSUME_FROM_LAST_OFFSET",
+    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+    "CONSUME_FROM_MIN_OFFSET",
+    "CONSUME_FROM_MAX_OFFSET",
+    "CONSUME_FROM_FIRST_OFFSET",
+    "CONSUME_FROM_TIMESTAMP",
+)
 
 
 class _Subscription(msgspec.Struct):
@@ -28,9 +39,9 @@ class _Subscription(msgspec.Struct):
 
 class _Consumer(msgspec.Struct):
     groupName: str
-    consumeType: str = ""
-    messageModel: str = ""
-    consumeFromWhere: str = ""
+    consumeType: str | int = ""
+    messageModel: str | int = ""
+    consumeFromWhere: str | int = ""
     subscriptionDataSet: list[_Subscription] = []
 
 
@@ -130,8 +141,15 @@ def _consumer(consumer: _Consumer) -> RemotingConsumer:
     }
     return RemotingConsumer(
         consumer.groupName,
-        consumer.consumeType,
-        consumer.messageModel,
-        consumer.consumeFromWhere,
+        _name_of(consumer.consumeType, CONSUME_TYPES),
+        _name_of(consumer.messageModel, MESSAGE_MODELS),
+        _name_of(consumer.consumeFromWhere, STARTS),
         topics,
     )
+
+
+def _name_of(value: str | int, names: tuple[str, ...]) -> str:
+    """The name of an enumeration's value; "" for a place that it does not have."""
+    if isinstance(value, str):
+        return value
+    return names[value] if 0 <= value < len(names) else ""

@@ -12,12 +12,15 @@ from app.remoting.recalling import recall_handle
 from app.remoting.replies import begin_request, is_request
 from app.security.access import Action
 from app.send_batcher import BatchSlice
+from engine.broker import RETRY_PREFIX
 from engine.errors import EngineError
 from engine.message import (
     BATCH_COUNT_MAX,
     CHECK_IMMUNITY,
     DELAY,
     KEYS,
+    MAX_RECONSUME_TIMES,
+    OF_RETRIES,
     PGROUP,
     RESERVED,
     SHARDING_KEY,
@@ -36,12 +39,17 @@ from protocol.remoting.codes import RequestCode, ResponseCode, SysFlag
 if TYPE_CHECKING:
     from app.remoting.backend import RemotingBackend
 
-KEPT_BITS = SysFlag.COMPRESSED | SysFlag.MULTI_TAGS | SysFlag.COMPRESSION_TYPE
+# Plain numbers: operations on members of an enumeration are slow.
+KEPT_BITS = int(SysFlag.COMPRESSED | SysFlag.MULTI_TAGS | SysFlag.COMPRESSION_TYPE)
+TRANSACTION_BITS = int(SysFlag.TRANSACTION_ROLLBACK)
+PREPARED = int(SysFlag.TRANSACTION_PREPARED)
 DELIVER_AT_MS = "TIMER_DELIVER_MS"
 DELAY_MS = "TIMER_DELAY_MS"
 DELAY_S = "TIMER_DELAY_SEC"
+TIMED = frozenset({DELIVER_AT_MS, DELAY_MS, DELAY_S})
 REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}  # Java clients trace by the second
 NUMBER_CHARS_MAX = 15
+RETRIES_MAX = 1 << 30
 
 
 def send(
@@ -49,7 +57,8 @@ def send(
 ) -> ErrorResponse | Awaitable[ErrorResponse] | None:
     """Store one message or a batch of one topic; answered once it has its durability."""
     call.use_long_names()
-    topic = call.topic(Action.PRODUCE)
+    is_retry = call.text("topic").startswith(RETRY_PREFIX)  # which consumers send to
+    topic = call.topic(Action.CONSUME if is_retry else Action.PRODUCE)
     is_batch = call.command.code == RequestCode.SEND_BATCH_MESSAGE or call.is_true("batch")
     if is_batch:
         messages = _batch(backend, call, topic)
@@ -131,13 +140,17 @@ def _message(
 ) -> Message:
     """A producer's message, without the properties that belong to the broker."""
     properties = {name: value for name, value in sent_properties.items() if name not in RESERVED}
+    if topic.startswith(RETRY_PREFIX):
+        properties |= _retry_properties(call, sent_properties)
     if sent_properties.get(WAIT) == "false":
         properties[WAIT] = "false"
+    sys_flag = call.number("sysFlag", 0)
     is_transaction = (
-        call.number("sysFlag", 0) & SysFlag.TRANSACTION_ROLLBACK == SysFlag.TRANSACTION_PREPARED
-        or sent_properties.get(TRAN_MSG) == "true"
+        sys_flag & TRANSACTION_BITS == PREPARED or sent_properties.get(TRAN_MSG) == "true"
     )
-    group = sent_properties.get(PGROUP) or call.text("producerGroup", "")
+    group = ""
+    if is_transaction:
+        group = sent_properties.get(PGROUP) or call.text("producerGroup", "")
     return Message(
         topic=topic,
         body=body,
@@ -147,19 +160,38 @@ def _message(
         message_group=sent_properties.get(SHARDING_KEY, ""),
         message_id=sent_properties.get(UNIQ_KEY, ""),
         queue=max(-1, call.number("queueId", -1)),
-        delay_level=_number(sent_properties, DELAY),
+        delay_level=_number(sent_properties, DELAY) if DELAY in sent_properties else 0,
         flag=flag,
-        sys_flag=call.number("sysFlag", 0) & KEPT_BITS,
+        attempt=_attempt(call, topic),
+        sys_flag=sys_flag & KEPT_BITS,
         born_ms=max(0, call.number("bornTimestamp", 0)),
         born_host=call.connection.client,
         deliver_at_ms=_deliver_at_ms(sent_properties, backend.host.clock.now_ms()),
-        transaction_group=group if is_transaction else "",
+        transaction_group=group,
         check_immunity_s=_number(sent_properties, CHECK_IMMUNITY) if is_transaction else 0,
     )
 
 
+def _retry_properties(call: RemotingCall, sent_properties: dict[str, str]) -> dict[str, str]:
+    """What a consumer says about a retry; the limit may be a field instead of a property."""
+    properties = {name: sent_properties[name] for name in OF_RETRIES & sent_properties.keys()}
+    retries = call.number("maxReconsumeTimes", -1)
+    if retries >= 0:
+        properties.setdefault(MAX_RECONSUME_TIMES, str(retries))
+    return properties
+
+
+def _attempt(call: RemotingCall, topic: str) -> int:
+    """The attempt that a retry precedes; 1 for all other messages."""
+    if not topic.startswith(RETRY_PREFIX):
+        return 1
+    return 1 + min(max(0, call.number("reconsumeTimes", 0)), RETRIES_MAX)
+
+
 def _deliver_at_ms(properties: dict[str, str], now_ms: int) -> int:
     """When a message is due, 0 for at once: a time, or a wait from now on."""
+    if TIMED.isdisjoint(properties):
+        return 0
     if due_ms := _number(properties, DELIVER_AT_MS):
         return due_ms
     wait_ms = _number(properties, DELAY_MS) or _number(properties, DELAY_S) * 1000

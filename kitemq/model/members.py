@@ -32,6 +32,7 @@ class GroupWarning(msgspec.Struct, frozen=True):
     """Something that is wrong with a group while everything still works.
 
     subscriptions_differ: its members subscribe to different topics or filters.
+    members_mixed: some members share queues (classic clients), others take single messages.
     """
 
     code: str

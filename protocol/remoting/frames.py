@@ -14,7 +14,7 @@ big-endian and signed. An answer is written as its request was, with the same `o
 
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -33,6 +33,7 @@ LENGTH_BYTES = 4
 INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 SHORT_MAX = 32767
 NO_FIELDS: Mapping[str, str] = {}
+RESPONSE, ONE_WAY = int(Flag.RESPONSE), int(Flag.ONE_WAY)
 
 
 class FrameError(ValueError):
@@ -54,12 +55,15 @@ class Command(msgspec.Struct, gc=False):
 
     @property
     def is_answer(self) -> bool:
-        return bool(self.flag & Flag.RESPONSE)
+        return self.flag & RESPONSE != 0
 
     @property
     def is_one_way(self) -> bool:
         """Whether no answer is expected."""
-        return bool(self.flag & Flag.ONE_WAY)
+        return self.flag & ONE_WAY != 0
+
+
+Int32 = Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
 
 
 class _Header(msgspec.Struct, gc=False):
@@ -72,7 +76,20 @@ class _Header(msgspec.Struct, gc=False):
     extFields: dict[str, str | int | float | bool | None] | None = None
 
 
+class _TextHeader(msgspec.Struct, gc=False):
+    """The header of most clients: all of its fields are text."""
+
+    code: Int32
+    opaque: Int32 = 0
+    flag: Int32 = 0
+    language: str = "OTHER"
+    version: Int32 = 0
+    remark: str | None = None
+    extFields: dict[str, str] | None = None
+
+
 _HEADERS = msgspec.json.Decoder(_Header)
+_TEXT_HEADERS = msgspec.json.Decoder(_TextHeader)
 
 
 class FrameReader:
@@ -94,28 +111,31 @@ class FrameReader:
 
     def frames(self) -> Iterator[Command]:
         """Whole frames in order; FrameError at the first that is none."""
-        while True:
-            size = self._whole_bytes()
-            if size is None:
+        buffer = self._buffer
+        while len(buffer) - self._at >= LENGTHS.size:
+            size, word = LENGTHS.unpack_from(buffer, self._at)
+            if not LENGTH_BYTES <= size <= self._frame_bytes_max:
+                raise FrameError(f"a frame of {size} bytes")
+            kind, length = _check_header(word, size)
+            begin = self._at + LENGTHS.size
+            end = self._at + LENGTH_BYTES + size
+            if end > len(buffer):
                 break
-            begin = self._at + LENGTH_BYTES
-            self._at = begin + size
-            with memoryview(self._buffer) as view:
-                frame = bytes(view[begin : self._at])
-            yield decode(frame)
+            self._at = end
+            header = bytes(buffer[begin : begin + length])
+            body = bytes(buffer[begin + length : end])
+            yield _from_binary(header, body) if kind == BINARY else _from_json(header, body)
+        else:
+            self._check_length()
         self._compact()
 
-    def _whole_bytes(self) -> int | None:
-        """The length of the next frame, if all of it is there; refuses a wrong one at once."""
-        have = self.pending_bytes
-        if have < LENGTH_BYTES:
-            return None
+    def _check_length(self) -> None:
+        """Refuse a frame that is too long by its first bytes alone."""
+        if self.pending_bytes < LENGTH_BYTES:
+            return
         (size,) = INT.unpack_from(self._buffer, self._at)
         if not LENGTH_BYTES <= size <= self._frame_bytes_max:
             raise FrameError(f"a frame of {size} bytes")
-        if have >= LENGTHS.size:
-            _check_header(INT.unpack_from(self._buffer, self._at + LENGTH_BYTES)[0], size)
-        return size if have >= LENGTH_BYTES + size else None
 
     def _compact(self) -> None:
         if self._at == len(self._buffer):
@@ -158,6 +178,27 @@ def _check_header(word: int, frame_bytes: int) -> tuple[int, int]:
 
 
 def _from_json(header: bytes, body: bytes) -> Command:
+    try:
+        document = _TEXT_HEADERS.decode(header)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _from_other_json(header, body)
+    fields = document.extFields or {}
+    if len(fields) > FIELDS_MAX:
+        raise FrameError(f"a header with {len(fields)} fields")
+    return Command(
+        document.code,
+        document.opaque,
+        document.flag,
+        fields,
+        body,
+        document.remark or "",
+        document.language[:32],
+        document.version,
+    )
+
+
+def _from_other_json(header: bytes, body: bytes) -> Command:
+    """The same where fields are numbers or booleans, or where it is no header at all."""
     try:
         document = _HEADERS.decode(header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

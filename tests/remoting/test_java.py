@@ -1,14 +1,13 @@
 """Apache's own Java client, 4.9 and 5.x, unmodified, against a server process."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -16,51 +15,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.remoting.server_process import LIMIT_S, ROOT, Server, served
+
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 JAVA = Path(__file__).parent / "java"
 VERSIONS = ("4.9.8", "5.3.3")
-LIMIT_S = 150.0
-SERVED = re.compile(r"classic RocketMQ clients are served on (\S+)")
-READY = re.compile(r"ready on (http://\S+)")
 NUMBERS = count(1)
-
-
-@dataclass
-class Server:
-    """A server process: where classic clients call, and its URL."""
-
-    address: str
-    url: str
-
-
-@contextmanager
-def served(data: Path, options: Sequence[str] = ()) -> Iterator[Server]:
-    """`kitemq serve` on free ports; killed at the end."""
-    command = [sys.executable, "-m", "app.serve", "--data", str(data), "--port", "0", *options]
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("KITEMQ_")}
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True
-    ) as process:
-        guard = threading.Timer(LIMIT_S, process.kill)
-        guard.start()
-        try:
-            assert process.stderr is not None
-            said = ""
-            while not (ready := READY.search(said)):
-                line = process.stderr.readline()
-                assert line, f"the server never got ready:\n{said}"
-                said += line
-            found = SERVED.search(said)
-            assert found is not None, said
-            guard.cancel()
-            drain = threading.Thread(target=process.stderr.read, daemon=True)
-            drain.start()
-            yield Server(found[1], ready[1])
-        finally:
-            guard.cancel()
-            process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -283,3 +244,16 @@ def test_a_signed_client_may_do_what_its_token_may(version: str, tmp_path: Path)
             with other.begin("batch", "orders", 2) as process:
                 text, _ = process.communicate(timeout=LIMIT_S)
             assert "DONE" not in text
+
+
+def test_what_the_client_traced_is_part_of_a_journey(
+    java: Driver, server: Server, topic: str
+) -> None:
+    ((message_id,),) = java.said("SENT", "traced", topic, topic)
+    end_s = time.monotonic() + 30
+    kinds: set[str] = set()
+    while "client_send" not in kinds:
+        assert time.monotonic() < end_s, kinds
+        journey = httpx.get(f"{server.url}/api/v1/messages/{message_id}/journey").json()
+        kinds = {stage["name"] for stage in journey["stages"] if stage["source"] == "client"}
+    assert journey["bad_contexts"] == 0

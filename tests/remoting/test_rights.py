@@ -110,6 +110,7 @@ async def test_a_token_reaches_as_far_as_its_patterns(open_port: Callable[..., A
         await consumer.ok(RequestCode.PULL_MESSAGE, pulling("billing", "orders", 0))
         await consumer.ok(RequestCode.QUERY_ASSIGNMENT, {}, query("billing"))
         await consumer.ok(RequestCode.POP_MESSAGE, popping("billing", "orders"))
+        await consumer.send("%RETRY%billing", b"x")  # the right to consume covers retries
 
 
 async def test_a_client_name_of_another_user_is_refused(open_port: Callable[..., Any]) -> None:

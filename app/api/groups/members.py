@@ -33,6 +33,11 @@ from kitemq.model.members import (
 operations = Operations("members")
 LOCKS_MAX = 1024
 DIFFER = "subscriptions_differ"
+MIXED = "members_mixed"
+MIXED_DETAIL = (
+    "classic clients (TCP) share queues and the other members take single messages: some messages "
+    "are processed by both; give each kind a group of its own"
+)
 
 
 class MemberQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -206,7 +211,10 @@ async def list_locks(call: Call[LockQuery, None]) -> LockPage:
 
 def _warnings(call: Call[Any, Any], group: str) -> list[GroupWarning]:
     warning = call.host.broker.members.warning(group)
-    return [] if warning is None else [convert(warning, GroupWarning, code=DIFFER)]
+    warnings = [] if warning is None else [convert(warning, GroupWarning, code=DIFFER)]
+    if call.services.mixed_groups.is_mixed(group):
+        warnings.append(GroupWarning(MIXED, MIXED_DETAIL, []))
+    return warnings
 
 
 def _ids(request: LockRequest) -> list[LockedQueue]:

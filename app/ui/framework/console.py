@@ -17,6 +17,7 @@ from app.monitoring.meter import Meter
 from app.monitoring.sampler import Sampler
 from app.monitoring.trends import Trends
 from app.security.access import principal_of
+from app.services.group_members import MixedGroups
 from app.ui.framework import language
 from app.ui.framework.assets import Assets
 from app.ui.framework.language import N_
@@ -38,6 +39,7 @@ class Console:
         self,
         host: EngineHost,
         messaging: Messaging,
+        mixed_groups: MixedGroups,
         *,
         environment: str,
         version: str,
@@ -45,6 +47,7 @@ class Console:
     ) -> None:
         self.host = host
         self.messaging = messaging
+        self.mixed_groups = mixed_groups
         self.environment = environment or UNNAMED
         self.environment_color = environment_color
         self.version = version

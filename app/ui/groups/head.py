@@ -24,6 +24,7 @@ class GroupHead:
     paused_topics: int
     members: int
     is_differing: bool
+    is_mixed: bool
     dead: int
     retry_topic: str
     dead_topic: str
@@ -70,6 +71,7 @@ def head_of(console: Console, config: GroupConfig, lag: GroupLag | None = None) 
         paused_topics=len(config.paused_topics),
         members=broker.members.count(name),
         is_differing=is_differing(console, name),
+        is_mixed=console.mixed_groups.is_mixed(name),
         dead=lag.dead_open,
         retry_topic=retry_topic,
         dead_topic=dead_topic,

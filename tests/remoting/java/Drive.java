@@ -62,6 +62,8 @@ public class Drive {
             case "request": request(rest[0], Integer.parseInt(rest[1])); break;
             case "reply": reply(rest[0], rest[1], Integer.parseInt(rest[2])); break;
             case "member": member(rest[0], rest[1]); break;
+            case "flood": flood(rest[0]); break;
+            case "traced": traced(rest[0], rest[1]); break;
             default: throw new IllegalArgumentException(arguments[1]);
         }
     }
@@ -370,5 +372,44 @@ public class Drive {
         say("STARTED");
         Thread.sleep(LIMIT_S * 1000L);
         consumer.shutdown();
+    }
+
+    /** Sends until it is killed, saying which message was accepted; what fails is sent again. */
+    static void flood(String topic) throws Exception {
+        DefaultMQProducer producer = producer("sender");
+        producer.setRetryTimesWhenSendFailed(0);
+        for (int number = 0; ; number++) {
+            for (boolean accepted = false; !accepted; ) {
+                try {
+                    producer.send(message(topic, "f", "", "f" + number), 1000);
+                    say("SENT", "f" + number);
+                    accepted = true;
+                } catch (Exception error) {
+                    Thread.sleep(50);
+                }
+            }
+        }
+    }
+
+    /** Sends one message and consumes it, both with message traces. */
+    static void traced(String group, String topic) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("sender", (RPCHook) null, true, (String) null);
+        producer.setNamesrvAddr(address);
+        producer.start();
+        say("SENT", producer.send(message(topic, "t", "traced", "traced")).getMsgId());
+        CountDownLatch left = new CountDownLatch(1);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, (RPCHook) null, new AllocateMessageQueueAveragely(), true, (String) null);
+        consumer.setNamesrvAddr(address);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            left.countDown();
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        say("ALL", String.valueOf(left.await(LIMIT_S, TimeUnit.SECONDS)));
+        Thread.sleep(1500); // traces are sent in the background
+        consumer.shutdown();
+        producer.shutdown();
     }
 }
