@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-import os
 from pathlib import Path
 
 import msgspec
 
+from app import atomic_files
 from app.remoting.errors import RemotingRefusal
 from protocol.remoting.codes import ResponseCode
 
@@ -35,13 +35,15 @@ class RequestModes:
         self._writing = asyncio.Lock()
 
     def load(self) -> None:
-        """Read the file; one that cannot be read is logged, and everything is pulled."""
+        """Read the file; a damaged one is set aside, and everything is pulled."""
         try:
             modes = msgspec.json.decode(self._path.read_bytes(), type=list[RequestMode])
         except FileNotFoundError:
             return
-        except (OSError, ValueError) as error:
-            log.error("%s cannot be read, so all groups pull: %s", self._path, error)
+        except ValueError as error:
+            damaged = self._path.with_name(f"{FILE}.damaged")
+            self._path.replace(damaged)
+            log.error("all groups pull: %s is damaged and now %s: %s", FILE, damaged.name, error)
             return
         self._modes = {(each.consumerGroup, each.topic): each for each in modes}
 
@@ -67,17 +69,10 @@ class RequestModes:
                 )
             modes = {**self._modes, key: mode}
             try:
-                await asyncio.to_thread(self._write, list(modes.values()))
+                data = msgspec.json.encode(list(modes.values()))
+                await asyncio.to_thread(atomic_files.replace, self._path, data)
             except OSError as error:
                 raise RemotingRefusal(
                     ResponseCode.SYSTEM_BUSY, f"the mode cannot be kept: {error}"
                 ) from error
             self._modes = modes
-
-    def _write(self, modes: list[RequestMode]) -> None:
-        part = self._path.with_suffix(".part")
-        with part.open("wb") as file:
-            file.write(msgspec.json.encode(modes))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self._path)

@@ -6,13 +6,13 @@ request even if the database is down. The setting `read_only` holds independentl
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from app import atomic_files
 from app.db.rows import Actor
 from app.services.audit import Audit
 from engine.clock import Clock
@@ -125,19 +125,9 @@ class ReadOnlySwitch:
     def _keep(self, record: Switched | None) -> None:
         """Write the file, or take it away, so that it is so after a power cut as well."""
         if record is None:
-            self._path.unlink(missing_ok=True)
+            atomic_files.remove(self._path)
         else:
-            part = self._path.with_name(f"{FILE}.part")
-            with part.open("wb") as file:
-                file.write(msgspec.json.encode(record))
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            atomic_files.replace(self._path, msgspec.json.encode(record))
 
 
 def _write_failure(error: OSError) -> Busy:

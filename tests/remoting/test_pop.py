@@ -4,10 +4,12 @@ import asyncio
 import json
 from base64 import b64encode
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.remoting.request_modes import RequestMode, RequestModes
 from engine.broker import GroupConfig, Mode, TopicConfig
 from engine.topic.catalog import TopicType
 from protocol.remoting.codes import RequestCode, ResponseCode
@@ -407,3 +409,16 @@ async def test_a_mode_that_cannot_be_is_refused(
     await client.ok(RequestCode.POP_MESSAGE, popping("g", "orders"))
     answer = await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, body)
     assert answer.code == code, answer
+
+
+async def test_modes_of_a_damaged_file_are_set_aside_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "request_modes.json"
+    path.write_text('[{"topic": "orders", "consumerGroup": "g", "mode": "PO')
+    modes = RequestModes(tmp_path)
+    modes.load()
+    assert not modes.pops("g", "orders")
+    await modes.set(RequestMode("orders", "other", "POP"))
+    assert "PO" in (tmp_path / "request_modes.json.damaged").read_text()
+    again = RequestModes(tmp_path)
+    again.load()
+    assert again.pops("other", "orders")
