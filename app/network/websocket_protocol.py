@@ -200,6 +200,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         """Forget the receiver: the connection is over for it."""
         self._receiver = None
         self._is_paused = True
+        self._untaken.clear()
         self.queue = asyncio.Queue()
 
     def pause(self) -> None:
@@ -221,6 +222,11 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             self.read_paused = False
             if not (self._rest or self.transport.is_closing()):
                 self.transport.resume_reading()
+
+    @property
+    def has_untaken(self) -> bool:
+        """Whether messages wait for `resume`."""
+        return bool(self._untaken)
 
     @property
     def can_write(self) -> bool:

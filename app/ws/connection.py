@@ -83,6 +83,7 @@ class Connection:
         self._socket: BoundedWebSocketProtocol = scope[SOCKET]
         self._outbox = Outbox(self._socket, self._on_room)
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._close_code: int | None = None  # once the connection is over
         self._work: asyncio.Task[None] | None = None  # on a message that has to wait
         self._room = asyncio.Event()
         self._subscriptions: dict[int, Subscription] = {}
@@ -147,8 +148,16 @@ class Connection:
         self._outbox.resume()
 
     def on_close(self, code: int) -> None:
-        if not self._ended.done():
-            self._ended.set_result(code)
+        """End once everything that the client sent before is handled."""
+        if self._close_code is None:
+            self._close_code = code
+        self._room.set()  # nothing will make room any more
+        self._end_when_handled()
+
+    def _end_when_handled(self) -> None:
+        is_handled = self._work is None and not self._socket.has_untaken
+        if self._close_code is not None and is_handled and not self._ended.done():
+            self._ended.set_result(self._close_code)
 
     def _on_worked(self, work: "asyncio.Task[None]") -> None:
         """Go on with the messages that came meanwhile."""
@@ -158,6 +167,7 @@ class Connection:
         error = work.exception()
         if error is None:
             self._socket.resume()
+            self._end_when_handled()
         elif not self._ended.done():
             self._ended.set_exception(error)
 
@@ -190,7 +200,8 @@ class Connection:
     @property
     def _is_overfull(self) -> bool:
         limits = self._limits
-        return not self._is_closing and (
+        is_open = not self._is_closing and self._close_code is None
+        return is_open and (
             self._inflight_bytes > limits.inflight_bytes_max
             or (self._inflight_bytes > 0 and self._hold.is_tight)
             or self._outbox.size_bytes > limits.outbox_bytes_max

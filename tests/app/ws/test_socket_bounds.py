@@ -24,7 +24,7 @@ UPGRADE = (
     b"GET /ws/v1 HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
-BINARY, CONTINUED, PING, FINAL = 2, 0, 9, 0x80
+BINARY, CONTINUED, CLOSE, PING, FINAL = 2, 0, 8, 9, 0x80
 
 
 @pytest.fixture
@@ -210,6 +210,18 @@ def test_messages_behind_one_that_takes_several_turns_keep_their_order(server: L
 
     for queue in server.call(bodies):
         assert queue == sorted(queue)
+
+
+def test_what_a_client_sent_before_it_closed_is_stored(server: LiveServer) -> None:
+    """Also where messages wait behind one that takes several turns."""
+    make_orders(server)
+    send = encode(1, send_of(b"x", topic="orders"))
+    first, others = send * 3000, [send] * 100
+    with connected(server) as link:
+        messages = b"".join(head(BINARY, len(each)) + each for each in (first, *others))
+        link.sendall(messages + bytes((CLOSE | FINAL, 0x80)) + bytes(4))
+    until(lambda: stored(server) == 3100)
+    until(lambda: held(server) == 0)
 
 
 def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(server: LiveServer) -> None:
