@@ -94,8 +94,9 @@ async def _pulled_queues(
             return None
         if topic.startswith(RETRY_PREFIX):
             return _retry_queues(backend, query)
-        members = backend.messaging.members
-        shared = await members.assignment(group, topic, query.clientId, strategy=strategy)
+        shared = await backend.messaging.members.assignment(
+            group, topic, query.clientId, strategy=strategy
+        )
     except (GroupNotFound, TopicNotFound):
         return None
     return shared.queues

@@ -254,16 +254,16 @@ async def change(request: Request) -> Response:
 
 
 async def _config_page(request: Request, config: TopicConfig, form: Form) -> Response:
-    broker = pages.console_of(request).host.config
+    settings = pages.console_of(request).host.config
     context = TopicConfigPage(
         head=await head_of(request, config),
         tab="config",
         form=form,
         config=config,
-        default_durability=broker.durability.value,
-        default_retention_h=broker.retention_h,
-        default_trace_sample=broker.trace_sample,
-        in_force=in_force(config, broker),
+        default_durability=settings.durability.value,
+        default_retention_h=settings.retention_h,
+        default_trace_sample=settings.trace_sample,
+        in_force=in_force(config, settings),
     )
     return await respond(request, "topic_config.html", context)
 
