@@ -111,6 +111,7 @@ TESTED_APART = {
     "`delivery_timestamp`",
     "`message_type` TRANSACTION",
     "`orphaned_transaction_recovery_duration`",
+    "`recall_handle`",
     "`receipt_handle`",
     "`dead_letter_queue`",
 }
