@@ -57,7 +57,7 @@ test: $(DEV) $(DEMO) ## Run every test, browser and crash tests included (COVERA
 	sh tools/ensure_rocketmq.sh
 	$(SHARED) $(MEASURED) -m 'not gives_way and not attack'
 	$(SHARED) $(if $(MEASURED),$(MEASURED) --cov-append) -m gives_way
-	$(BIN)/python -m pytest -m attack
+	$(SHARED) -m attack
 	$(if $(MEASURED),$(BIN)/coverage report)
 
 # Tests that need Spark, a browser, another database, a killed server or many cases stay out.
