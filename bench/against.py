@@ -11,6 +11,7 @@ The commit runs in the same Python environment, whose packages it has to accept.
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,8 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="NAME", help="as of python -m bench")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
+    # An end from outside removes the work tree, too.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="kitemq-against-") as folder:
         before = Path(folder) / "before"
         _git("worktree", "add", "--quiet", "--detach", str(before), options.commit)
