@@ -75,22 +75,22 @@ def commands(events: Iterable[dict[str, Any]]) -> list[Command]:
 
 def representative(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The events that show something new or change something, in their order."""
-    kept = list(events)
-    decoded = [_command(event) for event in kept]
-    answers, dropped = _pairs(kept, decoded)
+    listed = list(events)
+    decoded = [_command(event) for event in listed]
+    answers, dropped = _pairs(listed, decoded)
     seen: set[str] = set()
     for index, command in enumerate(decoded):
         if command is None or index in dropped or command.is_answer:
             continue
         answer = answers.get(index)
-        if _is_known(kept, decoded, index, answer, seen):
+        if _is_known(listed, decoded, index, answer, seen):
             dropped |= {index} if answer is None else {index, answer}
     connections = {
         event["connection"]
-        for index, event in enumerate(kept)
+        for index, event in enumerate(listed)
         if index not in dropped and event["side"] != "end"
     }
-    for index, event in enumerate(kept):
+    for index, event in enumerate(listed):
         if index not in dropped and event["connection"] in connections:
             yield event
 
@@ -118,7 +118,7 @@ def _pairs(
 
 
 def _is_known(
-    kept: list[dict[str, Any]],
+    listed: list[dict[str, Any]],
     decoded: list[Command | None],
     index: int,
     answer: int | None,
@@ -131,16 +131,16 @@ def _is_known(
     if request.code not in REPEATABLE:
         return False
     if reply is not None and answer is not None:
-        took_ms = kept[answer]["at_ms"] - kept[index]["at_ms"]
+        took_ms = listed[answer]["at_ms"] - listed[index]["at_ms"]
         is_pull = request.code in PULLS
         if is_pull and (reply.code == REFUSED_FOR_NOW or (took_ms > HELD_MS and not reply.body)):
             return True
     left_out = TIMES | UNIMPORTANT.get(R(request.code), set())
     fields = {name: value for name, value in request.fields.items() if name not in left_out}
-    key: list[Any] = [request.code, kept[index]["side"], request.version, request.is_binary]
+    key: list[Any] = [request.code, listed[index]["side"], request.version, request.is_binary]
     key.append(reply.code if reply else None)
     if request.code in OF_A_CONNECTION:
-        key += [kept[index]["connection"], fields, _timeless(request.body)]
+        key += [listed[index]["connection"], fields, _timeless(request.body)]
     else:
         key.append({name: _kind(name, value) for name, value in fields.items()})
     text = json.dumps(key, sort_keys=True)

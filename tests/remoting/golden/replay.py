@@ -2,7 +2,7 @@
 
 The server's clock shows the time of each event, so that times mean the same as in the session. A
 client's frame is written byte for byte, except for the places that the server chose itself and that
-the client repeats: `Learned` exchanges those.
+the client repeats: `Substitutions` exchanges those.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from protocol.remoting.codes import Flag
 from protocol.remoting.codes import RequestCode as R
 from protocol.remoting.frames import Command, decode, encode
 from tests.remoting.golden.comparison import Difference, differences
-from tests.remoting.golden.learned import Learned
+from tests.remoting.golden.substitutions import Substitutions
 from tests.remoting.port import Client, Running
 
 LENGTH_BYTES = 4
@@ -49,7 +49,7 @@ class Replay:
     def __init__(self, running: Running, start_ms: int) -> None:
         self._running, self._start_ms = running, start_ms
         self._connections: dict[int, _Connection] = {}
-        self._learned = Learned()
+        self._substitutions = Substitutions()
         self._barriers = BARRIER_OPAQUE
         self.exchanges: list[Exchange] = []
 
@@ -88,7 +88,7 @@ class Replay:
         else:
             connection.version = command.version
             connection.requests[command.opaque] = decode(frame[LENGTH_BYTES:])
-            if self._learned.exchange(command):
+            if self._substitutions.exchange(command):
                 frame = encode(command)
         connection.client.writer.write(frame)
         if command.flag & (Flag.ONE_WAY | Flag.RESPONSE):
@@ -120,7 +120,7 @@ class Replay:
             missing = Difference(exchange.code, "frame", "a frame", None)
             exchange.differences.append(missing)
             return
-        self._learned.learn(request, apache, kitemq)
+        self._substitutions.learn(request, apache, kitemq)
         if not apache.flag & Flag.RESPONSE:
             connection.questions[apache.opaque] = kitemq
         exchange.differences += differences(exchange.code, apache, kitemq)

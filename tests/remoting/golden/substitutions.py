@@ -24,7 +24,7 @@ POSITIONS = {
 RECEIPTS = frozenset({R.ACK_MESSAGE, R.CHANGE_MESSAGE_INVISIBLETIME})
 
 
-class Learned:
+class Substitutions:
     """Values of the recorded session with those of this one."""
 
     def __init__(self) -> None:
