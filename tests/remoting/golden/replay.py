@@ -18,8 +18,8 @@ from tests.remoting.golden.substitutions import Substitutions
 from tests.remoting.port import Client, Running
 
 LENGTH_BYTES = 4
-LIMIT_S = 20.0  # for an answer, which usually takes milliseconds
-TOLD_S = 2.0  # for a request of the server, which need not come
+LIMIT_S = 20.0  # for a frame, which usually takes milliseconds
+CHECK_S = 1.0  # for a check, which need not come: Apache also asks about what is decided just then
 BARRIER_OPAQUE = 1 << 30
 
 
@@ -103,7 +103,7 @@ class Replay:
         await asyncio.sleep(0.002)
 
     async def _receive(self, connection: _Connection, apache: Command) -> None:
-        limit_s = LIMIT_S if apache.flag & Flag.RESPONSE else TOLD_S
+        limit_s = CHECK_S if apache.code == R.CHECK_TRANSACTION_STATE else LIMIT_S
         if apache.flag & Flag.RESPONSE:
             request = connection.requests.pop(apache.opaque)
             exchange = Exchange(request.code, request.version, True)
