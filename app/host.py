@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cached_property
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol, TypeVar
@@ -110,12 +111,7 @@ class LoopPool:
 
 
 class EngineHost:
-    """Owns the `Broker` between `start` and `stop`, both called once on the loop's thread.
-
-    `loop` is that of `start`: `asyncio.get_running_loop` of Python 3.11 makes a system call.
-    """
-
-    loop: asyncio.AbstractEventLoop
+    """Owns the `Broker` between `start` and `stop`, both called once on the loop's thread."""
 
     def __init__(self, config: EngineConfig, *, clock: Clock | None = None) -> None:
         self.config = config
@@ -126,6 +122,11 @@ class EngineHost:
         self._due_s = 0.0
         self._waiting: set[asyncio.Future[bool]] = set()
         self._is_draining = False
+
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop, kept: `asyncio.get_running_loop` of Python 3.11 makes a system call."""
+        return asyncio.get_running_loop()
 
     @property
     def broker(self) -> Broker:
@@ -150,7 +151,6 @@ class EngineHost:
 
     async def start(self) -> None:
         """Open the data directory, recover what a crash left, and begin to tick."""
-        self.loop = asyncio.get_running_loop()
         pool = LoopPool(self.loop)
         broker = Broker(self.config, clock=self.clock, pool=pool, on_wake=self.poke)
         try:
