@@ -27,7 +27,9 @@ DEFERRED = (
 SERVER = """
 import asyncio, json, signal, sys
 from app import serve
+from app.db import worker
 
+worker.WARM_UP_S = 600.0  # the database is opened by itself soon after the start
 CALLS = ["GET /readyz", "GET /healthz", "GET /metrics", "POST /api/v1/topics/t/messages",
          "POST /api/v1/groups/g/receive", "GET /ws/v1", "GET /help"]
 BODIES = {"messages": '{"messages": [{"body": "x"}]}', "receive": '{"topic": "t"}'}
