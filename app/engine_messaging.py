@@ -60,7 +60,7 @@ class EngineMessaging:
     async def send(
         self, messages: Sequence[Message], durability: Durability | None = None
     ) -> BatchSlice:
-        sent: asyncio.Future[BatchSlice] = asyncio.get_running_loop().create_future()
+        sent: asyncio.Future[BatchSlice] = self._host.loop.create_future()
 
         def done(result: BatchSlice | None, error: EngineError | None) -> None:
             if sent.done():
@@ -92,7 +92,7 @@ class EngineMessaging:
 
         Cancelling it frees its place, and a wake it had already got goes to the next waiter.
         """
-        deadline_s = asyncio.get_running_loop().time() + wait_s
+        deadline_s = self._host.loop.time() + wait_s
         while True:
             deliveries = self._host.broker.receive(
                 group, topics, count_max=count_max, invisible_s=invisible_s, client=client
@@ -132,7 +132,7 @@ class EngineMessaging:
 
         The result's `next_offset` is past everything examined, also after a wait.
         """
-        deadline_s = asyncio.get_running_loop().time() + wait_s
+        deadline_s = self._host.loop.time() + wait_s
         while True:
             result = self._host.broker.pull(
                 topic,

@@ -4,7 +4,6 @@ A client that sends one message per frame would otherwise cost a write of the lo
 is kept; a send that is turned down does not touch its neighbours.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -43,14 +42,11 @@ class SendBatcher:
     def __init__(self, host: EngineHost) -> None:
         self._host = host
         self._waiting: list[PendingSend] = []
-        # Kept, as `get_running_loop` of Python 3.11 makes a system call each time.
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(self, messages: Sequence[Message], durability: Durability | None, done: Done) -> None:
         """Store `messages`, all of one topic, at the end of this turn; `done` gets the result."""
         if not self._waiting:
-            self._loop = self._loop or asyncio.get_running_loop()
-            self._loop.call_soon(self._flush)
+            self._host.loop.call_soon(self._flush)
         self._waiting.append(PendingSend(messages, durability, done))
 
     def _flush(self) -> None:
