@@ -46,6 +46,7 @@ from engine.delivery.values import (
 )
 from engine.errors import EngineError, unusable
 from engine.message import Durability, Message, PutResult
+from engine.message_columns import MessageColumns, PutColumns
 from engine.replay.dead_letters import (
     DeadLetter,
     DeadLetterArrivals,
@@ -361,7 +362,28 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         began_s = self._clock.monotonic_s()
         sent = self._intake.send(messages, durability=durability)
         waits_for = sent.flush_position if sent.durability is Durability.FLUSHED else 0
-        self.statistics.sent(messages, began_s, waits_for)
+        self.statistics.sent(
+            len(messages), lambda index: len(messages[index].body), began_s, waits_for
+        )
+        return sent
+
+    def send_columns(
+        self, batches: Sequence[MessageColumns], *, durability: Durability | None = None
+    ) -> PutColumns | None:
+        """Accept batches of one topic, all or none, within the limits of `send` taken together.
+
+        None, and nothing is done, where one of them is not plain or may not be stored: then `send`
+        their messages, which says what is wrong. Raises DiskFull, Corrupt, Stopping.
+        """
+        self._check_running()
+        began_s = self._clock.monotonic_s()
+        sent = self._intake.send_columns(batches, durability=durability)
+        if sent is not None:
+            waits_for = sent.flush_position if sent.durability is Durability.FLUSHED else 0
+            first, count = batches[0], sum([batch.count for batch in batches])
+            self.statistics.sent(
+                count, lambda index: first.body_size(index % first.count), began_s, waits_for
+            )
         return sent
 
     @property

@@ -37,6 +37,21 @@ def extend_hash(prefix_hash: int, text: str) -> int:
     return value & MASK
 
 
+def continue_hash(prefix_hash: int, text: str) -> int:
+    """The same for any text."""
+    if text.isascii() and len(text) <= UNITS_MAX:
+        return extend_hash(prefix_hash, text)
+    units = len(text.encode("utf-16-be", "surrogatepass")) // 2
+    return (prefix_hash * pow(31, units, 1 << 32) + unsigned_hash(text)) & MASK
+
+
+def absolute_hash(unsigned: int) -> int:
+    """What the key index keeps: abs of the signed hash, 0 where Java's abs would overflow."""
+    if unsigned < 0x80000000:
+        return unsigned
+    return 0 if unsigned == 0x80000000 else (1 << 32) - unsigned
+
+
 @lru_cache(maxsize=8192)
 def tag_hash(tag: str) -> int:
     """The third field of a consume queue entry: 0 without a tag."""
