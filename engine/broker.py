@@ -95,6 +95,7 @@ from engine.statistics.windows import WindowRates
 from engine.store.damage import Damage
 from engine.store.files import Files, OsFiles
 from engine.store.hashing import tag_hash
+from engine.store.kernel import KERNEL
 from engine.store.pool import Pool
 from engine.topic.catalog import TopicConfig, TopicType
 from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, REPLY_TOPIC, RETRY_PREFIX
@@ -255,7 +256,8 @@ NOTES_SHOWN = 10
 class Health(msgspec.Struct, frozen=True):
     """Health of the engine; `failures` names the faults, empty when there are none.
 
-    `warnings` names what a person should see to while everything still works.
+    `warnings` names what a person should see to while everything still works. `kernel` is
+    "compiled" or "pure": how the engine's loops over batches run.
     """
 
     is_ready: bool
@@ -267,6 +269,7 @@ class Health(msgspec.Struct, frozen=True):
     disk_free_min_bytes: int
     damages: list[Damage]
     warnings: dict[str, str] = {}
+    kernel: str = KERNEL
 
 
 class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):

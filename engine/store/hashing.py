@@ -4,6 +4,7 @@ from functools import lru_cache
 from operator import mul
 
 MASK = 0xFFFFFFFF
+SIGN = 1 << 31
 UNITS_MAX = 64
 # _POWERS[n] = (31^(n-1), …, 31, 1) mod 2^32: the weights of an n-unit string.
 _POWERS: tuple[tuple[int, ...], ...] = tuple(
@@ -47,9 +48,15 @@ def continue_hash(prefix_hash: int, text: str) -> int:
 
 def absolute_hash(unsigned: int) -> int:
     """What the key index keeps: abs of the signed hash, 0 where Java's abs would overflow."""
-    if unsigned < 0x80000000:
+    if unsigned < SIGN:
         return unsigned
-    return 0 if unsigned == 0x80000000 else (1 << 32) - unsigned
+    return 0 if unsigned == SIGN else (1 << 32) - unsigned
+
+
+# Hashes of all pairs of upper-case hex digits, in which the ids of one sender differ.
+PAIR_HASHES = tuple(unsigned_hash(f"{number:02X}") for number in range(256))
+POWER_2 = 31**2
+POWER_4 = 31**4
 
 
 @lru_cache(maxsize=8192)

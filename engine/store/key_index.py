@@ -12,7 +12,16 @@ from pathlib import Path
 
 from engine.store.encode import Keys
 from engine.store.files import ByPath, DirectoryNames, File, Files, Syncable
-from engine.store.hashing import MASK, absolute_hash, continue_hash, unsigned_hash
+from engine.store.hashing import (
+    MASK,
+    PAIR_HASHES,
+    POWER_2,
+    POWER_4,
+    SIGN,
+    absolute_hash,
+    continue_hash,
+    unsigned_hash,
+)
 from engine.store.index_file import IndexFile
 from engine.store.index_mark import IndexMark
 from engine.store.kernel import IndexNumbers
@@ -21,11 +30,7 @@ from engine.store.sealed_files import SealedFiles
 NAME_FORMAT = "%Y%m%d%H%M%S%f"
 TOPICS_MAX = 20_000
 CHECKED_BYTES_MAX = 256 * 1024 * 1024  # of index files, newest first, that a start reads to check
-POWER_2 = 31**2
-POWER_4 = 31**4
-SIGN = 1 << 31
-# Hashes of all pairs of upper-case hex digits, in which the ids of one sender differ.
-_PAIRS = {f"{number:02X}": unsigned_hash(f"{number:02X}") for number in range(256)}
+_PAIRS = {f"{number:02X}": hash_ for number, hash_ in enumerate(PAIR_HASHES)}
 
 
 def key_hash(topic: str, key: str) -> int:

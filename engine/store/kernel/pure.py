@@ -19,7 +19,16 @@ from engine.message import (
     UNIQ_KEY,
 )
 from engine.store.consume_queue import entries_layout
-from engine.store.hashing import absolute_hash, continue_hash, java_hash
+from engine.store.hashing import (
+    MASK,
+    PAIR_HASHES,
+    POWER_2,
+    POWER_4,
+    SIGN,
+    absolute_hash,
+    continue_hash,
+    tag_hash,
+)
 from engine.store.index_mark import items_layout
 from engine.store.kernel.interface import EncodedColumns, IndexNumbers, RecordColumns
 from engine.store.record import (
@@ -34,10 +43,12 @@ from engine.store.record import (
 )
 
 I64 = struct.Struct(">q")
+ID_DIGITS, ID_DIGITS_OWN = 8, 16  # of a sender's number, of a position
 BORN_AT = 4  # in what the messages of a sender share
 GOOD_TAG = re.compile(r"[!-{}~]*")  # printable ASCII but for the blank and "|"
 GOOD_KEYS = re.compile(r"(?:[!-~]+(?: [!-~]+)*)?")
-ID_NAME, TAG_NAME, KEYS_NAME = (f"{name}{NAME_SEPARATOR}" for name in (UNIQ_KEY, TAGS, KEYS))
+TAG_NAME, KEYS_NAME = (f"{name}{NAME_SEPARATOR}" for name in (TAGS, KEYS))
+ID_NAME, ID_END = f"{UNIQ_KEY}{NAME_SEPARATOR}".encode(), PROPERTY_SEPARATOR.encode()
 
 
 def are_plain(
@@ -80,42 +91,44 @@ def encode_records(columns: RecordColumns) -> EncodedColumns:
     """The records of a batch, their entries, and what is to be indexed."""
     data, count, position = columns.data, columns.message_count, columns.position
     tags = _texts(data, columns.tags_at, count)
-    has_own_ids, id_prefix = columns.id_first < 0, columns.id_prefix.decode()
-    prefix_hash = continue_hash(columns.topic_hash, id_prefix)
+    keys, key_hashes = _keys(columns)
+    has_own_ids, number = columns.id_first < 0, columns.id_first
+    id_hashes = [] if has_own_ids else _id_hashes(columns)
     parts: list[bytes] = []
     entries: list[int] = []
-    positions: list[int] = []
-    hashes, places = array("I"), array("q")
-    rows = zip(
-        _bodies(data, columns.bodies_at, count),
-        _numbers(data, columns.flags_at, count, "q") or repeat(columns.flag),
-        map(java_hash, tags) if tags else repeat(columns.tag_code),
-        _shared(columns),
-        (_part(TAG_NAME, tag) for tag in tags) if tags else repeat(columns.tag),
-        _keys(columns),
-        strict=False,
-    )
-    for index, (body, flag, code, shared, tag_part, (keys_part, key_hashes)) in enumerate(rows):
-        number = f"{position:016X}" if has_own_ids else f"{columns.id_first + index:08X}"
-        id_part = f"{ID_NAME}{id_prefix}{number}{PROPERTY_SEPARATOR}".encode()
-        properties = b"".join((id_part, tag_part, keys_part, columns.properties))
-        if len(properties) + CRC_BYTES > PROPERTIES_BYTES_MAX:
-            raise ValueError("the properties leave no room for the CRC")
-        before = shared + INT.pack(len(body))
-        behind = columns.topic_field + SHORT.pack(len(properties) + CRC_BYTES) + properties
-        size = OWN.size + len(before) + len(body) + len(behind) + CRC_BYTES
-        crc, offset = crc32(body) & CRC_MASK, columns.first_offset + index
-        own = OWN.pack(*(size, columns.magic, crc, columns.queue, flag), offset, position)
-        record = b"".join((own, before, body, behind))
+    magic, queue, pack_own, join = columns.magic, columns.queue, OWN.pack, b"".join
+    before_id = before_body = last_shared = b""
+    fixed_bytes, last_body_bytes, last_rest_bytes = 0, -1, -1
+    for offset, (body, flag, code, shared, rest) in enumerate(
+        zip(
+            _bodies(data, columns.bodies_at, count),
+            _numbers(data, columns.flags_at, count, "q") or repeat(columns.flag),
+            map(tag_hash, tags) if tags else repeat(columns.tag_code),
+            _shared(columns),
+            _rests(columns, tags, keys),
+            strict=False,
+        ),
+        columns.first_offset,
+    ):
+        body_bytes, rest_bytes = len(body), len(rest)
+        if rest_bytes != last_rest_bytes:
+            last_rest_bytes, before_id = rest_bytes, _before_id(columns, rest_bytes)
+            last_body_bytes = -1
+        if body_bytes != last_body_bytes or shared is not last_shared:
+            last_body_bytes, last_shared = body_bytes, shared
+            before_body = shared + INT.pack(body_bytes)
+            fixed_bytes = OWN.size + len(before_body) + body_bytes + len(before_id) + CRC_BYTES
+        digits = b"%016X" % position if has_own_ids else b"%08X" % number
+        size = fixed_bytes + len(digits) + rest_bytes
+        own = pack_own(*(size, magic, crc32(body) & CRC_MASK, queue, flag), offset, position)
+        record = join((own, before_body, body, before_id, digits, rest))
         high, low = divmod(crc32(record) & CRC_MASK, 10_000)
         parts += (record, NAME_DIGITS[low], DIGITS[high % 10_000], LAST_DIGITS[high // 10_000])
         entries += (position, size, code)
-        positions.append(position)
-        hashes.extend(key_hashes)
-        if not has_own_ids:
-            hashes.append(absolute_hash(continue_hash(prefix_hash, number)))
-        places.extend(repeat(position, len(hashes) - len(places)))
+        number += 1
         position += size
+    positions = entries[0::3]
+    hashes, places = _merged(key_hashes, id_hashes, positions)
     return EncodedColumns(
         b"".join(parts),
         entries_layout(count).pack(*entries),
@@ -153,18 +166,67 @@ def _shared(columns: RecordColumns) -> Iterable[bytes]:
     return [before + I64.pack(born_ms or columns.born_ms) + behind for born_ms in times]
 
 
-def _keys(columns: RecordColumns) -> Iterable[tuple[bytes, Iterable[int]]]:
-    """For each message its keys in the property block, and their hashes."""
+def _id_hashes(columns: RecordColumns) -> list[int]:
+    """What the index keeps for each id; all but the last four digits are mostly the same."""
+    prefix = continue_hash(columns.topic_hash, columns.id_prefix.decode())
+    hashes = []
+    last_head, head_hash = -1, 0
+    for number in range(columns.id_first, columns.id_first + columns.message_count):
+        head = number >> 16
+        if head != last_head:
+            last_head, head_hash = head, continue_hash(prefix, f"{head:04X}") * POWER_4
+        low = PAIR_HASHES[number >> 8 & 0xFF] * POWER_2 + PAIR_HASHES[number & 0xFF]
+        hash_ = (head_hash + low) & MASK
+        hashes.append(hash_ if hash_ < SIGN else absolute_hash(hash_))
+    return hashes
+
+
+def _keys(columns: RecordColumns) -> tuple[list[str], list[list[int]]]:
+    """The keys of each message, none where all share them; their hashes, none without keys."""
     if columns.keys_at < 0:
-        return repeat((columns.keys, array("I", columns.key_hashes)))
+        shared = array("I", columns.key_hashes).tolist()
+        return [], [shared] * columns.message_count if shared else []
+    keys = _texts(columns.data, columns.keys_at, columns.message_count)
     prefix = columns.topic_hash
-    return [
-        (
-            _part(KEYS_NAME, keys),
-            [absolute_hash(continue_hash(prefix, key)) for key in keys.split()],
-        )
-        for keys in _texts(columns.data, columns.keys_at, columns.message_count)
+    return keys, [
+        [absolute_hash(continue_hash(prefix, key)) for key in each.split()] for each in keys
     ]
+
+
+def _merged(
+    key_hashes: list[list[int]], id_hashes: list[int], positions: list[int]
+) -> "tuple[array[int], array[int]]":
+    """What is to be indexed: of each message its keys, then its id."""
+    if not key_hashes:
+        return array("I", id_hashes), array("q", positions if id_hashes else ())
+    hashes, places = array("I"), array("q")
+    for index, position in enumerate(positions):
+        own = key_hashes[index] + id_hashes[index : index + 1]
+        hashes.extend(own)
+        places.extend([position] * len(own))
+    return hashes, places
+
+
+def _rests(columns: RecordColumns, tags: list[str], keys: list[str]) -> Iterable[bytes]:
+    """What follows the id in each property block, but for the CRC."""
+    if not tags and not keys:
+        return repeat(b"".join((ID_END, columns.tag, columns.keys, columns.properties)))
+    tag_parts = [_part(TAG_NAME, tag) for tag in tags] if tags else repeat(columns.tag)
+    key_parts = [_part(KEYS_NAME, each) for each in keys] if keys else repeat(columns.keys)
+    return [
+        b"".join((ID_END, tag_part, key_part, columns.properties))
+        for tag_part, key_part in zip(tag_parts, key_parts, strict=False)
+    ]
+
+
+def _before_id(columns: RecordColumns, rest_bytes: int) -> bytes:
+    """What lies between the body and the digits of the id."""
+    id_part = ID_NAME + columns.id_prefix
+    digits = ID_DIGITS_OWN if columns.id_first < 0 else ID_DIGITS
+    size = len(id_part) + digits + rest_bytes + CRC_BYTES
+    if size > PROPERTIES_BYTES_MAX:
+        raise ValueError("the properties leave no room for the CRC")
+    return columns.topic_field + SHORT.pack(size) + id_part
 
 
 def _part(name: str, value: str) -> bytes:
