@@ -58,6 +58,8 @@ test: $(DEV) $(DEMO) ## Run every test, browser and crash tests included (COVERA
 	$(SHARED) $(MEASURED) -m 'not gives_way and not attack'
 	$(SHARED) $(if $(MEASURED),$(MEASURED) --cov-append) -m gives_way
 	$(SHARED) -m attack
+	KITEMQ_KERNEL=pure $(SHARED) -m 'not gives_way and not attack' tests/engine/store tests/app/ws \
+		tests/simulation tests/crash
 	$(if $(MEASURED),$(BIN)/coverage report)
 
 # Tests that need Spark, a browser, another database, a killed server or many cases stay out.

@@ -131,6 +131,7 @@ __all__ = [
     "DEAD_LETTER_PREFIX",
     "FOREVER_MS",
     "GROUP_QUEUE",
+    "KERNEL",
     "REPLY_TOPIC",
     "RETRY_PREFIX",
     "AckResult",

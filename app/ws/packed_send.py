@@ -10,6 +10,7 @@ from functools import partial
 from sys import byteorder
 
 from app.ws.shapes import DURABILITIES, build_messages
+from engine.broker import KERNEL
 from engine.message import Message
 from engine.message_columns import MessageColumns
 from kitemq.protocol.batches import SEND, SendFrame
@@ -26,7 +27,8 @@ from kitemq.protocol.columns import (
 )
 from kitemq.protocol.frames import COUNT_MAX, Frame
 
-COUNT_MIN = 4  # a smaller batch is stored as quickly by messages
+# A smaller batch is stored sooner by messages.
+COUNT_MIN = 4 if KERNEL == "compiled" else 16
 ID_NUMBERS = 1 << 32
 SHARED = -1
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from app.host import EngineHost
 from app.send_batcher import SendBatcher
-from app.ws.packed_send import COUNT_MIN, PackedSend, PackedSendFrame
+from app.ws import packed_send
+from app.ws.packed_send import PackedSend, PackedSendFrame
 from app.ws.shapes import DURABILITIES, build_messages, error_frame, sent_frame
 from engine.broker import Broker, TopicConfig, TopicType
 from engine.clock import ManualClock
@@ -26,6 +27,7 @@ from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.frames import Frame
 from tests.engine.store.kernel.twins import TWINS, using
 
+COUNT_MIN = 4
 REMOTE = "127.0.0.1:5000"
 ODD_TOPICS = ("ordered", "shut", "%RETRY%g", "")
 LIMITS = (0, 1, -1, (1 << 31) - 1, 1 << 31, -(1 << 31) - 1, (1 << 63) - 1)
@@ -146,6 +148,13 @@ class Road:
         return {
             str(path.relative_to(self.root)): path.read_bytes() for path in paths if path.is_file()
         }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_batches_as_columns() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed_send, "COUNT_MIN", COUNT_MIN)
+        yield
 
 
 @pytest.fixture(params=sorted(TWINS))
