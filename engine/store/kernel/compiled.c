@@ -494,12 +494,137 @@ done:
     return result;
 }
 
+/* -- decoding ---------------------------------------------------------------------------------- */
+
+#define MAGIC_V1 0xDAA320A7u
+#define MAGIC_V2 0xDAA320ABu
+#define HEAD_BYTES 88
+#define FLAGS_LAST 39
+#define V6_MORE 12 /* bytes that an IPv6 host takes more than an IPv4 host */
+
+/* The value of the last record, where this one has the same bytes. */
+typedef struct { const byte *bytes; Py_ssize_t size; PyObject *value; } Last;
+
+static PyObject *take_last(Last *last, const byte *bytes, Py_ssize_t size) {
+    if (!last->value || last->size != size || memcmp(last->bytes, bytes, (size_t)size)) return NULL;
+    return Py_NewRef(last->value);
+}
+static PyObject *keep_last(Last *last, const byte *bytes, Py_ssize_t size, PyObject *value) {
+    if (!value) return NULL;
+    Py_XDECREF(last->value);
+    *last = (Last){bytes, size, Py_NewRef(value)};
+    return value;
+}
+
+static PyObject *host_of(Last *last, const byte *bytes, Py_ssize_t size, PyObject *unpack_host) {
+    PyObject *value = take_last(last, bytes, size);
+    if (value) return value;
+    return keep_last(last, bytes, size,
+                     PyObject_CallFunction(unpack_host, "y#", (const char *)bytes, size));
+}
+
+static int set_number(PyObject *fields, Py_ssize_t index, long long value) {
+    PyObject *number = PyLong_FromLongLong(value);
+    return number && !PyTuple_SetItem(fields, index, number);
+}
+static int set_object(PyObject *fields, Py_ssize_t index, PyObject *value) {
+    return value && !PyTuple_SetItem(fields, index, value);
+}
+
+/* The fields of the record at `at`; None for one that is not whole, or has no CRC of its own. */
+static PyObject *decode_one(const byte *data, Py_ssize_t data_size, Py_ssize_t at, Last last[3],
+                            PyObject *unpack_host) {
+    if (at < 0 || at > data_size - HEAD_BYTES) Py_RETURN_NONE;
+    const byte *p = data + at;
+    Py_ssize_t left = data_size - at, born_size = 8, store_size = 8;
+    if (p[FLAGS_LAST] & 0x10) born_size += V6_MORE;
+    if (p[FLAGS_LAST] & 0x20) store_size += V6_MORE;
+    Py_ssize_t head = HEAD_BYTES - 16 + born_size + store_size;
+    if (head > left) Py_RETURN_NONE;
+    const byte *born = p + 48, *stored = born + born_size, *store = stored + 8;
+    const byte *behind = store + store_size; /* times, prepared position, bytes of the body */
+    int32_t size = (int32_t)get_u32(p), body_size = (int32_t)get_u32(behind + 12);
+    uint32_t magic = get_u32(p + 4);
+    if (size > left || body_size < 0 || body_size > left || (magic != MAGIC_V1 && magic != MAGIC_V2)) Py_RETURN_NONE;
+    Py_ssize_t length_size = magic == MAGIC_V1 ? 1 : 2;
+    Py_ssize_t crc_at = (Py_ssize_t)size - CRC_BYTES, topic_at = head + body_size + length_size;
+    if (topic_at > crc_at) Py_RETURN_NONE;
+    const byte *length = p + topic_at - length_size;
+    Py_ssize_t topic_size = magic == MAGIC_V1 ? length[0] : (int16_t)get_u16(length);
+    Py_ssize_t properties_at = topic_at + topic_size + 2;
+    if (topic_size < 1 || properties_at > crc_at) Py_RETURN_NONE;
+    if (properties_at + (int16_t)get_u16(p + properties_at - 2) != size) Py_RETURN_NONE;
+    byte crc[CRC_BYTES];
+    put_crc(crc, crc_of(p, (size_t)crc_at));
+    if (memcmp(crc, p + crc_at, CRC_BYTES)) Py_RETURN_NONE;
+    PyObject *topic = take_last(&last[0], p + topic_at, topic_size);
+    if (!topic) {
+        topic = PyUnicode_DecodeUTF8((const char *)p + topic_at, topic_size, NULL);
+        if (!topic) {
+            PyErr_Clear();
+            Py_RETURN_NONE;
+        }
+        keep_last(&last[0], p + topic_at, topic_size, topic);
+    }
+    PyObject *fields = PyTuple_New(15);
+    if (!fields) {
+        Py_DECREF(topic);
+        return NULL;
+    }
+    if (set_object(fields, 0, topic)
+        && set_number(fields, 1, (int32_t)get_u32(p + 12))
+        && set_number(fields, 2, (int64_t)get_u64(p + 20))
+        && set_number(fields, 3, (int64_t)get_u64(p + 28))
+        && set_number(fields, 4, size)
+        && set_object(fields, 5, PyBytes_FromStringAndSize((const char *)p + head, body_size))
+        && set_object(fields, 6, PyBytes_FromStringAndSize((const char *)p + properties_at,
+                                                           crc_at - properties_at))
+        && set_number(fields, 7, (int32_t)get_u32(p + 16))
+        && set_number(fields, 8, (int32_t)get_u32(p + 36))
+        && set_number(fields, 9, (long long)(int32_t)get_u32(behind) + 1)
+        && set_number(fields, 10, (int64_t)get_u64(p + 40))
+        && set_object(fields, 11, host_of(&last[1], born, born_size, unpack_host))
+        && set_number(fields, 12, (int64_t)get_u64(stored))
+        && set_object(fields, 13, host_of(&last[2], store, store_size, unpack_host))
+        && set_number(fields, 14, (int64_t)get_u64(behind + 4)))
+        return fields;
+    Py_DECREF(fields);
+    return NULL;
+}
+
+static PyObject *decode_records(PyObject *self, PyObject *args) {
+    const char *data;
+    Py_ssize_t size;
+    PyObject *starts, *make, *unpack_host;
+    Last last[3] = {{0}};
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y#OOO", &data, &size, &starts, &make, &unpack_host)) return NULL;
+    Py_ssize_t count = PySequence_Size(starts);
+    PyObject *results = count < 0 ? NULL : PyList_New(count);
+    for (Py_ssize_t i = 0; results && i < count; i++) {
+        PyObject *start = PySequence_GetItem(starts, i), *result = NULL;
+        Py_ssize_t at = start ? PyLong_AsSsize_t(start) : -1;
+        Py_XDECREF(start);
+        if (!PyErr_Occurred())
+            result = decode_one((const byte *)data, size, at, last, unpack_host);
+        if (result && result != Py_None) {
+            PyObject *fields = result;
+            result = PyObject_CallObject(make, fields);
+            Py_DECREF(fields);
+        }
+        if (!result || PyList_SetItem(results, i, result)) Py_CLEAR(results);
+    }
+    for (int i = 0; i < 3; i++) Py_XDECREF(last[i].value);
+    return results;
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
     {"are_plain", are_plain, METH_VARARGS, NULL},
     {"encode_records", encode_records, METH_O, NULL},
     {"index_items", index_items, METH_VARARGS, NULL},
+    {"decode_records", decode_records, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

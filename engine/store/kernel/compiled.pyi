@@ -1,5 +1,7 @@
 from array import array
+from collections.abc import Callable, Sequence
 
+from engine.message import StoredMessage
 from engine.store.kernel.interface import IndexNumbers, RecordColumns
 
 def are_plain(
@@ -21,3 +23,9 @@ def encode_records(
 def index_items(
     slots: array[int], hashes: IndexNumbers, places: IndexNumbers, seconds: int, number: int
 ) -> bytes: ...
+def decode_records(
+    data: bytes,
+    starts: Sequence[int],
+    make: Callable[..., StoredMessage],
+    unpack_host: Callable[[bytes], str],
+) -> list[StoredMessage | None]: ...

@@ -2,15 +2,23 @@
 
 import struct
 from array import array
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.store import kernel
+from engine.errors import Corrupt
+from engine.host import unpack_host
+from engine.message import Message, StoredMessage
+from engine.store import kernel, record
+from engine.store.consume_queue import ConsumeQueue
+from engine.store.decoding import decode_run
+from engine.store.encode import Encoder
 from engine.store.kernel import RecordColumns, pure
 from engine.store.record import OWN, SHARED_V4, decode
-from tests.engine.store.kernel.twins import FUNCTIONS, TWINS
+from tests.engine.store.kernel.twins import FUNCTIONS, TWINS, using
 
 COUNT_MAX = 6
 ascii_text = st.text(st.characters(max_codepoint=0x7F), max_size=12)
@@ -145,3 +153,77 @@ def test_no_twin_reads_behind_the_data(name: str, size: int) -> None:
 def test_the_engine_uses_the_compiled_twin_where_there_is_one() -> None:
     used = TWINS[kernel.KERNEL]
     assert all(getattr(kernel, name) is getattr(used, name) for name in FUNCTIONS)
+
+
+def log_of(messages: list[Message], host: str) -> tuple[bytes, list[int]]:
+    """Records as the encoder makes them, and where each begins."""
+    queue = cast(ConsumeQueue, SimpleNamespace(next_offset=5, id=("t", 1)))
+    encoder = Encoder(host, "0123456789ABCDEF", lambda topic, number: queue, {})
+    batch = encoder.encode(messages, 0, 1_700_000_000_000)
+    return batch.data, batch.positions
+
+
+MESSAGES = st.builds(
+    Message,
+    topic=st.sampled_from(("t", "orders", "ü" * 70, "%RETRY%" + "g" * 150)),
+    body=st.binary(max_size=100) | st.sampled_from([bytes(300), bytes(9000)]),
+    tag=st.sampled_from(("", "a", "ß")),
+    keys=st.sampled_from(((), ("k1",), ("k1", "k2"))),
+    properties=st.sampled_from([{}, {"colour": "blue"}, {"long": "x" * 32_600}]),
+    queue=st.integers(0, 3),
+    flag=st.integers(-(1 << 31), (1 << 31) - 1),
+    sys_flag=st.sampled_from((0, 1, 8, 0x301)),
+    attempt=st.integers(1, 20),
+    born_ms=st.integers(0, 1 << 41),
+    born_host=st.sampled_from(("", "10.1.2.3:4", "[::1]:5")),
+    prepared_position=st.sampled_from((0, 77)),
+)
+HURTS = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=2)
+
+
+@given(
+    messages=st.lists(MESSAGES, min_size=1, max_size=4),
+    host=st.sampled_from(("127.0.0.1:1", "[fe80::1]:9")),
+    hurts=HURTS,
+    cut=st.integers(0, 200) | st.just(0),
+    further=st.lists(st.integers(0, 600), max_size=2),
+)
+@settings(max_examples=300, deadline=None)
+def test_both_read_the_same_of_whole_and_of_damaged_records(
+    messages: list[Message],
+    host: str,
+    hurts: list[tuple[int, int]],
+    cut: int,
+    further: list[int],
+) -> None:
+    data, starts = log_of(messages, host)
+    hurt = bytearray(data)
+    for place, value in hurts:
+        hurt[place % len(hurt)] = value
+    data, starts = bytes(hurt[: len(hurt) - cut]), starts + further
+    for crc_range in (range(0), range(1 << 40)):
+        expected = [describe(each) for each in record.decode_run(data, starts, crc_range)]
+        for name in TWINS:
+            with using(name):
+                found = decode_run(data, starts, crc_range)
+            assert [describe(each) for each in found] == expected
+
+
+def describe(found: StoredMessage | Corrupt) -> object:
+    """What is to be equal: all fields, or what is wrong."""
+    return found if isinstance(found, StoredMessage) else found.detail
+
+
+@given(data=st.binary(max_size=300))
+def test_no_twin_finds_a_record_in_noise(data: bytes) -> None:
+    for twin in TWINS.values():
+        assert twin.decode_records(data, range(len(data) + 2), StoredMessage, str) == [None] * (
+            len(data) + 2
+        )
+
+
+def test_the_compiled_twin_reads_whole_records_itself() -> None:
+    data, starts = log_of([Message("t", bytes(90), message_id="A", queue=1)] * 3, "127.0.0.1:1")
+    for name in TWINS.keys() - {"pure"}:
+        found = TWINS[name].decode_records(data, starts, StoredMessage, unpack_host)
+        assert found == record.decode_run(data, starts)
