@@ -10,7 +10,7 @@ from functools import partial
 
 from app.capabilities import EMBEDDED
 from app.host import EngineHost
-from app.send_batcher import BatchSlice, Done, SendBatcher
+from app.send_batcher import BatchSlice, ColumnsDone, Done, SendBatcher
 from engine.broker import (
     AckResult,
     Assignment,
@@ -41,6 +41,7 @@ from engine.broker import (
 )
 from engine.errors import EngineError
 from engine.message import Durability, Message, StoredMessage
+from engine.message_columns import MessageColumns
 
 # A pull with time left goes on after these; on any other, waiting would change nothing.
 PULL_GOES_ON = frozenset({PullAnswer.NOT_FOUND, PullAnswer.RETRY_IMMEDIATELY})
@@ -77,6 +78,11 @@ class EngineMessaging:
         self, messages: Sequence[Message], durability: Durability | None, done: Done
     ) -> None:
         self._batcher.add(messages, durability, done)
+
+    def submit_columns(
+        self, columns: MessageColumns, durability: Durability | None, done: ColumnsDone
+    ) -> None:
+        self._batcher.add_columns(columns, durability, done)
 
     async def receive(
         self,
