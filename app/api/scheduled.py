@@ -32,7 +32,7 @@ class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
     encoding: Encoding = Encoding.AUTO
 
 
-@operations.get("/scheduled", needs=READ_SERVER, example="/scheduled?topic=reminders&limit=10")
+@operations.get("/scheduled", needs=READ_SERVER, example="?topic=reminders&limit=10")
 async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     """List messages that wait for their time.
 
@@ -50,10 +50,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
 
 
 @operations.post(
-    "/scheduled/{message_id}/recall",
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
-    errors=(404,),
-    example="/scheduled/7F00000100001F900000000000000000/recall",
+    "/scheduled/{message_id}/recall", needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING)
 )
 async def recall_message(call: Call[None, None]) -> ScheduledChange:
     """Recall a waiting message: it is never delivered.
@@ -67,10 +64,7 @@ async def recall_message(call: Call[None, None]) -> ScheduledChange:
 
 
 @operations.post(
-    "/scheduled/{message_id}/deliver",
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
-    errors=(404,),
-    example="/scheduled/7F00000100001F900000000000000000/deliver",
+    "/scheduled/{message_id}/deliver", needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING)
 )
 async def deliver_message(call: Call[None, None]) -> ScheduledChange:
     """Deliver a waiting message at once."""
@@ -83,8 +77,6 @@ async def deliver_message(call: Call[None, None]) -> ScheduledChange:
 @operations.post(
     "/scheduled/{message_id}/reschedule",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
-    errors=(404,),
-    example="/scheduled/7F00000100001F900000000000000000/reschedule",
     example_body='{"delay_ms": 60000}',
 )
 async def reschedule_message(call: Call[None, NewTime]) -> ScheduledChange:

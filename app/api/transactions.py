@@ -14,6 +14,7 @@ from app.security.access import (
     Kind,
     Needs,
     Principal,
+    of_group,
     require_decision,
 )
 from app.security.message_rights import visible
@@ -39,7 +40,7 @@ from kitemq.model.transactions import (
     UndecidedTransactions,
 )
 
-operations = Operations("transactions")
+operations = Operations("transactions", id="$TRANSACTION")
 LIMIT_MAX = 200
 LIMIT_DEFAULT = 50
 GROUP = "Only of this producer group; needed where groups share an id."
@@ -122,7 +123,7 @@ async def _decide(
     return convert(done, DecidedTransaction)
 
 
-@operations.get("/transactions", needs=READ_SERVER, example="/transactions?group=billing&limit=10")
+@operations.get("/transactions", needs=READ_SERVER, example="?group=billing&limit=10")
 async def list_transactions(call: Call[TransactionQuery, None]) -> UndecidedTransactions:
     """List undecided transactions.
 
@@ -161,9 +162,7 @@ async def list_callbacks(call: Call[None, None]) -> CallbackList:
     return CallbackList(list(map(transactions.described, transactions.callbacks.all())))
 
 
-@operations.get(
-    "/transactions/callbacks/{group}", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,)
-)
+@operations.get("/transactions/callbacks/{group}", needs=of_group(Action.READ))
 async def get_callback(call: Call[None, None]) -> TransactionCallback:
     """Look at the callback of a producer group."""
     transactions = call.services.transactions
@@ -172,7 +171,8 @@ async def get_callback(call: Call[None, None]) -> TransactionCallback:
 
 @operations.put(
     "/transactions/callbacks/{group}",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
+    needs=of_group(Action.ADMINISTER),
+    not_found=False,
     example_body='{"url": "http://127.0.0.1:9000/check"}',
 )
 async def set_callback(call: Call[None, NewCallback]) -> TransactionCallback:
@@ -191,20 +191,14 @@ async def set_callback(call: Call[None, NewCallback]) -> TransactionCallback:
     return service.described(await service.set_callback(call.actor, callback))
 
 
-@operations.delete(
-    "/transactions/callbacks/{group}",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    errors=(404,),
-)
+@operations.delete("/transactions/callbacks/{group}", needs=of_group(Action.ADMINISTER))
 async def delete_callback(call: Call[None, None]) -> None:
     """Call a producer group no more."""
     service = call.services.transactions
     await service.delete_callback(call.actor, call.path("group"))
 
 
-@operations.get(
-    "/transactions/{id}", needs=READ_SERVER, errors=(404, 409), example="/transactions/$TRANSACTION"
-)
+@operations.get("/transactions/{id}", needs=READ_SERVER, errors=(409,))
 async def get_transaction(call: Call[ShowTransactionQuery, None]) -> TransactionInfo:
     """Look at one transaction, decided or not.
 
@@ -219,10 +213,7 @@ async def get_transaction(call: Call[ShowTransactionQuery, None]) -> Transaction
 
 
 @operations.post(
-    "/transactions/{id}/commit",
-    needs=Needs(Action.PRODUCE, Kind.TOPIC),
-    errors=(404, 409),
-    example="/transactions/$TRANSACTION/commit",
+    "/transactions/{id}/commit", needs=Needs(Action.PRODUCE, Kind.TOPIC), errors=(409,)
 )
 async def commit_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Deliver the message of a transaction.
@@ -234,10 +225,7 @@ async def commit_transaction(call: Call[DecisionQuery, None]) -> DecidedTransact
 
 
 @operations.post(
-    "/transactions/{id}/rollback",
-    needs=Needs(Action.PRODUCE, Kind.TOPIC),
-    errors=(404, 409),
-    example="/transactions/$TRANSACTION/rollback",
+    "/transactions/{id}/rollback", needs=Needs(Action.PRODUCE, Kind.TOPIC), errors=(409,)
 )
 async def roll_back_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Never deliver the message of a transaction.
@@ -248,10 +236,7 @@ async def roll_back_transaction(call: Call[DecisionQuery, None]) -> DecidedTrans
 
 
 @operations.post(
-    "/transactions/{id}/unknown",
-    needs=Needs(Action.PRODUCE, Kind.TOPIC),
-    errors=(404, 409),
-    example="/transactions/$TRANSACTION/unknown",
+    "/transactions/{id}/unknown", needs=Needs(Action.PRODUCE, Kind.TOPIC), errors=(409,)
 )
 async def leave_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Say that nothing is known yet.
@@ -265,10 +250,7 @@ async def leave_transaction(call: Call[DecisionQuery, None]) -> DecidedTransacti
 
 
 @operations.post(
-    "/transactions/{id}/resume",
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC),
-    errors=(404, 409),
-    example="/transactions/$TRANSACTION/resume",
+    "/transactions/{id}/resume", needs=Needs(Action.ADMINISTER, Kind.TOPIC), errors=(409,)
 )
 async def resume_transaction(call: Call[GroupQuery, None]) -> DecidedTransaction:
     """Check a given-up transaction again, from the first check on."""

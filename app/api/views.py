@@ -36,7 +36,7 @@ async def create_view(call: Call[None, NewView]) -> SavedView:
     return _out(await call.services.views.add(call.actor, call.who.name, call.body))
 
 
-@operations.delete("/views/{id}", needs=OWN, errors=(404,), example="/views/1")
+@operations.delete("/views/{id}", needs=OWN)
 async def delete_view(call: Call[None, None]) -> None:
     """Forget one of one's own views."""
     await call.services.views.delete(call.actor, call.who.name, call.number("id"))

@@ -69,7 +69,7 @@ async def create_token(call: Call[None, NewToken]) -> MadeToken:
     )
 
 
-@operations.delete("/tokens/{id}", needs=OWN, errors=(404,), example="/tokens/1")
+@operations.delete("/tokens/{id}", needs=OWN)
 async def revoke_token(call: Call[None, None]) -> None:
     """Revoke a token: it is useless at once."""
     token_id, directory = call.number("id"), call.services.user_directory
@@ -85,7 +85,7 @@ async def list_sessions(call: Call[None, None]) -> SessionList:
     return SessionList([_session(row, directory) for row in directory.sessions(_owner_of(call))])
 
 
-@operations.delete("/sessions/{id}", needs=OWN, errors=(404,), example="/sessions/1")
+@operations.delete("/sessions/{id}", needs=OWN)
 async def end_session(call: Call[None, None]) -> None:
     """End a login: that browser has to log in again."""
     session_id, directory = call.number("id"), call.services.user_directory

@@ -4,7 +4,7 @@ import msgspec
 
 from app.api.framework.operation import API, Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Limit
-from app.security.access import Action, Kind, Needs
+from app.security.access import Action, Kind, Needs, of_group
 from app.services.dismissals import DeadChoice
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
@@ -31,7 +31,7 @@ class DismissalQuery(msgspec.Struct, forbid_unknown_fields=True):
 @operations.post(
     "/groups/{group}/dead-letters/dismiss",
     needs=GROUP,
-    errors=(404, 409),
+    errors=(409,),
     example_body='{"reason": "rejected", "note": "test orders"}',
 )
 async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
@@ -53,7 +53,7 @@ async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
 @operations.post(
     "/groups/{group}/dead-letters/restore",
     needs=GROUP,
-    errors=(404, 409),
+    errors=(409,),
     example_body='{"offsets": ["17", "18"]}',
 )
 async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
@@ -73,11 +73,7 @@ async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
     return RestoreAnswer(await service.restore(call.actor, group, runs))
 
 
-@operations.get(
-    "/groups/{group}/dead-letters/dismissals",
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    errors=(404,),
-)
+@operations.get("/groups/{group}/dead-letters/dismissals", needs=of_group(Action.READ))
 async def list_dismissals(call: Call[DismissalQuery, None]) -> DismissalList:
     """List dismissals with their notes, newest first."""
     service = call.services.dismissals

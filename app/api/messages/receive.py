@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from app.api.framework.operation import Call, ClientGone, Operations
 from app.api.messages.messages import fields_of, while_connected
-from app.security.access import Action, Kind, Needs
+from app.security.access import Action, Kind, of_group
 from app.services import bodies
 from engine.broker import AckResult, Delivery, Nack, Receipt
 from engine.errors import Invalid
@@ -33,8 +33,8 @@ ERROR_CHARS_MAX = 1024
 
 @operations.post(
     "/groups/{group}/receive",
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    errors=(404, 409),
+    needs=of_group(Action.CONSUME),
+    errors=(409,),
     example_body='{"topic": "orders", "max": 10, "wait_ms": 20000}',
 )
 async def receive(call: Call[None, NewReceive]) -> DeliveryList:
@@ -71,8 +71,7 @@ async def receive(call: Call[None, NewReceive]) -> DeliveryList:
 
 @operations.post(
     "/groups/{group}/ack",
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    errors=(404,),
+    needs=of_group(Action.CONSUME),
     example_body='{"receipts": ["orders:0:0:18c"]}',
 )
 async def ack(call: Call[None, ReceiptList]) -> SettlementList:
@@ -87,8 +86,7 @@ async def ack(call: Call[None, ReceiptList]) -> SettlementList:
 
 @operations.post(
     "/groups/{group}/nack",
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    errors=(404,),
+    needs=of_group(Action.CONSUME),
     example_body='{"nacks": [{"receipt": "orders:0:0:18c", "error": "no stock"}]}',
 )
 async def nack(call: Call[None, NewNacks]) -> SettlementList:
@@ -107,8 +105,7 @@ async def nack(call: Call[None, NewNacks]) -> SettlementList:
 
 @operations.post(
     "/groups/{group}/extend",
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    errors=(404,),
+    needs=of_group(Action.CONSUME),
     example_body='{"receipts": ["orders:0:0:18c"], "invisible_ms": 60000}',
 )
 async def extend(call: Call[None, NewExtension]) -> ExtensionList:
@@ -130,8 +127,7 @@ async def extend(call: Call[None, NewExtension]) -> ExtensionList:
 
 @operations.post(
     "/groups/{group}/release",
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    errors=(404,),
+    needs=of_group(Action.CONSUME),
     example_body='{"receipts": ["orders:0:0:18c"]}',
 )
 async def release(call: Call[None, ReceiptList]) -> SettlementList:

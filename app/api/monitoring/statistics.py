@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
-from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.access import READ_SERVER, Action, of_group, of_topic
 from engine.broker import LagHistoryPage
 from kitemq.model.conversion import convert
 from kitemq.model.statistics import BrokerStatistics, GroupStatistics, LagHistory, TopicStatistics
@@ -43,9 +43,7 @@ async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
     return convert(statistics.broker(), BrokerStatistics, lag_history=lag_history)
 
 
-@operations.get(
-    "/topics/{topic}/statistics", needs=Needs(Action.READ, Kind.TOPIC, "topic"), errors=(404,)
-)
+@operations.get("/topics/{topic}/statistics", needs=of_topic(Action.READ))
 async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     """Get a topic's rates in and out, by queue and by group."""
     broker = call.host.broker
@@ -53,9 +51,7 @@ async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     return convert(broker.statistics.topic(name), TopicStatistics)
 
 
-@operations.get(
-    "/groups/{group}/statistics", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,)
-)
+@operations.get("/groups/{group}/statistics", needs=of_group(Action.READ))
 async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
     """Get a group's deliveries, acknowledgements, failures and dead letters, by topic."""
     broker = call.host.broker
@@ -65,9 +61,8 @@ async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
 
 @operations.get(
     "/groups/{group}/lag/history",
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    errors=(404,),
-    example="/groups/billing/lag/history?from_ms=-3600000&points=60",
+    needs=of_group(Action.READ),
+    example="?from_ms=-3600000&points=60",
 )
 async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
     """Get the lag of a group over time, at most a month back.

@@ -33,9 +33,7 @@ class ReplayHistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor = ""
 
 
-@operations.get(
-    "/replay-history", needs=READ_SERVER, example="/replay-history?created_by=ann&state=finished"
-)
+@operations.get("/replay-history", needs=READ_SERVER, example="?created_by=ann&state=finished")
 async def list_replay_history(call: Call[ReplayHistoryQuery, None]) -> PastReplayPage:
     """List the newest 10,000 replay jobs, also those that the engine no longer keeps.
 

@@ -28,7 +28,7 @@ from kitemq.model.server import (
     SelfCheckList,
 )
 
-operations = Operations("control")
+operations = Operations("control", name="kitemq.alerts")
 ZIP = b"application/zip"
 NAMES_MAX = 1000
 
@@ -81,8 +81,6 @@ async def list_loggers(call: Call[None, None]) -> LoggerList:
 @operations.put(
     "/loggers/{name}",
     needs=ADMINISTER_CONTROL,
-    errors=(404,),
-    example="/loggers/kitemq.alerts",
     example_body='{"level": "debug"}',
 )
 async def set_log_level(call: Call[None, NewLoggerLevel]) -> LoggerLevel:

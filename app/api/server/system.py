@@ -102,7 +102,7 @@ def _mark_of(data: Path) -> str:
     return f"{stat.st_dev:x}-{stat.st_ino:x}-{stat.st_ctime_ns:x}"
 
 
-@operations.get("/audit", needs=Needs(Action.READ, Kind.AUDIT), example="/audit?object_kind=topic")
+@operations.get("/audit", needs=Needs(Action.READ, Kind.AUDIT), example="?object_kind=topic")
 async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
     """List the audit trail, newest first.
 
