@@ -8,11 +8,10 @@ is made later, and none is ever wrong for good.
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.db.rows import DatabaseError
+from app.db.rows import DatabaseError, JobFilter, JobRow
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.tasks import end_tasks
@@ -20,9 +19,6 @@ from engine.broker import ReplayJob
 from engine.errors import Busy, Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
-
-if TYPE_CHECKING:
-    from app.db.replay_store import JobFilter, JobRow
 
 log = logging.getLogger("kitemq.replays")
 
@@ -69,7 +65,7 @@ class ReplayCopies:
             await asyncio.sleep(0)
         self._written = {id: job for id, job in self._written.items() if id in job_ids}
 
-    async def get(self, job_id: str) -> "JobRow | None":
+    async def get(self, job_id: str) -> JobRow | None:
         """The copy of one job; None where there is none, or no longer. Raises Busy."""
         try:
             return await self._database.run(lambda db: db.replays.get(job_id))
@@ -77,8 +73,8 @@ class ReplayCopies:
             raise _unavailable() from error
 
     async def find(
-        self, criteria: "JobFilter", limit: int, after: tuple[int, str] | None
-    ) -> "list[JobRow]":
+        self, criteria: JobFilter, limit: int, after: tuple[int, str] | None
+    ) -> list[JobRow]:
         """The newest jobs that are wanted; see `ReplayStore.find`. Raises Busy."""
         try:
             return await self._database.run(lambda db: db.replays.find(criteria, limit, after))
@@ -99,9 +95,7 @@ class ReplayCopies:
         return self._written.get(job.id) != _lasting(job)
 
     async def _write(self, jobs: list[ReplayJob]) -> None:
-        from app.db.replay_store import JobRow  # with SQLAlchemy, which is not needed at the start
-
-        rows = [_row(JobRow, job) for job in jobs]
+        rows = [_row(job) for job in jobs]
         await self._database.run(lambda database: database.replays.write(rows))
         self._written.update({job.id: _lasting(job) for job in jobs})
 
@@ -134,7 +128,7 @@ def _lasting(job: ReplayJob) -> ReplayJob:
     return msgspec.structs.replace(job, waiting="", seconds_left=None, retried_by=())
 
 
-def _row(kind: "type[JobRow]", job: ReplayJob) -> "JobRow":
+def _row(job: ReplayJob) -> JobRow:
     selection = {
         "filter": job.filter,
         "reason": job.reason,
@@ -143,7 +137,7 @@ def _row(kind: "type[JobRow]", job: ReplayJob) -> "JobRow":
     }
     return convert(
         job,
-        kind,
+        JobRow,
         name=job.name[:200],
         target=str(job.to),
         target_name=job.to_name,

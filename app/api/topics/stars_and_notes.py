@@ -1,22 +1,18 @@
 """REST for stars, which put topics first in a user's list, and for notes on topics."""
 
-from typing import TYPE_CHECKING
-
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import Call, Operations
+from app.db.rows import NoteRow
 from app.security.access import OWN, Action, of_topic
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 from kitemq.model.stars_and_notes import NewNote, StarList, TopicNote
 
-if TYPE_CHECKING:
-    from app.db.star_and_note_store import NoteRow
-
 VERSION_CHARS_MAX = 18
 
 
-def _out(row: "NoteRow") -> TopicNote:
+def _out(row: NoteRow) -> TopicNote:
     return convert(row, TopicNote, changed_ms=row.changed_ms or None, version=row.changed_ms)
 
 
