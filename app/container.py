@@ -68,39 +68,6 @@ log = logging.getLogger("kitemq")
 class Services:
     """All services of one server."""
 
-    started_ms: int
-    targets: Targets
-    heartbeat: Heartbeat
-    memory_trimmer: MemoryTrimmer
-    connections: Connections
-    client_names: ClientNames
-    client_figures: ClientFigures
-    audit: Audit
-    audit_pruning: AuditPruner
-    log_levels: LogLevels
-    read_only: ReadOnlySwitch
-    self_checks: SelfChecks
-    clients: Clients
-    reports: Reports
-    report_results: ReportResults
-    alerts: Alerts
-    topics: Topics
-    topic_imports: TopicImports
-    purges: Purges
-    groups: Groups
-    mixed_groups: MixedGroups
-    resets: Resets
-    search: SearchService
-    journeys: Journeys
-    replays: Replays
-    replay_copies: ReplayCopies
-    views: Views
-    marks: StarsAndNotes
-    dismissals: Dismissals
-    requests: Requests
-    scheduled: ScheduledMessages
-    transactions: Transactions
-
     def __init__(
         self,
         settings: Settings,

@@ -8,12 +8,7 @@ from kitemq.model.journeys import Journey, TraceStatus
 operations = Operations("traces", id="7F00000100001F900000000000000000")
 
 
-@operations.get(
-    "/messages/{id}/journey",
-    needs=READ_SERVER,
-    not_found=False,
-    errors=(422,),
-)
+@operations.get("/messages/{id}/journey", needs=READ_SERVER, not_found=False, errors=(422,))
 async def get_journey(call: Call[None, None]) -> Journey:
     """Get a message's journey.
 

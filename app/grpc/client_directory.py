@@ -120,9 +120,8 @@ def kind_of(client: GrpcClient) -> str:
 
 
 def _busy(error: GrpcRefusal) -> Busy:
-    busy = Busy(str(error), field="client", remedy="ask again in a moment")
-    busy.code = "client_not_reachable"
-    return busy
+    remedy = "ask again in a moment"
+    return Busy(str(error), field="client", remedy=remedy, code="client_not_reachable")
 
 
 def _settings(settings: Any) -> Iterator[tuple[str, str]]:

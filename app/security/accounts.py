@@ -41,6 +41,9 @@ T = TypeVar("T")
 
 TOKENS_MAX = 100  # of one user
 SESSIONS_MAX = 50  # of one user; the oldest ends
+UNAVAILABLE = "people_unavailable"
+NO_DATABASE = "the database of users does not answer, nothing was changed"
+SEE_LOG = "see the server's log, then try again"
 NO_USER = "(no such user)"  # instead of what was typed; no user can be called so
 
 
@@ -334,16 +337,13 @@ class Accounts:
         return AuditEntry.of(actor, action, kind, name, at_ms=self._clock.now_ms(), **values)
 
     async def _run(self, work: "Callable[[Database], T]") -> T:
-        try:
-            return await self._database.run(work)
-        except DatabaseError as error:
-            raise _unavailable() from error
+        return await self._database.ask(work, NO_DATABASE, remedy=SEE_LOG, code=UNAVAILABLE)
 
     async def _reload(self) -> None:
         try:
             await self.directory.reload()
         except DatabaseError as error:
-            raise _unavailable() from error
+            raise Busy(NO_DATABASE, remedy=SEE_LOG, code=UNAVAILABLE) from error
 
 
 def _wrong(field: str) -> ProblemError:
@@ -354,12 +354,3 @@ def _wrong(field: str) -> ProblemError:
         field=field,
         remedy="check both; an admin can set another password",
     )
-
-
-def _unavailable() -> Busy:
-    busy = Busy(
-        "the database of users does not answer, nothing was changed",
-        remedy="see the server's log, then try again",
-    )
-    busy.code = "people_unavailable"
-    return busy

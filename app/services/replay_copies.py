@@ -8,6 +8,8 @@ is made later, and none is ever wrong for good.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -16,11 +18,16 @@ from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.tasks import end_tasks
 from engine.broker import ReplayJob
-from engine.errors import Busy, Invalid
+from engine.errors import Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 
+if TYPE_CHECKING:
+    from app.db.replay_store import ReplayStore
+
 log = logging.getLogger("kitemq.replays")
+
+T = TypeVar("T")
 
 INTERVAL_S = 5.0
 STEP_JOBS = 100  # read and written in one go
@@ -67,19 +74,22 @@ class ReplayCopies:
 
     async def get(self, job_id: str) -> JobRow | None:
         """The copy of one job; None where there is none, or no longer. Raises Busy."""
-        try:
-            return await self._database.run(lambda db: db.replays.get(job_id))
-        except DatabaseError as error:
-            raise _unavailable() from error
+        return await self._ask(lambda store: store.get(job_id))
 
     async def find(
         self, criteria: JobFilter, limit: int, after: tuple[int, str] | None
     ) -> list[JobRow]:
         """The newest jobs that are wanted; see `ReplayStore.find`. Raises Busy."""
-        try:
-            return await self._database.run(lambda db: db.replays.find(criteria, limit, after))
-        except DatabaseError as error:
-            raise _unavailable() from error
+        return await self._ask(lambda store: store.find(criteria, limit, after))
+
+    async def _ask(self, work: "Callable[[ReplayStore], T]") -> T:
+        return await self._database.ask(
+            lambda database: work(database.replays),
+            "the history of replay jobs cannot be read",
+            remedy="see the server's log about its database, then try again; GET /replays "
+            "has the jobs that the engine keeps",
+            code="history_unavailable",
+        )
 
     async def _run(self) -> None:
         while True:
@@ -111,16 +121,6 @@ def parse_cursor(cursor: str) -> tuple[int, str] | None:
             f"{cursor[:40]!r} is no cursor", field="cursor", remedy="begin without a cursor"
         )
     return int(at_ms), job_id
-
-
-def _unavailable() -> Busy:
-    busy = Busy(
-        "the history of replay jobs cannot be read",
-        remedy="see the server's log about its database, then try again; GET /replays "
-        "has the jobs that the engine keeps",
-    )
-    busy.code = "history_unavailable"
-    return busy
 
 
 def _lasting(job: ReplayJob) -> ReplayJob:

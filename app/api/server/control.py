@@ -78,11 +78,7 @@ async def list_loggers(call: Call[None, None]) -> LoggerList:
     return LoggerList(call.services.log_levels.list())
 
 
-@operations.put(
-    "/loggers/{name}",
-    needs=ADMINISTER_CONTROL,
-    example_body='{"level": "debug"}',
-)
+@operations.put("/loggers/{name}", needs=ADMINISTER_CONTROL, example_body='{"level": "debug"}')
 async def set_log_level(call: Call[None, NewLoggerLevel]) -> LoggerLevel:
     """Let a part of the server write more or less to its log, until the next start."""
     levels = call.services.log_levels

@@ -31,12 +31,13 @@ from app.services.reports.standing import (
     GOOD,
     INSTALL,
     NOT_INSTALLED,
+    UNAVAILABLE,
+    UNREADABLE,
     Figures,
     JobStanding,
     Standing,
     check_job,
     checked_hours,
-    unavailable,
 )
 from app.services.reports.start_cache import StartCache
 from app.settings import Settings
@@ -400,10 +401,7 @@ class Reports:
         return JobStanding(row, last, last_ok, good.input_at_ms if good else None, coverage)
 
     async def _ask(self, work: "Callable[[Database], T]") -> T:
-        try:
-            return await self._database.run(work)
-        except DatabaseError as error:
-            raise unavailable(error) from error
+        return await self._database.ask(work, UNREADABLE, code=UNAVAILABLE)
 
 
 def _newest(database: "Database", *, job: str, states: tuple[str, ...]) -> RunRow | None:
