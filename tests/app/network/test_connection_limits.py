@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.connection_settings import ConnectionSettings, complaint
+from app.bounds import complaint
+from app.connection_settings import ConnectionSettings
 from app.errors import problem_of
 from app.grpc.certificate import own_certificate
 from app.grpc.quotas import ConnectionQuota
