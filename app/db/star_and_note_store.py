@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from app.db.queries import insert_audit
+from app.db.audit_store import insert_audit
 from app.db.rows import AuditEntry, NoteRow
 from app.db.store import TableStore, read_one
 from app.db.tables import topic_notes, topic_stars

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
-from app.db.queries import insert_audit
+from app.db.audit_store import insert_audit
 from app.db.rows import AuditEntry, SessionRow, TokenRow, UserRow, UserRows
 from app.db.store import TableStore, insert_row, read, read_one, values_of
 from app.db.tables import people_version, saved_views, sessions, tokens, topic_stars, users

@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 from sqlalchemy import Connection, delete, select
 
-from app.db.queries import insert_audit
+from app.db.audit_store import insert_audit
 from app.db.rows import AuditEntry, ViewRow
 from app.db.store import TableStore, insert_row, read
 from app.db.tables import saved_views

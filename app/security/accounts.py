@@ -244,7 +244,7 @@ class Accounts:
         actor = Actor(f"anonymous@{browser.address}"[:255])
         after = msgspec.json.encode(details).decode()
         entry = self._entry(actor, "login", "user", name, after_json=after, result="login_refused")
-        await self._run(lambda db: db.insert_audit(entry))
+        await self._run(lambda db: db.audit.insert(entry))
 
     async def _open_session(
         self, user: UserRow, browser: Browser, details: Mapping[str, object]

@@ -89,12 +89,12 @@ class Audit:
         """
         if self._before_reading is not None:
             await self._before_reading()
-        rows = await self._ask(lambda db: db.list_audit(limit, before_id, criteria))
+        rows = await self._ask(lambda db: db.audit.find(criteria, limit, before_id))
         return [_without_secrets(entry) for entry in rows]
 
     async def tally(self) -> AuditTally:
         """What the newest entries have in common. Raises Busy (`audit_unavailable`)."""
-        return await self._ask(lambda db: db.tally_audit())
+        return await self._ask(lambda db: db.audit.tally())
 
     async def _ask(
         self, work: "Callable[[Database], T]", detail: str = "the audit trail cannot be read"
@@ -108,14 +108,14 @@ class Audit:
         )
         detail = "the audit trail cannot be written, nothing was changed"
         try:
-            return await self._ask(lambda db: db.insert_audit(entry), detail)
+            return await self._ask(lambda db: db.audit.insert(entry), detail)
         except Busy as error:
             log.error("no audit entry could be written, so nothing is changed: %s", error.__cause__)
             raise
 
     async def _finish(self, entry_id: int, after_json: str, result: str) -> None:
         try:
-            await self._database.run(lambda db: db.finish_audit(entry_id, after_json, result))
+            await self._database.run(lambda db: db.audit.finish(entry_id, after_json, result))
         except DatabaseError as error:
             log.error("audit entry %d could not be completed (%s): %s", entry_id, result, error)
 

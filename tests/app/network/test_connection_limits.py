@@ -17,9 +17,10 @@ from app.grpc.certificate import own_certificate
 from app.grpc.quotas import ConnectionQuota
 from app.network import connection_limits
 from app.network.acceptor import Acceptor
-from app.network.connection_limits import ConnectionLimits, key_of, trusted_by
+from app.network.connection_limits import ConnectionLimits, trusted_by
 from app.network.log_limits import LINES_MAX, RepeatFilter
 from app.network.open_files import FileShares, file_shares, log_files, queue_files
+from app.security.login_limits import network_of
 
 pytestmark = pytest.mark.anyio
 
@@ -104,7 +105,7 @@ def test_a_trusted_proxy_is_not_limited_like_one_client() -> None:
 def test_an_address_is_ipv4_or_a_network_that_one_host_has(
     one: str, other: str, is_same: bool
 ) -> None:
-    assert (key_of(one) == key_of(other)) is is_same
+    assert (network_of(one) == network_of(other)) is is_same
 
 
 @pytest.mark.parametrize("limit", [64, 256, 1024, 20_000])
