@@ -19,13 +19,7 @@ from app.security.access import (
 )
 from app.security.message_rights import visible
 from app.services import bodies
-from engine.broker import (
-    Callback,
-    Decider,
-    Transaction,
-    TransactionCheck,
-    TransactionDecision,
-)
+from engine.broker import Callback, Decider, Transaction, TransactionCheck, TransactionDecision
 from kitemq.model.conversion import convert
 from kitemq.model.messages import Encoding, Stored
 from kitemq.model.transactions import (

@@ -11,13 +11,7 @@ from app.grpc.codes import GrpcRefusal
 from app.grpc.shapes import to_wire
 from app.grpc.telemetry import ask_stack, ask_verify
 from app.services import bodies
-from app.services.connections import (
-    NO_LISTENER,
-    NO_STREAM,
-    ClientFacts,
-    Connected,
-    Processed,
-)
+from app.services.connections import NO_LISTENER, NO_STREAM, ClientFacts, Connected, Processed
 from engine.errors import Busy
 from engine.message import StoredMessage
 from protocol.rocketmq.numbers import ClientType, Code

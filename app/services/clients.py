@@ -16,13 +16,7 @@ from app.services.connections import REST_ONLY, ClientEndpoint, ClientFacts, Con
 from engine.broker import AckResult, Member
 from engine.errors import EngineError, GroupNotFound, NotFound, Refused
 from engine.message import StoredMessage
-from kitemq.model.clients import (
-    Processing,
-    ProcessingVerdict,
-    SentAway,
-    StackAnswer,
-    ThreadStack,
-)
+from kitemq.model.clients import Processing, ProcessingVerdict, SentAway, StackAnswer, ThreadStack
 from kitemq.model.values import Int64
 
 KIND = "client"

@@ -10,14 +10,7 @@ from app.db.rows import SessionRow, TokenRow
 from app.security.access import OWN, Action, Kind, lacks, require
 from app.security.credentials import parse_name
 from app.security.user_directory import UserDirectory
-from kitemq.model.access import (
-    LoginSession,
-    MadeToken,
-    NewToken,
-    SessionList,
-    Token,
-    TokenList,
-)
+from kitemq.model.access import LoginSession, MadeToken, NewToken, SessionList, Token, TokenList
 from kitemq.model.conversion import convert
 
 

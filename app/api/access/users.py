@@ -19,15 +19,7 @@ from app.security.credentials import parse_name
 from app.security.passwords import check_password
 from app.settings import Settings, is_loopback
 from engine.errors import Forbidden, NotFound
-from kitemq.model.access import (
-    Me,
-    NewPassword,
-    NewUser,
-    Right,
-    User,
-    UserList,
-    UserPatch,
-)
+from kitemq.model.access import Me, NewPassword, NewUser, Right, User, UserList, UserPatch
 from kitemq.model.conversion import convert
 
 operations = Operations("access")

@@ -6,13 +6,7 @@ from operator import attrgetter
 import msgspec
 
 from app.api.framework.operation import Call, Operations
-from app.api.framework.paging import (
-    PAGE_DEFAULT,
-    Limit,
-    NumberCursor,
-    cursor_after,
-    number_in,
-)
+from app.api.framework.paging import PAGE_DEFAULT, Limit, NumberCursor, cursor_after, number_in
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow
 from app.security.access import ADMINISTER_SERVER, READ_SERVER
 from app.services.alerts.alerts import Alerts

@@ -14,12 +14,7 @@ from app.services import bodies
 from engine.broker import DEAD_LETTER_PREFIX, GROUP_QUEUE, DeadLetter, NewReplay
 from engine.errors import NotFound, TopicNotFound
 from kitemq.model.conversion import convert
-from kitemq.model.dead_letters import (
-    DeadLetterCounts,
-    DeadLetterInfo,
-    DeadLetterList,
-    Redrive,
-)
+from kitemq.model.dead_letters import DeadLetterCounts, DeadLetterInfo, DeadLetterList, Redrive
 from kitemq.model.messages import Encoding, Filter
 from kitemq.model.replays import OriginTopic, Reason, Replay
 

@@ -44,11 +44,10 @@ async def receive(call: Call[None, NewReceive]) -> DeliveryList:
     receipt; a message that is not settled in time is delivered again with its attempt counted.
     """
     body = call.body
-    group = call.path("group")
     topics = _topics(body)
     for topic in topics:
         call.require(Action.CONSUME, Kind.TOPIC, topic)
-    call.claim_client(group, body.client)
+    group = _claimed(call)
     receiving = call.messaging.receive(
         group,
         topics,
@@ -59,8 +58,7 @@ async def receive(call: Call[None, NewReceive]) -> DeliveryList:
     )
     try:
         got = await (while_connected(call, receiving) if body.wait_ms else receiving)
-        if body.client:
-            await _record_client(call, body.client, topics)
+        await _record_client(call, topics)
         return _delivery_list(await _fitting(call, group, got))
     except ClientGone as gone:
         deliveries: list[Delivery] = gone.args[0] or []
@@ -77,10 +75,8 @@ async def receive(call: Call[None, NewReceive]) -> DeliveryList:
 async def ack(call: Call[None, ReceiptList]) -> SettlementList:
     """Acknowledge messages: the group is done with them."""
     receipts = call.body.receipts
-    call.claim_client(call.path("group"), call.body.client)
-    results = await call.messaging.ack(call.path("group"), _parsed(receipts))
-    if call.body.client:
-        await _record_client(call, call.body.client)
+    results = await call.messaging.ack(_claimed(call), _parsed(receipts))
+    await _record_client(call)
     return _settled(receipts, results)
 
 
@@ -96,10 +92,8 @@ async def nack(call: Call[None, NewNacks]) -> SettlementList:
     once all attempts are used up. Without a delay each retry waits longer than the one before.
     """
     nacks = [_nack_of(index, new) for index, new in enumerate(call.body.nacks)]
-    call.claim_client(call.path("group"), call.body.client)
-    results = await call.messaging.nack(call.path("group"), nacks, call.body.client or call.client)
-    if call.body.client:
-        await _record_client(call, call.body.client)
+    results = await call.messaging.nack(_claimed(call), nacks, call.body.client or call.client)
+    await _record_client(call)
     return _settled([new.receipt for new in call.body.nacks], results)
 
 
@@ -111,12 +105,9 @@ async def nack(call: Call[None, NewNacks]) -> SettlementList:
 async def extend(call: Call[None, NewExtension]) -> ExtensionList:
     """Keep messages invisible for longer."""
     receipts = call.body.receipts
-    call.claim_client(call.path("group"), call.body.client)
-    results = await call.messaging.extend(
-        call.path("group"), _parsed(receipts), call.body.invisible_ms / 1000
-    )
-    if call.body.client:
-        await _record_client(call, call.body.client)
+    invisible_s = call.body.invisible_ms / 1000
+    results = await call.messaging.extend(_claimed(call), _parsed(receipts), invisible_s)
+    await _record_client(call)
     return ExtensionList(
         [
             ReceiptExtension(receipt, item.result.value, item.until_ms)
@@ -136,10 +127,8 @@ async def release(call: Call[None, ReceiptList]) -> SettlementList:
     They are delivered again at once, and the attempt does not count.
     """
     receipts = call.body.receipts
-    call.claim_client(call.path("group"), call.body.client)
-    results = await call.messaging.release(call.path("group"), _parsed(receipts))
-    if call.body.client:
-        await _record_client(call, call.body.client)
+    results = await call.messaging.release(_claimed(call), _parsed(receipts))
+    await _record_client(call)
     return _settled(receipts, results)
 
 
@@ -148,13 +137,18 @@ async def _unnamed(call: Call[Any, Any], group: str) -> str:
     return "" if await call.messaging.is_broadcast(group) else call.client
 
 
-async def _record_client(
-    call: Call[Any, Any], client: str, topics: dict[str, str] | None = None
-) -> None:
-    """The client gave a sign of life."""
-    await call.messaging.members.seen(
-        call.path("group"), client, topics=topics, address=call.client
-    )
+def _claimed(call: Call[Any, Any]) -> str:
+    """The group, in which the client's name is the caller's from now on."""
+    group = call.path("group")
+    call.claim_client(group, call.body.client)
+    return group
+
+
+async def _record_client(call: Call[Any, Any], topics: dict[str, str] | None = None) -> None:
+    """The client gave a sign of life, if it has a name."""
+    if client := call.body.client:
+        members = call.messaging.members
+        await members.seen(call.path("group"), client, topics=topics, address=call.client)
 
 
 def _topics(body: NewReceive) -> dict[str, str]:

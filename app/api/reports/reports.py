@@ -7,13 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
-from app.api.framework.paging import (
-    PAGE_DEFAULT,
-    Limit,
-    NumberCursor,
-    cursor_after,
-    number_in,
-)
+from app.api.framework.paging import PAGE_DEFAULT, Limit, NumberCursor, cursor_after, number_in
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
 from app.security.access import ADMINISTER_SERVER, READ_SERVER, RUN_REPORTS
 from app.services.reports.reports import Reports

@@ -7,12 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations, Raw, encode
-from app.api.framework.paging import (
-    PAGE_DEFAULT,
-    Limit,
-    NumberCursor,
-    number_in,
-)
+from app.api.framework.paging import PAGE_DEFAULT, Limit, NumberCursor, number_in
 from app.db.rows import AuditFilter
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
