@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from app.api.framework.operation import Call, Operations
+from app.api.framework.paging import PAGE_DEFAULT, Limit
 from app.api.messages.messages import message_view
 from app.capabilities import require
 from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
@@ -18,8 +19,6 @@ from kitemq.model.messages import Encoding
 from kitemq.model.scheduled import NewTime, ScheduledChange, Time, WaitingMessage, WaitingPage
 
 operations = Operations("scheduled")
-LIMIT_MAX = 200
-LIMIT_DEFAULT = 50
 
 
 class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -28,7 +27,7 @@ class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
     topic: Annotated[str, Meta(description="Only those bound for it.")] = ""
     from_ms: Annotated[Time, Meta(description="Due at this time or later.")] = 0
     after: Annotated[str, Meta(description="A page's `next`.")] = ""
-    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT
+    limit: Limit = PAGE_DEFAULT
     encoding: Encoding = Encoding.AUTO
 
 

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations, encode
+from app.api.framework.paging import PAGE_DEFAULT, Limit
 from app.api.messages.messages import fields_of, message_view
 from app.capabilities import require
 from app.security.access import (
@@ -35,8 +36,6 @@ from kitemq.model.transactions import (
 )
 
 operations = Operations("transactions", id="$TRANSACTION")
-LIMIT_MAX = 200
-LIMIT_DEFAULT = 50
 GROUP = "Only of this producer group; needed where groups share an id."
 
 Group = Annotated[str, Meta(description=GROUP)]
@@ -50,7 +49,7 @@ class TransactionQuery(msgspec.Struct, forbid_unknown_fields=True):
         bool, Meta(description="Those whose checks were given up, instead of those checked.")
     ] = False
     after: Annotated[str, Meta(description="A page's `next`.")] = ""
-    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT
+    limit: Limit = PAGE_DEFAULT
     encoding: Encoding = Encoding.AUTO
 
 
