@@ -2,9 +2,9 @@
 
 import msgspec
 
-from app.api.framework.operation import API, Call, Operations
+from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Limit
-from app.security.access import Action, Kind, Needs, of_group
+from app.security.access import Action, of_group
 from app.services.dismissals import DeadChoice
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
@@ -18,8 +18,6 @@ from kitemq.model.dead_letters import (
 )
 
 operations = Operations("dead letters")
-GROUP = Needs(Action.ADMINISTER, Kind.GROUP, "group")
-PATH = f"{API}/groups/{{group}}/dead-letters"
 
 
 class DismissalQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -30,7 +28,7 @@ class DismissalQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 @operations.post(
     "/groups/{group}/dead-letters/dismiss",
-    needs=GROUP,
+    needs=of_group(Action.ADMINISTER),
     errors=(409,),
     example_body='{"reason": "rejected", "note": "test orders"}',
 )
@@ -52,7 +50,7 @@ async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
 
 @operations.post(
     "/groups/{group}/dead-letters/restore",
-    needs=GROUP,
+    needs=of_group(Action.ADMINISTER),
     errors=(409,),
     example_body='{"offsets": ["17", "18"]}',
 )
