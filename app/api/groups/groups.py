@@ -71,7 +71,7 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
 @operations.get("/groups/{group}", needs=of_group(Action.READ))
 async def get_group(call: Call[None, None]) -> Group:
     """Look at one consumer group."""
-    return group_out(call, call.host.broker.group(call.path("group")))
+    return group_out(call, await call.messaging.group(call.path("group")))
 
 
 @operations.patch(

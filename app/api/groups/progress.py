@@ -31,10 +31,9 @@ async def get_lag(call: Call[None, None]) -> Lag:
 @operations.get("/groups/{group}/offsets", needs=of_group(Action.READ), example="?topic=orders")
 async def get_offsets(call: Call[OffsetQuery, None]) -> Offsets:
     """Read a group's committed offsets in a topic."""
-    broker = call.host.broker
     group, topic = call.path("group"), call.query.topic
-    broker.group(group)
-    queues = range(broker.topic(topic).read_queues)
+    await call.messaging.group(group)
+    queues = range((await call.messaging.topic(topic)).read_queues)
     client = call.query.client
     offsets = [await _queue_offset(call.messaging, group, topic, each, client) for each in queues]
     return Offsets(group, topic, offsets)

@@ -147,8 +147,9 @@ def _claimed(call: Call[Any, Any]) -> str:
 async def _record_client(call: Call[Any, Any], topics: dict[str, str] | None = None) -> None:
     """The client gave a sign of life, if it has a name."""
     if client := call.body.client:
-        members = call.messaging.members
-        await members.seen(call.path("group"), client, topics=topics, address=call.client)
+        await call.messaging.members.seen(
+            call.path("group"), client, topics=topics, address=call.client
+        )
 
 
 def _topics(body: NewReceive) -> dict[str, str]:

@@ -47,7 +47,7 @@ async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
 async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     """Get a topic's rates in and out, by queue and by group."""
     broker = call.host.broker
-    name = broker.topic(call.path("topic")).name
+    name = (await call.messaging.topic(call.path("topic"))).name
     return convert(broker.statistics.topic(name), TopicStatistics)
 
 
@@ -55,7 +55,7 @@ async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
 async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
     """Get a group's deliveries, acknowledgements, failures and dead letters, by topic."""
     broker = call.host.broker
-    name = broker.group(call.path("group")).name
+    name = (await call.messaging.group(call.path("group"))).name
     return convert(broker.statistics.group(name), GroupStatistics)
 
 
@@ -72,7 +72,7 @@ async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
     stretch without a sample (the server did not run) has null, not 0.
     """
     broker, query = call.host.broker, call.query
-    group = broker.group(call.path("group")).name
+    group = (await call.messaging.group(call.path("group"))).name
     to_ms = query.to_ms or call.host.clock.now_ms() + 1
     from_ms = query.from_ms if query.from_ms > 0 else max(0, to_ms + query.from_ms)
     future: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()

@@ -73,7 +73,7 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
 async def get_topic(call: Call[None, None]) -> TopicDetail:
     """Look at one topic with its queues."""
     name = call.path("topic")
-    config = call.host.broker.topic(name)
+    config = await call.messaging.topic(name)
     stats = call.host.broker.topic_stats(name)
     return convert(
         config,
