@@ -44,9 +44,7 @@ class ConnectionSettings:
         above=0,
     )
     keep_alive_s: float = setting(
-        75.0,
-        "An HTTP connection without a request under way is closed after so long.",
-        above=0,
+        75.0, "An HTTP connection without a request under way is closed after so long.", above=0
     )
     body_timeout_s: float = setting(
         10.0,

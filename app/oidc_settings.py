@@ -57,9 +57,7 @@ class OidcSettings:
         "counts.",
     )
     oidc_default_role: str = setting(
-        "",
-        "Role of users to whom no group gives one; empty refuses them.",
-        choices=(*ROLES, ""),
+        "", "Role of users to whom no group gives one; empty refuses them.", choices=(*ROLES, "")
     )
     oidc_email_domains: tuple[str, ...] = setting(
         (),

@@ -106,9 +106,7 @@ class Accounts:
             created_ms=self._clock.now_ms(),
         )
         entry = self._entry(actor, "user.create", "user", name)
-        added = await self._run(lambda db: db.users.add_user(user, entry, only_first=is_first))
-        await self._reload()
-        return added
+        return await self._change(lambda db: db.users.add_user(user, entry, only_first=is_first))
 
     async def change_user(self, actor: Actor, name: str, patch: UserPatch) -> UserRow:
         """Change the given fields except the password.
@@ -120,17 +118,14 @@ class Accounts:
         if patch.patterns is not UNSET:
             changes["patterns"] = parse_patterns(patch.patterns)
         entry = self._entry(actor, "user.change", "user", name)
-        changed = await self._run(lambda db: db.users.change_user(name, changes, entry))
-        await self._reload()
-        return changed
+        return await self._change(lambda db: db.users.change_user(name, changes, entry))
 
     async def set_password(self, actor: Actor, name: str, password: str) -> None:
         """Set a user's password and end all sessions of the user."""
         check_password(password)
         changes = {"password_hash": await self._passwords.hash(password)}
         entry = self._entry(actor, "user.password", "user", name)
-        await self._run(lambda db: db.users.change_user(name, changes, entry))
-        await self._reload()
+        await self._change(lambda db: db.users.change_user(name, changes, entry))
 
     async def change_password(
         self, actor: Actor, name: str, old: str, new: str, *, browser: Browser
@@ -148,8 +143,7 @@ class Accounts:
     async def delete_user(self, actor: Actor, name: str) -> None:
         """Delete a user with tokens and sessions; raises NotFound, Conflict for the last admin."""
         entry = self._entry(actor, "user.delete", "user", name)
-        await self._run(lambda db: db.users.delete_user(name, entry))
-        await self._reload()
+        await self._change(lambda db: db.users.delete_user(name, entry))
 
     # -- tokens ---------------------------------------------------------------------------------
 
@@ -173,8 +167,9 @@ class Accounts:
             new.name, owner, role, patterns, days=new.days, now_ms=self._clock.now_ms()
         )
         entry = self._entry(actor, "token.create", "token", f"{owner.name}/{new.name}")
-        added = await self._run(lambda db: db.users.add_token(token, entry, count_max=TOKENS_MAX))
-        await self._reload()
+        added = await self._change(
+            lambda db: db.users.add_token(token, entry, count_max=TOKENS_MAX)
+        )
         return added, secret
 
     async def revoke_token(self, actor: Actor, token_id: int) -> None:
@@ -184,8 +179,7 @@ class Accounts:
             raise NotFound(f"there is no token {token_id}", field="id", code="no_such_token")
         name = f"{self.directory.name_of(token.user_id)}/{token.name}"
         entry = self._entry(actor, "token.revoke", "token", name)
-        await self._run(lambda db: db.users.delete_token(token_id, entry))
-        await self._reload()
+        await self._change(lambda db: db.users.delete_token(token_id, entry))
 
     # -- logging in and out ---------------------------------------------------------------------
 
@@ -262,12 +256,11 @@ class Accounts:
         before = hash_secret(browser.session) if browser.session else ""
         after = msgspec.json.encode(details).decode()
         entry = self._entry(Actor(user.name), "login", "user", user.name, after_json=after)
-        await self._run(
+        await self._change(
             lambda db: db.users.add_session(
                 session, entry, instead_of=before, count_max=SESSIONS_MAX
             )
         )
-        await self._reload()
         return secret, session.expires_ms
 
     async def log_out(self, actor: Actor, session_id: int) -> None:
@@ -283,9 +276,7 @@ class Accounts:
 
     async def _end(self, actor: Actor, action: str, kind: str, name: str, ids: list[int]) -> int:
         entry = self._entry(actor, action, kind, name)
-        ended = await self._run(lambda db: db.users.end_sessions(ids, entry))
-        await self._reload()
-        return ended
+        return await self._change(lambda db: db.users.end_sessions(ids, entry))
 
     async def _prove(
         self,
@@ -335,6 +326,12 @@ class Accounts:
 
     def _entry(self, actor: Actor, action: str, kind: str, name: str, **values: str) -> AuditEntry:
         return AuditEntry.of(actor, action, kind, name, at_ms=self._clock.now_ms(), **values)
+
+    async def _change(self, work: "Callable[[Database], T]") -> T:
+        """The result of `work`, which changes users, tokens or sessions."""
+        result = await self._run(work)
+        await self._reload()
+        return result
 
     async def _run(self, work: "Callable[[Database], T]") -> T:
         return await self._database.ask(work, NO_DATABASE, remedy=SEE_LOG, code=UNAVAILABLE)

@@ -14,6 +14,7 @@ from app.services.audited_store import AuditedStore
 from app.services.ttl_cache import TtlCache
 from engine.clock import Clock
 from engine.errors import Invalid
+from kitemq.model.conversion import convert
 from kitemq.model.views import NAME_CHARS_MAX, PATH_CHARS_MAX, NewView
 
 KIND = "view"
@@ -102,13 +103,7 @@ class Views:
     async def add(self, actor: Actor, owner: str, new: NewView) -> ViewRow:
         """Keep a view; Invalid, Conflict for a name that is taken or one view too many."""
         view = checked(new)
-        row = ViewRow(
-            owner=owner,
-            name=view.name,
-            path=view.path,
-            query=view.query,
-            created_ms=self._clock.now_ms(),
-        )
+        row = convert(view, ViewRow, owner=owner, created_ms=self._clock.now_ms())
         entry = self._store.entry(actor, "view.create", view.name)
         self._cache.forget(owner)
         added = await self._store.run(lambda database: database.views.add(row, entry))

@@ -76,11 +76,7 @@ async def get_topic(call: Call[None, None]) -> TopicDetail:
     config = await call.messaging.topic(name)
     stats = call.host.broker.topic_stats(name)
     return convert(
-        config,
-        TopicDetail,
-        system=config.is_system,
-        messages=stats.messages,
-        queues=stats.queues,
+        config, TopicDetail, system=config.is_system, messages=stats.messages, queues=stats.queues
     )
 
 
