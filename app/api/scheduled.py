@@ -57,8 +57,7 @@ async def recall_message(call: Call[None, None]) -> ScheduledChange:
     Takes the message id or the offset id. Asking again gets the same answer.
     """
     message_id = call.path("message_id")
-    scheduled = call.services.scheduled
-    answer = await scheduled.recall(call.actor, message_id)
+    answer = await call.services.scheduled.recall(call.actor, message_id)
     return ScheduledChange(message_id, answer.value)
 
 
@@ -68,8 +67,7 @@ async def recall_message(call: Call[None, None]) -> ScheduledChange:
 async def deliver_message(call: Call[None, None]) -> ScheduledChange:
     """Deliver a waiting message at once."""
     message_id = call.path("message_id")
-    scheduled = call.services.scheduled
-    answer = await scheduled.deliver_now(call.actor, message_id)
+    answer = await call.services.scheduled.deliver_now(call.actor, message_id)
     return ScheduledChange(message_id, answer.value)
 
 
@@ -85,8 +83,7 @@ async def reschedule_message(call: Call[None, NewTime]) -> ScheduledChange:
     """
     message_id = call.path("message_id")
     deliver_at_ms = _time_of(call.body, call.host.clock.now_ms())
-    scheduled = call.services.scheduled
-    answer = await scheduled.reschedule(call.actor, message_id, deliver_at_ms)
+    answer = await call.services.scheduled.reschedule(call.actor, message_id, deliver_at_ms)
     return ScheduledChange(message_id, answer.value)
 
 

@@ -187,8 +187,7 @@ async def set_callback(call: Call[None, NewCallback]) -> TransactionCallback:
 @operations.delete("/transactions/callbacks/{group}", needs=of_group(Action.ADMINISTER))
 async def delete_callback(call: Call[None, None]) -> None:
     """Call a producer group no more."""
-    service = call.services.transactions
-    await service.delete_callback(call.actor, call.path("group"))
+    await call.services.transactions.delete_callback(call.actor, call.path("group"))
 
 
 @operations.get("/transactions/{id}", needs=READ_SERVER, errors=(409,))
@@ -248,6 +247,5 @@ async def leave_transaction(call: Call[DecisionQuery, None]) -> DecidedTransacti
 async def resume_transaction(call: Call[GroupQuery, None]) -> DecidedTransaction:
     """Check a given-up transaction again, from the first check on."""
     await _check_right(call, by_hand=True)
-    service = call.services.transactions
-    done = await service.resume(call.actor, call.path("id"), call.query.group)
+    done = await call.services.transactions.resume(call.actor, call.path("id"), call.query.group)
     return convert(done, DecidedTransaction)

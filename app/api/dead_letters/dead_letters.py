@@ -85,8 +85,7 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadLetterList:
 )
 async def count_dead_letters(call: Call[CountQuery, None]) -> DeadLetterCounts:
     """Count a group's newest dead letters by reason, origin topic and client."""
-    replays = call.services.replays
-    return await replays.count_dead_letters(call.path("group"), call.query.newest)
+    return await call.services.replays.count_dead_letters(call.path("group"), call.query.newest)
 
 
 @operations.get("/groups/{group}/dead-letters/{offset}", needs=of_group(Action.READ))

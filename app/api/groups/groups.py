@@ -64,8 +64,7 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     new = call.body
     call.require(Action.ADMINISTER, Kind.GROUP, new.name)
     config = convert(new, GroupConfig, **{"retry_max": call.settings.retry_max, **set_fields(new)})
-    groups = call.services.groups
-    return group_out(call, await groups.create(call.actor, config))
+    return group_out(call, await call.services.groups.create(call.actor, config))
 
 
 @operations.get("/groups/{group}", needs=of_group(Action.READ))
@@ -108,5 +107,4 @@ async def resume_group(call: Call[PauseQuery, None]) -> Group:
 @operations.delete("/groups/{group}", needs=of_group(Action.ADMINISTER))
 async def delete_group(call: Call[None, None]) -> None:
     """Delete a consumer group with its progress."""
-    groups = call.services.groups
-    await groups.delete(call.actor, call.path("group"))
+    await call.services.groups.delete(call.actor, call.path("group"))

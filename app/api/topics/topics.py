@@ -65,8 +65,7 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
     queues = call.settings.default_queues
     defaults = {"read_queues": queues, "write_queues": queues}
     config = convert(new, TopicConfig, **{**defaults, **set_fields(new)})
-    topics = call.services.topics
-    return topic_out(await topics.create(call.actor, config))
+    return topic_out(await call.services.topics.create(call.actor, config))
 
 
 @operations.get("/topics/{topic}", needs=of_topic(Action.READ))
@@ -91,8 +90,7 @@ async def change_topic(call: Call[None, TopicSettings]) -> Topic:
 
     Only what is given changes; a topic keeps its type for life.
     """
-    topics = call.services.topics
-    return topic_out(await topics.change(call.actor, call.path("topic"), call.body))
+    return topic_out(await call.services.topics.change(call.actor, call.path("topic"), call.body))
 
 
 @operations.delete("/topics/{topic}", needs=of_topic(Action.ADMINISTER))
@@ -101,5 +99,4 @@ async def delete_topic(call: Call[None, None]) -> None:
 
     Its messages and the progress of all groups in it are gone at once.
     """
-    topics = call.services.topics
-    await topics.delete(call.actor, call.path("topic"))
+    await call.services.topics.delete(call.actor, call.path("topic"))
