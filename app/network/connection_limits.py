@@ -4,10 +4,9 @@ A connection takes a slot before anything else and releases it when its socket i
 are counted by reason, and each reason is logged at most once a minute.
 """
 
-import ipaddress
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from app.connection_settings import ConnectionSettings
 from app.network.open_files import FileShares
@@ -174,19 +173,3 @@ class ConnectionLimits:
         if self.count >= settings.connections_max:
             return IN_ALL
         return NO_FILES if self.files + files > self.files_max else ""
-
-
-def trusted_by(texts: Sequence[str]) -> Callable[[str], bool]:
-    """A function that tells whether an address is in these networks, which must be valid."""
-    networks = [ipaddress.ip_network(text.strip("[]")) for text in texts]
-
-    def is_trusted(address: str) -> bool:
-        if not networks:
-            return False
-        try:
-            parsed = ipaddress.ip_address(address.partition("%")[0])
-        except ValueError:
-            return False
-        return any(parsed in network for network in networks)
-
-    return is_trusted

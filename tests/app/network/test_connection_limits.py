@@ -17,10 +17,11 @@ from app.grpc.certificate import own_certificate
 from app.grpc.quotas import ConnectionQuota
 from app.network import connection_limits
 from app.network.acceptor import Acceptor
-from app.network.connection_limits import ConnectionLimits, trusted_by
+from app.network.connection_limits import ConnectionLimits
 from app.network.log_limits import LINES_MAX, RepeatFilter
 from app.network.open_files import FileShares, file_shares, log_files, queue_files
 from app.security.login_limits import network_of
+from app.security.proxies import TrustedProxies
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +34,9 @@ def places_of(
 ) -> ConnectionLimits:
     settings = ConnectionSettings(**changes)
     shares = FileShares(files + 50, files)
-    return ConnectionLimits(settings, shares, clock_s, is_trusted=trusted_by(trusted))
+    return ConnectionLimits(
+        settings, shares, clock_s, is_trusted=TrustedProxies(tuple(trusted)).trusts
+    )
 
 
 def test_one_address_gets_at_most_half_of_the_files_of_connections() -> None:
