@@ -15,10 +15,10 @@ from engine.config import EngineConfig
 from engine.container import Container
 from engine.delivery.changes import Reset
 from engine.delivery.group import GroupConfig, Mode
-from engine.delivery.locks import LockedQueue, LockResult, QueueLock
+from engine.delivery.locks import LockedQueue, LockResult, QueueLock, QueueLocks
 from engine.delivery.long_polling import LongPoll
 from engine.delivery.member import Assignment, Member
-from engine.delivery.members import MemberConnection
+from engine.delivery.members import MemberConnection, Members
 from engine.delivery.policy import Exponential, Ladder, RetryPolicy, Steps
 from engine.delivery.pull import PullAnswer, PullResult, PullStatus
 from engine.delivery.rebalance import Strategy
@@ -175,6 +175,7 @@ __all__ = [
     "Lookup",
     "Member",
     "MemberConnection",
+    "Members",
     "MessageScan",
     "Metric",
     "MetricSeries",
@@ -193,6 +194,7 @@ __all__ = [
     "QueueContent",
     "QueueLag",
     "QueueLock",
+    "QueueLocks",
     "QueueMetrics",
     "QueueMove",
     "QueuePurge",

@@ -7,12 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations, Raw, encode
-from app.api.framework.paging import (
-    PAGE_DEFAULT,
-    Limit,
-    NumberCursor,
-    number_in,
-)
+from app.api.framework.paging import PAGE_DEFAULT, Limit, NumberCursor, number_in
 from app.db.rows import AuditFilter
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
@@ -103,7 +98,7 @@ def _mark_of(data: Path) -> str:
     return f"{stat.st_dev:x}-{stat.st_ino:x}-{stat.st_ctime_ns:x}"
 
 
-@operations.get("/audit", needs=Needs(Action.READ, Kind.AUDIT), example="/audit?object_kind=topic")
+@operations.get("/audit", needs=Needs(Action.READ, Kind.AUDIT), example="?object_kind=topic")
 async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
     """List the audit trail, newest first.
 
