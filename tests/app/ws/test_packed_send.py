@@ -130,7 +130,9 @@ class Road:
 
     async def turn(self, payloads: list[bytes], parser: Any) -> list[Frame | str]:
         """The answers to frames that came in one turn of the loop."""
-        host = cast(EngineHost, SimpleNamespace(broker=self.broker))
+        host = cast(
+            EngineHost, SimpleNamespace(broker=self.broker, loop=asyncio.get_running_loop())
+        )
         answers: list[Frame | str] = []
         batcher = SendBatcher(host)
         for payload in payloads:
