@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal, answer_of
 from app.remoting.recalling import recall_handle
+from app.remoting.records import REGION
 from app.remoting.replies import begin_request, is_request
 from app.security.access import Action
 from app.send_batcher import BatchSlice
@@ -47,7 +48,6 @@ DELIVER_AT_MS = "TIMER_DELIVER_MS"
 DELAY_MS = "TIMER_DELAY_MS"
 DELAY_S = "TIMER_DELAY_SEC"
 TIMED = frozenset({DELIVER_AT_MS, DELAY_MS, DELAY_S})
-REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}  # Java clients trace by the second
 NUMBER_CHARS_MAX = 15
 RETRIES_MAX = 1 << 30
 

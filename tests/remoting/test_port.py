@@ -232,6 +232,18 @@ async def test_a_pull_brings_records_from_an_offset(running: Running, client: Cl
     message = records(answer.body)[0]
     assert (message.topic, message.queue, message.offset) == ("orders", 0, 1)
     assert message.store_host == running.port.address
+    # Java consumers report nothing of a message without these.
+    assert message.properties["MSG_REGION"] == "DefaultRegion"
+    assert message.properties["TRACE_ON"] == "true"
+
+
+async def test_consumers_read_what_clients_traced(client: Client) -> None:
+    topic = "RMQ_SYS_TRACE_TOPIC"
+    route = await client.document(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+    assert route["queueDatas"][0]["readQueueNums"] == 1
+    await client.send(topic, b"Recall\x011\x01\x02", properties="KEYS\x01id-1\x02")
+    answer = await client.ok(RequestCode.PULL_MESSAGE, pulling("reader", topic, 0))
+    assert bodies(answer.body) == [b"Recall\x011\x01\x02"]
 
 
 async def test_a_held_pull_is_answered_by_the_next_message(

@@ -391,12 +391,8 @@ public class Drive {
         }
     }
 
-    /** Sends one message and consumes it, both with message traces. */
+    /** Sends one message and consumes it, both with message traces, which 5.x begins after its start. */
     static void traced(String group, String topic) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("sender", (RPCHook) null, true, (String) null);
-        producer.setNamesrvAddr(address);
-        producer.start();
-        say("SENT", producer.send(message(topic, "t", "traced", "traced")).getMsgId());
         CountDownLatch left = new CountDownLatch(1);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, (RPCHook) null, new AllocateMessageQueueAveragely(), true, (String) null);
         consumer.setNamesrvAddr(address);
@@ -407,6 +403,10 @@ public class Drive {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
+        DefaultMQProducer producer = new DefaultMQProducer("sender", (RPCHook) null, true, (String) null);
+        producer.setNamesrvAddr(address);
+        producer.start();
+        say("SENT", producer.send(message(topic, "t", "traced", "traced")).getMsgId());
         say("ALL", String.valueOf(left.await(LIMIT_S, TimeUnit.SECONDS)));
         Thread.sleep(1500); // traces are sent in the background
         consumer.shutdown();
