@@ -13,6 +13,7 @@ OFF = "off"
 ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+):)?(?P<port>[0-9]{1,5})\Z")
 HTTP_PORT = 8080
 NAME_SERVER_PORT = 9876
+VIP_BELOW = 2  # the port for sends of clients with `vipChannelEnabled`, counted from the broker's
 BESIDE = 2  # ports after an HTTP port that is not the usual one
 
 
@@ -27,10 +28,18 @@ class RemotingSettings:
         "after `port`, and a free one where `port` is 0; `HOST:PORT`, or `PORT` on the same "
         "address; `off` for nowhere.",
     )
+    remoting_broker_listen: str = setting(
+        "",
+        "A second port (`10911`, or `HOST:10911`) that classic clients are told as the broker's, "
+        "as with Apache; the port two below it (10909) is served too. Set it for clients with "
+        "`vipChannelEnabled`, which send there, and where name server and broker must have "
+        "addresses of their own. Empty: the broker has the name server's port, and no other.",
+    )
     remoting_advertised: str = setting(
         "",
         "Address (`HOST:PORT`) that classic clients are told to call for every topic; empty tells "
-        "each the address that it called.",
+        "each the address that it called, but the port of `remoting_broker_listen` where that is "
+        "set.",
     )
     remoting_tls: bool = setting(
         True,
@@ -53,6 +62,8 @@ def complaint(settings: RemotingSettings) -> str:
     listen = settings.remoting_listen
     if listen not in (AUTO, OFF) and not _is_address(listen):
         return f"setting 'remoting_listen' is {listen!r}; expected auto, off or HOST:PORT"
+    if reason := _broker_complaint(settings):
+        return reason
     advertised = settings.remoting_advertised
     if advertised and (not _is_address(advertised) or ":" not in advertised):
         return f"setting 'remoting_advertised' is {advertised!r}; expected HOST:PORT"
@@ -71,6 +82,25 @@ def listen_at(settings: RemotingSettings, host: str, port: int) -> tuple[str, in
     match = ADDRESS.match(text)
     assert match is not None, "the settings were checked"
     return match["host"] or host, int(match["port"])
+
+
+def broker_at(settings: RemotingSettings, host: str) -> tuple[str, int] | None:
+    """Host and port of the broker where it is apart from the name server; None where it is not."""
+    match = ADDRESS.match(settings.remoting_broker_listen)
+    return None if match is None else (match["host"] or host, int(match["port"]))
+
+
+def _broker_complaint(settings: RemotingSettings) -> str:
+    text = settings.remoting_broker_listen
+    if not text:
+        return ""
+    if not _is_address(text) or text.rpartition(":")[2] in ("1", "2"):
+        return (
+            f"setting 'remoting_broker_listen' is {text!r}; expected HOST:PORT or PORT, 3 at least"
+        )
+    if settings.remoting_listen == OFF:
+        return "setting 'remoting_broker_listen' needs 'remoting_listen', which is off"
+    return ""
 
 
 def _beside(port: int) -> int:

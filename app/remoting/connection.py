@@ -33,14 +33,17 @@ Outcome = ErrorResponse | None | Awaitable[ErrorResponse]
 
 
 class RemotingConnection(MonitoredConnection):
-    """A client's connection; `client` and `server` are the addresses of its ends."""
+    """A client's connection; `client` is its address, `broker` that at which it reaches the broker.
+
+    `server_host` is the host of this server that it called.
+    """
 
     def __init__(
         self, backend: "RemotingBackend", slot: ConnectionSlot, monitor: ConnectionMonitor
     ) -> None:
         self._enter(slot, monitor)
         self.backend = backend
-        self.client = self.server = ""
+        self.client = self.server_host = self.broker = ""
         self.host = slot.address
         self.since_ms = backend.host.clock.now_ms()
         self.is_open = False
@@ -61,7 +64,8 @@ class RemotingConnection(MonitoredConnection):
         self.transport = transport
         super().connection_made(transport)
         self.client = _text(transport.get_extra_info("peername"))
-        self.server = _text(transport.get_extra_info("sockname"))
+        self.server_host = str((transport.get_extra_info("sockname") or ("",))[0])
+        self.broker = self.backend.addresses.broker(self.server_host)
         if (accepted := transport.get_extra_info("socket")) is not None:
             keep_alive(accepted)
         self._seen_s = asyncio.get_running_loop().time()
