@@ -16,6 +16,7 @@ from app.remoting.request_modes import RequestModes
 from app.remoting.signature import RemotingSignatures
 from app.security.request_limits import RequestLimits
 from app.services.client_figures import ClientFigures
+from app.services.receive_attempts import ReceiveAttempts
 from app.services.remoting_figures import RemotingFigures
 from app.settings import Settings
 from engine.broker import Broker
@@ -61,6 +62,7 @@ class RemotingBackend:
     request_limits: RequestLimits = field(init=False)
     activity: ClientFigures = field(init=False)
     connections: set[RemotingConnection] = field(default_factory=set)
+    attempts: ReceiveAttempts = field(default_factory=ReceiveAttempts)
     pops: Counter[tuple[str, str]] = field(default_factory=Counter)  # waiting, by group and topic
 
     def __post_init__(self) -> None:

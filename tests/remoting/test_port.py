@@ -562,6 +562,27 @@ async def test_a_live_producer_is_asked_about_its_transaction(
     assert running.broker.topic_stats("orders").messages == 1
 
 
+async def test_a_transaction_that_was_given_up_is_checked_again(
+    running: Running, client: Client
+) -> None:
+    half = await client.send("orders", b"x", f=4, properties=HALF + UNIQ.format("AB12"))
+    fields = {"topic": "orders", "msgId": half.fields["msgId"]}
+    answer = await client.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, fields)
+    assert answer.code == ResponseCode.ILLEGAL_OPERATION  # it is still checked
+    for _ in range(17):
+        running.advance(30)
+    await client.ok(RequestCode.RESUME_CHECK_HALF_MESSAGE, fields)
+    await client.ok(RequestCode.HEART_BEAT, {}, beat_of("p1", producers=("sender",)))
+    running.advance(60)
+    check = await client.until_told(RequestCode.CHECK_TRANSACTION_STATE)
+    assert records(check.body)[0].message_id == "AB12"
+    sent = await client.send("orders", b"plain")
+    answer = await client.ask(
+        RequestCode.RESUME_CHECK_HALF_MESSAGE, fields | {"msgId": sent.fields["msgId"]}
+    )
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
 # -- finding -----------------------------------------------------------------------------------
 
 
