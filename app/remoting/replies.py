@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from app.eager import eager
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal
+from app.remoting.records import REGION
 from app.security.access import Action
 from app.services.requests import CORRELATION_ID, REPLY_TO_CLIENT, TTL
 from engine.broker import PendingRequest, ReplyMessage, ReplyResult
@@ -19,6 +20,7 @@ from engine.message import (
     BODY_BYTES_MAX,
     RESERVED,
     TAGS,
+    UNIQ_KEY,
     Message,
     StoredMessage,
     split_properties,
@@ -89,6 +91,7 @@ async def send_reply(backend: "RemotingBackend", call: RemotingCall) -> ErrorRes
             requester=properties.get(REPLY_TO_CLIENT, ""),
             ttl_ms=_ttl_ms(properties),
             born_host=call.connection.client,
+            message_id=properties.get(UNIQ_KEY, ""),
         )
     )
     if outcome.result is ReplyResult.LATE:
@@ -96,8 +99,11 @@ async def send_reply(backend: "RemotingBackend", call: RemotingCall) -> ErrorRes
             ResponseCode.SYSTEM_ERROR,
             f"no requester waits for a reply to {correlation_id!r}: the reply is kept",
         )
+    is_stored = outcome.position >= 0
+    stored_at = backend.offset_id(call.connection, outcome.position) if is_stored else "0"
+    offset = str(max(0, outcome.offset))
     return ErrorResponse(
-        fields={"msgId": outcome.message_id or "0", "queueId": "0", "queueOffset": "0"}
+        fields={"msgId": stored_at, "queueId": "0", "queueOffset": offset} | REGION
     )
 
 
