@@ -11,6 +11,7 @@ from engine.config import setting
 
 HTTP_PORT = 8080
 NAME_SERVER_PORT = 9876
+VIP_BELOW = 2  # the port for sends of clients with `vipChannelEnabled`, counted from the broker's
 BESIDE = 2  # ports after an HTTP port that is not the usual one
 
 
@@ -25,10 +26,18 @@ class RemotingSettings:
         "after `port`, and a free one where `port` is 0; `HOST:PORT`, or `PORT` on the same "
         "address; `off` for nowhere.",
     )
+    remoting_broker_listen: str = setting(
+        "",
+        "A second port (`10911`, or `HOST:10911`) that classic clients are told as the broker's, "
+        "as with Apache; the port two below it (10909) is served too. Set it for clients with "
+        "`vipChannelEnabled`, which send there, and where name server and broker must have "
+        "addresses of their own. Empty: the broker has the name server's port, and no other.",
+    )
     remoting_advertised: str = setting(
         "",
         "Address (`HOST:PORT`) that classic clients are told to call for every topic; empty tells "
-        "each the address that it called.",
+        "each the address that it called, but the port of `remoting_broker_listen` where that is "
+        "set.",
     )
     remoting_tls: bool = setting(
         True,
@@ -51,6 +60,8 @@ def complaint(settings: RemotingSettings) -> str:
     listen = settings.remoting_listen
     if not listen_address.is_listen(listen):
         return f"setting 'remoting_listen' is {listen!r}; expected auto, off or HOST:PORT"
+    if reason := _broker_complaint(settings):
+        return reason
     advertised = settings.remoting_advertised
     if advertised and not listen_address.is_advertised(advertised):
         return f"setting 'remoting_advertised' is {advertised!r}; expected HOST:PORT"
@@ -60,6 +71,25 @@ def complaint(settings: RemotingSettings) -> str:
 def listen_at(settings: RemotingSettings, host: str, port: int) -> tuple[str, int] | None:
     """Host and port for classic clients beside the HTTP server's; None where that is off."""
     return listen_address.parse(settings.remoting_listen, host, _beside(port))
+
+
+def broker_at(settings: RemotingSettings, host: str) -> tuple[str, int] | None:
+    """Host and port of the broker where it is apart from the name server; None where it is not."""
+    match = ADDRESS.match(settings.remoting_broker_listen)
+    return None if match is None else (match["host"] or host, int(match["port"]))
+
+
+def _broker_complaint(settings: RemotingSettings) -> str:
+    text = settings.remoting_broker_listen
+    if not text:
+        return ""
+    if not _is_address(text) or text.rpartition(":")[2] in ("1", "2"):
+        return (
+            f"setting 'remoting_broker_listen' is {text!r}; expected HOST:PORT or PORT, 3 at least"
+        )
+    if settings.remoting_listen == OFF:
+        return "setting 'remoting_broker_listen' needs 'remoting_listen', which is off"
+    return ""
 
 
 def _beside(port: int) -> int:

@@ -6,7 +6,6 @@ because of what it was told.
 
 import argparse
 import asyncio
-import errno
 import gc
 import logging
 import signal
@@ -20,10 +19,21 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from app import grpc_settings, remoting_settings
 from app.container import Services
 from app.db.rows import DatabaseError
 from app.db.user_probe import has_users
+from app.listeners import (
+    GRPC,
+    HTTP,
+    REMOTING,
+    REMOTING_BROKER,
+    CannotListen,
+    Listeners,
+    close,
+    open_host,
+    open_listeners,
+    url_of,
+)
 from app.log_output import LimitedHandler
 from app.main import create_app
 from app.network.acceptor import Acceptor
@@ -47,14 +57,10 @@ log = logging.getLogger("kitemq")
 
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
-# The options that name the ports.
-HTTP, GRPC, REMOTING = "--port", "--grpc-listen", "--remoting-listen"
-BACKLOG = 2048
 # How long another thread may hold Python's lock while the event loop waits for it. The default of
 # 5 ms would be paid anew after each system call that lets go of it.
 SWITCH_S = 0.0005
 COLLECT_AFTER = (10_000, 2, 1000)  # a look at all that is young takes some ms, never 20
-Address = tuple[str, int]
 NOWHERE: Mapping[str, str] = MappingProxyType({})
 OPEN_NETWORK = (
     "KiteMQ refuses to listen on {host}: it has no users yet, so anyone who reaches that address "
@@ -97,27 +103,22 @@ def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> i
     `setting_origins` says by name which settings were given, and where.
     """
     try:
-        host = _open_host(settings)
+        host = open_host(settings)
         if not (is_loopback(host) or settings.allow_open or _has_users(settings)):
             sys.stderr.write(f"{OPEN_NETWORK.format(host=host)}\n")
             return EXIT_REFUSED
         certificate = _certificate(settings)
     except DatabaseError as error:
-        sys.stderr.write(f"{NO_DATABASE.format(host=_open_host(settings), error=error)}\n")
+        sys.stderr.write(f"{NO_DATABASE.format(host=open_host(settings), error=error)}\n")
         return EXIT_FAILED
     except TlsError as error:
         sys.stderr.write(f"kitemq: {error}\n")
         return EXIT_REFUSED
-    listeners: dict[str, socket.socket] = {}
-    for address, option in _addresses(settings):
-        try:
-            listeners[option] = _listen(*address)
-        except OSError as error:
-            for each in listeners.values():
-                each.close()
-            sys.stderr.write(f"kitemq: {_cannot_listen(address, option, error)}\n")
-            return EXIT_FAILED
-    listener = listeners[HTTP]
+    try:
+        listeners = open_listeners(settings)
+    except CannotListen as error:
+        sys.stderr.write(f"kitemq: {error}\n")
+        return EXIT_FAILED
     logging.basicConfig(level=settings.log_level.upper(), handlers=[LimitedHandler()], force=True)
     limit_repeated_lines()
     settings = replace(
@@ -147,27 +148,19 @@ def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> i
         timeout_keep_alive=max(1, round(settings.keep_alive_s)),
         timeout_graceful_shutdown=max(1, round(settings.stop_timeout_s)),
     )
-    server = Server(
-        config,
-        app.services,
-        listener,
-        listeners.get(GRPC),
-        listeners.get(REMOTING),
-        certificate=certificate,
-    )
+    server = Server(config, app.services, listeners, certificate=certificate)
     # Whatever a start reads of ten thousand topics stays: no collector need look at it meanwhile.
     gc.disable()
     try:
         # uvicorn raises the signal that stopped it once more when it has stopped.
         signal.signal(signal.SIGTERM, _leave)
         signal.signal(signal.SIGINT, _leave)
-        server.run(sockets=[listener])
+        server.run(sockets=listeners[HTTP])
     except SystemExit as stop:
         return EXIT_FAILED if stop.code else 0
     finally:
         gc.enable()
-        for each in listeners.values():
-            each.close()
+        close(listeners)
     return 0 if server.started else EXIT_FAILED
 
 
@@ -198,23 +191,23 @@ class Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         services: Services,
-        listener: socket.socket,
-        grpc_listener: socket.socket | None = None,
-        remoting_listener: socket.socket | None = None,
+        listeners: Listeners,
         *,
         certificate: Certificate | None = None,
     ) -> None:
-        """`services` are the application's; without a second listener there is no gRPC endpoint,
-        without a third one no port for classic clients.
+        """`services` are the application's; `listeners` those of HTTP, gRPC and classic clients.
 
         With a `certificate` the HTTP port speaks https.
         """
         super().__init__(config)
         self._services = services
-        self._listener = listener
-        self._grpc_listener = grpc_listener
+        (self._listener,) = listeners[HTTP]
+        self._grpc_listeners = listeners.get(GRPC, [])
         self._grpc_port: GrpcPort | None = None
-        self._remoting_listener = remoting_listener
+        self._remoting_listeners = (
+            *listeners.get(REMOTING, ()),
+            *listeners.get(REMOTING_BROKER, ()),
+        )
         self._remoting_port: RemotingPort | None = None
         self._acceptor: Acceptor | None = None
         self._monitor = ConnectionMonitor(services.settings, services.connection_limits)
@@ -290,16 +283,16 @@ class Server(uvicorn.Server):
 
     async def _open_others(self) -> bool:
         """Open the ports of RocketMQ's protocols; False where one cannot be."""
-        if self._grpc_listener is not None and not await self._open_grpc(self._grpc_listener):
-            return False
-        listener = self._remoting_listener
-        return listener is None or await self._open_remoting(listener)
+        for listener in self._grpc_listeners:
+            if not await self._open_grpc(listener):
+                return False
+        return not self._remoting_listeners or await self._open_remoting()
 
-    async def _open_remoting(self, listener: socket.socket) -> bool:
+    async def _open_remoting(self) -> bool:
         """Serve classic clients; False, and the log says why, where that cannot be."""
         from app.remoting.port import RemotingPort  # only where it is not off
 
-        self._remoting_port = RemotingPort(self._services, listener, self._monitor)
+        self._remoting_port = RemotingPort(self._services, self._remoting_listeners, self._monitor)
         try:
             await self._remoting_port.start()
         except (OSError, ValueError) as error:
@@ -332,56 +325,12 @@ def settle_memory() -> None:
     gc.enable()
 
 
-def url_of(listener: socket.socket, scheme: str = "http") -> str:
-    """The URL under which a listening socket is reached."""
-    address, port = listener.getsockname()[:2]
-    return f"{scheme}://[{address}]:{port}" if ":" in address else f"{scheme}://{address}:{port}"
-
-
 def _certificate(settings: Settings) -> Certificate | None:
     """What the HTTP port serves TLS with; None where it is plain. Raises TlsError."""
     if not settings.tls_certificate:
         return None
     pair = Pair(Path(settings.tls_certificate), Path(settings.tls_key))
     return Certificate(pair, protocols=("http/1.1",))
-
-
-def _addresses(settings: Settings) -> list[tuple[Address, str]]:
-    """Where to listen, HTTP first, each with the option that names it."""
-    http = (settings.host, settings.port)
-    others = (
-        (grpc_settings.listen_at(settings, *http), GRPC),
-        (remoting_settings.listen_at(settings, *http), REMOTING),
-    )
-    return [(http, HTTP), *((address, option) for address, option in others if address)]
-
-
-def _open_host(settings: Settings) -> str:
-    """Of the hosts that are listened on, one that others can reach, where there is one."""
-    hosts = [address[0] for address, _ in _addresses(settings)]
-    return next((host for host in hosts if not is_loopback(host)), hosts[0])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    infos = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, address = infos[0]
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
-    return listener
-
-
-def _cannot_listen(address: Address, option: str, error: OSError) -> str:
-    where = f"{address[0]}:{address[1]}"
-    if error.errno == errno.EADDRINUSE:
-        return f"{where} is in use by another process; stop it, or choose another {option}"
-    return f"cannot listen on {where}: {error.strerror or error}"
 
 
 def _parser() -> argparse.ArgumentParser:

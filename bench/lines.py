@@ -6,7 +6,9 @@ To add one: a `RateLine` with ours first and its peers after it, and its targets
 from pathlib import Path
 
 from bench.alone import APPEND, OFF, ON, TRACED, EngineLine, TraceLine
+from bench.clients import java
 from bench.clients.grpc import sending_by_client, sending_by_stub, start_kite_for_client
+from bench.clients.java import sending_by_java
 from bench.clients.remoting import pulling_frames, sending_frames
 from bench.clients.rest import RestSend
 from bench.clients.sdk import sending_by_sdk, taking_by_sdk
@@ -16,7 +18,7 @@ from bench.figures import Check
 from bench.life import BacklogLine, Keeper, QueuesLine, StartLine, queues_title
 from bench.line import Contestant, Line, MakeSend, RateLine, sending, taking, travelling
 from bench.part_lines import PART_LINES
-from bench.peers import nats, redis
+from bench.peers import nats, redis, rocketmq
 from bench.process import Process
 from bench.report_lines import REPORTS
 from bench.server import Server
@@ -30,7 +32,7 @@ DELAY_LEVEL_1S = 1
 DELAY_LEVEL_2H = 18
 GROUP = "bench"
 KITE, REST, SDK = "KiteMQ WebSocket", "KiteMQ REST", "KiteMQ SDK"
-REMOTING = "KiteMQ remoting"
+REMOTING, APACHE = "KiteMQ remoting", "Apache RocketMQ"
 KITE_SINGLE = "KiteMQ WebSocket, 1 per frame"
 EVERYSEC, ALWAYS, NATS = "Redis everysec", "Redis always", "NATS JetStream"
 
@@ -45,6 +47,23 @@ def start_everysec(data: Path) -> Process | None:
 
 def start_always(data: Path) -> Process | None:
     return redis.RedisServer(data, "always") if redis.is_installed() else None
+
+
+def start_apache(data: Path) -> Process | None:
+    return rocketmq.RocketMQServer(data) if rocketmq.is_installed() else None
+
+
+def by_java(name: str, threads_text: str, threads: int) -> RateLine:
+    """Apache's Java client against both brokers."""
+    work = sending_by_java(BODY, threads=threads)
+    return RateLine(
+        name,
+        f"Classic RocketMQ protocol: Java client, {threads_text}, 256 B, stored",
+        (
+            Contestant(REMOTING, start_kite, work),
+            Contestant(APACHE, start_apache, work),
+        ),
+    )
 
 
 def start_nats(data: Path) -> Process | None:
@@ -209,18 +228,35 @@ CLASSIC = (
     RateLine(
         "classic-1024",
         "Classic RocketMQ protocol: SEND_MESSAGE_V2 with 1024 in flight, 256 B, stored",
-        (Contestant(REMOTING, start_kite, sending_frames(BODY, window=1024)),),
+        (
+            Contestant(REMOTING, start_kite, sending_frames(BODY, window=1024)),
+            Contestant(APACHE, start_apache, sending_frames(BODY, window=1024)),
+        ),
         (Check(REMOTING, "rate", 80_000, is_most=False),),
     ),
     RateLine(
         "classic-batch",
         "Classic RocketMQ protocol: batches of 256 with 1024 messages in flight, 256 B, stored",
-        (Contestant(REMOTING, start_kite, sending_frames(BODY, window=4, batch=BATCH)),),
+        (
+            Contestant(REMOTING, start_kite, sending_frames(BODY, window=4, batch=BATCH)),
+            Contestant(APACHE, start_apache, sending_frames(BODY, window=4, batch=BATCH)),
+        ),
     ),
     RateLine(
         "classic-pull",
         "Classic RocketMQ protocol: pull a backlog of one queue by 32 and commit it, 256 B",
-        (Contestant(REMOTING, start_kite, pulling_frames(BODY)),),
+        (
+            Contestant(REMOTING, start_kite, pulling_frames(BODY)),
+            Contestant(APACHE, start_apache, pulling_frames(BODY)),
+        ),
+    ),
+    *(
+        (
+            by_java("classic-java-1", "one thread", 1),
+            by_java("classic-java-64", "64 threads", 64),
+        )
+        if java.is_installed()
+        else ()
     ),
 )
 

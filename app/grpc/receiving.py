@@ -1,7 +1,6 @@
 """ReceiveMessage, and the operations on receipts: acknowledge, change invisible time, give up."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -18,6 +17,7 @@ from app.grpc.shapes import delivered, handle_of, receipt_of
 from app.host import Place
 from app.security.access import Action
 from app.services import bodies
+from app.services.receive_attempts import ReceiveAttempts
 from engine.broker import AckResult, Delivery, Nack, Receipt
 from engine.errors import GroupNotFound, Paused
 from protocol.rocketmq.messages import (
@@ -35,8 +35,6 @@ INVISIBLE_MS_MIN = 10_000
 INVISIBLE_MS_MAX = 12 * 3_600_000
 SHORTEST_S = 0.01  # for an invisible time of 0
 ANSWER_S = 0.2  # of a call's time, reserved for transmitting the answer
-ATTEMPTS_MAX = 10_000
-REMEMBERED_MAX = 100_000  # receipts of all attempts: some 20 MiB
 WORTHLESS = (
     "INVALID_RECEIPT_HANDLE: the receipt handle is no longer valid; the message was, or will be, "
     "delivered again"
@@ -44,29 +42,6 @@ WORTHLESS = (
 
 
 Park = Callable[[Callable[[], None]], Place]
-
-
-class ReceiveAttempts:
-    """Deliveries by attempt id: a client that repeats an id did not receive the answer.
-
-    Bounded to the latest ATTEMPTS_MAX, with at most REMEMBERED_MAX receipts.
-    """
-
-    def __init__(self) -> None:
-        self._receipts: OrderedDict[tuple[str, str], list[Receipt]] = OrderedDict()
-        self.count = 0  # of the receipts
-
-    def add(self, group: str, attempt: str, receipts: list[Receipt]) -> None:
-        self.take(group, attempt)
-        self._receipts[group, attempt] = receipts
-        self.count += len(receipts)
-        while len(self._receipts) > ATTEMPTS_MAX or self.count > REMEMBERED_MAX:
-            self.count -= len(self._receipts.popitem(last=False)[1])
-
-    def take(self, group: str, attempt: str) -> list[Receipt]:
-        receipts = self._receipts.pop((group, attempt), [])
-        self.count -= len(receipts)
-        return receipts
 
 
 class Receives:

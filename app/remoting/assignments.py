@@ -83,6 +83,15 @@ async def set_request_mode(backend: "RemotingBackend", call: RemotingCall) -> Er
     return OK
 
 
+def all_request_modes(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+    """Which groups POP which topics, and which were set to pull."""
+    call.require(Action.READ, Kind.SERVER)
+    modes: dict[str, dict[str, RequestMode]] = {}
+    for mode in backend.request_modes.all():
+        modes.setdefault(mode.topic, {})[mode.consumerGroup] = mode
+    return ErrorResponse(body=json_body({"messageRequestModeMap": modes}))
+
+
 async def _pulled_queues(
     backend: "RemotingBackend", query: _AssignmentQuery
 ) -> Sequence[int] | None:

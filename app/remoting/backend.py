@@ -16,15 +16,34 @@ from app.remoting.request_modes import RequestModes
 from app.remoting.signature import RemotingSignatures
 from app.security.request_limits import RequestLimits
 from app.services.client_figures import ClientFigures
+from app.services.receive_attempts import ReceiveAttempts
 from app.services.remoting_figures import RemotingFigures
 from app.settings import Settings
 from engine.broker import Broker
 from engine.errors import MessageNotFound
+from engine.host import host_text
 from engine.message import StoredMessage, offset_id
 from protocol.remoting.codes import RequestCode, ResponseCode
 
 UNKNOWN_CODE = -1  # under which unknown request codes are counted
 KNOWN = frozenset(map(int, RequestCode))
+
+
+UNSPECIFIED = frozenset({"0.0.0.0", "::"})  # noqa: S104 - hosts that clients cannot call
+
+
+@dataclass(frozen=True)
+class BrokerAddresses:
+    """The name server's port, and where the broker listens, which may be the same port."""
+
+    name_server_port: int
+    broker_host: str
+    broker_port: int
+
+    def broker(self, called_host: str) -> str:
+        """The broker's address for a client that called this host of ours."""
+        host = called_host if self.broker_host in UNSPECIFIED else self.broker_host
+        return host_text(host, self.broker_port)
 
 
 @dataclass
@@ -36,12 +55,14 @@ class RemotingBackend:
     signatures: RemotingSignatures
     figures: RemotingFigures
     request_modes: RequestModes
+    addresses: BrokerAddresses
     host: EngineHost = field(init=False)
     settings: Settings = field(init=False)
     messaging: Messaging = field(init=False)
     request_limits: RequestLimits = field(init=False)
     activity: ClientFigures = field(init=False)
     connections: set[RemotingConnection] = field(default_factory=set)
+    attempts: ReceiveAttempts = field(default_factory=ReceiveAttempts)
     pops: Counter[tuple[str, str]] = field(default_factory=Counter)  # waiting, by group and topic
 
     def __post_init__(self) -> None:
@@ -71,8 +92,15 @@ class RemotingBackend:
         self.figures.requests[code if code in KNOWN else UNKNOWN_CODE, int(answer)] += 1
 
     def address(self, connection: RemotingConnection) -> str:
-        """The address for clients: the one that this client called, so that port mappings work."""
-        return self.settings.remoting_advertised or connection.server
+        """The broker's address for this client: where it called us, unless the settings differ."""
+        return self.settings.remoting_advertised or connection.broker
+
+    def name_server_address(self, connection: RemotingConnection) -> str:
+        """The name server's address for this client; the broker's where both are one."""
+        port = self.addresses.name_server_port
+        if port == self.addresses.broker_port:
+            return self.address(connection)
+        return host_text(connection.server_host, port)
 
     def offset_id(self, connection: RemotingConnection, position: int) -> str:
         """A record's id as clients decode it: this port's address and the position."""

@@ -1,7 +1,9 @@
 """One connection: requests and answers of the client, and requests of the server to it.
 
 All frames of one read are processed at once, and all answers of one turn of the event loop are
-written at once. An invalid frame closes the connection; earlier requests are not affected.
+written at once. A client with many requests under way is not read from until half of them are
+answered: its sends wait in its own buffers instead of failing. An invalid frame closes the
+connection; earlier requests are not affected.
 """
 
 import asyncio
@@ -28,24 +30,33 @@ if TYPE_CHECKING:
 log = logging.getLogger("kitemq.remoting")
 
 QUESTIONS_MAX = 16  # unanswered, to one client
+AHEAD_MAX = 512  # requests of one connection under way before no more are read
 FRAME_ROOM = 1024 * 1024  # of a frame in addition to the largest body
 Outcome = ErrorResponse | None | Awaitable[ErrorResponse]
 
 
 class RemotingConnection(MonitoredConnection):
-    """A client's connection; `client` and `server` are the addresses of its ends."""
+    """A client's connection; `client` is its address, `broker` that at which it reaches the broker.
+
+    `server_host` is the host of this server that it called.
+    """
 
     def __init__(
         self, backend: "RemotingBackend", slot: ConnectionSlot, monitor: ConnectionMonitor
     ) -> None:
         self._enter(slot, monitor)
         self.backend = backend
-        self.client = self.server = ""
+        self.client = self.server_host = self.broker = ""
         self.host = slot.address
         self.since_ms = backend.host.clock.now_ms()
         self.is_open = False
         self.polls = 0
         self._reader = FrameReader(frame_bytes_max=backend.settings.request_bytes_max + FRAME_ROOM)
+        # Fewer than one address may have, so that one connection alone is never refused.
+        self._ahead_max = max(1, min(AHEAD_MAX, backend.settings.client_requests_max // 2))
+        self._ahead = 0  # requests under way
+        self._is_held = False  # no frames are processed, as too many are under way
+        self._is_unread = False  # the client does not read its answers
         self._reservation = backend.request_limits.budget.reserve(self.host, "", self._evicted)
         self._out: list[bytes] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -61,7 +72,8 @@ class RemotingConnection(MonitoredConnection):
         self.transport = transport
         super().connection_made(transport)
         self.client = _text(transport.get_extra_info("peername"))
-        self.server = _text(transport.get_extra_info("sockname"))
+        self.server_host = str((transport.get_extra_info("sockname") or ("",))[0])
+        self.broker = self.backend.addresses.broker(self.server_host)
         if (accepted := transport.get_extra_info("socket")) is not None:
             keep_alive(accepted)
         self._seen_s = asyncio.get_running_loop().time()
@@ -80,24 +92,35 @@ class RemotingConnection(MonitoredConnection):
 
     def pause_writing(self) -> None:
         super().pause_writing()
+        self._is_unread = True
         if not self.transport.is_closing():
             self.transport.pause_reading()  # a client that reads no answers sends no more requests
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if not self.transport.is_closing():
-            self.transport.resume_reading()
+        self._is_unread = False
+        self._resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        CLIENT_ADDRESS.set(self.host)
         self._seen_s = asyncio.get_running_loop().time()
         self._received_bytes += len(data)
         self._reader.add(data)
+        if self._is_held and not self.transport.is_closing():
+            self.transport.pause_reading()
+        self._read_frames()
+
+    def _read_frames(self) -> None:
+        """Process the frames that have arrived, up to as many as may be under way."""
+        CLIENT_ADDRESS.set(self.host)
         try:
-            for command in self._reader.frames():
-                self._take(command)
-                if not self.is_open:
-                    return
+            if not self._is_held:
+                for command in self._reader.frames():
+                    self._take(command)
+                    if not self.is_open:
+                        return
+                    if self._ahead >= self._ahead_max:
+                        self._is_held = True
+                        break
             self._count_pending()
         except FrameError as error:
             log.debug("%s sent what is no frame: %s", self.client, error)
@@ -113,7 +136,7 @@ class RemotingConnection(MonitoredConnection):
             return
         if now_s - self._seen_s > settings.remoting_idle_s:
             self.transport.close()
-        elif self._reader.pending_bytes and not self._monitor.is_stalled(self):
+        elif self._reader.pending_bytes and not (self._is_held or self._monitor.is_stalled(self)):
             self._check_arrival(now_s)
         else:
             self._arrival = None
@@ -213,6 +236,7 @@ class RemotingConnection(MonitoredConnection):
         limits = self.backend.request_limits
         limits.enter(self.host)
         call.counted = self.host
+        self._ahead += 1
         size_bytes = len(call.command.body)
         if not size_bytes:
             return
@@ -229,6 +253,9 @@ class RemotingConnection(MonitoredConnection):
         if call.counted:
             self.backend.request_limits.leave(call.counted)
             call.counted = ""
+            self._ahead -= 1
+            if self._is_held and self._ahead == self._ahead_max // 2:
+                asyncio.get_running_loop().call_soon(self._go_on)
         if call.small_bytes:
             self.backend.request_limits.budget.give_small(
                 self.host, call.principal.caller, call.small_bytes
@@ -237,6 +264,17 @@ class RemotingConnection(MonitoredConnection):
         if call.reservation is not None:
             call.reservation.close()
             call.reservation = None
+
+    def _go_on(self) -> None:
+        """Process what waited for earlier requests to be answered."""
+        self._is_held = False
+        if self.is_open:
+            self._read_frames()
+            self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        if not (self._is_held or self._is_unread or self.transport.is_closing()):
+            self.transport.resume_reading()
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -30,7 +30,9 @@ from protocol.remoting.codes import ResponseCode
 log = logging.getLogger("kitemq.remoting")
 
 REMARK_CHARS_MAX = 2000
-# By these Java producers try again, the last two not at once.
+# Apache's text, which alerts on clients' logs look for. Producers of 5.x try again at once, those
+# of 4.x tell their caller; a consumer pulls again after 3 s.
+FLOW_CONTROL = "[OVERLOAD]system busy, start flow control for a while: "
 CODES: dict[type[EngineError], ResponseCode] = {
     EngineError: ResponseCode.SYSTEM_ERROR,
     Invalid: ResponseCode.INVALID_PARAMETER,
@@ -109,13 +111,16 @@ def answer_of(error: Exception) -> ErrorResponse:
         code = code_of(error)
         if code is ResponseCode.SYSTEM_ERROR:
             log.error("a request failed: %s", error.code, exc_info=error)
-        return ErrorResponse(code, remark=_text(error.detail, error.remedy))
+        is_full = code is ResponseCode.SYSTEM_BUSY and not error.field
+        return ErrorResponse(code, remark=_text(error.detail, error.remedy, is_full=is_full))
     if isinstance(error, ProblemError):
         code = OF_STATUS.get(error.status_code, ResponseCode.INVALID_PARAMETER)
-        return ErrorResponse(code, remark=_text(error.detail, error.remedy))
+        is_full = code is ResponseCode.SYSTEM_BUSY
+        return ErrorResponse(code, remark=_text(error.detail, error.remedy, is_full=is_full))
     log.error("a request failed", exc_info=error)
     return ErrorResponse(ResponseCode.SYSTEM_ERROR, remark="the server failed; its log says why")
 
 
-def _text(detail: str, remedy: str) -> str:
-    return (f"{detail}; {remedy}" if remedy else detail)[:REMARK_CHARS_MAX]
+def _text(detail: str, remedy: str, *, is_full: bool) -> str:
+    text = f"{detail}; {remedy}" if remedy else detail
+    return f"{FLOW_CONTROL if is_full else ''}{text}"[:REMARK_CHARS_MAX]

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 COUNT_MAX = 64
+HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+POSITION_CHARS = 16
+OFFSET_ID_CHARS = (32, 56)  # after an IPv4 and an IPv6 address
 
 
 @eager
@@ -50,3 +53,12 @@ async def _query(backend: "RemotingBackend", call: RemotingCall, topic: str) -> 
         "indexLastUpdatePhyoffset": str(max(each.position for each in messages)),
     }
     return ErrorResponse(fields=fields, body=records_of(messages, backend.address(call.connection)))
+
+
+def position_in(offset_id: str) -> int:
+    """The position that an offset id states after its address, which clients may know otherwise."""
+    if len(offset_id) not in OFFSET_ID_CHARS or not HEX_DIGITS.issuperset(offset_id):
+        raise RemotingRefusal(
+            ResponseCode.INVALID_PARAMETER, f"{offset_id[:80]!r} is no offset id of a message"
+        )
+    return int(offset_id[-POSITION_CHARS:], 16)

@@ -78,6 +78,9 @@ OFFERED: dict[R, RemotingOperation] = {
     R.SEND_REPLY_MESSAGE_V2: RemotingOperation(
         replies.send_reply, "The same with short field names."
     ),
+    R.RESUME_CHECK_HALF_MESSAGE: RemotingOperation(
+        transactions.resume_check, "Check a transaction again that was given up; audited."
+    ),
     R.RECALL_MESSAGE: RemotingOperation(
         recalling.recall, "Prevent the delivery of a message that waits for its time; audited."
     ),
@@ -87,8 +90,14 @@ OFFERED: dict[R, RemotingOperation] = {
     R.SET_MESSAGE_REQUEST_MODE: RemotingOperation(
         assignments.set_request_mode, "Let a group POP or pull a topic; audited."
     ),
+    R.GET_ALL_MESSAGE_REQUEST_MODE: RemotingOperation(
+        assignments.all_request_modes, "The groups that were told to POP or to pull."
+    ),
     R.POP_MESSAGE: RemotingOperation(
         popping.pop, "Deliver messages of all queues for an invisible time; held while none."
+    ),
+    R.PEEK_MESSAGE: RemotingOperation(
+        popping.peek, "Messages that a group has not done, without delivering them."
     ),
     R.ACK_MESSAGE: RemotingOperation(pop_settling.ack, "Mark a popped message as done."),
     R.BATCH_ACK_MESSAGE: RemotingOperation(
@@ -110,11 +119,19 @@ BROKER_CODES = (
     R.ADD_BROKER,
     R.REMOVE_BROKER,
     R.BROKER_HEARTBEAT,
+    R.NOTIFY_MIN_BROKER_ID_CHANGE,
+    R.EXCHANGE_BROKER_HA_INFO,
     R.RESET_MASTER_FLUSH_OFFSET,
     R.GET_BROKER_EPOCH_CACHE,
+    R.NOTIFY_BROKER_ROLE_CHANGED,
 )
 CONTROLLER_CODES = (
+    R.CONTROLLER_ALTER_SYNC_STATE_SET,
     R.CONTROLLER_ELECT_MASTER,
+    R.CONTROLLER_REGISTER_BROKER,
+    R.CONTROLLER_GET_REPLICA_INFO,
+    R.CONTROLLER_GET_NEXT_BROKER_ID,
+    R.CONTROLLER_APPLY_BROKER_ID,
     R.CONTROLLER_GET_METADATA_INFO,
     R.CONTROLLER_GET_SYNC_STATE_DATA,
     R.UPDATE_CONTROLLER_CONFIG,
@@ -128,6 +145,22 @@ COLD_CODES = (
     R.SET_COMMITLOG_READ_MODE,
 )
 ROCKSDB_CODES = (R.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, R.EXPORT_ROCKSDB_CONFIG_TO_JSON)
+# Numbers that RocketMQ keeps, and which its own broker does not answer either.
+UNUSED_CODES = (
+    R.QUERY_BROKER_OFFSET,
+    R.GET_TOPIC_CONFIG_LIST,
+    R.GET_TOPIC_NAME_LIST,
+    R.TRIGGER_DELETE_FILES,
+    R.GET_CLIENT_CONFIG,
+    R.SUSPEND_CONSUMER,
+    R.RESUME_CONSUMER,
+    R.RESET_CONSUMER_OFFSET_IN_CONSUMER,
+    R.RESET_CONSUMER_OFFSET_IN_BROKER,
+    R.ADJUST_CONSUMER_THREAD_POOL,
+    R.WHO_CONSUME_THE_MESSAGE,
+)
+TIMER_CODES = (R.GET_TIMER_CHECK_POINT, R.GET_TIMER_METRICS)
+FILTER_CODES = (R.REGISTER_FILTER_SERVER, R.REGISTER_MESSAGE_FILTER_CLASS)
 REFUSED: dict[R, str] = {
     R.CHECK_TRANSACTION_STATE: TO_CLIENT,
     R.NOTIFY_CONSUMER_IDS_CHANGED: TO_CLIENT,
@@ -135,6 +168,7 @@ REFUSED: dict[R, str] = {
     R.GET_CONSUMER_STATUS_FROM_CLIENT: TO_CLIENT,
     R.PUSH_REPLY_MESSAGE_TO_CLIENT: TO_CLIENT,
     R.REGISTER_BROKER: CLUSTER,
+    R.REGISTER_TOPIC_IN_NAMESRV: CLUSTER,
     R.UNREGISTER_BROKER: CLUSTER,
     R.QUERY_DATA_VERSION: CLUSTER,
     R.GET_BROKER_MEMBER_GROUP: CLUSTER,
@@ -144,9 +178,12 @@ REFUSED: dict[R, str] = {
     **dict.fromkeys(CONTROLLER_CODES, "there is one broker, and no controller elects a master"),
     **dict.fromkeys(COLD_CODES, "reads of old messages are not throttled for single groups"),
     **dict.fromkeys(ROCKSDB_CODES, "nothing is kept in RocksDB"),
+    **dict.fromkeys(UNUSED_CODES, "no client or tool of RocketMQ sends it"),
+    **dict.fromkeys(TIMER_CODES, "waiting messages are in no timer wheel"),
+    **dict.fromkeys(FILTER_CODES, "filter classes are not offered"),
+    R.POP_ROLLBACK: "deliveries are kept in the progress of their group, not in records of POPs",
     R.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics spread over brokers, and there is one",
 }
-NOT_YET = "this server does not offer it yet"
 
 
 def handler_of(code: int) -> Handler:
@@ -161,7 +198,7 @@ def reason(code: int) -> str:
     """Why a code is not offered."""
     if code not in set(R):
         return "no such request is known"
-    return REFUSED.get(R(code), NOT_YET)
+    return REFUSED[R(code)]
 
 
 def page() -> str:

@@ -14,10 +14,11 @@ from app.host import Place
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.remoting.heartbeats import engine_filter
-from app.remoting.records import record_of
+from app.remoting.records import record_of, records_of
 from app.security.access import Action
-from engine.broker import RETRY_PREFIX, Delivery
+from engine.broker import RETRY_PREFIX, Delivery, Receipt
 from engine.errors import Busy, DiskFull, EngineError
+from engine.message import StoredMessage
 from protocol.remoting.codes import ResponseCode
 from protocol.remoting.pop import (
     NORMAL_MARK,
@@ -70,6 +71,9 @@ async def _pop(
         client=client_name(backend, call, group),
     )
     code = ResponseCode.POLLING_TIMEOUT
+    attempt = call.text("attemptId", "")
+    if attempt and (lost := backend.attempts.take(group, attempt)):
+        await _put_back(backend, group, lost)  # the client never got that answer
     deliveries = await receive()
     if not deliveries and (wait_s := _poll_s(call)) > 0:
         try:
@@ -77,9 +81,35 @@ async def _pop(
                 deliveries = await receive(wait_s=wait_s)
         except _PollingFull:
             code = ResponseCode.POLLING_FULL
+    receipts = [delivery.receipt for delivery in deliveries]
     if deliveries and not connection.is_open:
-        await _put_back(backend, group, deliveries)
-    return _answer(backend, call, deliveries, invisible_ms, code)
+        await _put_back(backend, group, receipts)
+    elif deliveries and attempt:
+        backend.attempts.add(group, attempt, receipts)
+    rest = await _rest(backend, group, topics, deliveries)
+    return _answer(backend, call, deliveries, invisible_ms, code, rest)
+
+
+@eager
+async def peek(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+    """Messages of a topic that a group has not done, from where it is; changes nothing."""
+    group, topic = await _target(backend, call)
+    queue, count_max = call.number("queueId", -1), min(call.number("maxMsgNums"), BATCH_MAX)
+    every = range((await backend.messaging.topic(topic)).read_queues)
+    messages: list[StoredMessage] = []
+    for each in every if queue < 0 else (queue,):
+        if len(messages) >= count_max:
+            break
+        offset = await _progress(backend, group, topic, each)
+        count = count_max - len(messages)
+        result = await backend.messaging.pull(topic, each, offset, filter="*", count_max=count)
+        messages += result.messages
+    rest = max(0, await _undone(backend, group, topic) - len(messages))
+    fields = {"popTime": str(backend.host.clock.now_ms()), "invisibleTime": "0", "reviveQid": "0"}
+    fields["restNum"] = str(rest)
+    code = ResponseCode.SUCCESS if messages else ResponseCode.PULL_NOT_FOUND
+    address = backend.address(call.connection)
+    return ErrorResponse(code, fields, records_of(messages, address))
 
 
 @eager
@@ -161,6 +191,32 @@ async def _target(backend: "RemotingBackend", call: RemotingCall) -> tuple[str, 
     return group, topic
 
 
+async def _rest(
+    backend: "RemotingBackend", group: str, topics: dict[str, str], deliveries: Sequence[Delivery]
+) -> int:
+    """How many messages of the topics the group has not done, besides these."""
+    if not deliveries:
+        return 0
+    undone = [await _undone(backend, group, topic) for topic in topics]
+    own = sum(delivery.receipt.topic in topics for delivery in deliveries)
+    return max(0, sum(undone) - own)
+
+
+async def _undone(backend: "RemotingBackend", group: str, topic: str) -> int:
+    """How many messages lie behind the group's place in a topic, those in flight included."""
+    undone = 0
+    for queue in range((await backend.messaging.topic(topic)).read_queues):
+        offset = await _progress(backend, group, topic, queue)
+        undone += (await backend.messaging.queue_bounds(topic, queue))[1] - offset
+    return undone
+
+
+async def _progress(backend: "RemotingBackend", group: str, topic: str, queue: int) -> int:
+    """Where a group is in a queue; its beginning for a group that has not begun."""
+    first, _ = await backend.messaging.queue_bounds(topic, queue)
+    return max(first, await backend.messaging.committed_offset(group, topic, queue) or 0)
+
+
 async def _begin_at(backend: "RemotingBackend", group: str, topic: str, mode: int) -> None:
     """Begin a group that is new to a topic where its client wants, by RocketMQ's rule."""
     messaging = backend.messaging
@@ -179,10 +235,10 @@ def _poll_s(call: RemotingCall) -> float:
     return min(call.number("pollTime", 0) / 1000, POLL_MAX_S)
 
 
-async def _put_back(backend: "RemotingBackend", group: str, deliveries: Sequence[Delivery]) -> None:
-    """Release messages whose client is gone before the answer."""
+async def _put_back(backend: "RemotingBackend", group: str, receipts: Sequence[Receipt]) -> None:
+    """Release messages whose client did not get the answer."""
     try:
-        await backend.messaging.release(group, [delivery.receipt for delivery in deliveries])
+        await backend.messaging.release(group, receipts)
     except EngineError:
         return  # they run out by themselves
 
@@ -193,6 +249,7 @@ def _answer(
     deliveries: Sequence[Delivery],
     invisible_ms: int,
     code: ResponseCode,
+    rest: int,
 ) -> ErrorResponse:
     is_ordered = call.is_true("order")
     pop_ms = backend.host.clock.now_ms()
@@ -202,7 +259,7 @@ def _answer(
         "popTime": str(pop_ms),
         "invisibleTime": str(invisible_ms),
         "reviveQid": str(ORDER_QUEUE if is_ordered else 0),
-        "restNum": "0",
+        "restNum": str(rest),
     }
     if not deliveries:
         return ErrorResponse(code, fields)

@@ -1,19 +1,20 @@
 """The port for classic clients between `start` and `stop`: name server and broker in one.
 
+Where the broker has a port of its own, each of the ports answers all requests; only routes differ.
 It shares event loop, engine, users and limits with the other ports.
 """
 
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.container import Services
 from app.network.acceptor import Acceptor
 from app.network.connection_limits import ConnectionSlot
 from app.network.connection_monitor import ConnectionMonitor
-from app.remoting.backend import RemotingBackend
+from app.remoting.backend import BrokerAddresses, RemotingBackend
 from app.remoting.client_directory import RemotingClientDirectory
 from app.remoting.clients import RemotingClients
 from app.remoting.connection import RemotingConnection
@@ -27,14 +28,21 @@ log = logging.getLogger("kitemq.remoting")
 
 
 class RemotingPort:
-    """Listens on `listener` and closes it at the end; `services` are the application's."""
+    """Listens on `listeners` and closes them at the end; `services` are the application's."""
 
     def __init__(
-        self, services: Services, listener: socket.socket, monitor: ConnectionMonitor
+        self,
+        services: Services,
+        listeners: Sequence[socket.socket],
+        monitor: ConnectionMonitor,
     ) -> None:
-        """`monitor` checks the connections; its owner starts and stops it."""
+        """`listeners` are the name server's and, where it is apart, the broker's.
+
+        Further ones are served as well, and named to nobody. `monitor` checks the connections;
+        its owner starts and stops it.
+        """
         self._services = services
-        self._listener = listener
+        self._listeners = tuple(listeners)
         self._monitor = monitor
         clients = RemotingClients(
             services.host,
@@ -46,15 +54,17 @@ class RemotingPort:
         signatures = RemotingSignatures(services.user_directory, services.access_keys)
         modes = RequestModes(services.settings.data)
         figures = services.remoting_figures
-        self.backend = RemotingBackend(services, clients, signatures, figures, modes)
-        self._acceptor: Acceptor | None = None
+        name_server, broker, *_ = (each.getsockname()[:2] for each in (*listeners, *listeners))
+        addresses = BrokerAddresses(name_server[1], *broker)
+        self.backend = RemotingBackend(services, clients, signatures, figures, modes, addresses)
+        self._acceptors: list[Acceptor] = []
         self._unlist: Callable[[], None] = _nothing
-        self.address = host_text(*listener.getsockname()[:2])
+        self.address = host_text(*name_server)
 
     async def start(self) -> None:
         """Start listening; raises ValueError (such as TlsError) for an unusable certificate."""
         settings = self._services.settings
-        self._services.targets.own_ports.add(self._listener.getsockname()[1])
+        self._services.targets.own_ports |= {each.getsockname()[1] for each in self._listeners}
         try:
             await asyncio.to_thread(self._services.access_keys.load)
         except OSError as error:
@@ -65,22 +75,28 @@ class RemotingPort:
         self._unlist = self._services.connections.add_endpoint(
             RemotingClientDirectory(self.backend.clients)
         )
-        self._acceptor = Acceptor(
-            self._listener,
-            self._services.connection_limits,
-            self._make_connection,
-            certificate=certificate,
-            handshake_s=settings.header_timeout_s,
-            takes_plain=not settings.tls_required,
-        )
-        self._acceptor.start()
+        for listener in self._listeners:
+            acceptor = Acceptor(
+                listener,
+                self._services.connection_limits,
+                self._make_connection,
+                certificate=certificate,
+                handshake_s=settings.header_timeout_s,
+                takes_plain=not settings.tls_required,
+            )
+            self._acceptors.append(acceptor)
+            acceptor.start()
         log.info("classic RocketMQ clients are served on %s", self.address)
+        if len(self._listeners) > 1:
+            places = [host_text(*each.getsockname()[:2]) for each in self._listeners[1:]]
+            log.info("their broker is on %s", " and ".join(places))
 
     async def stop(self) -> None:
         """Stop accepting, answer pending requests, then close all connections."""
-        if self._acceptor is not None:
-            await self._acceptor.stop()
-        self._listener.close()
+        for acceptor in self._acceptors:
+            await acceptor.stop()
+        for listener in self._listeners:
+            listener.close()
         for connection in tuple(self.backend.connections):
             connection.close()
         await asyncio.sleep(0)

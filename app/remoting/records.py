@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from zlib import crc32
 
 from engine.host import IPV6_BYTES, pack_host
-from engine.message import StoredMessage
+from engine.message import PROPERTIES_BYTES_MAX, StoredMessage, join_properties
 
 MAGIC_V1 = -626843481
 MAGIC_V2 = -626843477
@@ -17,6 +17,11 @@ CRC_MASK = 0x7FFFFFFF
 BORN_HOST_V6 = 0x10
 STORE_HOST_V6 = 0x20
 TOPIC_V1_BYTES_MAX = 127
+# Apache's broker sets these at each send. Java consumers of 5.x send no trace of a message without
+# a region.
+REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+REGION_BLOCK = join_properties(REGION).encode()
+REGION_NAME = b"MSG_REGION\x01"
 HEAD = struct.Struct(">iiiiiqqiq")  # up to the born time
 INT, LONG, SHORT = struct.Struct(">i"), struct.Struct(">q"), struct.Struct(">h")
 REST = struct.Struct(">iqi")  # reconsume times, prepared position, length of the body
@@ -43,7 +48,7 @@ def record_of(
     sys_flag = message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
     sys_flag |= BORN_HOST_V6 if len(born) == IPV6_BYTES else 0
     sys_flag |= STORE_HOST_V6 if len(store) == IPV6_BYTES else 0
-    name, body, properties = (topic or message.topic).encode(), message.body, message.property_block
+    name, body, properties = (topic or message.topic).encode(), message.body, _properties(message)
     for key, value in (more or {}).items():
         separator = b"" if not properties or properties.endswith(b"\x02") else b"\x02"
         properties += separator + f"{key}\x01{value}\x02".encode()
@@ -69,3 +74,11 @@ def record_of(
             length, name, SHORT.pack(len(properties)), properties,
         )
     )  # fmt: skip
+
+
+def _properties(message: StoredMessage) -> bytes:
+    """The property string, with a region where there is room."""
+    block = message.property_block
+    if len(block) + len(REGION_BLOCK) > PROPERTIES_BYTES_MAX or REGION_NAME in block:
+        return block
+    return REGION_BLOCK + block

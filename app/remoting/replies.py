@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from app.eager import eager
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal
+from app.remoting.records import REGION
 from app.security.access import Action
 from app.services.requests import CORRELATION_ID, REPLY_TO_CLIENT, TTL
 from engine.broker import PendingRequest, ReplyMessage, ReplyResult
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from app.remoting.backend import RemotingBackend
     from app.remoting.connection import RemotingConnection
 
-REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}  # Java clients trace by the second
 TIMEOUT_MS = 3000  # of a request that states none
 TIMEOUT_MS_MAX = 30_000
 DIGITS_MAX = 9

@@ -50,6 +50,9 @@ class RequestModes:
     def find(self, group: str, topic: str) -> RequestMode | None:
         return self._modes.get((group, topic))
 
+    def all(self) -> list[RequestMode]:
+        return list(self._modes.values())
+
     def pops(self, group: str, topic: str) -> bool:
         """Whether a group gets the messages of a topic by POP."""
         found = self._modes.get((group, topic))

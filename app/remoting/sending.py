@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal, answer_of
 from app.remoting.recalling import recall_handle
-from app.remoting.replies import REGION, begin_request, is_request
+from app.remoting.records import REGION
+from app.remoting.replies import begin_request, is_request
 from app.security.access import Action
 from app.send_batcher import BatchSlice
 from engine.broker import RETRY_PREFIX

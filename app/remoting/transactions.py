@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from app.eager import eager
 from app.remoting.call import RemotingCall
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
+from app.remoting.message_queries import position_in
 from app.security.access import Action, Kind, require_decision
 from engine.broker import Decider, TransactionDecision
 from engine.errors import MessageNotFound
@@ -46,4 +47,18 @@ async def end_transaction(backend: "RemotingBackend", call: RemotingCall) -> Err
     require_decision(call.principal, topic, by_hand=False)
     by = Decider.CHECK if call.is_true("fromTransactionCheck") else Decider.PRODUCER
     await backend.services.transactions.decide(transaction_id, decision, group, by)
+    return OK
+
+
+async def resume_check(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+    """Check a transaction again that was given up, by the offset id of its message; audited."""
+    half = await backend.message_at(position_in(call.text("msgId")))
+    transaction_id = half.properties.get(TRANSACTION_ID, "")
+    topic = half.properties.get(REAL_TOPIC, "")
+    if not transaction_id or not topic:
+        raise RemotingRefusal(ResponseCode.SYSTEM_ERROR, "the message is of no transaction")
+    call.require(Action.PRODUCE, Kind.TOPIC, topic)
+    require_decision(call.principal, topic, by_hand=True)
+    group = half.properties.get(PGROUP, "")
+    await backend.services.transactions.resume(call.actor, transaction_id, group)
     return OK

@@ -13,13 +13,16 @@ def plain_ports(settings: Settings) -> tuple[str, ...]:
     ports = []
     if not is_loopback(settings.host) and not settings.tls_certificate:
         ports.append(f"HTTP on {settings.host}")
-    grpc = grpc_settings.listen_at(settings, settings.host, settings.port)
-    if grpc is not None and not is_loopback(grpc[0]) and not settings.tls_required:
-        ports.append(f"gRPC on {grpc[0]}")
-    remoting = remoting_settings.listen_at(settings, settings.host, settings.port)
-    if remoting is not None and not is_loopback(remoting[0]) and not settings.tls_required:
-        ports.append(f"RocketMQ's TCP protocol on {remoting[0]}")
-    return tuple(ports)
+    place = (settings.host, settings.port)
+    others = (
+        ("gRPC", grpc_settings.listen_at(settings, *place)),
+        ("RocketMQ's TCP protocol", remoting_settings.listen_at(settings, *place)),
+        ("RocketMQ's TCP protocol", remoting_settings.broker_at(settings, settings.host)),
+    )
+    for name, address in others:
+        if address is not None and not is_loopback(address[0]) and not settings.tls_required:
+            ports.append(f"{name} on {address[0]}")
+    return tuple(dict.fromkeys(ports))
 
 
 def warn_of_plain(settings: Settings) -> None:

@@ -177,7 +177,11 @@ def create_client(targets: Targets, *, connections_max: int) -> "httpx.AsyncClie
 def _others_are_local(settings: Settings) -> bool:
     """Whether the ports besides HTTP are reached from this machine only."""
     place = (settings, settings.host, settings.port)
-    listeners = (grpc_settings.listen_at(*place), remoting_settings.listen_at(*place))
+    listeners = (
+        grpc_settings.listen_at(*place),
+        remoting_settings.listen_at(*place),
+        remoting_settings.broker_at(settings, settings.host),
+    )
     return all(each is None or is_loopback(each[0]) for each in listeners)
 
 

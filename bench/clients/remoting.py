@@ -25,9 +25,9 @@ PULL_COUNT = 32  # as Java's clients ask for
 
 
 def _port(turn: Turn) -> int:
-    if not isinstance(turn.process, Server):
-        raise TypeError("only our own server speaks the remoting protocol here")
-    return turn.process.remoting_port
+    """The port of the broker, which with Apache is not that of the name server."""
+    process = turn.process
+    return process.remoting_port if isinstance(process, Server) else process.port
 
 
 def sending_frames(body: bytes, *, window: int, batch: int = 1) -> Work:

@@ -11,10 +11,11 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from app.grpc import clients, receiving, service, tls_mux
+from app.grpc import clients, service, tls_mux
 from app.grpc.quotas import AddressQuota
 from app.grpc.tls_mux import RelayEnd, TlsMux
 from app.security.byte_budget import ByteBudget, ByteLimits
+from app.services import receive_attempts
 from app.services.rpc_figures import RpcFigures
 from engine.message import BODY_BYTES_MAX
 from protocol.rocketmq.messages import (
@@ -75,7 +76,7 @@ async def test_a_batch_is_inflated_no_further_than_a_batch_may_be(
 async def test_attempts_are_remembered_up_to_so_many_receipts(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receiving, "REMEMBERED_MAX", 3)
+    monkeypatch.setattr(receive_attempts, "REMEMBERED_MAX", 3)
     await running.stub.send("orders", b"1", b"2", b"3", b"4")
     for attempt in ("a", "b"):
         await running.stub.receive("g", "orders", count=2, attempt=attempt)

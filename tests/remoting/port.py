@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,8 +171,8 @@ class Running:
         for _ in range(8):
             self.broker.tick()
 
-    async def connect(self) -> Client:
-        host, _, port = self.port.address.rpartition(":")
+    async def connect(self, address: str = "") -> Client:
+        host, _, port = (address or self.port.address).rpartition(":")
         client = Client(*await asyncio.open_connection(host, int(port)))
         self.opened.append(client)
         return client
@@ -184,13 +185,15 @@ class Running:
 
 
 @asynccontextmanager
-async def opened(data: Path, **changes: Any) -> AsyncIterator[Running]:
+async def opened(
+    data: Path, listeners: Sequence[socket.socket] = (), **changes: Any
+) -> AsyncIterator[Running]:
     """The application and its port over `data`, on a free port."""
     clock = ManualClock()
     app = create_app(Settings(data=data, disk_free_min_bytes=0, **changes), clock=clock)
     async with app.router.lifespan_context(app):
         watch = ConnectionMonitor(app.services.settings, app.services.connection_limits)
-        port = RemotingPort(app.services, listening(), watch)
+        port = RemotingPort(app.services, listeners or [listening()], watch)
         await port.start()
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 50_000))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as http:

@@ -18,11 +18,12 @@ READY = re.compile(r"ready on (http://\S+)")
 
 @dataclass
 class Server:
-    """A server process: where classic clients call, and its URL."""
+    """A server process: where classic clients call, its URL, and what it said at its start."""
 
     address: str
     url: str
     process: "subprocess.Popen[str]"
+    start: str
 
 
 @contextmanager
@@ -47,7 +48,7 @@ def served(data: Path, options: Sequence[str] = ()) -> Iterator[Server]:
             guard.cancel()
             drain = threading.Thread(target=process.stderr.read, daemon=True)
             drain.start()
-            yield Server(found[1], ready[1], process)
+            yield Server(found[1], ready[1], process, said)
         finally:
             guard.cancel()
             process.kill()

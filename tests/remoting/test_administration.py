@@ -216,3 +216,26 @@ async def test_queues_of_ordered_topics_are_the_only_values_of_the_name_server(
         assert (await client.ask(code, fields)).code == ResponseCode.ILLEGAL_OPERATION
     answer = await client.ask(RequestCode.GET_KV_CONFIG, {"namespace": "own", "key": "name"})
     assert answer.code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_reset_without_force_moves_queues_back_only(client: Client) -> None:
+    await client.send("orders", b"x", queue=0)
+    await client.send("orders", b"y", queue=0)
+    place = {"consumerGroup": "billing", "topic": "orders", "queueId": 0}
+    await client.beat("c1", "billing")
+    await client.ok(RequestCode.UPDATE_CONSUMER_OFFSET, place | {"commitOffset": 1})
+    latest = {"topic": "orders", "group": "billing", "timestamp": -1}
+    await client.ok(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, latest)
+    answer = await client.ok(RequestCode.QUERY_CONSUMER_OFFSET, place)
+    assert answer.fields["offset"] == "1"
+    await client.ok(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, latest | {"timestamp": 0})
+    answer = await client.ok(RequestCode.QUERY_CONSUMER_OFFSET, place)
+    assert answer.fields["offset"] == "0"
+    one = {"topic": "orders", "group": "billing", "queueId": 0, "offset": 2, "timestamp": 0}
+    await client.ok(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, one)
+    answer = await client.ok(RequestCode.QUERY_CONSUMER_OFFSET, place)
+    assert answer.fields["offset"] == "2"
+    client.told.clear()
+    await client.ok(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, one)  # where it is already
+    told = await client.until_told(RequestCode.RESET_CONSUMER_CLIENT_OFFSET)
+    assert b'"queueId":0,"topic":"orders"}:2' in told.body

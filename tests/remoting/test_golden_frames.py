@@ -33,6 +33,9 @@ FROM_BROKER = {
 }
 # Offered, but not recorded.
 NOT_RECORDED = {
+    R.RESUME_CHECK_HALF_MESSAGE: "no command of mqadmin sends it",
+    R.GET_ALL_MESSAGE_REQUEST_MODE: "only proxies ask for it",
+    R.PEEK_MESSAGE: "no client of RocketMQ sends it",
     R.GET_SUBSCRIPTIONGROUP_CONFIG: "the tools take a group from the table of all groups",
     **dict.fromkeys(
         (code for code in R if R.AUTH_CREATE_USER <= code <= R.AUTH_LIST_ACL),

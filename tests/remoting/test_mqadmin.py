@@ -263,6 +263,12 @@ def sent(text: str, session: Session) -> None:
     assert "SEND_OK" in text or " true " in text
 
 
+def queue_reset(text: str, session: Session) -> None:
+    assert "Exception" not in text
+    (queue,) = [each for each in session.get("/groups/fresh/lag")["queues"] if each["queue"] == 1]
+    assert queue["committed"] == "1"
+
+
 READS: dict[str, Check] = {
     "clusterList": cluster,
     "clusterList -m": cluster_totals,
@@ -299,6 +305,9 @@ READS: dict[str, Check] = {
     "consumeMessage -t orders -b kitemq -i 1 -o 0": bodies,
     "printMsg -t orders -d true": bodies,
     "printMsgByQueue -t orders -a kitemq -i 1 -p true -d true": bodies,
+    "resetOffsetByTime -g fresh -t orders -s 0 -b {broker} -q 1 -o 1": queue_reset,
+    "checkMsgSendRT -t sent -a 2 -s 100": sent,
+    "sendMsgStatus -b kitemq -s 100 -c 2": sent,
     "exportMetadata -c DefaultCluster -f .": done,
     "exportConfigs -c DefaultCluster -f .": done,
     "exportMetrics -c DefaultCluster -f .": done,
@@ -318,6 +327,12 @@ REFUSALS = {
     "getColdDataFlowCtrInfo -b {broker}": "not throttled",
     "setCommitLogReadAheadMode -b {broker} -m 1": "not throttled",
     "checkRocksdbCqWriteProgress -c DefaultCluster": "in RocksDB",
+    "getSyncStateSet -a {broker} -b kitemq": "no controller elects a master",
+    "electMaster -a {broker} -b 0 -bn kitemq -c DefaultCluster": "no controller elects a master",
+    "cleanBrokerMetadata -a {broker} -b 1 -bn kitemq -c DefaultCluster": "no controller elects",
+    "addBroker -c {broker} -b nothing": "no cluster of brokers",
+    "updateColdDataFlowCtrGroupConfig -b {broker} -g billing -v 10": "not throttled",
+    "exportPopRecord -b {broker}": "not in records of POPs",
     "wipeWritePerm -b other": "the one broker is",
 }
 
@@ -372,6 +387,22 @@ def test_a_consumer_processes_a_message_on_request(session: Session) -> None:
     verify = f"{session.server.url}{API}/groups/billing/members/verify"
     answer = httpx.post(verify, json=body).json()
     assert (answer["verdict"], answer["code"]) == ("consumed", "CR_SUCCESS")
+
+
+def test_what_the_tool_sends_has_a_trace(session: Session) -> None:
+    row = lines_with(session.tool.run("sendMessage -t sent -p one -c paid -m true"), "kitemq")
+    ((*_, status, message_id),) = row
+    assert status == "SEND_OK"
+    assert session.get(f"/messages/{message_id}/journey")["stages"]
+    assert lines_with(session.tool.run(f"queryMsgTraceById -i {message_id}"), "Pub")
+
+
+def test_a_message_is_processed_by_its_message_id(session: Session) -> None:
+    message_id = session.get("/topics/orders/messages/1/0")["message_id"]
+    text = session.tool.run(
+        f"queryMsgByUniqueKey -t orders -i {message_id} -g billing -d {{client}}"
+    )
+    assert "CR_SUCCESS" in text
 
 
 def test_what_the_tool_changes_shows_in_rest_and_is_audited(session: Session) -> None:
@@ -465,6 +496,11 @@ def test_users_and_their_rights(tmp_path: Path) -> None:
         assert lines_with(
             tool.run("listAcl -b {broker}"), "User:ann", "Custom", "Topic:orders-*", "[All]"
         )
+        for copy in (
+            "copyUser -f {broker} -t {broker} -u ann",
+            "copyAcl -f {broker} -t {broker} -s User:ann",
+        ):
+            assert "success" in tool.run(copy)
         tool.run("updateUser -b {broker} -u ann -s disable")
         assert lines_with(
             tool.run("getUser -b {broker} -u ann"), "ann", "null", "Normal", "disable"

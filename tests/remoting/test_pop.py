@@ -422,3 +422,51 @@ async def test_modes_of_a_damaged_file_are_set_aside_not_overwritten(tmp_path: P
     again = RequestModes(tmp_path)
     again.load()
     assert again.pops("other", "orders")
+
+
+async def test_a_repeated_attempt_gets_its_batch_again(client: Client, running: Running) -> None:
+    running.broker.create_topic(TopicConfig("orders", type=TopicType.FIFO))
+    running.broker.create_group(GroupConfig("g", ordered=True))
+    await client.send("orders", b"1", properties="__SHARDINGKEY\x01lane")
+    first = await pop(client, order="true", attemptId="a1")
+    other = await client.ask(
+        RequestCode.POP_MESSAGE, popping("g", "orders", order="true", attemptId="a2")
+    )
+    assert other.code == ResponseCode.POLLING_TIMEOUT
+    running.advance(1)
+    again = await pop(client, order="true", attemptId="a1")
+    assert [each["offset"] for each in receipts(again)] == ["0"]
+    assert "orderCountInfo" not in again.fields  # it is no further attempt
+    assert await ack(client, receipts(first)[0]) == ResponseCode.NO_MESSAGE
+    assert await ack(client, receipts(again)[0]) == ResponseCode.SUCCESS
+
+
+async def test_an_answer_says_how_many_messages_are_left(client: Client) -> None:
+    for number in range(5):
+        await client.send("orders", str(number).encode())
+    answer = await pop(client, maxMsgNums=2)
+    assert answer.fields["restNum"] == "3"
+
+
+async def test_a_peek_shows_what_is_not_done_and_delivers_nothing(client: Client) -> None:
+    for number in range(3):
+        await client.send("orders", str(number).encode(), queue=number)
+    fields = {"consumerGroup": "g", "topic": "orders", "queueId": -1, "maxMsgNums": 2}
+    peeked = await client.ok(RequestCode.PEEK_MESSAGE, fields)
+    assert peeked.fields["restNum"] == "1"
+    assert peeked.body
+    answer = await pop(client)
+    assert len(receipts(answer)) == 3
+    for receipt in receipts(answer):
+        assert await ack(client, receipt) == ResponseCode.SUCCESS
+    answer = await client.ask(RequestCode.PEEK_MESSAGE, fields)
+    assert (answer.code, answer.body) == (ResponseCode.PULL_NOT_FOUND, b"")
+
+
+async def test_the_modes_of_groups_are_listed(client: Client) -> None:
+    await client.send("orders", b"1")
+    await client.beat("c1", "g")
+    mode = {"topic": "orders", "consumerGroup": "g", "mode": "POP", "popShareQueueNum": 0}
+    await client.ok(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, json.dumps(mode).encode())
+    modes = await client.document(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+    assert modes == {"messageRequestModeMap": {"orders": {"g": mode}}}

@@ -232,6 +232,18 @@ async def test_a_pull_brings_records_from_an_offset(running: Running, client: Cl
     message = records(answer.body)[0]
     assert (message.topic, message.queue, message.offset) == ("orders", 0, 1)
     assert message.store_host == running.port.address
+    # Java consumers report nothing of a message without these.
+    assert message.properties["MSG_REGION"] == "DefaultRegion"
+    assert message.properties["TRACE_ON"] == "true"
+
+
+async def test_consumers_read_what_clients_traced(client: Client) -> None:
+    topic = "RMQ_SYS_TRACE_TOPIC"
+    route = await client.document(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+    assert route["queueDatas"][0]["readQueueNums"] == 1
+    await client.send(topic, b"Recall\x011\x01\x02", properties="KEYS\x01id-1\x02")
+    answer = await client.ok(RequestCode.PULL_MESSAGE, pulling("reader", topic, 0))
+    assert bodies(answer.body) == [b"Recall\x011\x01\x02"]
 
 
 async def test_a_held_pull_is_answered_by_the_next_message(
@@ -548,6 +560,27 @@ async def test_a_live_producer_is_asked_about_its_transaction(
     )  # fmt: skip
     await client.ok(RequestCode.END_TRANSACTION, answer)
     assert running.broker.topic_stats("orders").messages == 1
+
+
+async def test_a_transaction_that_was_given_up_is_checked_again(
+    running: Running, client: Client
+) -> None:
+    half = await client.send("orders", b"x", f=4, properties=HALF + UNIQ.format("AB12"))
+    fields = {"topic": "orders", "msgId": half.fields["msgId"]}
+    answer = await client.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, fields)
+    assert answer.code == ResponseCode.ILLEGAL_OPERATION  # it is still checked
+    for _ in range(17):
+        running.advance(30)
+    await client.ok(RequestCode.RESUME_CHECK_HALF_MESSAGE, fields)
+    await client.ok(RequestCode.HEART_BEAT, {}, beat_of("p1", producers=("sender",)))
+    running.advance(60)
+    check = await client.until_told(RequestCode.CHECK_TRANSACTION_STATE)
+    assert records(check.body)[0].message_id == "AB12"
+    sent = await client.send("orders", b"plain")
+    answer = await client.ask(
+        RequestCode.RESUME_CHECK_HALF_MESSAGE, fields | {"msgId": sent.fields["msgId"]}
+    )
+    assert answer.code == ResponseCode.SYSTEM_ERROR
 
 
 # -- finding -----------------------------------------------------------------------------------

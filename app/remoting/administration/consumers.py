@@ -7,6 +7,7 @@ from app.remoting.administration.bodies import raw_member, subscription_shape
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.clients import RemotingClient
 from app.remoting.errors import ErrorResponse, RemotingRefusal
+from app.remoting.message_queries import position_in
 from app.security.access import Action, Kind
 from kitemq.model.clients import ProcessingVerdict
 from protocol.remoting.codes import RequestCode, ResponseCode
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 ASK_S = 5.0
 CODES = frozenset(ResponseCode)
 LANGUAGE_UNKNOWN = "OTHER"
-HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
-POSITION_CHARS = 16
-OFFSET_ID_CHARS = (32, 56)  # after an IPv4 and an IPv6 address
 
 
 def consumer_connections(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
@@ -126,7 +124,7 @@ def consume_directly(backend: "RemotingBackend", call: RemotingCall) -> Awaitabl
     """Let a consumer process a stored message apart from its delivery; audited."""
     group = call.group(Action.ADMINISTER)
     client = _consumer(backend, group, call.text("clientId"))
-    position = _position_in(call.text("msgId"))
+    position = position_in(call.text("msgId"))
     return _consume_directly(backend, call, client.name, group, position)
 
 
@@ -149,15 +147,6 @@ async def _consume_directly(
         "spentTimeMills": round(result.took_ms),
     }
     return ErrorResponse(body=json_body(body))
-
-
-def _position_in(offset_id: str) -> int:
-    """The position that an offset id states after its address, which clients may know otherwise."""
-    if len(offset_id) not in OFFSET_ID_CHARS or not HEX_DIGITS.issuperset(offset_id):
-        raise RemotingRefusal(
-            ResponseCode.INVALID_PARAMETER, f"{offset_id[:80]!r} is no offset id of a message"
-        )
-    return int(offset_id[-POSITION_CHARS:], 16)
 
 
 def _consumer(backend: "RemotingBackend", group: str, name: str) -> RemotingClient:

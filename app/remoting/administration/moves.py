@@ -10,6 +10,7 @@ from app.remoting.errors import OK, ErrorResponse
 from app.security.access import Action
 from app.services.resets import ResetOrder
 from engine.broker import Reset, ResetTarget, ResetTo
+from engine.errors import Refused
 from protocol.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 def reset_offsets(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
     """Reset a group in a topic to a time, or one queue to an offset; audited.
 
+    To a time, queues only move back, unless `isForce` says that they may move forward too.
     Connected consumers are notified and continue from there at once.
     """
     group = call.group(Action.ADMINISTER, "group")
@@ -36,10 +38,25 @@ async def _reset_offsets(
     elif at_ms >= 0:
         target = ResetTarget(ResetTo.TIME, at_ms)
     order = ResetOrder([topic], target, queues=[queue] if queue >= 0 else ())
-    reset = await backend.services.resets.apply(
-        call.actor, group, order, precondition="", force=call.is_true("isForce")
-    )
-    return ErrorResponse(body=_notify(backend, group, reset, topic, at_ms))
+    resets = backend.services.resets
+    if not call.is_true("isForce") and target.to is not ResetTo.OFFSET:
+        preview = await resets.preview(group, order)
+        back = [
+            (each.topic, each.queue, each.target)
+            for each in preview.queues
+            if each.target is not None and each.target < (each.current or 0)
+        ]
+        if not back:
+            return ErrorResponse(body=by_queue(backend, "offsetTable", []))
+        order = ResetOrder([topic], ResetTarget(ResetTo.OFFSET), goals=back)
+    try:
+        reset = await resets.apply(call.actor, group, order, precondition="", force=True)
+        moved = _moved(reset)
+    except Refused:
+        if target.to is not ResetTo.OFFSET:
+            raise
+        moved = [((topic, queue), offset)]  # where it is already: its clients may be elsewhere
+    return ErrorResponse(body=_notify(backend, group, moved, topic, at_ms))
 
 
 def clone_offsets(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
@@ -61,7 +78,7 @@ async def _clone_offsets(
         reset = await backend.services.resets.apply(
             call.actor, group, order, precondition="", force=True
         )
-        _notify(backend, group, reset, name, -1)
+        _notify(backend, group, _moved(reset), name, -1)
     return OK
 
 
@@ -83,9 +100,15 @@ async def _group_forbidden(
     return ErrorResponse(body=json_body({"group": group, "topic": topic, "readable": is_readable}))
 
 
-def _notify(backend: "RemotingBackend", group: str, reset: Reset, topic: str, at_ms: int) -> bytes:
+Moved = list[tuple[tuple[str, int], int]]  # queues with their new offsets
+
+
+def _moved(reset: Reset) -> Moved:
+    return [((each.topic, each.queue), each.after or 0) for each in reset.queues]
+
+
+def _notify(backend: "RemotingBackend", group: str, moved: Moved, topic: str, at_ms: int) -> bytes:
     """Notify the group's connected consumers of a reset; returns its new offsets as a body."""
-    moved = [((each.topic, each.queue), each.after or 0) for each in reset.queues]
     body = by_queue(backend, "offsetTable", moved)
     fields = {"topic": topic, "group": group, "timestamp": str(at_ms), "isForce": "true"}
     for client in backend.clients.consumers_of(group):

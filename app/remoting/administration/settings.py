@@ -112,13 +112,13 @@ def _broker_settings(backend: "RemotingBackend", call: RemotingCall) -> dict[str
         "defaultTopicQueueNums": str(settings.default_queues),
         "flushDiskType": "SYNC_FLUSH" if settings.durability == "flushed" else "ASYNC_FLUSH",
         "maxMessageSize": "4194304",
-        "namesrvAddr": backend.address(call.connection),
+        "namesrvAddr": backend.name_server_address(call.connection),
     }
 
 
 def _name_server_settings(backend: "RemotingBackend", call: RemotingCall) -> dict[str, str]:
-    address = backend.address(call.connection)
-    return {"listenPort": address.rpartition(":")[2], "orderMessageEnable": "true"}
+    port = backend.addresses.name_server_port
+    return {"listenPort": str(port), "orderMessageEnable": "true"}
 
 
 def _properties(config: Mapping[str, str]) -> ErrorResponse:

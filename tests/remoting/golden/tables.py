@@ -80,14 +80,15 @@ FREE = (
     row("body.consumeStatsList.length", OWN_TOPICS, R.GET_BROKER_CONSUME_STATS),
 )  # fmt: skip
 
+PULLS = (R.PULL_MESSAGE, R.LITE_PULL_MESSAGE)
 # KiteMQ differs on purpose.
 DELIBERATE = (
     row("version", "KiteMQ speaks the protocol of 5.3.3, and says so to clients that look at it"),
     row("remark", "a text for people; clients do not read it"),
     row("binary", "an answer has the header of its request; Apache 5.5.0 answers in JSON"),
     row("body[].properties.CLUSTER", "the same for each message: it is not stored"),
-    row("body[].properties.MSG_REGION", "the same for each message: it is not stored"),
-    row("body[].properties.TRACE_ON", "the same for each message: it is not stored"),
+    row("body[].properties.MSG_REGION", "also of messages that came in a batch", *PULLS),
+    row("body[].properties.TRACE_ON", "also of messages that came in a batch", *PULLS),
     row("body[].properties.WAIT", "true is what clients take without it"),
     row("body[].properties.KITE_*", "what KiteMQ's own clients read of a retry", R.PULL_MESSAGE),
     row("body[].ends_with_separator", "property blocks of 4.9 are completed", R.PULL_MESSAGE),

@@ -50,6 +50,7 @@ public class Drive {
         String[] rest = Arrays.copyOfRange(arguments, 2, arguments.length);
         switch (arguments[1]) {
             case "send": send(rest[0], Integer.parseInt(rest[1])); break;
+            case "ahead": ahead(rest[0], Integer.parseInt(rest[1])); break;
             case "batch": batch(rest[0], Integer.parseInt(rest[1])); break;
             case "delayed": delayed(rest[0]); break;
             case "ordered": ordered(rest[0], Integer.parseInt(rest[1])); break;
@@ -129,6 +130,28 @@ public class Drive {
         SendResult result = producer.send(message(topic, "large", "large", "x".repeat(100_000)));
         MessageExt found = producer.viewMessage(topic, result.getOffsetMsgId());
         say("VIEWED", found == null ? "nothing" : String.valueOf(found.getBody().length));
+        producer.shutdown();
+    }
+
+    /** Sends so many without waiting for any answer; says how many were accepted. */
+    static void ahead(String topic, int count) throws Exception {
+        DefaultMQProducer producer = producer("sender");
+        AtomicInteger accepted = new AtomicInteger();
+        CountDownLatch left = new CountDownLatch(count);
+        for (int number = 0; number < count; number++) {
+            producer.send(message(topic, "a", "", "a" + number), new SendCallback() {
+                public void onSuccess(SendResult result) {
+                    accepted.incrementAndGet();
+                    left.countDown();
+                }
+
+                public void onException(Throwable error) {
+                    left.countDown();
+                }
+            }, LIMIT_S * 1000);
+        }
+        left.await(LIMIT_S, TimeUnit.SECONDS);
+        say("ACCEPTED", String.valueOf(accepted.get()));
         producer.shutdown();
     }
 
@@ -391,12 +414,8 @@ public class Drive {
         }
     }
 
-    /** Sends one message and consumes it, both with message traces. */
+    /** Sends one message and consumes it, both with message traces, which 5.x begins after its start. */
     static void traced(String group, String topic) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("sender", (RPCHook) null, true, (String) null);
-        producer.setNamesrvAddr(address);
-        producer.start();
-        say("SENT", producer.send(message(topic, "t", "traced", "traced")).getMsgId());
         CountDownLatch left = new CountDownLatch(1);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, (RPCHook) null, new AllocateMessageQueueAveragely(), true, (String) null);
         consumer.setNamesrvAddr(address);
@@ -407,6 +426,10 @@ public class Drive {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
+        DefaultMQProducer producer = new DefaultMQProducer("sender", (RPCHook) null, true, (String) null);
+        producer.setNamesrvAddr(address);
+        producer.start();
+        say("SENT", producer.send(message(topic, "t", "traced", "traced")).getMsgId());
         say("ALL", String.valueOf(left.await(LIMIT_S, TimeUnit.SECONDS)));
         Thread.sleep(1500); // traces are sent in the background
         consumer.shutdown();

@@ -1,0 +1,101 @@
+"""Apache RocketMQ: its name server and its broker, each in a JVM of its own as in an installation.
+
+The jars are those of `$ROCKETMQ_HOME/lib`, or the ones that the tests of frames use. The broker
+answers once a message is in the page cache (ASYNC_FLUSH, its default).
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.process import Process, answers, free_port
+
+ROOT = Path(__file__).parents[2]
+HEAP = ("-Xms512m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
+NAMES_HEAP = ("-Xms64m", "-Xmx64m", "-XX:TieredStopAtLevel=1")
+ROUTE = (
+    b'{"code":105,"language":"JAVA","version":479,"opaque":1,"flag":0,'
+    b'"extFields":{"topic":"TBW102"}}'
+)
+SETTINGS = """brokerName=bench
+brokerIP1=127.0.0.1
+listenPort={port}
+namesrvAddr=127.0.0.1:{names_port}
+storePathRootDir={store}
+storePathCommitLog={store}/commitlog
+autoCreateTopicEnable=true
+timerWheelEnable=false
+waitTimeMillsInSendQueue=60000
+"""
+
+
+def jars() -> Path:
+    """The folder of the jars; it may not be there."""
+    home = os.environ.get("ROCKETMQ_HOME", "")
+    return Path(home) / "lib" if home else ROOT / "tests/remoting/golden/lib"
+
+
+def is_installed() -> bool:
+    """Whether there is a broker to compare with."""
+    return bool(shutil.which("java")) and any(jars().glob("rocketmq-namesrv-*.jar"))
+
+
+class RocketMQServer(Process):
+    """The broker is what is weighed; the name server only answers for routes."""
+
+    name = "Apache RocketMQ"
+
+    def __init__(self, data: Path) -> None:
+        super().__init__(data)
+        self.remoting_port = free_port()  # of the name server
+        self._names: subprocess.Popen[bytes] | None = None
+
+    def command(self) -> Sequence[str]:
+        return [
+            *self._java(HEAP),
+            "org.apache.rocketmq.broker.BrokerStartup",
+            "-c",
+            str(self._file),
+        ]
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | {"ROCKETMQ_HOME": str(self.data)}
+
+    def is_ready(self) -> bool:
+        """Whether the name server has the route of new topics: the broker is registered then."""
+        size = 4 + len(ROUTE)
+        frame = size.to_bytes(4) + len(ROUTE).to_bytes(4) + ROUTE
+        return answers(self.remoting_port, frame, b'"code":0')
+
+    def start(self) -> float:
+        self.data.mkdir(parents=True, exist_ok=True)
+        values = {"port": self.port, "names_port": self.remoting_port, "store": self.data / "store"}
+        self._file.write_text(SETTINGS.format(**values))
+        names = self.data / "namesrv.conf"
+        names.write_text(f"listenPort={self.remoting_port}\n")
+        main = "org.apache.rocketmq.namesrv.NamesrvStartup"
+        self._names = subprocess.Popen(
+            [*self._java(NAMES_HEAP), main, "-c", str(names)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env=self.environment(),
+        )
+        return super().start()
+
+    def end(self, how: signal.Signals) -> None:
+        super().end(how)
+        if self._names is not None:
+            self._names.kill()
+            self._names.wait()
+            self._names = None
+
+    @property
+    def _file(self) -> Path:
+        return self.data / "broker.conf"
+
+    def _java(self, heap: Sequence[str]) -> list[str]:
+        return ["java", *heap, f"-Duser.home={self.data}", "-cp", f"{jars()}/*"]
