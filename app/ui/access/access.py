@@ -22,8 +22,9 @@ from app.security.authenticator import LOGIN
 from app.security.credentials import parse_role
 from app.security.user_directory import UserDirectory
 from app.settings import is_loopback
-from app.ui.access.login import browser_of, by_of, logged_in
+from app.ui.access.login import browser_of, logged_in
 from app.ui.framework import forms, pages, rights
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from engine.errors import Conflict, Forbidden, Invalid, NotFound
@@ -145,7 +146,7 @@ async def add_user(request: Request) -> Response:
         patterns = patterns_of(posted.values["patterns"]) or UNSET
         new = NewUser(posted.values["name"], password, role, patterns)
         user = await services_of(request.scope).accounts.add_user(
-            by_of(request), new, is_first=is_first
+            actor_of(request), new, is_first=is_first
         )
     except (Invalid, Conflict) as error:
         posted.blame(error)
@@ -169,7 +170,7 @@ async def add_token(request: Request) -> Response:
     try:
         role = parse_role(values["role"]) if values["role"] else UNSET
         new = NewToken(values["name"].strip(), owner, role, patterns, days)
-        token, secret = await services_of(request.scope).accounts.add_token(by_of(request), new)
+        token, secret = await services_of(request.scope).accounts.add_token(actor_of(request), new)
     except (Invalid, Conflict, NotFound) as error:
         form.blame(error)
         return await _page(request, token_form=form)
@@ -183,7 +184,7 @@ async def revoke_token(request: Request) -> Response:
     directory, token_id = services_of(request.scope).user_directory, _id(request)
     token = next((row for row in directory.tokens() if row.id == token_id), None)
     _require_owned(request, directory.name_of(token.user_id) if token else "")
-    await services_of(request.scope).accounts.revoke_token(by_of(request), token_id)
+    await services_of(request.scope).accounts.revoke_token(actor_of(request), token_id)
     return forms.go(request, "/access?done=revoked")
 
 
@@ -192,7 +193,7 @@ async def end_session(request: Request) -> Response:
     directory, session_id = services_of(request.scope).user_directory, _id(request)
     session = next((row for row in directory.sessions() if row.id == session_id), None)
     _require_owned(request, directory.name_of(session.user_id) if session else "")
-    await services_of(request.scope).accounts.end_session(by_of(request), session_id)
+    await services_of(request.scope).accounts.end_session(actor_of(request), session_id)
     is_this = session_id == principal_of(request.scope).session_id
     return forms.go(request, LOGIN if is_this else "/access?done=ended")
 
@@ -209,7 +210,7 @@ async def change_password(request: Request) -> Response:
     name = principal_of(request.scope).name
     try:
         await services_of(request.scope).accounts.change_password(
-            by_of(request), name, old, new, browser=browser_of(request)
+            actor_of(request), name, old, new, browser=browser_of(request)
         )
     except Invalid as error:
         form.blame(error, {"password": "new"})

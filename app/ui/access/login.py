@@ -6,14 +6,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import Actor, actor_at
 from app.errors import ProblemError
 from app.security.access import principal_of
 from app.security.accounts import Browser
 from app.security.authenticator import COOKIE, LOGIN, LOGIN_BEGIN, LOGOUT_LEFT, cookie_of
 from app.security.oidc.login_state import LIFETIME_S
 from app.ui.framework import forms, pages
-from app.ui.framework.console import address_of, client_of
+from app.ui.framework.console import actor_of, address_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from engine.errors import Busy
@@ -42,11 +41,6 @@ class Login:
     provider: str  # what the button calls the OpenID Connect provider; "" where there is none
     begin: str  # where that button leads
     failure: LoginFailure | None = None
-
-
-def by_of(request: Request) -> Actor:
-    """The actor of a change to users, for the audit trail."""
-    return actor_at(client_of(request), request.headers.get("x-request-id", ""))
 
 
 def browser_of(request: Request) -> Browser:
@@ -91,7 +85,7 @@ async def log_out(request: Request) -> Response:
     who = principal_of(request.scope)
     user = services_of(request.scope).accounts.directory.user(who.name)
     if who.session_id:
-        await services_of(request.scope).accounts.log_out(by_of(request), who.session_id)
+        await services_of(request.scope).accounts.log_out(actor_of(request), who.session_id)
     if user is not None and user.issuer is not None:
         response = forms.go(request, LOGOUT_LEFT)
         cookie = services_of(request.scope).provider_login.logout_cookie(

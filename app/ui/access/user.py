@@ -10,8 +10,8 @@ from app.db.rows import UserRow
 from app.security.access import TABLE, Grant, Kind, Principal, Role, lacks, principal_of
 from app.security.credentials import parse_role
 from app.ui.access.access import ROLES, UserLine, patterns_of, user_line
-from app.ui.access.login import by_of
 from app.ui.framework import forms, pages
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
@@ -55,7 +55,7 @@ async def change(request: Request) -> Response:
             patterns_of(form.values["patterns"]),
             form.values["disabled"] == "yes",
         )
-        await services_of(request.scope).accounts.change_user(by_of(request), name, patch)
+        await services_of(request.scope).accounts.change_user(actor_of(request), name, patch)
     except (Invalid, Conflict) as error:
         form.blame(error)
         return await _page(request, form=form)
@@ -68,7 +68,7 @@ async def set_password(request: Request) -> Response:
     name = request.path_params["name"]
     try:
         await services_of(request.scope).accounts.set_password(
-            by_of(request), name, posted.values["password"]
+            actor_of(request), name, posted.values["password"]
         )
     except Invalid as error:
         form = Form({"password": ""})
@@ -84,7 +84,7 @@ async def delete(request: Request) -> Response:
     form = await forms.confirmation(request, name, refusal)
     if not form.is_wrong:
         try:
-            await services_of(request.scope).accounts.delete_user(by_of(request), name)
+            await services_of(request.scope).accounts.delete_user(actor_of(request), name)
         except Conflict as error:
             form.blame(error)
     if form.is_wrong:

@@ -7,13 +7,12 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow, TransitionRow
-from app.db.rows import actor_at
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
 from app.services.alerts.standing import RuleStatus
 from app.services.alerts.webhook import host_of
 from app.ui.framework import formats, forms, pages
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.templating import segment
 from engine.errors import NotFound
@@ -190,7 +189,7 @@ async def acknowledge(request: Request) -> Response:
     """POST /alerts/acknowledge: mark a firing alert as seen."""
     posted = await forms.read(request)
     rule_id = parse_id(posted.one("rule_id"))
-    actor = actor_at(client_of(request))
+    actor = actor_of(request)
     await services_of(request.scope).alerts.acknowledge(actor, rule_id, posted.one("subject"))
     return forms.go(request, "/alerts?done=acknowledged")
 
@@ -203,7 +202,7 @@ async def silence(request: Request) -> Response:
         hours = SILENCE_CHOICES[0][0]
     until_ms = pages.console_of(request).now_ms() + int(hours) * HOUR_MS
     rule_id = parse_id(posted.one("rule_id"))
-    actor = actor_at(client_of(request))
+    actor = actor_of(request)
     note = posted.one("note").strip()
     await services_of(request.scope).alerts.silence(
         actor, rule_id, posted.one("subject"), until_ms, note
@@ -214,13 +213,13 @@ async def silence(request: Request) -> Response:
 async def end_silence(request: Request) -> Response:
     """POST /alerts/silences/{id}/end"""
     silence_id = parse_id(request.path_params["id"])
-    await services_of(request.scope).alerts.end_silence(actor_at(client_of(request)), silence_id)
+    await services_of(request.scope).alerts.end_silence(actor_of(request), silence_id)
     return forms.go(request, "/alerts?done=unsilenced")
 
 
 async def test(request: Request) -> Response:
     """POST /alerts/test: send a test event to every webhook."""
-    await services_of(request.scope).alerts.test(actor_at(client_of(request)))
+    await services_of(request.scope).alerts.test(actor_of(request))
     return forms.go(request, "/alerts?done=tested#deliveries")
 
 

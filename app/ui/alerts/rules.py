@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.alert_rows import RuleRow
-from app.db.rows import actor_at
 from app.services.alerts.machine import Reading
 from app.services.alerts.rules import (
     ABOUT,
@@ -23,7 +22,7 @@ from app.services.alerts.rules import (
 from app.services.alerts.standing import RuleStatus
 from app.ui.alerts.alerts import parse_id
 from app.ui.framework import forms, pages, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.typed_forms import Fields, InvalidField, Verbatim
@@ -127,7 +126,7 @@ async def delete(request: Request) -> Response:
     form = await forms.confirmation(request, rule.name, _("That is not the rule's name."))
     if form.is_wrong:
         return await _deletion(request, form)
-    await services_of(request.scope).alerts.delete(actor_at(client_of(request)), rule.id)
+    await services_of(request.scope).alerts.delete(actor_of(request), rule.id)
     return forms.go(request, "/alerts?done=deleted")
 
 
@@ -137,7 +136,7 @@ async def _take(request: Request, rule_id: int) -> Response:
     rule = _rule_of(form, fields, rule_id)
     if form.is_wrong:
         return await _page(request, rule_id, form)
-    alerts, actor = services_of(request.scope).alerts, actor_at(client_of(request))
+    alerts, actor = services_of(request.scope).alerts, actor_of(request)
     try:
         if posted.one("do") == "try":
             return await _page(request, rule_id, form, trial=_trial(await alerts.preview(rule)))

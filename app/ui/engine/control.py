@@ -6,11 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import Actor, actor_at
 from app.services.log_levels import INHERITED, LEVELS
 from app.services.read_only import REASON_CHARS_MAX, ReadOnlyState
 from app.ui.framework import forms, pages
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from engine.errors import Conflict, Invalid, NotFound
@@ -47,7 +46,7 @@ async def switch(request: Request) -> Response:
     read_only, reason = services_of(request.scope).read_only, form.values["reason"]
     if not form.is_wrong:
         try:
-            await read_only.switch(_actor(request), is_on=is_on, reason=reason)
+            await read_only.switch(actor_of(request), is_on=is_on, reason=reason)
         except (Invalid, Conflict) as error:
             form.blame(error)
     if form.is_wrong:
@@ -60,7 +59,7 @@ async def change_level(request: Request) -> Response:
     form = forms.fill(await forms.read(request), LEVEL_FIELDS)
     levels = services_of(request.scope).log_levels
     try:
-        await levels.change(_actor(request), form.values["name"], form.values["level"])
+        await levels.change(actor_of(request), form.values["name"], form.values["level"])
     except (Invalid, NotFound) as error:
         form.blame(error)
         return await _page(request, level_form=form)
@@ -87,7 +86,3 @@ async def _page(
     )
     title = _("Read-only, log levels")
     return await pages.respond(request, "control.html", context, title=title, status=status)
-
-
-def _actor(request: Request) -> Actor:
-    return actor_at(client_of(request), request.headers.get("x-request-id", ""))

@@ -14,11 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.security.access import Kind
 from app.services.resets import ResetOrder
 from app.ui.framework import bulk, forms, pages, preferences, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.typed_forms import Fields, Moment
@@ -108,7 +107,7 @@ class GroupAction:
     async def change(self, name: str) -> BulkRow:
         """Change a group; raises OffsetsMoved if it is no longer where the preview showed it."""
         broker, services = pages.console_of(self.request).broker, services_of(self.request.scope)
-        actor = actor_at(client_of(self.request))
+        actor = actor_of(self.request)
         config = broker.group(name)
         if self.action == "reset":
             order = self._reset_of(name, broker.lag(name))

@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import AuditEntry, actor_at
+from app.db.rows import AuditEntry
 from app.services.client_figures import PASSAGES_MAX, Passage
 from app.services.groups import KIND
 from app.ui.framework import forms, pages, tables, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.tables import Cut
@@ -175,7 +175,7 @@ async def undo(request: Request) -> Response:
     __, fields = typed_forms.read(await forms.read(request), ReviewFields)
     try:
         record = await services_of(request.scope).resets.undo(
-            actor_at(client_of(request)),
+            actor_of(request),
             config.name,
             _number(request),
             precondition=fields.precondition,

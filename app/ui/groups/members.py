@@ -9,11 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.pause import Pause
 from app.ui.clients.client import path_of as path_of_client
 from app.ui.framework import forms, pages, tables
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.language import _, ngettext
 from app.ui.framework.tables import Cut, Query
 from app.ui.groups.confirm import Confirmation, ask
@@ -147,9 +146,7 @@ async def leave(request: Request) -> Response:
     """POST /groups/{group}/leave"""
     config = group_of(request)
     client = (await forms.read(request)).one("client")
-    if not await services_of(request.scope).groups.leave(
-        actor_at(client_of(request)), config.name, client
-    ):
+    if not await services_of(request.scope).groups.leave(actor_of(request), config.name, client):
         raise NotFound(
             _("%(client)s is no member of the group any more", client=f"{client!r}"),
             remedy=_("look at its clients as they are now"),

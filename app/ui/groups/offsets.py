@@ -14,10 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.services.resets import ResetOrder
 from app.ui.framework import forms, pages, preferences, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form, Posted
 from app.ui.framework.language import N_, _
 from app.ui.framework.typed_forms import Fields, InvalidField, Moment, Verbatim
@@ -209,7 +208,7 @@ async def apply(request: Request) -> Response:
     if order is None:
         return await _refuse_or_show(request, config, draft)
     __, fields = typed_forms.read(posted, ReviewFields)
-    resets, actor = services_of(request.scope).resets, actor_at(client_of(request))
+    resets, actor = services_of(request.scope).resets, actor_of(request)
     try:
         reset = await resets.apply(
             actor, config.name, order, precondition=fields.precondition, force=fields.is_forced

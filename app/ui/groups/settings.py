@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import Actor, actor_at
+from app.db.rows import Actor
 from app.ui.framework import forms, pages, preferences, typed_forms
-from app.ui.framework.console import Console, client_of
+from app.ui.framework.console import Console, actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.typed_forms import Fields, Moment
@@ -127,7 +127,7 @@ async def change(request: Request) -> Response:
     changes = _changes(form, fields, preferences.read(request).zone)
     if form.is_wrong:
         return await _config_page(request, config, form)
-    groups, actor = services_of(request.scope).groups, actor_at(client_of(request))
+    groups, actor = services_of(request.scope).groups, actor_of(request)
     try:
         await groups.change(actor, config.name, changes)
     except (Invalid, Forbidden) as error:
@@ -233,7 +233,7 @@ async def _switch(
     """Pause or resume the group, or the topic that the form names."""
     name = group_of(request).name
     topic = (await forms.read(request)).one("topic")
-    await switch(actor_at(client_of(request)), name, topic)
+    await switch(actor_of(request), name, topic)
     return forms.go(request, f"{path_of(name)}/config?done={notice}")
 
 
@@ -249,7 +249,7 @@ async def delete(request: Request) -> Response:
     form = await forms.confirmation(request, config.name, refusal)
     if form.is_wrong:
         return await _delete_page(request, config, form)
-    await services_of(request.scope).groups.delete(actor_at(client_of(request)), config.name)
+    await services_of(request.scope).groups.delete(actor_of(request), config.name)
     return forms.go(request, "/groups?done=deleted")
 
 

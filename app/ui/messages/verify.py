@@ -7,14 +7,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.pause import Pause
 from app.security.access import Action, Kind
 from app.services.clients import ASK_S, Offer
 from app.services.topic_kinds import group_of
 from app.ui.clients.client import path_of
 from app.ui.framework import forms, pages, rights
-from app.ui.framework.console import Console, client_of
+from app.ui.framework.console import Console, actor_of
 from app.ui.framework.language import _
 from app.ui.messages.message import address, place_of
 from engine.errors import Busy, NotFound, Refused
@@ -74,7 +73,7 @@ async def verify(request: Request) -> Response:
     rights.require(request, Action.ADMINISTER, Kind.GROUP, group)
     if not client:
         return await _page(request, trouble=_("choose a client"), status=422)
-    actor = actor_at(client_of(request))
+    actor = actor_of(request)
     try:
         result = await services_of(request.scope).clients.verify(
             actor, client, group, *place_of(request)

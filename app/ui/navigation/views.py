@@ -8,11 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import Actor, actor_at
 from app.security.access import principal_of
 from app.services import views
 from app.ui.framework import forms, pages
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from engine.errors import Conflict, EngineError, Invalid, NotFound
@@ -63,7 +62,7 @@ async def create(request: Request) -> Response:
     form = forms.fill(await forms.read(request), FIELDS)
     new = NewView(**form.values)
     try:
-        view = await services_of(request.scope).views.add(_actor(request), _owner(request), new)
+        view = await services_of(request.scope).views.add(actor_of(request), _owner(request), new)
     except (Invalid, Conflict) as error:
         if error.field == "path":  # none of the console's links leads here
             raise
@@ -77,7 +76,7 @@ async def delete(request: Request) -> Response:
     text = request.path_params["id"]
     if not is_whole(text, ID_CHARS_MAX):
         raise NotFound(_("you have no view %(text)s", text=f"{text[:40]!r}"), field="id")
-    await services_of(request.scope).views.delete(_actor(request), _owner(request), int(text))
+    await services_of(request.scope).views.delete(actor_of(request), _owner(request), int(text))
     return forms.go(request, "/views?done=deleted")
 
 
@@ -111,7 +110,3 @@ def _blamed(form: Form, error: EngineError) -> Form:
 
 def _owner(request: Request) -> str:
     return principal_of(request.scope).name
-
-
-def _actor(request: Request) -> Actor:
-    return actor_at(client_of(request), request.headers.get("x-request-id", ""))

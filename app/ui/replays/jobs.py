@@ -10,11 +10,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
-from app.db.rows import Actor, actor_at
 from app.security.access import principal_of
 from app.security.message_rights import lacks_messages
 from app.ui.framework import forms, pages, rights, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.typed_forms import Fields, InvalidField
@@ -199,11 +198,6 @@ class JobPage:
     form: Form
     retry_of: JobLink | None
     retried_by: list[JobLink]
-
-
-def actor_of(request: Request) -> Actor:
-    """The actor of a change to jobs."""
-    return actor_at(client_of(request), request.headers.get("x-request-id", ""))
 
 
 async def index(request: Request) -> Response:

@@ -6,13 +6,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.security.access import Principal, principal_of
 from app.security.message_rights import visible
 from app.services.bodies import decompress
 from app.ui.bodies.preview import preview_of
 from app.ui.framework import forms, pages, preferences, tables
-from app.ui.framework.console import Console, client_of
+from app.ui.framework.console import Console, actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.zones import Zone
@@ -161,7 +160,7 @@ async def change(request: Request) -> Response:
 
 async def _carry_out(request: Request, message_id: str, do: str, due_ms: int) -> TimerAnswer:
     scheduled = services_of(request.scope).scheduled
-    actor = actor_at(client_of(request))
+    actor = actor_of(request)
     if do == "recall":
         return await scheduled.recall(actor, message_id)
     if do == "deliver":

@@ -14,12 +14,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.security.access import Kind
 from app.services.topic_kinds import SYSTEM_KINDS, kind_of
 from app.services.topics import config_tag, content_tag
 from app.ui.framework import bulk, forms, pages, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.typed_forms import Fields
@@ -123,7 +122,7 @@ class TopicAction:
         note = self.reason_to_skip(config)
         if note:
             return TopicBulkRow(name, "left", note)
-        topics, actor = services_of(self.request.scope).topics, actor_at(client_of(self.request))
+        topics, actor = services_of(self.request.scope).topics, actor_of(self.request)
         state = self.selection[name] or NOT_SEEN
         if self.action == "delete":
             await topics.delete(actor, name, seen=state)

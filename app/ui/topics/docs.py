@@ -7,11 +7,11 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.ui.framework import forms, typed_forms
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields, Verbatim
-from app.ui.topics import starred
 from app.ui.topics.head import Head, head_of, respond, topic_of
 from engine.broker import TopicConfig
 from engine.errors import Conflict, Invalid
@@ -62,7 +62,7 @@ async def change(request: Request) -> Response:
     if form.is_wrong:
         form.error = _("The form is not whole: open the note again.")
         return await _page(request, config, form)
-    marks, actor = services_of(request.scope).stars_and_notes, starred.actor(request)
+    marks, actor = services_of(request.scope).stars_and_notes, actor_of(request)
     try:
         await marks.write_note(actor, config.name, fields.text, fields.version)
     except Conflict as error:

@@ -8,10 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.services.retention import Extent
 from app.ui.framework import forms, preferences, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
@@ -103,7 +102,7 @@ async def purge(request: Request) -> Response:
         return await _page(request, config, form, _preview(request, config, form), 422)
     purges, extent = services_of(request.scope).purges, Extent(before_offset=fields.offsets)
     try:
-        await purges.purge(actor_at(client_of(request)), config.name, extent)
+        await purges.purge(actor_of(request), config.name, extent)
     except (Invalid, QueueNotFound) as error:
         form.error = _(
             "%(detail)s: the topic is another by now.",

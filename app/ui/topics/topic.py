@@ -9,12 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.monitoring import sparkline
 from app.monitoring.sparkline import Sparkline
 from app.pause import Pause
 from app.ui.framework import forms, pages, typed_forms
-from app.ui.framework.console import Console, client_of
+from app.ui.framework.console import Console, actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
@@ -244,7 +243,7 @@ async def change(request: Request) -> Response:
     form, fields = typed_forms.read(await forms.read(request), ConfigFields)
     if form.is_wrong:
         return await _config_page(request, config, form)
-    topics, actor = services_of(request.scope).topics, actor_at(client_of(request))
+    topics, actor = services_of(request.scope).topics, actor_of(request)
     try:
         await topics.change(actor, config.name, convert(fields, TopicSettings))
     except (Invalid, Forbidden) as error:
@@ -280,7 +279,7 @@ async def delete(request: Request) -> Response:
     form = await forms.confirmation(request, config.name, refusal)
     if form.is_wrong:
         return await _delete_page(request, config, form)
-    await services_of(request.scope).topics.delete(actor_at(client_of(request)), config.name)
+    await services_of(request.scope).topics.delete(actor_of(request), config.name)
     return forms.go(request, "/topics?done=deleted")
 
 

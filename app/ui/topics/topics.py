@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.monitoring import sparkline
 from app.monitoring.sampler import Snapshot, TopicFigures, topic_figures
 from app.monitoring.sparkline import Sparkline
@@ -20,7 +19,7 @@ from app.security.access import Action, Kind
 from app.services.stars_and_notes import TopicAnnotations
 from app.services.topic_kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
 from app.ui.framework import forms, list_exports, pages, rights, tables, typed_forms
-from app.ui.framework.console import Console, client_of
+from app.ui.framework.console import Console, actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.tables import Cut, Query
@@ -290,7 +289,7 @@ async def create(request: Request) -> Response:
     if form.is_wrong:
         return await _form_page(request, form)
     rights.require(request, Action.ADMINISTER, Kind.TOPIC, fields.name)
-    topics, actor = services_of(request.scope).topics, actor_at(client_of(request))
+    topics, actor = services_of(request.scope).topics, actor_of(request)
     try:
         topic = await topics.create(actor, convert(fields, TopicConfig))
     except (Invalid, Conflict, Forbidden) as error:

@@ -8,14 +8,13 @@ from starlette.responses import Response
 
 from app.addresses import redacted_url
 from app.container import services_of
-from app.db.rows import actor_at
 from app.pause import Pause
 from app.security.access import Principal, principal_of
 from app.security.message_rights import visible
 from app.services.bodies import decompress
 from app.ui.bodies.preview import preview_of
 from app.ui.framework import forms, pages, rights, tables
-from app.ui.framework.console import Console, client_of
+from app.ui.framework.console import Console, actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.messages.message import address
@@ -204,7 +203,7 @@ async def decide(request: Request) -> Response:
     name = request.path_params["id"]
     posted = await forms.read(request)
     service = services_of(request.scope).transactions
-    actor = actor_at(client_of(request))
+    actor = actor_of(request)
     form = forms.fill(posted, ("decision", "confirm"))
     # The audit trail names it by the message id, which the producer knows.
     transaction = await _get(request, name)
