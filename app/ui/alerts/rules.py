@@ -115,17 +115,12 @@ async def change(request: Request) -> Response:
     return await _take(request, standing.rule.id)
 
 
-async def delete_page(request: Request) -> Response:
-    """GET /alerts/rules/{id}/delete"""
-    return await _deletion(request, Form({"confirm": ""}))
-
-
 async def delete(request: Request) -> Response:
     """POST /alerts/rules/{id}/delete: delete the rule if the form repeats its name."""
     rule = (await _standing(request)).rule
     form = await forms.confirmation(request, rule.name, _("That is not the rule's name."))
     if form.is_wrong:
-        return await _deletion(request, form)
+        return await delete_page(request, form)
     await services_of(request.scope).alerts.delete(actor_of(request), rule.id)
     return forms.go(request, "/alerts?done=deleted")
 
@@ -212,7 +207,8 @@ async def _page(
     return await pages.respond(request, "alert_form.html", context, title=title, status=form.status)
 
 
-async def _deletion(request: Request, form: Form) -> Response:
+async def delete_page(request: Request, form: Form | None = None) -> Response:
+    """GET /alerts/rules/{id}/delete"""
     standing = await _standing(request)
     firing = [row.subject for row in standing.states if row.state == "firing"]
     silences = await services_of(request.scope).alerts.silences()
@@ -222,6 +218,6 @@ async def _deletion(request: Request, form: Form) -> Response:
         firing=firing[:READINGS_SHOWN_MAX],
         firing_total=len(firing),
         silences=sum(silence.rule_id == standing.rule.id for silence in silences),
-        form=form,
+        form=form or Form({"confirm": ""}),
     )
     return await pages.respond(request, "alert_delete.html", context, title=_("Delete a rule"))

@@ -127,9 +127,7 @@ async def _page(
     title = _("Dismiss dead letters of %(group)s", group=group)
     if not is_dismissing:
         title = _("Restore dead letters of %(group)s", group=group)
-    return await pages.respond(
-        request, "dlq_dismiss.html", context, title=title, section="dlq", status=status
-    )
+    return await pages.respond(request, "dlq_dismiss.html", context, title=title, status=status)
 
 
 async def _chosen(

@@ -92,7 +92,7 @@ async def _page(request: Request, form: Form, criteria: Criteria) -> Response:
         sent_before=_sent_before(console, group, criteria),
     )
     title = _("Resend dead letters of %(group)s", group=group)
-    return await pages.respond(request, "dlq_resend.html", context, title=title, section="dlq")
+    return await pages.respond(request, "dlq_resend.html", context, title=title)
 
 
 def _sent_before(console: Console, group: str, criteria: Criteria) -> int | None:
@@ -124,8 +124,7 @@ async def create(request: Request) -> Response:
     except (Invalid, NotFound, Forbidden) as error:
         _blame(form, error, group, f"to_{new.to}")
         return await _page(request, form, criteria)
-    await jobs.settle(request, job.id)
-    return forms.go(request, f"/jobs/{job.id}")
+    return await jobs.settled(request, job.id)
 
 
 def _blame(form: Form, error: EngineError, group: str, to_name: str) -> None:
@@ -216,8 +215,7 @@ async def one(request: Request) -> Response:
     )
     rights.require_resend(request, new.source, new.to, new.to_name)
     job = await services_of(request.scope).replays.create(actor_of(request), new)
-    await jobs.settle(request, job.id)
-    return forms.go(request, f"/jobs/{job.id}")
+    return await jobs.settled(request, job.id)
 
 
 def offset_of(request: Request) -> int:

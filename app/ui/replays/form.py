@@ -117,8 +117,7 @@ async def create(request: Request) -> Response:
         target = {"to_name": f"to_{new.to}"} | ({"topic": "to_topic"} if is_target else {})
         form.blame(error, ENGINE_NAMES | target)
         return await _page(request, form)
-    await jobs.settle(request, job.id)
-    return forms.go(request, f"/jobs/{job.id}")
+    return await jobs.settled(request, job.id)
 
 
 def _new_job(form: Form, fields: NewJobFields, zone: Zone) -> NewReplay:

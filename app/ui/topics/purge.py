@@ -16,7 +16,7 @@ from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields, Moment, Verbatim
 from app.ui.framework.zones import Zone
-from app.ui.topics.head import Head, head_of, respond, topic_of
+from app.ui.topics.head import TopicTab, head_of, respond, topic_of
 from engine.broker import Purge, TopicConfig
 from engine.errors import Invalid, QueueNotFound
 from kitemq.model.numbers import is_whole
@@ -69,11 +69,9 @@ class OffsetExtent(Fields, frozen=True):
 
 
 @dataclass(frozen=True)
-class TopicPurge:
+class TopicPurge(TopicTab):
     """The context of `topic_purge.html`; `preview` is None without an extent."""
 
-    head: Head
-    tab: str
     form: Form
     preview: Purge | None
     offsets: str
@@ -144,8 +142,7 @@ async def _page(
 ) -> Response:
     queues = preview.queues if preview else []
     context = TopicPurge(
-        head=await head_of(request, config),
-        tab="purge",
+        head=await head_of(request, config, "purge"),
         form=form,
         preview=preview,
         offsets=" ".join(f"{row.queue}:{row.to_offset}" for row in queues),
