@@ -6,7 +6,7 @@ Counts cover what `dead_index` holds in memory; the page says so if that is inco
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from operator import attrgetter
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -49,7 +49,8 @@ HOURS = 24
 HOUR_MS = 3_600_000
 
 
-class DeadCount(NamedTuple):
+@dataclass(frozen=True)
+class DeadCount:
     """A group's dead letters: those that wait for a decision, the others, and the newest."""
 
     group: str
@@ -178,8 +179,8 @@ def _count(console: Console, topic: str) -> DeadCount:
 async def _groups(console: Console, query: Query, counts: list[DeadCount]) -> DeadGroups:
     words = query.text.lower().split()
     matches = [one for one in counts if all(word in one.group.lower() for word in words)]
-    place = {"group": 0, "dead": 1, "newest": 3}[query.sort]
-    tables.order(matches, lambda one: one[place], lambda one: one[0], down=query.is_downward)
+    name = {"dead": "open", "newest": "newest_ms"}.get(query.sort, query.sort)
+    tables.order(matches, attrgetter(name), attrgetter("group"), down=query.is_downward)
     page = tables.cut(matches, query)
     rows: list[DeadGroup] = []
     async for count in paced(page.rows):
