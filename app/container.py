@@ -14,7 +14,7 @@ from app.engine_messaging import EngineMessaging
 from app.heartbeat import Heartbeat
 from app.host import EngineHost
 from app.messaging import Messaging
-from app.network.connection_limits import ConnectionLimits, trusted_by
+from app.network.connection_limits import ConnectionLimits
 from app.network.open_files import file_shares, files_max
 from app.security.access_keys import AccessKeys
 from app.security.accounts import Accounts
@@ -23,6 +23,7 @@ from app.security.byte_budget import ByteBudget, ByteLimits
 from app.security.client_names import ClientNames
 from app.security.memory_trimmer import MemoryTrimmer
 from app.security.oidc.login import ProviderLogin
+from app.security.proxies import TrustedProxies
 from app.security.refusal_audit import RefusalAudit
 from app.security.request_limits import RequestLimits
 from app.security.user_directory import UserDirectory
@@ -68,39 +69,6 @@ log = logging.getLogger("kitemq")
 class Services:
     """All services of one server."""
 
-    started_ms: int
-    targets: Targets
-    heartbeat: Heartbeat
-    memory_trimmer: MemoryTrimmer
-    connections: Connections
-    client_names: ClientNames
-    client_figures: ClientFigures
-    audit: Audit
-    audit_pruning: AuditPruner
-    log_levels: LogLevels
-    read_only: ReadOnlySwitch
-    self_checks: SelfChecks
-    clients: Clients
-    reports: Reports
-    report_results: ReportResults
-    alerts: Alerts
-    topics: Topics
-    topic_imports: TopicImports
-    purges: Purges
-    groups: Groups
-    mixed_groups: MixedGroups
-    resets: Resets
-    search: SearchService
-    journeys: Journeys
-    replays: Replays
-    replay_copies: ReplayCopies
-    views: Views
-    marks: StarsAndNotes
-    dismissals: Dismissals
-    requests: Requests
-    scheduled: ScheduledMessages
-    transactions: Transactions
-
     def __init__(
         self,
         settings: Settings,
@@ -126,7 +94,7 @@ class Services:
             settings,
             file_shares(settings, settings.open_files_max, files_max()),
             clock.monotonic_s,
-            is_trusted=trusted_by(getattr(settings, "trusted_proxies", ())),
+            is_trusted=TrustedProxies(getattr(settings, "trusted_proxies", ())).trusts,
         )
         self.host = EngineHost(settings, clock=clock)
         self.messaging: Messaging = EngineMessaging(self.host)

@@ -110,20 +110,10 @@ def status_of(error: EngineError) -> int:
 def problem_of(error: Exception) -> Problem:
     """The body that tells a client about `error`; what is unexpected tells no details."""
     error = _map_os_error(error)
-    if isinstance(error, EngineError):
-        wait_s = error.retry_after_s if isinstance(error, Busy) else None
-        return _problem(
-            status_of(error), error.code, error.detail, error.field, error.remedy, wait_s
-        )
-    if isinstance(error, ProblemError):
-        return _problem(
-            error.status_code,
-            error.code,
-            error.detail,
-            error.field,
-            error.remedy,
-            error.retry_after_s,
-        )
+    if isinstance(error, (EngineError, ProblemError)):
+        status = error.status_code if isinstance(error, ProblemError) else status_of(error)
+        wait_s = getattr(error, "retry_after_s", None)  # of Busy and some problems
+        return _problem(status, error.code, error.detail, error.field, error.remedy, wait_s)
     if isinstance(error, ReplyTimeout):
         remedy = f"a late reply is kept: GET /api/v1/replies/{error.correlation_id}"
         problem = _problem(error.status_code, TIMEOUT, error.detail, "timeout_ms", remedy)

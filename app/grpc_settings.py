@@ -3,14 +3,11 @@
 `complaint` says what does not fit together, before the server starts.
 """
 
-import re
 from dataclasses import dataclass
 
+from app import listen_address
+from app.listen_address import AUTO
 from engine.config import setting
-
-AUTO = "auto"
-OFF = "off"
-ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+):)?(?P<port>[0-9]{1,5})\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +66,10 @@ class GrpcSettings:
 
 def complaint(settings: GrpcSettings) -> str:
     """What is wrong with the settings of the gRPC endpoint; "" where they will do."""
-    if settings.grpc_listen not in (AUTO, OFF) and not _is_address(settings.grpc_listen):
+    if not listen_address.is_listen(settings.grpc_listen):
         return f"setting 'grpc_listen' is {settings.grpc_listen!r}; expected auto, off or HOST:PORT"
     for address in settings.grpc_advertised:
-        if not _is_address(address) or ":" not in address:
+        if not listen_address.is_advertised(address):
             return f"setting 'grpc_advertised' holds {address!r}; expected HOST:PORT"
     if bool(settings.grpc_tls_certificate) != bool(settings.grpc_tls_key):
         return "settings 'grpc_tls_certificate' and 'grpc_tls_key' go together; give both"
@@ -81,16 +78,5 @@ def complaint(settings: GrpcSettings) -> str:
 
 def listen_at(settings: GrpcSettings, host: str, port: int) -> tuple[str, int] | None:
     """Host and port of the gRPC endpoint beside the HTTP server's; None where it is off."""
-    text = settings.grpc_listen
-    if text == OFF:
-        return None
-    if text == AUTO:
-        return host, port + 1 if 0 < port < 65535 else 0
-    match = ADDRESS.match(text)
-    assert match is not None, "the settings were checked"
-    return match["host"] or host, int(match["port"])
-
-
-def _is_address(text: str) -> bool:
-    match = ADDRESS.match(text)
-    return match is not None and int(match["port"]) <= 65535
+    beside = port + 1 if 0 < port < 65535 else 0
+    return listen_address.parse(settings.grpc_listen, host, beside)

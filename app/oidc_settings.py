@@ -3,7 +3,7 @@
 `complaint` says what does not fit together, before the server starts.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from engine.config import setting
@@ -31,14 +31,11 @@ class OidcSettings:
         "itself; empty for none. With it the server asks everybody who they are.",
     )
     oidc_client_id: str = setting("", "What the provider calls this server.")
-    oidc_client_secret: str = field(
-        default="",
-        repr=False,
-        metadata={
-            "help": "The secret that goes with `oidc_client_id`, better given as "
-            "`KITEMQ_OIDC_CLIENT_SECRET` than in a file; empty for a public client.",
-            "is_secret": True,
-        },
+    oidc_client_secret: str = setting(
+        "",
+        "The secret that goes with `oidc_client_id`, better given as "
+        "`KITEMQ_OIDC_CLIENT_SECRET` than in a file; empty for a public client.",
+        is_secret=True,
     )
     oidc_scopes: tuple[str, ...] = setting(
         (OPENID, "profile", "email"), "What the provider is asked to tell; separated by commas."
@@ -60,7 +57,7 @@ class OidcSettings:
         "counts.",
     )
     oidc_default_role: str = setting(
-        "", "Role of users to whom no group gives one; empty refuses them."
+        "", "Role of users to whom no group gives one; empty refuses them.", choices=(*ROLES, "")
     )
     oidc_email_domains: tuple[str, ...] = setting(
         (),
@@ -104,11 +101,6 @@ def _provider_complaint(settings: OidcSettings) -> str:
         return "setting 'oidc_client_id' is empty; expected what the provider calls this server"
     if OPENID not in settings.oidc_scopes:
         return "setting 'oidc_scopes' lacks 'openid', without which nobody is identified"
-    if settings.oidc_default_role not in ("", *ROLES):
-        return (
-            f"setting 'oidc_default_role' is {settings.oidc_default_role!r}; expected "
-            f"{', '.join(ROLES)} or nothing"
-        )
     try:
         has_roles = bool(roles_of_groups(settings.oidc_roles) or settings.oidc_default_role)
     except ValueError as error:

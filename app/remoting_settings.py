@@ -3,14 +3,12 @@
 `complaint` says what does not fit together, before the server starts.
 """
 
-import re
 from dataclasses import dataclass
 
+from app import listen_address
+from app.listen_address import AUTO
 from engine.config import setting
 
-AUTO = "auto"
-OFF = "off"
-ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+):)?(?P<port>[0-9]{1,5})\Z")
 HTTP_PORT = 8080
 NAME_SERVER_PORT = 9876
 BESIDE = 2  # ports after an HTTP port that is not the usual one
@@ -38,7 +36,7 @@ class RemotingSettings:
         "`tls_certificate`.",
     )
     remoting_idle_s: float = setting(
-        120.0, "A connection of a classic client that sends nothing for so long is closed."
+        120.0, "A connection of a classic client that sends nothing for so long is closed.", above=0
     )
     remoting_client_polls_max: int = setting(
         1024, "Pulls that one connection of a classic client may hold open; more answer at once."
@@ -51,34 +49,20 @@ class RemotingSettings:
 def complaint(settings: RemotingSettings) -> str:
     """What is wrong with these settings; "" where they will do."""
     listen = settings.remoting_listen
-    if listen not in (AUTO, OFF) and not _is_address(listen):
+    if not listen_address.is_listen(listen):
         return f"setting 'remoting_listen' is {listen!r}; expected auto, off or HOST:PORT"
     advertised = settings.remoting_advertised
-    if advertised and (not _is_address(advertised) or ":" not in advertised):
+    if advertised and not listen_address.is_advertised(advertised):
         return f"setting 'remoting_advertised' is {advertised!r}; expected HOST:PORT"
-    if not settings.remoting_idle_s > 0:
-        return f"setting 'remoting_idle_s' is {settings.remoting_idle_s}; expected more than 0"
     return ""
 
 
 def listen_at(settings: RemotingSettings, host: str, port: int) -> tuple[str, int] | None:
     """Host and port for classic clients beside the HTTP server's; None where that is off."""
-    text = settings.remoting_listen
-    if text == OFF:
-        return None
-    if text == AUTO:
-        return host, _beside(port)
-    match = ADDRESS.match(text)
-    assert match is not None, "the settings were checked"
-    return match["host"] or host, int(match["port"])
+    return listen_address.parse(settings.remoting_listen, host, _beside(port))
 
 
 def _beside(port: int) -> int:
     if port == HTTP_PORT:
         return NAME_SERVER_PORT
     return port + BESIDE if 0 < port <= 65535 - BESIDE else 0
-
-
-def _is_address(text: str) -> bool:
-    match = ADDRESS.match(text)
-    return match is not None and int(match["port"]) <= 65535

@@ -69,8 +69,6 @@ def complaint(settings: ReportSettings) -> str:
             f"setting 'report_root' is {settings.report_root!r}; expected a path or a file: URL: "
             "the server writes files there, mount the store or copy them to it (docs/spark.md)"
         )
-    if settings.report_processors < 0:
-        return f"setting 'report_processors' is {settings.report_processors}; expected 0 or more"
     least, name = 1, ""
     for field in ("report_hourly_days", "report_daily_days", "report_keep_days"):
         days = getattr(settings, field)

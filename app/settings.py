@@ -14,7 +14,7 @@ import sys
 import tomllib
 import types
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import Field, dataclass, fields, replace
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -23,27 +23,31 @@ from urllib.parse import urlsplit
 
 from app import (
     access_settings,
-    connection_settings,
+    bounds,
     grpc_settings,
     network_settings,
+    oidc_settings,
     remoting_settings,
     report_settings,
 )
 from app.access_settings import AccessSettings
 from app.connection_settings import ConnectionSettings
-from app.grpc_settings import OFF, GrpcSettings
+from app.grpc_settings import GrpcSettings
+from app.listen_address import OFF
 from app.network_settings import NetworkSettings
-from app.oidc_settings import OidcSettings, complaint
+from app.oidc_settings import OidcSettings
 from app.remoting_settings import RemotingSettings
 from app.report_settings import ReportSettings
 from engine.config import MIB, EngineConfig, setting
 
 PREFIX = "KITEMQ_"
 CONFIG_NAME = "config"
-# Names of the SDK and the command line, which may share the server's environment.
-CLIENT_NAMES = frozenset({"server", "token", "ca"})
+# Names of the SDK and the command line, which may share the server's environment; and `kernel`,
+# which is read before any setting.
+OTHER_NAMES = frozenset({"server", "token", "ca", "kernel"})
 DATABASES = ("sqlite://", "postgresql://", "postgresql+psycopg://")
-ENVIRONMENT_COLORS = ("", "green", "blue", "violet", "amber", "red")
+ENVIRONMENT_COLORS = ("green", "blue", "violet", "amber", "red", "")
+LOG_LEVELS = ("debug", "info", "warning", "error")
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"0", "false", "no", "off"})
 
@@ -69,15 +73,13 @@ class Settings(
         "127.0.0.1",
         "Address to listen on; only loopback while there are no users, unless `allow_open`.",
     )
-    port: int = setting(8080, "TCP port to listen on; 0 takes a free one.")
-    database_url: str = field(
-        default="",
-        repr=False,
-        metadata={
-            "help": "Address of the database for people, the audit trail, alerts and saved views: "
-            "`postgresql+psycopg://USER:PASSWORD@HOST:PORT/NAME` or `sqlite:///PATH`; empty means "
-            "`kitemq.db` (SQLite) in the data directory.",
-        },
+    port: int = setting(8080, "TCP port to listen on; 0 takes a free one.", most=65535)
+    database_url: str = setting(
+        "",
+        "Address of the database for people, the audit trail, alerts and saved views: "
+        "`postgresql+psycopg://USER:PASSWORD@HOST:PORT/NAME` or `sqlite:///PATH`; empty means "
+        "`kitemq.db` (SQLite) in the data directory.",
+        is_shown=False,
     )
     environment: str = setting("", "Name of this installation, shown on every console page.")
     cluster_name: str = setting("DefaultCluster", "Cluster label of the metrics.")
@@ -91,14 +93,11 @@ class Settings(
         False, "Refuse every change by any caller; reading, logging in and out go on."
     )
     admin_name: str = setting("admin", "Name of the admin that `admin_password` makes.")
-    admin_password: str = field(
-        default="",
-        repr=False,
-        metadata={
-            "help": "Makes an admin with this password at a start without users; better given as "
-            "`KITEMQ_ADMIN_PASSWORD` than in a file, and not needed after the first start.",
-            "is_secret": True,
-        },
+    admin_password: str = setting(
+        "",
+        "Makes an admin with this password at a start without users; better given as "
+        "`KITEMQ_ADMIN_PASSWORD` than in a file, and not needed after the first start.",
+        is_secret=True,
     )
     session_idle_s: float = setting(8 * 3600.0, "A login that is not used for so long ends.")
     session_max_s: float = setting(7 * 24 * 3600.0, "A login ends after this, used or not.")
@@ -112,27 +111,22 @@ class Settings(
         "Web origins of other sites whose pages may send changes, as `https://app.example.org`; "
         "separated by commas.",
     )
-    alert_webhooks: tuple[str, ...] = field(
-        default=(),
-        repr=False,
-        metadata={
-            "help": "Addresses that are told of alerts by POST, as "
-            "`https://hooks.example.org/kitemq`; separated by commas.",
-        },
+    alert_webhooks: tuple[str, ...] = setting(
+        (),
+        "Addresses that are told of alerts by POST, as "
+        "`https://hooks.example.org/kitemq`; separated by commas.",
+        is_shown=False,
     )
-    alert_webhook_secret: str = field(
-        default="",
-        repr=False,
-        metadata={
-            "help": "Key of the HMAC-SHA256 that signs what webhooks are sent; empty signs "
-            "nothing.",
-            "is_secret": True,
-        },
+    alert_webhook_secret: str = setting(
+        "",
+        "Key of the HMAC-SHA256 that signs what webhooks are sent; empty signs nothing.",
+        is_secret=True,
     )
     environment_color: str = setting(
         "",
         "Colour of the strip that marks this installation on every console page: green, blue, "
         "violet, amber or red; empty for none.",
+        choices=ENVIRONMENT_COLORS,
     )
     request_bytes_max: int = setting(8 * MIB, "Largest body of one request; more is a 413.")
     inflight_bytes_max: int = setting(
@@ -156,7 +150,7 @@ class Settings(
         16_384, "Requests of all clients under way at once, long polls too; more is a 503."
     )
     stop_timeout_s: float = setting(10.0, "How long a stop waits for requests and the disk.")
-    log_level: str = setting("info", "debug, info, warning or error.")
+    log_level: str = setting("info", f"{bounds.words_of(LOG_LEVELS)}.", choices=LOG_LEVELS)
     goes_first: bool = setting(
         True,
         "Whether the server goes before other programs on the processors (nice -10), where the "
@@ -236,7 +230,7 @@ def _sources(
         for name, value in environ.items()
         if name.startswith(PREFIX)
     }
-    from_env = {name: value for name, value in from_env.items() if name not in CLIENT_NAMES}
+    from_env = {name: value for name, value in from_env.items() if name not in OTHER_NAMES}
     named = from_env.pop(CONFIG_NAME, "")
     path = config or (Path(named) if named else None)
     return (
@@ -335,59 +329,12 @@ def _describe(kind: Any) -> str:
 
 def _checked(settings: Settings) -> Settings:
     """Refuse values that would only fail later, and more obscurely."""
-    if not 0 <= settings.port <= 65535:
-        raise SettingsError(f"setting 'port' is {settings.port}; expected 0 to 65535")
-    if settings.log_level not in ("debug", "info", "warning", "error"):
-        raise SettingsError(
-            f"setting 'log_level' is {settings.log_level!r}; expected debug, info, warning or error"
-        )
-    if settings.environment_color not in ENVIRONMENT_COLORS:
-        colors = ", ".join(ENVIRONMENT_COLORS[1:])
-        raise SettingsError(
-            f"setting 'environment_color' is {settings.environment_color!r}; expected {colors}"
-        )
-    if settings.database_url and not settings.database_url.startswith(DATABASES):
-        raise SettingsError(
-            "setting 'database_url' is no address of a database; expected "
-            "postgresql+psycopg://USER:PASSWORD@HOST:PORT/NAME or sqlite:///PATH"
-        )
-    for url in settings.alert_webhooks:
-        if not url.startswith(("http://", "https://")) or " " in url or not url.isascii():
-            raise SettingsError("setting 'alert_webhooks' holds what is no http or https address")
-    _check_login(settings)
-    for item in fields(settings):
-        value = getattr(settings, item.name)
-        if isinstance(value, (int, float)) and value < 0:
-            raise SettingsError(f"setting {item.name!r} is {value}; expected 0 or more")
-    _check_sizes(settings)
-    _check_parts(settings)
-    return settings
-
-
-def _check_sizes(settings: Settings) -> None:
-    if settings.inflight_bytes_max < settings.request_bytes_max:
-        raise SettingsError("setting 'inflight_bytes_max' is less than 'request_bytes_max'")
-    for name in ("inflight_address_bytes_max", "inflight_caller_bytes_max"):
-        if 0 < getattr(settings, name) < settings.request_bytes_max:
-            raise SettingsError(f"setting {name!r} is less than 'request_bytes_max'")
-
-
-def _check_login(settings: Settings) -> None:
-    if settings.oidc_issuer and not is_safe_url(settings.oidc_issuer):
-        raise SettingsError(
-            f"setting 'oidc_issuer' is {settings.oidc_issuer!r}; expected an https address (plain "
-            "http only of this very machine)"
-        )
-    wrong = complaint(settings)
-    if wrong:
-        raise SettingsError(wrong)
-
-
-def _check_parts(settings: Settings) -> None:
     is_grpc_plain = not settings.grpc_tls and settings.grpc_listen != OFF
     wrong = (
-        access_settings.complaint(settings)
-        or connection_settings.complaint(settings)
+        bounds.complaint(settings)
+        or _complaint(settings)
+        or oidc_settings.complaint(settings)
+        or access_settings.complaint(settings)
         or grpc_settings.complaint(settings)
         or remoting_settings.complaint(settings)
         or report_settings.complaint(settings)
@@ -395,6 +342,29 @@ def _check_parts(settings: Settings) -> None:
     )
     if wrong:
         raise SettingsError(wrong)
+    return settings
+
+
+def _complaint(settings: Settings) -> str:
+    if settings.database_url and not settings.database_url.startswith(DATABASES):
+        return (
+            "setting 'database_url' is no address of a database; expected "
+            "postgresql+psycopg://USER:PASSWORD@HOST:PORT/NAME or sqlite:///PATH"
+        )
+    for url in settings.alert_webhooks:
+        if not url.startswith(("http://", "https://")) or " " in url or not url.isascii():
+            return "setting 'alert_webhooks' holds what is no http or https address"
+    if settings.oidc_issuer and not is_safe_url(settings.oidc_issuer):
+        return (
+            f"setting 'oidc_issuer' is {settings.oidc_issuer!r}; expected an https address (plain "
+            "http only of this very machine)"
+        )
+    if settings.inflight_bytes_max < settings.request_bytes_max:
+        return "setting 'inflight_bytes_max' is less than 'request_bytes_max'"
+    for name in ("inflight_address_bytes_max", "inflight_caller_bytes_max"):
+        if 0 < getattr(settings, name) < settings.request_bytes_max:
+            return f"setting {name!r} is less than 'request_bytes_max'"
+    return ""
 
 
 def document() -> str:
@@ -408,6 +378,9 @@ def document() -> str:
         "in the environment as `KITEMQ_<NAME>`, or on the command line as `--name value` with",
         "dashes for underscores. The later wins. An unknown name refuses to start and names the",
         "closest one that exists. Sizes are bytes, times are seconds (`_s`).",
+        "",
+        "`KITEMQ_KERNEL=pure`, in the environment alone, keeps the engine's loops over batches in",
+        "Python, although they were compiled at the installation; `/readyz` says which are used.",
         "",
         "| name | default | meaning |",
         "|---|---|---|",

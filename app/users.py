@@ -26,10 +26,7 @@ from app.security.credentials import (
     parse_role,
     patterns_for,
 )
-from app.security.passwords import (
-    check_password,
-    hash_password,
-)
+from app.security.passwords import check_password, hash_password
 from app.settings import SettingsError, load
 from engine.errors import EngineError, Invalid, NotFound
 

@@ -9,9 +9,14 @@ from engine.message import Durability
 MIB = 1024 * 1024
 
 
-def setting(default: Any, help_text: str) -> Any:
-    """A dataclass field that carries its own help; `docs/settings.md` is made from it."""
-    return field(default=default, metadata={"help": help_text})
+def setting(default: Any, help_text: str, *, is_shown: bool = True, **about: Any) -> Any:
+    """A dataclass field that carries its own help; `docs/settings.md` is made from it.
+
+    `about` bounds its values: `least`, `above` and `most` of a number, `choices` of a text. With
+    `is_secret` no page shows it; neither do logs what is not `is_shown`.
+    """
+    is_shown = is_shown and not about.get("is_secret")
+    return field(default=default, repr=is_shown, metadata={"help": help_text, **about})
 
 
 @dataclass(frozen=True, kw_only=True)

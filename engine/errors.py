@@ -101,9 +101,16 @@ class Busy(EngineError):
     code = "busy"
 
     def __init__(
-        self, detail: str, *, retry_after_s: float = 1.0, field: str = "", remedy: str = ""
+        self,
+        detail: str,
+        *,
+        retry_after_s: float = 1.0,
+        field: str = "",
+        remedy: str = "",
+        code: str = "",
     ) -> None:
-        super().__init__(detail, field=field, remedy=remedy or "try again after the given wait")
+        remedy = remedy or "try again after the given wait"
+        super().__init__(detail, field=field, remedy=remedy, code=code)
         self.retry_after_s = retry_after_s
 
 

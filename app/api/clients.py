@@ -1,7 +1,7 @@
 """Asking single clients, and sending one away."""
 
 from app.api.framework.operation import Call, Operations
-from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs
+from app.security.access import ADMINISTER_SERVER, Action, of_group
 from kitemq.model.clients import NamedClient, Processing, SentAway, ThreadStack, ToVerify
 
 operations = Operations("clients")
@@ -40,8 +40,8 @@ async def disconnect_client(call: Call[None, NamedClient]) -> SentAway:
 
 @operations.post(
     "/groups/{group}/members/verify",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    errors=(404, 409, 503),
+    needs=of_group(Action.ADMINISTER),
+    errors=(409, 503),
     example_body='{"client": "w1", "topic": "orders", "queue": 0, "offset": "7"}',
 )
 async def verify_message(call: Call[None, ToVerify]) -> Processing:

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from app.api.framework.operation import Call, Operations
+from app.api.framework.paging import PAGE_DEFAULT, Limit
 from app.api.messages.messages import message_view
 from app.capabilities import require
 from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
@@ -18,8 +19,6 @@ from kitemq.model.messages import Encoding
 from kitemq.model.scheduled import NewTime, ScheduledChange, Time, WaitingMessage, WaitingPage
 
 operations = Operations("scheduled")
-LIMIT_MAX = 200
-LIMIT_DEFAULT = 50
 
 
 class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -28,11 +27,11 @@ class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
     topic: Annotated[str, Meta(description="Only those bound for it.")] = ""
     from_ms: Annotated[Time, Meta(description="Due at this time or later.")] = 0
     after: Annotated[str, Meta(description="A page's `next`.")] = ""
-    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT
+    limit: Limit = PAGE_DEFAULT
     encoding: Encoding = Encoding.AUTO
 
 
-@operations.get("/scheduled", needs=READ_SERVER, example="/scheduled?topic=reminders&limit=10")
+@operations.get("/scheduled", needs=READ_SERVER, example="?topic=reminders&limit=10")
 async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     """List messages that wait for their time.
 
@@ -50,10 +49,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
 
 
 @operations.post(
-    "/scheduled/{message_id}/recall",
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
-    errors=(404,),
-    example="/scheduled/7F00000100001F900000000000000000/recall",
+    "/scheduled/{message_id}/recall", needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING)
 )
 async def recall_message(call: Call[None, None]) -> ScheduledChange:
     """Recall a waiting message: it is never delivered.
@@ -61,30 +57,23 @@ async def recall_message(call: Call[None, None]) -> ScheduledChange:
     Takes the message id or the offset id. Asking again gets the same answer.
     """
     message_id = call.path("message_id")
-    scheduled = call.services.scheduled
-    answer = await scheduled.recall(call.actor, message_id)
+    answer = await call.services.scheduled.recall(call.actor, message_id)
     return ScheduledChange(message_id, answer.value)
 
 
 @operations.post(
-    "/scheduled/{message_id}/deliver",
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
-    errors=(404,),
-    example="/scheduled/7F00000100001F900000000000000000/deliver",
+    "/scheduled/{message_id}/deliver", needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING)
 )
 async def deliver_message(call: Call[None, None]) -> ScheduledChange:
     """Deliver a waiting message at once."""
     message_id = call.path("message_id")
-    scheduled = call.services.scheduled
-    answer = await scheduled.deliver_now(call.actor, message_id)
+    answer = await call.services.scheduled.deliver_now(call.actor, message_id)
     return ScheduledChange(message_id, answer.value)
 
 
 @operations.post(
     "/scheduled/{message_id}/reschedule",
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
-    errors=(404,),
-    example="/scheduled/7F00000100001F900000000000000000/reschedule",
     example_body='{"delay_ms": 60000}',
 )
 async def reschedule_message(call: Call[None, NewTime]) -> ScheduledChange:
@@ -94,8 +83,7 @@ async def reschedule_message(call: Call[None, NewTime]) -> ScheduledChange:
     """
     message_id = call.path("message_id")
     deliver_at_ms = _time_of(call.body, call.host.clock.now_ms())
-    scheduled = call.services.scheduled
-    answer = await scheduled.reschedule(call.actor, message_id, deliver_at_ms)
+    answer = await call.services.scheduled.reschedule(call.actor, message_id, deliver_at_ms)
     return ScheduledChange(message_id, answer.value)
 
 

@@ -5,15 +5,10 @@ from app.security.access import READ_SERVER
 from kitemq.model.conversion import convert
 from kitemq.model.journeys import Journey, TraceStatus
 
-operations = Operations("traces")
+operations = Operations("traces", id="7F00000100001F900000000000000000")
 
 
-@operations.get(
-    "/messages/{id}/journey",
-    needs=READ_SERVER,
-    errors=(422,),
-    example="/messages/7F00000100001F900000000000000000/journey",
-)
+@operations.get("/messages/{id}/journey", needs=READ_SERVER, not_found=False, errors=(422,))
 async def get_journey(call: Call[None, None]) -> Journey:
     """Get a message's journey.
 

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations, encode
+from app.api.framework.paging import PAGE_DEFAULT, Limit
 from app.api.messages.messages import fields_of, message_view
 from app.capabilities import require
 from app.security.access import (
@@ -14,17 +15,12 @@ from app.security.access import (
     Kind,
     Needs,
     Principal,
+    of_group,
     require_decision,
 )
 from app.security.message_rights import visible
 from app.services import bodies
-from engine.broker import (
-    Callback,
-    Decider,
-    Transaction,
-    TransactionCheck,
-    TransactionDecision,
-)
+from engine.broker import Callback, Decider, Transaction, TransactionCheck, TransactionDecision
 from kitemq.model.conversion import convert
 from kitemq.model.messages import Encoding, Stored
 from kitemq.model.transactions import (
@@ -39,9 +35,7 @@ from kitemq.model.transactions import (
     UndecidedTransactions,
 )
 
-operations = Operations("transactions")
-LIMIT_MAX = 200
-LIMIT_DEFAULT = 50
+operations = Operations("transactions", id="$TRANSACTION")
 GROUP = "Only of this producer group; needed where groups share an id."
 
 Group = Annotated[str, Meta(description=GROUP)]
@@ -55,7 +49,7 @@ class TransactionQuery(msgspec.Struct, forbid_unknown_fields=True):
         bool, Meta(description="Those whose checks were given up, instead of those checked.")
     ] = False
     after: Annotated[str, Meta(description="A page's `next`.")] = ""
-    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT
+    limit: Limit = PAGE_DEFAULT
     encoding: Encoding = Encoding.AUTO
 
 
@@ -122,7 +116,7 @@ async def _decide(
     return convert(done, DecidedTransaction)
 
 
-@operations.get("/transactions", needs=READ_SERVER, example="/transactions?group=billing&limit=10")
+@operations.get("/transactions", needs=READ_SERVER, example="?group=billing&limit=10")
 async def list_transactions(call: Call[TransactionQuery, None]) -> UndecidedTransactions:
     """List undecided transactions.
 
@@ -161,9 +155,7 @@ async def list_callbacks(call: Call[None, None]) -> CallbackList:
     return CallbackList(list(map(transactions.described, transactions.callbacks.all())))
 
 
-@operations.get(
-    "/transactions/callbacks/{group}", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,)
-)
+@operations.get("/transactions/callbacks/{group}", needs=of_group(Action.READ))
 async def get_callback(call: Call[None, None]) -> TransactionCallback:
     """Look at the callback of a producer group."""
     transactions = call.services.transactions
@@ -172,7 +164,8 @@ async def get_callback(call: Call[None, None]) -> TransactionCallback:
 
 @operations.put(
     "/transactions/callbacks/{group}",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
+    needs=of_group(Action.ADMINISTER),
+    not_found=False,
     example_body='{"url": "http://127.0.0.1:9000/check"}',
 )
 async def set_callback(call: Call[None, NewCallback]) -> TransactionCallback:
@@ -191,20 +184,13 @@ async def set_callback(call: Call[None, NewCallback]) -> TransactionCallback:
     return service.described(await service.set_callback(call.actor, callback))
 
 
-@operations.delete(
-    "/transactions/callbacks/{group}",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    errors=(404,),
-)
+@operations.delete("/transactions/callbacks/{group}", needs=of_group(Action.ADMINISTER))
 async def delete_callback(call: Call[None, None]) -> None:
     """Call a producer group no more."""
-    service = call.services.transactions
-    await service.delete_callback(call.actor, call.path("group"))
+    await call.services.transactions.delete_callback(call.actor, call.path("group"))
 
 
-@operations.get(
-    "/transactions/{id}", needs=READ_SERVER, errors=(404, 409), example="/transactions/$TRANSACTION"
-)
+@operations.get("/transactions/{id}", needs=READ_SERVER, errors=(409,))
 async def get_transaction(call: Call[ShowTransactionQuery, None]) -> TransactionInfo:
     """Look at one transaction, decided or not.
 
@@ -219,10 +205,7 @@ async def get_transaction(call: Call[ShowTransactionQuery, None]) -> Transaction
 
 
 @operations.post(
-    "/transactions/{id}/commit",
-    needs=Needs(Action.PRODUCE, Kind.TOPIC),
-    errors=(404, 409),
-    example="/transactions/$TRANSACTION/commit",
+    "/transactions/{id}/commit", needs=Needs(Action.PRODUCE, Kind.TOPIC), errors=(409,)
 )
 async def commit_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Deliver the message of a transaction.
@@ -234,10 +217,7 @@ async def commit_transaction(call: Call[DecisionQuery, None]) -> DecidedTransact
 
 
 @operations.post(
-    "/transactions/{id}/rollback",
-    needs=Needs(Action.PRODUCE, Kind.TOPIC),
-    errors=(404, 409),
-    example="/transactions/$TRANSACTION/rollback",
+    "/transactions/{id}/rollback", needs=Needs(Action.PRODUCE, Kind.TOPIC), errors=(409,)
 )
 async def roll_back_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Never deliver the message of a transaction.
@@ -248,10 +228,7 @@ async def roll_back_transaction(call: Call[DecisionQuery, None]) -> DecidedTrans
 
 
 @operations.post(
-    "/transactions/{id}/unknown",
-    needs=Needs(Action.PRODUCE, Kind.TOPIC),
-    errors=(404, 409),
-    example="/transactions/$TRANSACTION/unknown",
+    "/transactions/{id}/unknown", needs=Needs(Action.PRODUCE, Kind.TOPIC), errors=(409,)
 )
 async def leave_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Say that nothing is known yet.
@@ -265,14 +242,10 @@ async def leave_transaction(call: Call[DecisionQuery, None]) -> DecidedTransacti
 
 
 @operations.post(
-    "/transactions/{id}/resume",
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC),
-    errors=(404, 409),
-    example="/transactions/$TRANSACTION/resume",
+    "/transactions/{id}/resume", needs=Needs(Action.ADMINISTER, Kind.TOPIC), errors=(409,)
 )
 async def resume_transaction(call: Call[GroupQuery, None]) -> DecidedTransaction:
     """Check a given-up transaction again, from the first check on."""
     await _check_right(call, by_hand=True)
-    service = call.services.transactions
-    done = await service.resume(call.actor, call.path("id"), call.query.group)
+    done = await call.services.transactions.resume(call.actor, call.path("id"), call.query.group)
     return convert(done, DecidedTransaction)

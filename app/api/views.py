@@ -1,20 +1,16 @@
 """Saved views: lists of the console with their filters, each under a name of one's own."""
 
-from typing import TYPE_CHECKING
-
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import Call, Operations
+from app.db.rows import ViewRow
 from app.security.access import OWN
 from kitemq.model.conversion import convert
 from kitemq.model.views import NewView, SavedView, ViewList
 
-if TYPE_CHECKING:
-    from app.db.view_store import ViewRow
-
 operations = Operations("views")
 
 
-def _out(row: "ViewRow") -> SavedView:
+def _out(row: ViewRow) -> SavedView:
     return convert(row, SavedView, address=row.href)
 
 
@@ -36,7 +32,7 @@ async def create_view(call: Call[None, NewView]) -> SavedView:
     return _out(await call.services.views.add(call.actor, call.who.name, call.body))
 
 
-@operations.delete("/views/{id}", needs=OWN, errors=(404,), example="/views/1")
+@operations.delete("/views/{id}", needs=OWN)
 async def delete_view(call: Call[None, None]) -> None:
     """Forget one of one's own views."""
     await call.services.views.delete(call.actor, call.who.name, call.number("id"))

@@ -1,6 +1,7 @@
 """Rows of alerts: rules, states, transitions, deliveries and silences."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -8,14 +9,14 @@ class RuleRow:
     """A rule as it was written; `services/alerts/rules.py` defines its fields."""
 
     id: int = 0
-    name: str
-    kind: str
-    group_pattern: str = "*"
-    topic_pattern: str = "*"
+    name: Annotated[str, 128]
+    kind: Annotated[str, 32]
+    group_pattern: Annotated[str, 255] = "*"
+    topic_pattern: Annotated[str, 255] = "*"
     threshold: int = 0
     window_s: int = 0
     for_s: int = 0
-    severity: str = "warning"
+    severity: Annotated[str, 16] = "warning"
     is_enabled: bool = True
     created_ms: int = 0
     changed_ms: int = 0
@@ -30,14 +31,14 @@ class StateRow:
     """
 
     rule_id: int
-    subject: str
-    state: str
+    subject: Annotated[str, 255]
+    state: Annotated[str, 16]
     since_ms: int
     value: int | None
     detail: str
-    event_id: str
+    event_id: Annotated[str, 64]
     is_told: bool = False
-    acked_by: str | None = None
+    acked_by: Annotated[str | None, 255] = None
     acked_ms: int | None = None
 
 
@@ -46,14 +47,14 @@ class TransitionRow:
     """One change of state."""
 
     id: int = 0
-    event_id: str
+    event_id: Annotated[str, 64]
     at_ms: int
     rule_id: int
-    rule_name: str
-    severity: str
-    subject: str
-    before: str
-    after: str
+    rule_name: Annotated[str, 128]
+    severity: Annotated[str, 16]
+    subject: Annotated[str, 255]
+    before: Annotated[str, 16]
+    after: Annotated[str, 16]
     value: int | None
     detail: str
 
@@ -63,13 +64,13 @@ class DeliveryRow:
     """One event for one address: `result` is waiting, delivered, failed or dropped."""
 
     id: int = 0
-    event_id: str
-    event: str
-    url: str
-    rule_name: str
-    subject: str
+    event_id: Annotated[str, 64]
+    event: Annotated[str, 16]
+    url: Annotated[str, 2048]
+    rule_name: Annotated[str, 128]
+    subject: Annotated[str, 255]
     body_json: str
-    result: str
+    result: Annotated[str, 16]
     attempts: int = 0
     status: int | None = None
     error: str = ""
@@ -84,10 +85,10 @@ class SilenceRow:
 
     id: int = 0
     rule_id: int
-    subject: str
+    subject: Annotated[str, 255]
     until_ms: int
-    note: str
-    actor: str
+    note: Annotated[str, 512]
+    actor: Annotated[str, 255]
     at_ms: int
 
 

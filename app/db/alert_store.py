@@ -13,7 +13,7 @@ from app.db.alert_rows import (
     StateRow,
     TransitionRow,
 )
-from app.db.store import TableStore, insert_row, read, values_of
+from app.db.store import TableStore, insert_row, read, update_row
 from app.db.tables import (
     alert_deliveries,
     alert_rules,
@@ -46,9 +46,8 @@ class AlertStore(TableStore):
 
     def update_rule(self, rule: RuleRow) -> None:
         """Update a rule."""
-        same = alert_rules.c.id == rule.id
         with self._transaction() as connection:
-            connection.execute(update(alert_rules).where(same).values(values_of(rule)))
+            update_row(connection, alert_rules, rule)
 
     def delete_rule(self, rule_id: int, changes: StateChanges) -> None:
         """Delete a rule with its silences; `changes` end its states."""
@@ -93,9 +92,8 @@ class AlertStore(TableStore):
 
     def settle(self, delivery: DeliveryRow) -> None:
         """Write the result of a delivery attempt."""
-        same = alert_deliveries.c.id == delivery.id
         with self._transaction() as connection:
-            connection.execute(update(alert_deliveries).where(same).values(values_of(delivery)))
+            update_row(connection, alert_deliveries, delivery)
 
     def abandon(self, urls: tuple[str, ...], result: str, error: str) -> None:
         """Drop pending deliveries of addresses other than these."""

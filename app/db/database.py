@@ -13,14 +13,14 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from app.db import queries
 from app.db.address import without_password
 from app.db.alert_store import AlertStore
+from app.db.audit_store import AuditStore
 from app.db.migrate import current_revision, ensure_schema
 from app.db.replay_store import ReplayStore
 from app.db.report_results import ResultStore
 from app.db.report_store import ReportStore
-from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
+from app.db.rows import DatabaseError
 from app.db.sqlite import connect_sqlite, leave_stopgap
 from app.db.star_and_note_store import StarAndNoteStore
 from app.db.tables import HEAD
@@ -45,44 +45,13 @@ class Database:
         with self._mapped():
             self._engine = open_engine(url)
         self.alerts = AlertStore(self._transaction)
+        self.audit = AuditStore(self._transaction)
         self.stars_and_notes = StarAndNoteStore(self._transaction)
         self.users = UserStore(self._transaction)
         self.replays = ReplayStore(self._transaction)
         self.reports = ReportStore(self._transaction)
         self.results = ResultStore(self._transaction)
         self.views = ViewStore(self._transaction)
-
-    def insert_audit(self, entry: AuditEntry) -> int:
-        """Insert an entry; returns its id."""
-        with self._transaction() as connection:
-            return queries.insert_audit(connection, entry)
-
-    def finish_audit(self, entry_id: int, after_json: str, result: str) -> None:
-        """Complete an entry with the result of its change."""
-        with self._transaction() as connection:
-            queries.finish_audit(connection, entry_id, after_json=after_json, result=result)
-
-    def list_audit(
-        self, limit: int, before_id: int | None, filter: AuditFilter
-    ) -> list[AuditEntry]:
-        """The newest entries; see `queries.list_audit`."""
-        with self._transaction() as connection:
-            return queries.list_audit(connection, limit=limit, before_id=before_id, filter=filter)
-
-    def tally_audit(self) -> AuditTally:
-        """Counts of actions, kinds and results in the newest entries."""
-        with self._transaction() as connection:
-            return queries.tally_audit(connection)
-
-    def delete_old_audit(self, before_ms: int) -> int:
-        """Delete a few entries that are too old; see `queries.delete_old_audit`."""
-        with self._transaction() as connection:
-            return queries.delete_old_audit(connection, before_ms)
-
-    def delete_surplus_audit(self, entries_max: int) -> int:
-        """Delete a few entries that are too many; see `queries.delete_surplus_audit`."""
-        with self._transaction() as connection:
-            return queries.delete_surplus_audit(connection, entries_max)
 
     def revision(self) -> tuple[str | None, str]:
         """The schema's revision, and the one that it should have."""

@@ -4,48 +4,16 @@ The journal is the source of truth, including every outcome; see ADR 13.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from sqlalchemy import Connection, and_, delete, insert, or_, select, update
 
+from app.db.rows import JobFilter, JobRow
 from app.db.store import TableStore
 from app.db.tables import replay_jobs
 
 JOBS_MAX = 10_000  # rows that are kept; the engine itself keeps 1,000 jobs
 PAGE_MAX = 200
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobRow:
-    """A replay job at the time of the copy."""
-
-    id: str
-    name: str
-    source: str
-    target: str
-    target_name: str
-    selection_json: str
-    per_s: float
-    dry_run: bool
-    state: str
-    selected: int
-    examined: int
-    totals_json: str
-    created_ms: int
-    created_by: str
-    ended_ms: int | None
-    last_error: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobFilter:
-    """A filter of jobs; empty and None fields match all. `to_ms` is exclusive."""
-
-    source: str = ""
-    state: str = ""
-    created_by: str = ""
-    from_ms: int | None = None
-    to_ms: int | None = None
 
 
 class ReplayStore(TableStore):

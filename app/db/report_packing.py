@@ -13,11 +13,7 @@ from sqlalchemy import Connection, Select, delete, func, insert, select
 from app.db.report_merge import merged
 from app.db.report_pack import pack_names, pack_rows, unpack_names, unpack_rows
 from app.db.report_periods import DAY, GRAINS, HOUR, WEEKS, begin_of, name_of, number_of
-from app.db.report_rows import (
-    NotWhole,
-    ResultFilter,
-    Row,
-)
+from app.db.report_rows import NotWhole, ResultFilter, Row
 from app.db.report_tables import RESULT_TABLES, report_packed, report_partitions
 from engine.report_tables import HOURS, RESULTS, ResultTable
 from kitemq.model.reports import Coarse

@@ -15,15 +15,7 @@ from sqlalchemy import Connection, Select, Table, delete, func, insert, select, 
 
 from app.db import report_packing as packing
 from app.db.report_periods import name_of
-from app.db.report_rows import (
-    PACKED,
-    Loaded,
-    Moved,
-    NotOurs,
-    ResultFilter,
-    Row,
-    RunRow,
-)
+from app.db.report_rows import PACKED, Loaded, Moved, NotOurs, ResultFilter, Row, RunRow
 from app.db.report_store import finish
 from app.db.report_tables import RESULT_TABLES, report_partitions
 from app.db.store import TableStore

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from engine.report_tables import ResultTable
 
@@ -15,13 +15,13 @@ PACKED = frozenset({"buckets"})
 class ScheduleRow:
     """The schedule of a job; `next_ms` is the next time that is due."""
 
-    job: str
-    cron: str
+    job: Annotated[str, 32]
+    cron: Annotated[str, 128]
     is_enabled: bool
     limit_s: int
     next_ms: int
     changed_ms: int
-    changed_by: str
+    changed_by: Annotated[str, 255]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +34,14 @@ class RunRow:
     """
 
     id: int = 0
-    job: str
-    cause: str
-    state: str
+    job: Annotated[str, 32]
+    cause: Annotated[str, 16]
+    state: Annotated[str, 16]
     attempt: int
-    actor: str
+    actor: Annotated[str, 255]
     began_ms: int
     ended_ms: int | None = None
-    owner: str = ""
+    owner: Annotated[str, 512] = ""
     lease_ms: int = 0
     hours: tuple[str, ...] = ()
     rows_in: int | None = None
@@ -49,11 +49,11 @@ class RunRow:
     input_at_ms: int | None = None
     inputs_json: str = "{}"
     counters_json: str = "{}"
-    spark: str = ""
-    java: str = ""
-    master: str = ""
+    spark: Annotated[str, 64] = ""
+    java: Annotated[str, 64] = ""
+    master: Annotated[str, 255] = ""
     peak_kib: int | None = None
-    error_class: str = ""
+    error_class: Annotated[str, 128] = ""
     error: str = ""
     log_tail: str = ""
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     Column,
+    Connection,
     Double,
     Index,
     Integer,
@@ -20,13 +20,14 @@ from sqlalchemy import (
     Table,
     Text,
     TypedColumns,
+    event,
     text,
 )
 from sqlalchemy import Column as C
 from sqlalchemy.types import TypeEngine
 
-from app.db.report_rows import PACKED
-from app.db.tables import ROW_ID, metadata
+from app.db.report_rows import PACKED, RunRow, ScheduleRow
+from app.db.tables import metadata, table_of
 from engine.report_tables import RESULTS, ResultColumn, ResultTable
 
 # Who takes `metadata` from here has it with these tables in it.
@@ -40,46 +41,6 @@ __all__ = [
 ]
 
 HOUR_CHARS = 13
-
-
-class ScheduleColumns(TypedColumns):
-    """When a job runs by itself."""
-
-    job: Named[str] = C(String(32), primary_key=True)
-    cron: Named[str] = C(String(128), nullable=False)
-    is_enabled: Named[bool] = C(Boolean, nullable=False)
-    limit_s: Named[int] = C(Integer, nullable=False)
-    next_ms: Named[int] = C(BigInteger, nullable=False)
-    changed_ms: Named[int] = C(BigInteger, nullable=False)
-    changed_by: Named[str] = C(String(255), nullable=False)
-
-
-class RunColumns(TypedColumns):
-    """Runs of jobs; at most one is running."""
-
-    id = C(ROW_ID, primary_key=True, autoincrement=True)
-    job: Named[str] = C(String(32), nullable=False)
-    cause: Named[str] = C(String(16), nullable=False)
-    state: Named[str] = C(String(16), nullable=False)
-    attempt: Named[int] = C(Integer, nullable=False)
-    actor: Named[str] = C(String(255), nullable=False)
-    began_ms: Named[int] = C(BigInteger, nullable=False)
-    ended_ms: Named[int | None] = C(BigInteger, nullable=True)
-    owner: Named[str] = C(String(512), nullable=False)
-    lease_ms: Named[int] = C(BigInteger, nullable=False)
-    hours_json: Named[str] = C(Text, nullable=False)
-    rows_in: Named[int | None] = C(BigInteger, nullable=True)
-    rows_out: Named[int | None] = C(BigInteger, nullable=True)
-    input_at_ms: Named[int | None] = C(BigInteger, nullable=True)
-    inputs_json: Named[str] = C(Text, nullable=False)
-    counters_json: Named[str] = C(Text, nullable=False)
-    spark: Named[str] = C(String(64), nullable=False)
-    java: Named[str] = C(String(64), nullable=False)
-    master: Named[str] = C(String(255), nullable=False)
-    peak_kib: Named[int | None] = C(BigInteger, nullable=True)
-    error_class: Named[str] = C(String(128), nullable=False)
-    error: Named[str] = C(Text, nullable=False)
-    log_tail: Named[str] = C(Text, nullable=False)
 
 
 class PartitionColumns(TypedColumns):
@@ -108,20 +69,36 @@ class PackedColumns(TypedColumns):
     data: Named[bytes] = C(LargeBinary, nullable=False)
 
 
-report_schedules = Table("report_schedules", metadata, ScheduleColumns)
-report_runs = Table(
+IS_RUNNING = text("state = 'running'")
+
+report_schedules = table_of("report_schedules", ScheduleRow, key=("job",), limit_s=(Integer(),))
+# At most one run is running.
+report_runs = table_of(
     "report_runs",
-    metadata,
-    RunColumns,
+    RunRow,
     Index(
         "uq_report_runs_state",
         "state",
         unique=True,
-        sqlite_where=text("state = 'running'"),
-        postgresql_where=text("state = 'running'"),
+        sqlite_where=IS_RUNNING,
     ),
     Index("ix_report_runs_job_id", "job", "id"),
+    attempt=(Integer(),),
 )
+
+
+@event.listens_for(report_runs, "before_create")
+def _limit_index(table: Table, connection: Connection, **_: object) -> None:
+    """Give the unique index its condition where it is PostgreSQL that creates it.
+
+    Written with the index, it would load SQLAlchemy's dialect of PostgreSQL (4 MiB) everywhere.
+    """
+    if connection.dialect.name == "postgresql":
+        for index in table.indexes:
+            if index.unique:
+                index.dialect_options["postgresql"]["where"] = IS_RUNNING
+
+
 report_partitions = Table("report_partitions", metadata, PartitionColumns)
 report_packed = Table("report_packed", metadata, PackedColumns)
 

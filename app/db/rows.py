@@ -1,8 +1,13 @@
-"""Rows and the error of the database, without SQLAlchemy, which is slow to load."""
+"""Rows and the error of the database, without SQLAlchemy, which is slow to load.
+
+The fields of a row are the columns of its table (`tables.py`); `Annotated[str, 64]` has at most 64
+characters.
+"""
 
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Annotated
 from uuid import uuid4
 
 from kitemq.model.access import UserSource
@@ -38,15 +43,15 @@ class AuditEntry:
 
     id: int = 0
     at_ms: int
-    actor: str
-    action: str
-    object_kind: str
-    object_name: str
+    actor: Annotated[str, 255]
+    action: Annotated[str, 64]
+    object_kind: Annotated[str, 32]
+    object_name: Annotated[str, 512]
     before_json: str = ""
     after_json: str = ""
-    result: str = DONE
-    request_id: str = ""
-    address: str = field(default_factory=CLIENT_ADDRESS.get)
+    result: Annotated[str, 64] = DONE
+    request_id: Annotated[str, 64] = ""
+    address: Annotated[str, 64] = field(default_factory=CLIENT_ADDRESS.get)
 
     @classmethod
     def of(
@@ -109,14 +114,16 @@ class UserRow:
     """A user with role and patterns."""
 
     id: int = 0
-    name: str
-    password_hash: str = field(repr=False)
-    role: str
+    name: Annotated[str, 64]
+    password_hash: Annotated[str, 255] = field(repr=False)
+    role: Annotated[str, 16]
     patterns: tuple[str, ...] = ()
     disabled: bool = False
     created_ms: int
-    issuer: str | None = None  # with `subject`, the user at a provider; None for a local user
-    subject: str | None = None
+    issuer: Annotated[str | None, 255] = (
+        None  # with `subject`, the user at a provider; None for a local user
+    )
+    subject: Annotated[str | None, 255] = None
 
     @property
     def source(self) -> UserSource:
@@ -140,11 +147,11 @@ class TokenRow:
     """A program's key to the server; `user_id` owns it."""
 
     id: int = 0
-    name: str
-    prefix: str
-    secret_hash: str = field(repr=False)
+    name: Annotated[str, 64]
+    prefix: Annotated[str, 16]
+    secret_hash: Annotated[str, 64] = field(repr=False)
     user_id: int
-    role: str
+    role: Annotated[str, 16]
     patterns: tuple[str, ...] = ()
     created_ms: int
     expires_ms: int | None = None
@@ -166,13 +173,13 @@ class SessionRow:
     """One login of a user, in one browser."""
 
     id: int = 0
-    secret_hash: str = field(repr=False)
+    secret_hash: Annotated[str, 64] = field(repr=False)
     user_id: int
     created_ms: int
     seen_ms: int
     expires_ms: int
-    address: str
-    user_agent: str
+    address: Annotated[str, 64]
+    user_agent: Annotated[str, 255]
 
 
 @dataclass(frozen=True)
@@ -183,3 +190,63 @@ class UserRows:
     users: list[UserRow]
     tokens: list[TokenRow]
     sessions: list[SessionRow]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewRow:
+    """A page of the console with its filter, under a name of its owner."""
+
+    id: int = 0
+    owner: Annotated[str, 64]
+    name: Annotated[str, 80]
+    path: Annotated[str, 1024]
+    query: Annotated[str, 2000]
+    created_ms: int
+
+    @property
+    def href(self) -> str:
+        """The URL of the view."""
+        return f"{self.path}?{self.query}" if self.query else self.path
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoteRow:
+    """The note of a topic, "" for none; `changed_ms` is its version."""
+
+    topic: Annotated[str, 255]
+    text: str = ""
+    author: Annotated[str, 255] = ""
+    changed_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRow:
+    """A replay job at the time of the copy."""
+
+    id: Annotated[str, 64]
+    name: Annotated[str, 200]
+    source: Annotated[str, 255]
+    target: Annotated[str, 16]
+    target_name: Annotated[str, 255]
+    selection_json: str
+    per_s: float
+    dry_run: bool
+    state: Annotated[str, 16]
+    selected: int
+    examined: int
+    totals_json: str
+    created_ms: int
+    created_by: Annotated[str, 255]
+    ended_ms: int | None
+    last_error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFilter:
+    """A filter of jobs; empty and None fields match all. `to_ms` is exclusive."""
+
+    source: str = ""
+    state: str = ""
+    created_by: str = ""
+    from_ms: int | None = None
+    to_ms: int | None = None

@@ -1,28 +1,18 @@
 """Stars and notes of topics in SQL: each change is one transaction with its audit entry."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from app.db.queries import insert_audit
-from app.db.rows import AuditEntry
+from app.db.audit_store import insert_audit
+from app.db.rows import AuditEntry, NoteRow
 from app.db.store import TableStore, read_one
 from app.db.tables import topic_notes, topic_stars
 from engine.errors import Conflict
 
 STARS_MAX = 500  # of one owner
 NOTES_MAX = 10_000  # of all topics together
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoteRow:
-    """The note of a topic, "" for none; `changed_ms` is its version."""
-
-    topic: str
-    text: str = ""
-    author: str = ""
-    changed_ms: int = 0
 
 
 class StarAndNoteStore(TableStore):

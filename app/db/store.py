@@ -10,7 +10,7 @@ from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Select, Table, insert
+from sqlalchemy import Connection, Select, Table, insert, update
 
 R = TypeVar("R")
 
@@ -50,6 +50,11 @@ def insert_row(connection: Connection, table: Table, row: Any) -> int:
     key = connection.execute(insert(table).values(values_of(row))).inserted_primary_key
     assert key is not None, "the database numbers every row"
     return int(key[0])
+
+
+def update_row(connection: Connection, table: Table, row: Any) -> None:
+    """Write a row in the place of the one with its id."""
+    connection.execute(update(table).where(table.c.id == row.id).values(values_of(row)))
 
 
 def values_of(row: Any) -> dict[str, Any]:

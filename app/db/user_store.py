@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
-from app.db.queries import insert_audit
+from app.db.audit_store import insert_audit
 from app.db.rows import AuditEntry, SessionRow, TokenRow, UserRow, UserRows
-from app.db.store import TableStore, insert_row, read, read_one, values_of
+from app.db.store import TableStore, insert_row, read, read_one, update_row
 from app.db.tables import people_version, saved_views, sessions, tokens, topic_stars, users
 from engine.errors import Conflict, NotFound
 
@@ -66,9 +66,7 @@ class UserStore(TableStore):
             _keep_provided(before, changes)
             after = replace(before, **changes)
             _keep_an_admin(connection, before, after)
-            connection.execute(
-                update(users).where(users.c.id == before.id).values(values_of(after))
-            )
+            update_row(connection, users, after)
             if after.disabled or after.password_hash != before.password_hash:
                 connection.execute(delete(sessions).where(sessions.c.user_id == before.id))
             audited = {"password": "changed"} if "password_hash" in changes else {}
@@ -89,8 +87,7 @@ class UserStore(TableStore):
             if before is not None:
                 after = replace(before, role=provided.role)
                 if after != before:
-                    here = users.c.id == before.id
-                    connection.execute(update(users).where(here).values(values_of(after)))
+                    update_row(connection, users, after)
                     changed = replace(entry, action="user.change", object_name=before.name)
                     _audit(connection, changed, before.described(), after.described())
                 return after

@@ -1,34 +1,17 @@
 """Saved views in SQL: each change is one transaction with its audit entry."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 from sqlalchemy import Connection, delete, select
 
-from app.db.queries import insert_audit
-from app.db.rows import AuditEntry
+from app.db.audit_store import insert_audit
+from app.db.rows import AuditEntry, ViewRow
 from app.db.store import TableStore, insert_row, read
 from app.db.tables import saved_views
 from engine.errors import Conflict, NotFound
 
 VIEWS_MAX = 100  # of one owner
-
-
-@dataclass(frozen=True, kw_only=True)
-class ViewRow:
-    """A page of the console with its filter, under a name of its owner."""
-
-    id: int = 0
-    owner: str
-    name: str
-    path: str
-    query: str
-    created_ms: int
-
-    @property
-    def href(self) -> str:
-        """The URL of the view."""
-        return f"{self.path}?{self.query}" if self.query else self.path
 
 
 class ViewStore(TableStore):

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from app.db.rows import DatabaseError
+from engine.errors import Busy
 
 if TYPE_CHECKING:
     from app.db.database import Database
@@ -41,6 +42,20 @@ class DatabaseWorker:
         """The result of `work`; raises DatabaseError."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, self._run, work)
+
+    async def ask(
+        self,
+        work: "Callable[[Database], T]",
+        detail: str,
+        *,
+        code: str = "",
+        remedy: str = "see the server's log about its database, then try again",
+    ) -> T:
+        """The result of `work`; raises Busy with this code, text and remedy where it fails."""
+        try:
+            return await self.run(work)
+        except DatabaseError as error:
+            raise Busy(detail.format(error=error), remedy=remedy, code=code) from error
 
     async def close(self) -> None:
         """Finish pending calls, then close the database."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from app.container import Services
 from app.grpc.call import GrpcCall
@@ -10,30 +9,18 @@ from app.grpc.clients import CLIENTS_MAX, GrpcClient, GrpcClients
 from app.grpc.codes import GrpcRefusal
 from app.grpc.leases import Leases
 from app.grpc.quotas import AddressQuota
-from app.host import EngineHost
-from app.messaging import Messaging
-from app.services.rpc_figures import RpcFigures
-from app.settings import Settings
 from protocol.rocketmq.numbers import Code
 
 
-@dataclass
 class GrpcBackend:
     """The gRPC endpoint of one server."""
 
-    services: Services
-    clients: GrpcClients
-    leases: Leases
-    address: str = ""  # of the port, for clients that send no endpoints
-    host: EngineHost = field(init=False)
-    settings: Settings = field(init=False)
-    messaging: Messaging = field(init=False)
-    figures: RpcFigures = field(init=False)
-    _polls: AddressQuota = field(init=False)
-    _streams: AddressQuota = field(init=False)
-
-    def __post_init__(self) -> None:
-        services = self.services
+    def __init__(
+        self, services: Services, clients: GrpcClients, leases: Leases, address: str = ""
+    ) -> None:
+        """`address` is that of the port, for clients that send no endpoints."""
+        self.services, self.clients, self.leases = services, clients, leases
+        self.address = address
         self.host, self.messaging = services.host, services.messaging
         self.figures = services.rpc_figures
         self.settings = settings = services.settings

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.grpc_settings import ADDRESS
+from app.listen_address import ADDRESS
 from app.private_data import DIRECTORY_MODE, SET_ASIDE
 from app.security.private_files import write_private
 from app.settings import Settings

@@ -11,15 +11,10 @@ from app.grpc.codes import GrpcRefusal
 from app.grpc.shapes import to_wire
 from app.grpc.telemetry import ask_stack, ask_verify
 from app.services import bodies
-from app.services.connections import (
-    NO_LISTENER,
-    NO_STREAM,
-    ClientFacts,
-    Connected,
-    Processed,
-)
+from app.services.connections import NO_LISTENER, NO_STREAM, ClientFacts, Connected, Processed
 from engine.errors import Busy
 from engine.message import StoredMessage
+from kitemq.model.conversion import convert
 from protocol.rocketmq.numbers import ClientType, Code
 
 ENDPOINT = "gRPC"
@@ -51,18 +46,13 @@ class GrpcClientDirectory:
         clock = self._backend.host.clock
         silent_ms = round((clock.monotonic_s() - grpc_client.seen_s) * 1000)
         why_not = "" if grpc_client.stream is not None else NO_STREAM
-        return ClientFacts(
+        return convert(
+            grpc_client,
+            ClientFacts,
             endpoint=ENDPOINT,
-            address=grpc_client.address,
-            since_ms=grpc_client.since_ms,
             seen_ms=clock.now_ms() - silent_ms,
-            language=grpc_client.language,
-            version=grpc_client.version,
             kind=kind_of(grpc_client),
-            user=grpc_client.user,
             is_open=grpc_client.stream is not None,
-            polls=grpc_client.polls,
-            settings_answer=grpc_client.settings_answer,
             settings=list(_settings(grpc_client.settings)),
             topics=sorted(grpc_client.asks),
             groups={group: dict(topics) for group, topics in sorted(grpc_client.groups.items())},
@@ -120,9 +110,8 @@ def kind_of(client: GrpcClient) -> str:
 
 
 def _busy(error: GrpcRefusal) -> Busy:
-    busy = Busy(str(error), field="client", remedy="ask again in a moment")
-    busy.code = "client_not_reachable"
-    return busy
+    remedy = "ask again in a moment"
+    return Busy(str(error), field="client", remedy=remedy, code="client_not_reachable")
 
 
 def _settings(settings: Any) -> Iterator[tuple[str, str]]:

@@ -4,14 +4,13 @@ A connection takes a slot before anything else and releases it when its socket i
 are counted by reason, and each reason is logged at most once a minute.
 """
 
-import ipaddress
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable
 
 from app.connection_settings import ConnectionSettings
 from app.network.open_files import FileShares
+from app.security.login_limits import network_of
 
 log = logging.getLogger("kitemq.network")
 
@@ -163,7 +162,7 @@ class ConnectionLimits:
         self.files_max = min(self.shares.connections, max(1, limit - others - limit // 16))
 
     def _key(self, address: str) -> str:
-        return "" if self._is_trusted(address) else key_of(address)
+        return "" if self._is_trusted(address) else network_of(address)
 
     def _refusal(self, key: str, files: int) -> str:
         settings = self._settings
@@ -174,33 +173,3 @@ class ConnectionLimits:
         if self.count >= settings.connections_max:
             return IN_ALL
         return NO_FILES if self.files + files > self.files_max else ""
-
-
-@lru_cache(maxsize=4096)
-def key_of(address: str) -> str:
-    """The unit that is counted: an IPv4 address, or the /64 network of an IPv6 address."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped:
-            return str(parsed.ipv4_mapped)
-        return str(ipaddress.ip_network((parsed, 64), strict=False))
-    return address
-
-
-def trusted_by(texts: Sequence[str]) -> Callable[[str], bool]:
-    """A function that tells whether an address is in these networks, which must be valid."""
-    networks = [ipaddress.ip_network(text.strip("[]")) for text in texts]
-
-    def is_trusted(address: str) -> bool:
-        if not networks:
-            return False
-        try:
-            parsed = ipaddress.ip_address(address.partition("%")[0])
-        except ValueError:
-            return False
-        return any(parsed in network for network in networks)
-
-    return is_trusted

@@ -172,6 +172,16 @@ READ_CONTROL = Needs(Action.READ, Kind.CONTROL)
 ADMINISTER_CONTROL = Needs(Action.ADMINISTER, Kind.CONTROL)
 
 
+def of_topic(action: Action) -> Needs:
+    """The right to do this to the topic that the path names."""
+    return Needs(action, Kind.TOPIC, "topic")
+
+
+def of_group(action: Action) -> Needs:
+    """The right to do this to the consumer group that the path names."""
+    return Needs(action, Kind.GROUP, "group")
+
+
 def principal_of(scope: Any) -> Principal:
     """The principal that the middleware found; NOBODY without the middleware."""
     principal: Principal = scope.get(PRINCIPAL, NOBODY)

@@ -41,6 +41,9 @@ T = TypeVar("T")
 
 TOKENS_MAX = 100  # of one user
 SESSIONS_MAX = 50  # of one user; the oldest ends
+UNAVAILABLE = "people_unavailable"
+NO_DATABASE = "the database of users does not answer, nothing was changed"
+SEE_LOG = "see the server's log, then try again"
 NO_USER = "(no such user)"  # instead of what was typed; no user can be called so
 
 
@@ -103,9 +106,7 @@ class Accounts:
             created_ms=self._clock.now_ms(),
         )
         entry = self._entry(actor, "user.create", "user", name)
-        added = await self._run(lambda db: db.users.add_user(user, entry, only_first=is_first))
-        await self._reload()
-        return added
+        return await self._change(lambda db: db.users.add_user(user, entry, only_first=is_first))
 
     async def change_user(self, actor: Actor, name: str, patch: UserPatch) -> UserRow:
         """Change the given fields except the password.
@@ -117,17 +118,14 @@ class Accounts:
         if patch.patterns is not UNSET:
             changes["patterns"] = parse_patterns(patch.patterns)
         entry = self._entry(actor, "user.change", "user", name)
-        changed = await self._run(lambda db: db.users.change_user(name, changes, entry))
-        await self._reload()
-        return changed
+        return await self._change(lambda db: db.users.change_user(name, changes, entry))
 
     async def set_password(self, actor: Actor, name: str, password: str) -> None:
         """Set a user's password and end all sessions of the user."""
         check_password(password)
         changes = {"password_hash": await self._passwords.hash(password)}
         entry = self._entry(actor, "user.password", "user", name)
-        await self._run(lambda db: db.users.change_user(name, changes, entry))
-        await self._reload()
+        await self._change(lambda db: db.users.change_user(name, changes, entry))
 
     async def change_password(
         self, actor: Actor, name: str, old: str, new: str, *, browser: Browser
@@ -145,8 +143,7 @@ class Accounts:
     async def delete_user(self, actor: Actor, name: str) -> None:
         """Delete a user with tokens and sessions; raises NotFound, Conflict for the last admin."""
         entry = self._entry(actor, "user.delete", "user", name)
-        await self._run(lambda db: db.users.delete_user(name, entry))
-        await self._reload()
+        await self._change(lambda db: db.users.delete_user(name, entry))
 
     # -- tokens ---------------------------------------------------------------------------------
 
@@ -170,8 +167,9 @@ class Accounts:
             new.name, owner, role, patterns, days=new.days, now_ms=self._clock.now_ms()
         )
         entry = self._entry(actor, "token.create", "token", f"{owner.name}/{new.name}")
-        added = await self._run(lambda db: db.users.add_token(token, entry, count_max=TOKENS_MAX))
-        await self._reload()
+        added = await self._change(
+            lambda db: db.users.add_token(token, entry, count_max=TOKENS_MAX)
+        )
         return added, secret
 
     async def revoke_token(self, actor: Actor, token_id: int) -> None:
@@ -181,8 +179,7 @@ class Accounts:
             raise NotFound(f"there is no token {token_id}", field="id", code="no_such_token")
         name = f"{self.directory.name_of(token.user_id)}/{token.name}"
         entry = self._entry(actor, "token.revoke", "token", name)
-        await self._run(lambda db: db.users.delete_token(token_id, entry))
-        await self._reload()
+        await self._change(lambda db: db.users.delete_token(token_id, entry))
 
     # -- logging in and out ---------------------------------------------------------------------
 
@@ -241,7 +238,7 @@ class Accounts:
         actor = Actor(f"anonymous@{browser.address}"[:255])
         after = msgspec.json.encode(details).decode()
         entry = self._entry(actor, "login", "user", name, after_json=after, result="login_refused")
-        await self._run(lambda db: db.insert_audit(entry))
+        await self._run(lambda db: db.audit.insert(entry))
 
     async def _open_session(
         self, user: UserRow, browser: Browser, details: Mapping[str, object]
@@ -259,12 +256,11 @@ class Accounts:
         before = hash_secret(browser.session) if browser.session else ""
         after = msgspec.json.encode(details).decode()
         entry = self._entry(Actor(user.name), "login", "user", user.name, after_json=after)
-        await self._run(
+        await self._change(
             lambda db: db.users.add_session(
                 session, entry, instead_of=before, count_max=SESSIONS_MAX
             )
         )
-        await self._reload()
         return secret, session.expires_ms
 
     async def log_out(self, actor: Actor, session_id: int) -> None:
@@ -280,9 +276,7 @@ class Accounts:
 
     async def _end(self, actor: Actor, action: str, kind: str, name: str, ids: list[int]) -> int:
         entry = self._entry(actor, action, kind, name)
-        ended = await self._run(lambda db: db.users.end_sessions(ids, entry))
-        await self._reload()
-        return ended
+        return await self._change(lambda db: db.users.end_sessions(ids, entry))
 
     async def _prove(
         self,
@@ -333,17 +327,20 @@ class Accounts:
     def _entry(self, actor: Actor, action: str, kind: str, name: str, **values: str) -> AuditEntry:
         return AuditEntry.of(actor, action, kind, name, at_ms=self._clock.now_ms(), **values)
 
+    async def _change(self, work: "Callable[[Database], T]") -> T:
+        """The result of `work`, which changes users, tokens or sessions."""
+        result = await self._run(work)
+        await self._reload()
+        return result
+
     async def _run(self, work: "Callable[[Database], T]") -> T:
-        try:
-            return await self._database.run(work)
-        except DatabaseError as error:
-            raise _unavailable() from error
+        return await self._database.ask(work, NO_DATABASE, remedy=SEE_LOG, code=UNAVAILABLE)
 
     async def _reload(self) -> None:
         try:
             await self.directory.reload()
         except DatabaseError as error:
-            raise _unavailable() from error
+            raise Busy(NO_DATABASE, remedy=SEE_LOG, code=UNAVAILABLE) from error
 
 
 def _wrong(field: str) -> ProblemError:
@@ -354,12 +351,3 @@ def _wrong(field: str) -> ProblemError:
         field=field,
         remedy="check both; an admin can set another password",
     )
-
-
-def _unavailable() -> Busy:
-    busy = Busy(
-        "the database of users does not answer, nothing was changed",
-        remedy="see the server's log, then try again",
-    )
-    busy.code = "people_unavailable"
-    return busy

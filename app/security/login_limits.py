@@ -147,7 +147,7 @@ class LoginLimits:
 def network_of(address: str) -> str:
     """The unit that is counted: an IPv4 address, or the /64 network of an IPv6 address."""
     try:
-        parsed = ipaddress.ip_address(address.strip("[]"))
+        parsed = ipaddress.ip_address(address.strip("[]").partition("%")[0])
     except ValueError:
         return address
     if isinstance(parsed, ipaddress.IPv4Address):

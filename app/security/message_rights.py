@@ -12,14 +12,7 @@ import msgspec
 
 from app.security.access import Action, Kind, Principal, lacks, require
 from engine.compression import COMPRESSION_BITS
-from engine.message import (
-    KEYS,
-    REAL_TOPIC,
-    RESERVED,
-    SHARDING_KEY,
-    StoredMessage,
-    join_properties,
-)
+from engine.message import KEYS, REAL_TOPIC, RESERVED, SHARDING_KEY, StoredMessage, join_properties
 
 # Written by producers, although RocketMQ reserves these names.
 CONTENT_PROPERTIES = frozenset({KEYS, SHARDING_KEY, "BUYER_ID", "TRACE_CONTEXT"})

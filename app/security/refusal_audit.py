@@ -146,7 +146,7 @@ class RefusalAudit:
         text = msgspec.json.encode(document).decode()
         if refusal.entry_id:
             entry_id, code = refusal.entry_id, attempt.code[:64]
-            await self._database.run(lambda db: db.finish_audit(entry_id, text, code))
+            await self._database.run(lambda db: db.audit.finish(entry_id, text, code))
             return
         entry = AuditEntry(
             at_ms=refusal.first_ms,
@@ -159,7 +159,7 @@ class RefusalAudit:
             request_id=attempt.request_id[:64],
             address=attempt.address[:64],
         )
-        refusal.entry_id = await self._database.run(lambda db: db.insert_audit(entry))
+        refusal.entry_id = await self._database.run(lambda db: db.audit.insert(entry))
 
 
 def _is_due(entry: RefusalEntry) -> bool:

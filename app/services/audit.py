@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -18,7 +19,12 @@ from app.errors import AUDITED
 from engine.clock import Clock
 from engine.errors import Busy, EngineError
 
+if TYPE_CHECKING:
+    from app.db.database import Database
+
 log = logging.getLogger("kitemq.audit")
+
+T = TypeVar("T")
 
 STARTED = "started"
 FAILED = "failed"
@@ -83,41 +89,35 @@ class Audit:
         """
         if self._before_reading is not None:
             await self._before_reading()
-        try:
-            rows = await self._database.run(lambda db: db.list_audit(limit, before_id, criteria))
-        except DatabaseError as error:
-            raise _unavailable("the audit trail cannot be read") from error
+        rows = await self._ask(lambda db: db.audit.find(criteria, limit, before_id))
         return [_without_secrets(entry) for entry in rows]
 
     async def tally(self) -> AuditTally:
         """What the newest entries have in common. Raises Busy (`audit_unavailable`)."""
-        try:
-            return await self._database.run(lambda db: db.tally_audit())
-        except DatabaseError as error:
-            raise _unavailable("the audit trail cannot be read") from error
+        return await self._ask(lambda db: db.audit.tally())
+
+    async def _ask(
+        self, work: "Callable[[Database], T]", detail: str = "the audit trail cannot be read"
+    ) -> T:
+        return await self._database.ask(work, detail, code="audit_unavailable")
 
     async def _start(self, actor: Actor, action: str, kind: str, name: str, before: object) -> int:
         at_ms, before_json = self._clock.now_ms(), _json(before)
         entry = AuditEntry.of(
             actor, action, kind, name, at_ms=at_ms, before_json=before_json, result=STARTED
         )
+        detail = "the audit trail cannot be written, nothing was changed"
         try:
-            return await self._database.run(lambda db: db.insert_audit(entry))
-        except DatabaseError as error:
-            log.error("no audit entry could be written, so nothing is changed: %s", error)
-            raise _unavailable("the audit trail cannot be written, nothing was changed") from error
+            return await self._ask(lambda db: db.audit.insert(entry), detail)
+        except Busy as error:
+            log.error("no audit entry could be written, so nothing is changed: %s", error.__cause__)
+            raise
 
     async def _finish(self, entry_id: int, after_json: str, result: str) -> None:
         try:
-            await self._database.run(lambda db: db.finish_audit(entry_id, after_json, result))
+            await self._database.run(lambda db: db.audit.finish(entry_id, after_json, result))
         except DatabaseError as error:
             log.error("audit entry %d could not be completed (%s): %s", entry_id, result, error)
-
-
-def _unavailable(detail: str) -> Busy:
-    busy = Busy(detail, remedy="see the server's log about its database, then try again")
-    busy.code = "audit_unavailable"
-    return busy
 
 
 def _without_secrets(entry: AuditEntry) -> AuditEntry:

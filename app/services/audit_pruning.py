@@ -48,10 +48,10 @@ class AuditPruner:
         deleted = 0
         if self._days:
             before_ms = self._clock.now_ms() - self._days * DAY_MS
-            deleted += await self._until_none(lambda db: db.delete_old_audit(before_ms))
+            deleted += await self._until_none(lambda db: db.audit.delete_old(before_ms))
         if self._entries_max:
             entries_max = self._entries_max
-            deleted += await self._until_none(lambda db: db.delete_surplus_audit(entries_max))
+            deleted += await self._until_none(lambda db: db.audit.delete_surplus(entries_max))
         return deleted
 
     async def _until_none(self, step: "Callable[[Database], int]") -> int:

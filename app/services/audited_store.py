@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from app.db.rows import Actor, AuditEntry, DatabaseError
+from app.db.rows import Actor, AuditEntry
 from app.db.worker import DatabaseWorker
 from engine.clock import Clock
-from engine.errors import Busy
 
 if TYPE_CHECKING:
     from app.db.database import Database
@@ -35,12 +34,5 @@ class AuditedStore:
 
     async def run(self, work: "Callable[[Database], T]") -> T:
         """Run `work` on the database thread and return its result; raises Busy."""
-        try:
-            return await self._database.run(work)
-        except DatabaseError as error:
-            busy = Busy(
-                f"{self._what} cannot be read or written",
-                remedy="see the server's log about its database, then try again",
-            )
-            busy.code = self._code
-            raise busy from error
+        detail = f"{self._what} cannot be read or written"
+        return await self._database.ask(work, detail, code=self._code)

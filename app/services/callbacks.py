@@ -6,9 +6,7 @@ again at the next check. `targets` decides which addresses are allowed.
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -17,7 +15,7 @@ import msgspec
 from app.addresses import redacted_text, redacted_url
 from app.host import EngineHost
 from app.services import bodies
-from app.services.targets import TargetRefused, Targets, create_client
+from app.services.targets import TargetClient, TargetRefused, Targets
 from app.tasks import end_tasks
 from engine.broker import Callback, Decider, TransactionCheck, TransactionDecision
 from engine.errors import EngineError, Invalid
@@ -56,7 +54,7 @@ class CallbackCaller:
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Semaphore(CALLS_MAX)
         self._size_bytes = 0
-        self._client: httpx.AsyncClient | None = None
+        self._client = TargetClient(targets, connections_max=CALLS_MAX)
 
     def check_url(self, url: str) -> None:
         """Raise Invalid unless it is an http or https address without credentials that the server
@@ -97,14 +95,13 @@ class CallbackCaller:
     async def stop(self) -> None:
         """Cancel the calls under way."""
         await end_tasks(*self._tasks)
-        if self._client is not None:
-            await self._client.aclose()
+        await self._client.close()
 
     async def _call(self, callback: Callback, check: TransactionCheck) -> None:
         """Call, and apply the decision."""
         try:
             async with self._turns:
-                client = await self._opened()
+                client = await self._client.opened()
                 async with asyncio.timeout(callback.timeout_ms / 1000):
                     decision = await self._post(client, callback.url, check)
             self._host.broker.transactions.decide(
@@ -115,14 +112,6 @@ class CallbackCaller:
             log.warning("the callback of %s: %s", callback.group, detail)
         except EngineError as error:
             log.warning("transaction %s: %s", check.transaction_id, error.detail)
-
-    async def _opened(self) -> "httpx.AsyncClient":
-        """The client; loading it takes longer than a turn of the event loop may."""
-        if "httpx" not in sys.modules:
-            await asyncio.to_thread(import_module, "httpx")
-        if self._client is None:
-            self._client = create_client(self._targets, connections_max=CALLS_MAX)
-        return self._client
 
     async def _post(
         self, client: "httpx.AsyncClient", url: str, check: TransactionCheck

@@ -31,6 +31,7 @@ GROUPS_MAX = 2_500
 BUCKET_MS = 10_000
 BUCKETS = 6
 ERROR_CHARS_MAX = 200
+EXPIRED = ("", "its time ran out")  # why a delivery came back, by whether its time had run out
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -136,15 +137,15 @@ class ClientFigures:
         self._places: OrderedDict[Queue, dict[int, tuple[str, int]]] = OrderedDict()
         self._refused: OrderedDict[str, Refusals] = OrderedDict()
         self._passages: OrderedDict[str, deque[Passage]] = OrderedDict()
-        self._hears: dict[type[EngineEvent], Callable[..., None]] = {
+        self._hears: dict[type[EngineEvent], Callable[..., object]] = {
             MessagesDelivered: self._delivered,
             Acked: self._acked,
-            Retried: self._retried,
-            DeadLettered: self._dead,
-            Returned: self._returned,
+            Retried: lambda event: self._failed(event, event.error or EXPIRED[event.is_expired]),
+            DeadLettered: lambda event: self._failed(event, event.reason),
+            Returned: lambda event: self._settled(event, event.offsets),
             SendRefused: self._send_refused,
-            MemberJoined: self._joined,
-            MemberLeft: self._member_left,
+            MemberJoined: lambda event: self._pass(event, "joined"),
+            MemberLeft: lambda event: self._pass(event, "expired" if event.is_expired else "left"),
         }
 
     def hear(self, event: EngineEvent) -> None:
@@ -220,15 +221,6 @@ class ClientFigures:
             figures.acked_ms = event.at_ms
             figures.times_ms.append(max(0, event.at_ms - began_ms))
 
-    def _returned(self, event: Returned) -> None:
-        self._settled(event, event.offsets)
-
-    def _retried(self, event: Retried) -> None:
-        self._failed(event, event.error or ("its time ran out" if event.is_expired else ""))
-
-    def _dead(self, event: DeadLettered) -> None:
-        self._failed(event, event.reason)
-
     def _failed(self, event: Retried | DeadLettered, error: str) -> None:
         self._settled(event, (event.offset,))
         if not event.client:
@@ -244,12 +236,6 @@ class ClientFigures:
             refusals = Refusals(count, event.code, event.at_ms)
             self._refused.pop(event.client, None)
             _room(self._refused, event.client, ADDRESSES_MAX, refusals)
-
-    def _joined(self, event: MemberJoined) -> None:
-        self._pass(event, "joined")
-
-    def _member_left(self, event: MemberLeft) -> None:
-        self._pass(event, "expired" if event.is_expired else "left")
 
     def _pass(self, event: MemberJoined | MemberLeft, kind: str) -> None:
         passages = self._passages.get(event.group)

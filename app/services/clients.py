@@ -5,7 +5,7 @@ Queries and disconnections are in the audit trail. An answer is awaited for `ASK
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from app.db.rows import Actor
@@ -16,13 +16,7 @@ from app.services.connections import REST_ONLY, ClientEndpoint, ClientFacts, Con
 from engine.broker import AckResult, Member
 from engine.errors import EngineError, GroupNotFound, NotFound, Refused
 from engine.message import StoredMessage
-from kitemq.model.clients import (
-    Processing,
-    ProcessingVerdict,
-    SentAway,
-    StackAnswer,
-    ThreadStack,
-)
+from kitemq.model.clients import Processing, ProcessingVerdict, SentAway, StackAnswer, ThreadStack
 from kitemq.model.values import Int64
 
 KIND = "client"
@@ -73,17 +67,6 @@ class Offer:
     why_no_verify: str
 
 
-@dataclass
-class _ClientCall:
-    """A question under way, for the time it took."""
-
-    began_s: float = field(default_factory=time.monotonic)
-
-    @property
-    def took_ms(self) -> int:
-        return round((time.monotonic() - self.began_s) * 1000)
-
-
 class Clients:
     """Queries and disconnects clients on behalf of an actor, who is named in the trail."""
 
@@ -126,18 +109,18 @@ class Clients:
     async def stack(self, actor: Actor, name: str) -> ThreadStack:
         """Ask a client what its threads do; NotFound, Refused where it offers none, Busy."""
         endpoint = self._endpoint(name, self.find(name).why_no_stack)
-        call = _ClientCall()
+        began_s = time.monotonic()
         async with self._audit.change(actor, "client.stack", KIND, name) as change:
             try:
                 text = await endpoint.stack(name, ASK_S)
                 cut = text[:STACK_CHARS_MAX]
                 is_cut = len(cut) < len(text)
                 thread_stack = ThreadStack(
-                    name, StackAnswer.ANSWERED, cut, is_cut, call.took_ms, ""
+                    name, StackAnswer.ANSWERED, cut, is_cut, _took_ms(began_s), ""
                 )
             except TimeoutError:
                 thread_stack = ThreadStack(
-                    name, StackAnswer.NO_ANSWER, "", False, call.took_ms, _silent()
+                    name, StackAnswer.NO_ANSWER, "", False, _took_ms(began_s), _silent()
                 )
             change.after = {"answer": thread_stack.answer, "characters": len(thread_stack.text)}
         return thread_stack
@@ -163,12 +146,12 @@ class Clients:
         endpoint = self._endpoint(name, client.why_no_verify)
         before = {"group": group, "topic": topic, "queue": queue, "offset": str(offset)}
         before["message_id"] = message.message_id
-        call = _ClientCall()
+        began_s = time.monotonic()
         async with self._audit.change(actor, "client.verify", KIND, name, before=before) as change:
             verdict, code, detail = await _processed(endpoint, name, group, message)
             change.after = {"verdict": verdict, "code": code, "detail": detail}
         place = (name, group, topic, queue, Int64(offset))
-        return Processing(*place, message.message_id, verdict, code, detail, call.took_ms)
+        return Processing(*place, message.message_id, verdict, code, detail, _took_ms(began_s))
 
     async def disconnect(self, actor: Actor, name: str) -> SentAway:
         """End a client's connections and memberships; its messages return within a second.
@@ -252,6 +235,10 @@ VERDICTS = {
     "NOT_IMPLEMENTED": ProcessingVerdict.NOT_OFFERED,
     "UNSUPPORTED": ProcessingVerdict.NOT_OFFERED,
 }
+
+
+def _took_ms(began_s: float) -> int:
+    return round((time.monotonic() - began_s) * 1000)
 
 
 def _silent() -> str:

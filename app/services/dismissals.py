@@ -73,16 +73,10 @@ class Dismissals:
     async def _matching(self, group: str, choice: DeadChoice) -> list[range]:
         matches: list[range] = []
         after: int | None = None
+        conditions = msgspec.structs.asdict(choice)
+        del conditions["offsets"]
         while True:
-            swept = self._host.broker.dead_letters.sweep(
-                group,
-                after=after,
-                reason=choice.reason,
-                topic=choice.topic,
-                filter=choice.filter,
-                from_ms=choice.from_ms,
-                to_ms=choice.to_ms,
-            )
+            swept = self._host.broker.dead_letters.sweep(group, after=after, **conditions)
             for offset in swept.offsets:
                 join(matches, offset)
             after = swept.next
@@ -122,7 +116,8 @@ class Dismissals:
 
         Raises the errors of the engine's `restore`, Conflict if the count is not `expected`.
         """
-        before = _Restoring((await self.impact(group, runs)).already)
+        # As the audit keeps it: how many of those that are meant rest.
+        before = {"dismissed": (await self.impact(group, runs)).already}
         async with self._audit.change(
             actor, "dead_letters.restore", KIND, group, before=before
         ) as change:
@@ -131,7 +126,7 @@ class Dismissals:
                 lambda snapshot: snapshot.plan_restoration(runs),
                 lambda count: _check_expected(count, expected, "restored"),
             )
-            change.after = _Restoring(0)  # all that was meant is restored, or nothing
+            change.after = {"dismissed": 0}  # all that was meant is restored, or nothing
         return draft.count
 
     async def _commit(
@@ -169,12 +164,6 @@ class Dismissals:
     async def listed(self, group: str) -> list[DismissalSummary]:
         """The dismissals, newest first. Raises GroupNotFound."""
         return await asyncio.to_thread(self._host.broker.dead_letters.snapshot(group).dismissals)
-
-
-class _Restoring(msgspec.Struct, frozen=True):
-    """As the audit keeps it: how many of those that are meant rest."""
-
-    dismissed: int
 
 
 def _check_expected(count: int, expected: int | None, what: str) -> None:

@@ -131,9 +131,8 @@ class ReadOnlySwitch:
 
 
 def _write_failure(error: OSError) -> Busy:
-    busy = Busy(
+    return Busy(
         f"the file {FILE} cannot be changed: {error.strerror or error}",
         remedy="see to the disk of the data directory, then try again",
+        code="switch_not_kept",
     )
-    busy.code = "switch_not_kept"
-    return busy

@@ -8,23 +8,26 @@ is made later, and none is ever wrong for good.
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from app.db.rows import DatabaseError
+from app.db.rows import DatabaseError, JobFilter, JobRow
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.tasks import end_tasks
 from engine.broker import ReplayJob
-from engine.errors import Busy, Invalid
+from engine.errors import Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 
 if TYPE_CHECKING:
-    from app.db.replay_store import JobFilter, JobRow
+    from app.db.replay_store import ReplayStore
 
 log = logging.getLogger("kitemq.replays")
+
+T = TypeVar("T")
 
 INTERVAL_S = 5.0
 STEP_JOBS = 100  # read and written in one go
@@ -69,21 +72,24 @@ class ReplayCopies:
             await asyncio.sleep(0)
         self._written = {id: job for id, job in self._written.items() if id in job_ids}
 
-    async def get(self, job_id: str) -> "JobRow | None":
+    async def get(self, job_id: str) -> JobRow | None:
         """The copy of one job; None where there is none, or no longer. Raises Busy."""
-        try:
-            return await self._database.run(lambda db: db.replays.get(job_id))
-        except DatabaseError as error:
-            raise _unavailable() from error
+        return await self._ask(lambda store: store.get(job_id))
 
     async def find(
-        self, criteria: "JobFilter", limit: int, after: tuple[int, str] | None
-    ) -> "list[JobRow]":
+        self, criteria: JobFilter, limit: int, after: tuple[int, str] | None
+    ) -> list[JobRow]:
         """The newest jobs that are wanted; see `ReplayStore.find`. Raises Busy."""
-        try:
-            return await self._database.run(lambda db: db.replays.find(criteria, limit, after))
-        except DatabaseError as error:
-            raise _unavailable() from error
+        return await self._ask(lambda store: store.find(criteria, limit, after))
+
+    async def _ask(self, work: "Callable[[ReplayStore], T]") -> T:
+        return await self._database.ask(
+            lambda database: work(database.replays),
+            "the history of replay jobs cannot be read",
+            remedy="see the server's log about its database, then try again; GET /replays "
+            "has the jobs that the engine keeps",
+            code="history_unavailable",
+        )
 
     async def _run(self) -> None:
         while True:
@@ -99,9 +105,7 @@ class ReplayCopies:
         return self._written.get(job.id) != _lasting(job)
 
     async def _write(self, jobs: list[ReplayJob]) -> None:
-        from app.db.replay_store import JobRow  # with SQLAlchemy, which is not needed at the start
-
-        rows = [_row(JobRow, job) for job in jobs]
+        rows = [_row(job) for job in jobs]
         await self._database.run(lambda database: database.replays.write(rows))
         self._written.update({job.id: _lasting(job) for job in jobs})
 
@@ -119,22 +123,12 @@ def parse_cursor(cursor: str) -> tuple[int, str] | None:
     return int(at_ms), job_id
 
 
-def _unavailable() -> Busy:
-    busy = Busy(
-        "the history of replay jobs cannot be read",
-        remedy="see the server's log about its database, then try again; GET /replays "
-        "has the jobs that the engine keeps",
-    )
-    busy.code = "history_unavailable"
-    return busy
-
-
 def _lasting(job: ReplayJob) -> ReplayJob:
     """The job without what is true for a moment only, and without what is not copied."""
     return msgspec.structs.replace(job, waiting="", seconds_left=None, retried_by=())
 
 
-def _row(kind: "type[JobRow]", job: ReplayJob) -> "JobRow":
+def _row(job: ReplayJob) -> JobRow:
     selection = {
         "filter": job.filter,
         "reason": job.reason,
@@ -143,7 +137,7 @@ def _row(kind: "type[JobRow]", job: ReplayJob) -> "JobRow":
     }
     return convert(
         job,
-        kind,
+        JobRow,
         name=job.name[:200],
         target=str(job.to),
         target_name=job.to_name,

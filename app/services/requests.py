@@ -6,7 +6,7 @@ from typing import NamedTuple
 from app.errors import ReplyTimeout
 from app.host import EngineHost
 from app.messaging import Messaging
-from engine.broker import FoundReply, PendingRequest, ReplyMessage, ReplyOutcome, RequestCounts
+from engine.broker import PendingRequest, RequestCounts
 from engine.errors import Invalid, Stopping
 from engine.message import Message, StoredMessage
 from kitemq.model.numbers import is_whole
@@ -31,6 +31,16 @@ class Requests:
     def __init__(self, host: EngineHost, messaging: Messaging) -> None:
         self._host = host
         self._messaging = messaging
+        self._engine = host.broker.requests
+        # The engine's own verbs, for endpoints that wait by themselves, reply or look.
+        self.begin = self._engine.request
+        self.reply = self._engine.reply
+        self.find = self._engine.find
+
+    @property
+    def counts(self) -> RequestCounts:
+        """How many requests wait, and how the others ended since the start."""
+        return self._engine.counts
 
     async def ask(
         self, message: Message, *, timeout_ms: int, client: str, correlation_id: str = ""
@@ -60,40 +70,6 @@ class Requests:
         if request is None or not (is_over or self._host.is_ready):
             raise Stopping("the server is stopping", retry_after_s=5.0)
         raise ReplyTimeout(request.correlation_id, timeout_ms)
-
-    def begin(
-        self,
-        message: Message,
-        *,
-        timeout_ms: int,
-        client: str,
-        on_end: Callable[[], None],
-        correlation_id: str = "",
-    ) -> PendingRequest:
-        """Send a request without waiting; `on_end` is called once, with its reply there or none.
-
-        Raises what `broker.requests.request` raises.
-        """
-        return self._host.broker.requests.request(
-            message,
-            timeout_ms=timeout_ms,
-            client=client,
-            on_end=on_end,
-            correlation_id=correlation_id,
-        )
-
-    def reply(self, new: ReplyMessage) -> ReplyOutcome:
-        """Answer a request by its correlation id."""
-        return self._host.broker.requests.reply(new)
-
-    def find(self, correlation_id: str) -> FoundReply:
-        """The reply to a request, while it is kept; MessageNotFound."""
-        return self._host.broker.requests.find(correlation_id)
-
-    @property
-    def counts(self) -> RequestCounts:
-        """How many requests wait, and how the others ended since the start."""
-        return self._host.broker.requests.counts
 
     async def request_at(self, topic: str, queue: int, offset: int) -> StoredMessage:
         """The request that was received from there; MessageNotFound, Invalid where it is none."""

@@ -40,10 +40,5 @@ class Purges:
         return done
 
     def _purge(self, topic: str, extent: Extent, *, dry_run: bool) -> Purge:
-        return self._host.broker.retention.purge(
-            topic,
-            before_offset=extent.before_offset,
-            before_ms=extent.before_ms,
-            everything=extent.everything,
-            dry_run=dry_run,
-        )
+        fields = msgspec.structs.asdict(extent)
+        return self._host.broker.retention.purge(topic, **fields, dry_run=dry_run)

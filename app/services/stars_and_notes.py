@@ -6,18 +6,14 @@ to the name: they outlive the topic and apply again when it is created anew.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from app.db.rows import Actor
+from app.db.rows import Actor, NoteRow
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.services.audited_store import AuditedStore
 from app.services.ttl_cache import TtlCache
 from engine.errors import Invalid
 from kitemq.model.stars_and_notes import NOTE_CHARS_MAX
-
-if TYPE_CHECKING:
-    from app.db.star_and_note_store import NoteRow
 
 KIND = "topic"
 EVERYBODY = ""  # whose the notes are, to `TtlCache`
@@ -71,20 +67,16 @@ class StarsAndNotes:
         await self._store.run(lambda database: database.stars_and_notes.unstar(owner, topic, entry))
         self._stars.forget(owner)
 
-    async def note(self, topic: str) -> "NoteRow":
+    async def note(self, topic: str) -> NoteRow:
         """A topic's note, without text where it has none; TopicNotFound."""
         self._host.broker.topic(topic)
         return await self._store.run(lambda database: database.stars_and_notes.note(topic))
 
-    async def write_note(self, actor: Actor, topic: str, text: str, expected_ms: int) -> "NoteRow":
+    async def write_note(self, actor: Actor, topic: str, text: str, expected_ms: int) -> NoteRow:
         """Let the note say `text`, nothing for none; TopicNotFound, Invalid.
 
         Conflict where the note is not the one of `expected_ms` any more (0: where there was none).
         """
-        from app.db.star_and_note_store import (
-            NoteRow,
-        )  # with SQLAlchemy, which is not needed at the start
-
         self._host.broker.topic(topic)
         entry = self._store.entry(actor, "topic.note", topic)
         row = NoteRow(topic=topic, text=checked(text), author=actor.name, changed_ms=entry.at_ms)

@@ -15,6 +15,8 @@ reaches the server is on this machine already. The server's own ports are never 
 import asyncio
 import ipaddress
 import socket
+import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -106,6 +108,28 @@ class Targets:
         if host.lower().rstrip(".") in self._names:
             return True
         return any(address in each for each in self._networks if each.version == address.version)
+
+
+class TargetClient:
+    """An HTTP client for these targets, made at its first use."""
+
+    def __init__(self, targets: Targets, *, connections_max: int) -> None:
+        self._targets = targets
+        self._connections_max = connections_max
+        self._client: httpx.AsyncClient | None = None
+
+    async def opened(self) -> "httpx.AsyncClient":
+        """The client; loading it takes longer than a turn of the event loop may."""
+        if "httpx" not in sys.modules:
+            await asyncio.to_thread(import_module, "httpx")
+        if self._client is None:
+            self._client = create_client(self._targets, connections_max=self._connections_max)
+        return self._client
+
+    async def close(self) -> None:
+        """Close the connections, if there are any."""
+        if self._client is not None:
+            await self._client.aclose()
 
 
 def create_client(targets: Targets, *, connections_max: int) -> "httpx.AsyncClient":

@@ -6,19 +6,16 @@ console's own lists can be saved, so a view never leads elsewhere.
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
-from app.db.rows import Actor
+from app.db.rows import Actor, ViewRow
 from app.db.worker import DatabaseWorker
 from app.services.audited_store import AuditedStore
 from app.services.ttl_cache import TtlCache
 from engine.clock import Clock
 from engine.errors import Invalid
+from kitemq.model.conversion import convert
 from kitemq.model.views import NAME_CHARS_MAX, PATH_CHARS_MAX, NewView
-
-if TYPE_CHECKING:
-    from app.db.view_store import ViewRow
 
 KIND = "view"
 QUERY_CHARS_MAX = 2000
@@ -35,10 +32,10 @@ PASSING = frozenset({"page", "cursor", "done", "format"})
 class Glance:
     """An owner's views; `failure` says why they are not known."""
 
-    views: "tuple[ViewRow, ...]"
+    views: tuple[ViewRow, ...]
     failure: str = ""
 
-    def at(self, path: str) -> "list[ViewRow]":
+    def at(self, path: str) -> list[ViewRow]:
         """Those of one list."""
         return [view for view in self.views if view.path == path]
 
@@ -94,7 +91,7 @@ class Views:
         )
         self._cache: TtlCache[list[ViewRow]] = TtlCache(clock, self.of, [])
 
-    async def of(self, owner: str) -> "list[ViewRow]":
+    async def of(self, owner: str) -> list[ViewRow]:
         """An owner's views by name, at most 100. Raises Busy (`views_unavailable`)."""
         return await self._store.run(lambda database: database.views.of(owner))
 
@@ -103,25 +100,17 @@ class Views:
         entry = await self._cache.of(owner, people_version)
         return Glance(tuple(entry.value), entry.failure)
 
-    async def add(self, actor: Actor, owner: str, new: NewView) -> "ViewRow":
+    async def add(self, actor: Actor, owner: str, new: NewView) -> ViewRow:
         """Keep a view; Invalid, Conflict for a name that is taken or one view too many."""
-        from app.db.view_store import ViewRow  # with SQLAlchemy, which is not needed at the start
-
         view = checked(new)
-        row = ViewRow(
-            owner=owner,
-            name=view.name,
-            path=view.path,
-            query=view.query,
-            created_ms=self._clock.now_ms(),
-        )
+        row = convert(view, ViewRow, owner=owner, created_ms=self._clock.now_ms())
         entry = self._store.entry(actor, "view.create", view.name)
         self._cache.forget(owner)
         added = await self._store.run(lambda database: database.views.add(row, entry))
         self._cache.forget(owner)
         return added
 
-    async def delete(self, actor: Actor, owner: str, view_id: int) -> "ViewRow":
+    async def delete(self, actor: Actor, owner: str, view_id: int) -> ViewRow:
         """Forget one of the owner's views, which is returned; NotFound."""
         entry = self._store.entry(actor, "view.delete", "")
         deleted = await self._store.run(

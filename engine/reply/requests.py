@@ -17,8 +17,8 @@ import msgspec
 from engine.context import EngineContext
 from engine.errors import Busy, Conflict, Invalid, MessageNotFound
 from engine.events import Replied, Requested, RequestExpired
-from engine.intake import check_message
 from engine.message import Durability, Message, StoredMessage
+from engine.message_checks import check_message
 from engine.reply.pending_requests import PendingRequest, PendingRequests
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.topic.names import REPLY_TOPIC

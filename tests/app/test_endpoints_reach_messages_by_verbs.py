@@ -19,7 +19,6 @@ EVENTS = "the engine's events, which connections follow"
 USES: dict[str, dict[str, str]] = {
     "api": {
         "dead_letters": JOBS,
-        "group": GROUPS,
         "groups": GROUPS,
         "health": FIGURES,
         "lag": GROUPS,
@@ -27,7 +26,6 @@ USES: dict[str, dict[str, str]] = {
         "replays": JOBS,
         "retention": JOBS,
         "statistics": FIGURES,
-        "topic": TOPICS,
         "topic_stats": TOPICS,
         "topics": TOPICS,
         "traces": FIGURES,

@@ -33,7 +33,7 @@ class AccessQuery(msgspec.Struct, forbid_unknown_fields=True):
     "/access/check",
     needs=READ_PEOPLE,
     errors=(404,),
-    example="/access/check?role=operator&patterns=*:*:orders-*&name=orders-1",
+    example="?role=operator&patterns=*:*:orders-*&name=orders-1",
 )
 async def check_access(call: Call[AccessQuery, None]) -> AccessCheck:
     """Check what a user, a token or a role may do, and why.

@@ -10,14 +10,7 @@ from app.db.rows import SessionRow, TokenRow
 from app.security.access import OWN, Action, Kind, lacks, require
 from app.security.credentials import parse_name
 from app.security.user_directory import UserDirectory
-from kitemq.model.access import (
-    LoginSession,
-    MadeToken,
-    NewToken,
-    SessionList,
-    Token,
-    TokenList,
-)
+from kitemq.model.access import LoginSession, MadeToken, NewToken, SessionList, Token, TokenList
 from kitemq.model.conversion import convert
 
 
@@ -69,7 +62,7 @@ async def create_token(call: Call[None, NewToken]) -> MadeToken:
     )
 
 
-@operations.delete("/tokens/{id}", needs=OWN, errors=(404,), example="/tokens/1")
+@operations.delete("/tokens/{id}", needs=OWN)
 async def revoke_token(call: Call[None, None]) -> None:
     """Revoke a token: it is useless at once."""
     token_id, directory = call.number("id"), call.services.user_directory
@@ -85,7 +78,7 @@ async def list_sessions(call: Call[None, None]) -> SessionList:
     return SessionList([_session(row, directory) for row in directory.sessions(_owner_of(call))])
 
 
-@operations.delete("/sessions/{id}", needs=OWN, errors=(404,), example="/sessions/1")
+@operations.delete("/sessions/{id}", needs=OWN)
 async def end_session(call: Call[None, None]) -> None:
     """End a login: that browser has to log in again."""
     session_id, directory = call.number("id"), call.services.user_directory

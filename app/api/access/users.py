@@ -19,15 +19,7 @@ from app.security.credentials import parse_name
 from app.security.passwords import check_password
 from app.settings import Settings, is_loopback
 from engine.errors import Forbidden, NotFound
-from kitemq.model.access import (
-    Me,
-    NewPassword,
-    NewUser,
-    Right,
-    User,
-    UserList,
-    UserPatch,
-)
+from kitemq.model.access import Me, NewPassword, NewUser, Right, User, UserList, UserPatch
 from kitemq.model.conversion import convert
 
 operations = Operations("access")
@@ -110,7 +102,7 @@ async def create_user(call: Call[None, NewUser]) -> User:
     return _user(await call.services.accounts.add_user(call.actor, new, is_first=is_first))
 
 
-@operations.get("/users/{name}", needs=READ_PEOPLE, errors=(404,), example="/users/ann")
+@operations.get("/users/{name}", needs=READ_PEOPLE)
 async def get_user(call: Call[None, None]) -> User:
     """Look at one user."""
     name = call.path("name")
@@ -123,8 +115,7 @@ async def get_user(call: Call[None, None]) -> User:
 @operations.patch(
     "/users/{name}",
     needs=ADMINISTER_PEOPLE,
-    errors=(404, 409),
-    example="/users/ann",
+    errors=(409,),
     example_body='{"role": "operator", "patterns": ["*:topic:orders-*", "consume:group:billing"]}',
 )
 async def change_user(call: Call[None, UserPatch]) -> User:
@@ -138,9 +129,7 @@ async def change_user(call: Call[None, UserPatch]) -> User:
     return _user(changed)
 
 
-@operations.delete(
-    "/users/{name}", needs=ADMINISTER_PEOPLE, errors=(404, 409), example="/users/ann"
-)
+@operations.delete("/users/{name}", needs=ADMINISTER_PEOPLE, errors=(409,))
 async def delete_user(call: Call[None, None]) -> None:
     """Delete a user with the user's tokens and sessions. The last admin cannot be deleted."""
     await call.services.accounts.delete_user(call.actor, parse_name(call.path("name")))

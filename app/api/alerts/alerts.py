@@ -6,13 +6,7 @@ from operator import attrgetter
 import msgspec
 
 from app.api.framework.operation import Call, Operations
-from app.api.framework.paging import (
-    PAGE_DEFAULT,
-    Limit,
-    NumberCursor,
-    cursor_after,
-    number_in,
-)
+from app.api.framework.paging import PAGE_DEFAULT, Limit, NumberCursor, cursor_after, number_in
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow
 from app.security.access import ADMINISTER_SERVER, READ_SERVER
 from app.services.alerts.alerts import Alerts
@@ -91,7 +85,7 @@ async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
     return _rule_out(await call.services.alerts.create(call.actor, rule))
 
 
-@operations.get("/alerts/rules/{id}", needs=READ_SERVER, errors=(404,), example="/alerts/rules/1")
+@operations.get("/alerts/rules/{id}", needs=READ_SERVER)
 async def get_alert_rule(call: Call[None, None]) -> AlertRule:
     """Get one rule."""
     standing = await call.services.alerts.standing(call.number("id"))
@@ -99,11 +93,7 @@ async def get_alert_rule(call: Call[None, None]) -> AlertRule:
 
 
 @operations.patch(
-    "/alerts/rules/{id}",
-    needs=ADMINISTER_SERVER,
-    errors=(404, 409),
-    example="/alerts/rules/1",
-    example_body='{"threshold": 5000}',
+    "/alerts/rules/{id}", needs=ADMINISTER_SERVER, errors=(409,), example_body='{"threshold": 5000}'
 )
 async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
     """Change a rule. Disabling it resets it to ok; its firing alerts are notified as resolved."""
@@ -115,9 +105,7 @@ async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
     return _rule_out(await alerts.change(call.actor, replace(standing.rule, **fields)))
 
 
-@operations.delete(
-    "/alerts/rules/{id}", needs=ADMINISTER_SERVER, errors=(404,), example="/alerts/rules/1"
-)
+@operations.delete("/alerts/rules/{id}", needs=ADMINISTER_SERVER)
 async def delete_alert_rule(call: Call[None, None]) -> None:
     """Delete a rule with its silences; its firing alerts are notified as resolved."""
     await call.services.alerts.delete(call.actor, call.number("id"))
@@ -161,15 +149,13 @@ async def create_silence(call: Call[None, NewSilence]) -> Silence:
     return _silence_out(silence)
 
 
-@operations.delete(
-    "/alerts/silences/{id}", needs=ADMINISTER_SERVER, errors=(404,), example="/alerts/silences/1"
-)
+@operations.delete("/alerts/silences/{id}", needs=ADMINISTER_SERVER)
 async def end_silence(call: Call[None, None]) -> None:
     """End a silence before its time."""
     await call.services.alerts.end_silence(call.actor, call.number("id"))
 
 
-@operations.get("/alerts/deliveries", needs=READ_SERVER, example="/alerts/deliveries?limit=20")
+@operations.get("/alerts/deliveries", needs=READ_SERVER, example="?limit=20")
 async def list_alert_deliveries(call: Call[DeliveryQuery, None]) -> AlertDeliveries:
     """List deliveries to webhooks: sent, pending and failed."""
     query = call.query

@@ -8,18 +8,13 @@ from msgspec import Meta
 from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Limit, NumberCursor, number_in
 from app.api.messages.messages import message_view
-from app.security.access import Action, Kind, Needs, Principal, require_replay
+from app.security.access import Action, Principal, of_group, require_replay
 from app.security.message_rights import looks_inside, visible
 from app.services import bodies
 from engine.broker import DEAD_LETTER_PREFIX, GROUP_QUEUE, DeadLetter, NewReplay
 from engine.errors import NotFound, TopicNotFound
 from kitemq.model.conversion import convert
-from kitemq.model.dead_letters import (
-    DeadLetterCounts,
-    DeadLetterInfo,
-    DeadLetterList,
-    Redrive,
-)
+from kitemq.model.dead_letters import DeadLetterCounts, DeadLetterInfo, DeadLetterList, Redrive
 from kitemq.model.messages import Encoding, Filter
 from kitemq.model.replays import OriginTopic, Reason, Replay
 
@@ -56,10 +51,7 @@ def dead_letter_out(
 
 
 @operations.get(
-    "/groups/{group}/dead-letters",
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    errors=(404,),
-    example="/groups/billing/dead-letters?reason=rejected",
+    "/groups/{group}/dead-letters", needs=of_group(Action.READ), example="?reason=rejected"
 )
 async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadLetterList:
     """List a group's dead letters with their cause, the newest first.
@@ -89,23 +81,14 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadLetterList:
 
 
 @operations.get(
-    "/groups/{group}/dead-letters/counts",
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    errors=(404,),
-    example="/groups/billing/dead-letters/counts?newest=500",
+    "/groups/{group}/dead-letters/counts", needs=of_group(Action.READ), example="?newest=500"
 )
 async def count_dead_letters(call: Call[CountQuery, None]) -> DeadLetterCounts:
     """Count a group's newest dead letters by reason, origin topic and client."""
-    replays = call.services.replays
-    return await replays.count_dead_letters(call.path("group"), call.query.newest)
+    return await call.services.replays.count_dead_letters(call.path("group"), call.query.newest)
 
 
-@operations.get(
-    "/groups/{group}/dead-letters/{offset}",
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    errors=(404,),
-    example="/groups/billing/dead-letters/0",
-)
+@operations.get("/groups/{group}/dead-letters/{offset}", needs=of_group(Action.READ))
 async def get_dead_letter(call: Call[None, None]) -> DeadLetterInfo:
     """Get one dead letter; without the right to read it, without its content."""
     offset = call.number("offset")
@@ -116,9 +99,9 @@ async def get_dead_letter(call: Call[None, None]) -> DeadLetterInfo:
 
 @operations.post(
     "/groups/{group}/dead-letters/redrive",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
+    needs=of_group(Action.ADMINISTER),
     status=201,
-    errors=(403, 404, 409),
+    errors=(403, 409),
     example_body='{"reason": "rejected", "fresh_only": true}',
 )
 async def redrive_dead_letters(call: Call[None, Redrive]) -> Replay:

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from app.api.framework.operation import API, Call, Operations
+from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Limit
-from app.security.access import Action, Kind, Needs
+from app.security.access import Action, of_group
 from app.services.dismissals import DeadChoice
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
@@ -18,8 +18,6 @@ from kitemq.model.dead_letters import (
 )
 
 operations = Operations("dead letters")
-GROUP = Needs(Action.ADMINISTER, Kind.GROUP, "group")
-PATH = f"{API}/groups/{{group}}/dead-letters"
 
 
 class DismissalQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -30,8 +28,8 @@ class DismissalQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 @operations.post(
     "/groups/{group}/dead-letters/dismiss",
-    needs=GROUP,
-    errors=(404, 409),
+    needs=of_group(Action.ADMINISTER),
+    errors=(409,),
     example_body='{"reason": "rejected", "note": "test orders"}',
 )
 async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
@@ -52,8 +50,8 @@ async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
 
 @operations.post(
     "/groups/{group}/dead-letters/restore",
-    needs=GROUP,
-    errors=(404, 409),
+    needs=of_group(Action.ADMINISTER),
+    errors=(409,),
     example_body='{"offsets": ["17", "18"]}',
 )
 async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
@@ -73,11 +71,7 @@ async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
     return RestoreAnswer(await service.restore(call.actor, group, runs))
 
 
-@operations.get(
-    "/groups/{group}/dead-letters/dismissals",
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    errors=(404,),
-)
+@operations.get("/groups/{group}/dead-letters/dismissals", needs=of_group(Action.READ))
 async def list_dismissals(call: Call[DismissalQuery, None]) -> DismissalList:
     """List dismissals with their notes, newest first."""
     service = call.services.dismissals

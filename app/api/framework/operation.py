@@ -45,7 +45,16 @@ from kitemq.protocol.json_values import VALUES_MAX, has_too_many_values
 API = "/api/v1"
 JSON = b"application/json"
 # What paths of examples name.
-EXAMPLES = {"topic": "orders", "group": "billing"}
+EXAMPLES = {
+    "topic": "orders",
+    "group": "billing",
+    "queue": "0",
+    "offset": "0",
+    "id": "1",
+    "message_id": "7F00000100001F900000000000000000",
+    "correlation_id": "0f6b5a1c",
+    "name": "ann",
+}
 SHELL_SPECIAL = frozenset("?&*")
 
 Q = TypeVar("Q")
@@ -236,8 +245,10 @@ class Operations:
     are the fields of `Operation`; `answer` is one where a handler returns Raw.
     """
 
-    def __init__(self, tag: str) -> None:
+    def __init__(self, tag: str, **examples: str) -> None:
+        """`examples` are what these operations' parameters of paths are in examples."""
         self._tag = tag
+        self._examples = {**EXAMPLES, **examples}
         self._declared: list[Operation] = []
         self.get = partial(self._declare, "GET")
         self.post = partial(self._declare, "POST")
@@ -249,13 +260,24 @@ class Operations:
         return iter(self._declared)
 
     def _declare(
-        self, method: str, path: str, *, prefix: str = API, example: str = "", **declared: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        prefix: str = API,
+        example: str = "",
+        errors: tuple[int, ...] = (),
+        not_found: bool = True,
+        **declared: Any,
     ) -> Callable[[Handler], Operation]:
         """Declare the decorated handler at `prefix` and `path`.
 
-        `example` is a path and query below the prefix; without one it is that of the operation, for
-        the objects that all examples name.
+        `example` is a path and query below the prefix, or just the query: the path is then that of
+        the operation, for the objects that all examples name. A path with parameters may answer
+        404, unless `not_found` is False; `errors` are further statuses.
         """
+        own_path = path.format(**self._examples)
+        is_missing = not_found and own_path != path
 
         def declare(handler: Handler) -> Operation:
             fields = {
@@ -264,7 +286,8 @@ class Operations:
                 "path": prefix + path,
                 "handler": handler,
                 "tag": self._tag,
-                "example_path": prefix + (example or path.format(**EXAMPLES)),
+                "example_path": prefix + (example if example[:1] == "/" else own_path + example),
+                "errors": (*((404,) if is_missing else ()), *errors),
                 **declared,
             }
             self._declared.append(Operation(**fields))

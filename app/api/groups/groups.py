@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_by
-from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.access import READ_SERVER, Action, Kind, Needs, of_group
 from engine.broker import GroupConfig
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
@@ -36,7 +36,7 @@ def group_out(call: Call[Any, Any], config: GroupConfig) -> Group:
     return convert(config, Group, paused=not config.consume_enabled, members=members)
 
 
-@operations.get("/groups", needs=READ_SERVER, example="/groups?limit=10")
+@operations.get("/groups", needs=READ_SERVER, example="?limit=10")
 async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     """List consumer groups.
 
@@ -64,21 +64,17 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     new = call.body
     call.require(Action.ADMINISTER, Kind.GROUP, new.name)
     config = convert(new, GroupConfig, **{"retry_max": call.settings.retry_max, **set_fields(new)})
-    groups = call.services.groups
-    return group_out(call, await groups.create(call.actor, config))
+    return group_out(call, await call.services.groups.create(call.actor, config))
 
 
-@operations.get("/groups/{group}", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,))
+@operations.get("/groups/{group}", needs=of_group(Action.READ))
 async def get_group(call: Call[None, None]) -> Group:
     """Look at one consumer group."""
-    return group_out(call, call.host.broker.group(call.path("group")))
+    return group_out(call, await call.messaging.group(call.path("group")))
 
 
 @operations.patch(
-    "/groups/{group}",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    errors=(404,),
-    example_body='{"consume_enabled": false}',
+    "/groups/{group}", needs=of_group(Action.ADMINISTER), example_body='{"consume_enabled": false}'
 )
 async def change_group(call: Call[None, GroupSettings]) -> Group:
     """Change a consumer group. Only what is given changes."""
@@ -87,10 +83,7 @@ async def change_group(call: Call[None, GroupSettings]) -> Group:
 
 
 @operations.post(
-    "/groups/{group}/pause",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    errors=(404,),
-    example="/groups/billing/pause?topic=orders",
+    "/groups/{group}/pause", needs=of_group(Action.ADMINISTER), example="?topic=orders"
 )
 async def pause_group(call: Call[PauseQuery, None]) -> Group:
     """Pause a group, or one topic of it.
@@ -103,10 +96,7 @@ async def pause_group(call: Call[PauseQuery, None]) -> Group:
 
 
 @operations.post(
-    "/groups/{group}/resume",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    errors=(404,),
-    example="/groups/billing/resume?topic=orders",
+    "/groups/{group}/resume", needs=of_group(Action.ADMINISTER), example="?topic=orders"
 )
 async def resume_group(call: Call[PauseQuery, None]) -> Group:
     """Resume a group, or one topic of it. Waiting clients are woken."""
@@ -114,10 +104,7 @@ async def resume_group(call: Call[PauseQuery, None]) -> Group:
     return group_out(call, await groups.resume(call.actor, call.path("group"), call.query.topic))
 
 
-@operations.delete(
-    "/groups/{group}", needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"), errors=(404,)
-)
+@operations.delete("/groups/{group}", needs=of_group(Action.ADMINISTER))
 async def delete_group(call: Call[None, None]) -> None:
     """Delete a consumer group with its progress."""
-    groups = call.services.groups
-    await groups.delete(call.actor, call.path("group"))
+    await call.services.groups.delete(call.actor, call.path("group"))

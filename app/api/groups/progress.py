@@ -4,7 +4,7 @@ import msgspec
 
 from app.api.framework.operation import Call, Operations
 from app.messaging import Messaging
-from app.security.access import Action, Kind, Needs
+from app.security.access import Action, of_group
 from engine.errors import Conflict
 from kitemq.model.conversion import convert
 from kitemq.model.progress import ClientName, Lag, NewOffset, Offsets, QueueOffset
@@ -20,7 +20,7 @@ class OffsetQuery(msgspec.Struct, forbid_unknown_fields=True):
 operations = Operations("groups")
 
 
-@operations.get("/groups/{group}/lag", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,))
+@operations.get("/groups/{group}/lag", needs=of_group(Action.READ))
 async def get_lag(call: Call[None, None]) -> Lag:
     """Get a group's lag, queue by queue."""
     name = call.path("group")
@@ -28,18 +28,12 @@ async def get_lag(call: Call[None, None]) -> Lag:
     return convert(lag, Lag, group=name)
 
 
-@operations.get(
-    "/groups/{group}/offsets",
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    errors=(404,),
-    example="/groups/billing/offsets?topic=orders",
-)
+@operations.get("/groups/{group}/offsets", needs=of_group(Action.READ), example="?topic=orders")
 async def get_offsets(call: Call[OffsetQuery, None]) -> Offsets:
     """Read a group's committed offsets in a topic."""
-    broker = call.host.broker
     group, topic = call.path("group"), call.query.topic
-    broker.group(group)
-    queues = range(broker.topic(topic).read_queues)
+    await call.messaging.group(group)
+    queues = range((await call.messaging.topic(topic)).read_queues)
     client = call.query.client
     offsets = [await _queue_offset(call.messaging, group, topic, each, client) for each in queues]
     return Offsets(group, topic, offsets)
@@ -47,8 +41,8 @@ async def get_offsets(call: Call[OffsetQuery, None]) -> Offsets:
 
 @operations.put(
     "/groups/{group}/offsets",
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    errors=(404, 409),
+    needs=of_group(Action.CONSUME),
+    errors=(409,),
     example_body='{"topic": "orders", "queue": 0, "offset": "12"}',
 )
 async def commit_offset(call: Call[None, NewOffset]) -> None:

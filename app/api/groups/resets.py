@@ -8,7 +8,7 @@ from msgspec import Meta
 from app.api.framework.operation import Call, Operations, Raw, encode
 from app.api.framework.paging import NumberCursor, number_in
 from app.errors import PROBLEM_TYPE, problem_of
-from app.security.access import Action, Kind, Needs
+from app.security.access import Action, of_group
 from app.services.resets import ResetOrder
 from engine.broker import OffsetsMoved, Reset, ResetTarget
 from engine.broker import ResetTo as EngineResetTo
@@ -53,8 +53,8 @@ def reset_out(group: str, reset: Reset) -> CompletedReset:
 
 @operations.post(
     "/groups/{group}/resets/preview",
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    errors=(404, 409),
+    needs=of_group(Action.READ),
+    errors=(409,),
     example_body='{"topics": ["orders"], "to": "earliest"}',
 )
 async def preview_reset(call: Call[None, ResetPlace]) -> GroupResetPreview:
@@ -69,9 +69,9 @@ async def preview_reset(call: Call[None, ResetPlace]) -> GroupResetPreview:
 
 @operations.post(
     "/groups/{group}/resets",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
+    needs=of_group(Action.ADMINISTER),
     status=201,
-    errors=(404, 409),
+    errors=(409,),
     example_body='{"topics": ["orders"], "to": "earliest", "force": true}',
 )
 async def reset_offsets(call: Call[None, NewReset]) -> CompletedReset | Raw:
@@ -92,9 +92,7 @@ async def reset_offsets(call: Call[None, NewReset]) -> CompletedReset | Raw:
     return reset_out(group, reset)
 
 
-@operations.get(
-    "/groups/{group}/resets", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,)
-)
+@operations.get("/groups/{group}/resets", needs=of_group(Action.READ))
 async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     """List a group's offset resets, the newest first.
 
@@ -112,10 +110,7 @@ async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
 
 
 @operations.post(
-    "/groups/{group}/resets/{id}/undo/preview",
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    errors=(404, 409),
-    example="/groups/billing/resets/1/undo/preview",
+    "/groups/{group}/resets/{id}/undo/preview", needs=of_group(Action.READ), errors=(409,)
 )
 async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
     """Preview undoing a reset. Nothing is changed."""
@@ -126,10 +121,9 @@ async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
 
 @operations.post(
     "/groups/{group}/resets/{id}/undo",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
+    needs=of_group(Action.ADMINISTER),
     status=201,
-    errors=(404, 409),
-    example="/groups/billing/resets/1/undo",
+    errors=(409,),
     example_body="{}",
 )
 async def undo_reset(call: Call[None, UndoReset]) -> CompletedReset | Raw:

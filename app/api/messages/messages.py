@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, ClientGone, Operations
-from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.access import READ_SERVER, Action, Kind, of_topic
 from app.security.message_rights import all_visible, missing_right, require_message
 from app.services import bodies
 from engine.broker import PullResult
@@ -29,7 +29,7 @@ from kitemq.model.messages import (
 )
 from kitemq.model.values import OFFSET_MAX
 
-operations = Operations("messages")
+operations = Operations("messages", id="7F00000100001F900000000000000000")
 PULL_MAX = 160
 KEY_MAX = 64
 # Properties that have a field of their own.
@@ -118,9 +118,9 @@ def _encode_body(body: bytes, encoding: Encoding) -> tuple[str, str]:
 
 @operations.get(
     "/topics/{topic}/messages",
-    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
-    errors=(404, 409, 410),
-    example="/topics/orders/messages?queue=0&offset=0&limit=10",
+    needs=of_topic(Action.READ),
+    errors=(409, 410),
+    example="?queue=0&offset=0&limit=10",
 )
 async def pull(call: Call[PullQuery, None]) -> PullPage:
     """Read a queue from an offset on.
@@ -164,12 +164,7 @@ async def pull(call: Call[PullQuery, None]) -> PullPage:
     )
 
 
-@operations.get(
-    "/topics/{topic}/messages/by-key",
-    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
-    errors=(404,),
-    example="/topics/orders/messages/by-key?key=1",
-)
+@operations.get("/topics/{topic}/messages/by-key", needs=of_topic(Action.READ), example="?key=1")
 async def find_by_key(call: Call[KeyQuery, None]) -> KeyedMessages:
     """Find messages of a topic by key, the newest first; a time bounds when they were stored.
 
@@ -195,10 +190,7 @@ async def find_by_key(call: Call[KeyQuery, None]) -> KeyedMessages:
 
 
 @operations.get(
-    "/topics/{topic}/messages/{queue}/{offset}",
-    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
-    errors=(404, 410),
-    example="/topics/orders/messages/0/0",
+    "/topics/{topic}/messages/{queue}/{offset}", needs=of_topic(Action.READ), errors=(410,)
 )
 async def get_message(call: Call[ShowQuery, None]) -> Stored:
     """Read one message by its queue and offset."""
@@ -212,12 +204,7 @@ async def get_message(call: Call[ShowQuery, None]) -> Stored:
     return Stored(*fields_of(message, call.query.encoding))
 
 
-@operations.get(
-    "/messages/{id}",
-    needs=READ_SERVER,
-    errors=(404,),
-    example="/messages/7F00000100001F900000000000000000",
-)
+@operations.get("/messages/{id}", needs=READ_SERVER)
 async def find_by_id(call: Call[ShowQuery, None]) -> MessageList:
     """Find every record of a message by its id, the oldest first.
 

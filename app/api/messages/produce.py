@@ -17,7 +17,7 @@ from app.api.framework.operation import (
     decode_body,
     text_of,
 )
-from app.security.access import Action, Kind, Needs
+from app.security.access import Action, of_topic
 from app.send_batcher import BatchSlice
 from engine.errors import Invalid
 from engine.message import BODY_BYTES_MAX, EVENT_MS, Durability, Message, offset_id
@@ -51,11 +51,12 @@ DECODER = msgspec.json.Decoder(Produced)
 
 @operations.post(
     "/topics/{topic}/messages",
-    needs=Needs(Action.PRODUCE, Kind.TOPIC, "topic"),
+    needs=of_topic(Action.PRODUCE),
+    status=201,
+    errors=(409,),
+    example_body='{"body": "order 1", "tag": "new", "keys": ["1"]}',
     body=(NewBatch, NewMessageAlone),
     raw_body=True,
-    status=201,
-    errors=(404, 409),
     headers=(
         Parameter("KiteMQ-Tag", "Raw bodies only: the tag."),
         Parameter("KiteMQ-Keys", "Raw bodies only: keys, separated by commas."),
@@ -67,7 +68,6 @@ DECODER = msgspec.json.Decoder(Produced)
         Parameter("KiteMQ-Durability", "Raw bodies only: stored or flushed."),
         Parameter("KiteMQ-Content-Type", "Raw bodies only: kept instead of Content-Type."),
     ),
-    example_body='{"body": "order 1", "tag": "new", "keys": ["1"]}',
 )
 async def produce(call: Call[None, None]) -> ProduceResult:
     """Store one message or a batch.

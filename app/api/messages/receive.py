@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from app.api.framework.operation import Call, ClientGone, Operations
 from app.api.messages.messages import fields_of, while_connected
-from app.security.access import Action, Kind, Needs
+from app.security.access import Action, Kind, of_group
 from app.services import bodies
 from engine.broker import AckResult, Delivery, Nack, Receipt
 from engine.errors import Invalid
@@ -33,8 +33,8 @@ ERROR_CHARS_MAX = 1024
 
 @operations.post(
     "/groups/{group}/receive",
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    errors=(404, 409),
+    needs=of_group(Action.CONSUME),
+    errors=(409,),
     example_body='{"topic": "orders", "max": 10, "wait_ms": 20000}',
 )
 async def receive(call: Call[None, NewReceive]) -> DeliveryList:
@@ -44,11 +44,10 @@ async def receive(call: Call[None, NewReceive]) -> DeliveryList:
     receipt; a message that is not settled in time is delivered again with its attempt counted.
     """
     body = call.body
-    group = call.path("group")
     topics = _topics(body)
     for topic in topics:
         call.require(Action.CONSUME, Kind.TOPIC, topic)
-    call.claim_client(group, body.client)
+    group = _claimed(call)
     receiving = call.messaging.receive(
         group,
         topics,
@@ -59,8 +58,7 @@ async def receive(call: Call[None, NewReceive]) -> DeliveryList:
     )
     try:
         got = await (while_connected(call, receiving) if body.wait_ms else receiving)
-        if body.client:
-            await _record_client(call, body.client, topics)
+        await _record_client(call, topics)
         return _delivery_list(await _fitting(call, group, got))
     except ClientGone as gone:
         deliveries: list[Delivery] = gone.args[0] or []
@@ -71,24 +69,20 @@ async def receive(call: Call[None, NewReceive]) -> DeliveryList:
 
 @operations.post(
     "/groups/{group}/ack",
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    errors=(404,),
+    needs=of_group(Action.CONSUME),
     example_body='{"receipts": ["orders:0:0:18c"]}',
 )
 async def ack(call: Call[None, ReceiptList]) -> SettlementList:
     """Acknowledge messages: the group is done with them."""
     receipts = call.body.receipts
-    call.claim_client(call.path("group"), call.body.client)
-    results = await call.messaging.ack(call.path("group"), _parsed(receipts))
-    if call.body.client:
-        await _record_client(call, call.body.client)
+    results = await call.messaging.ack(_claimed(call), _parsed(receipts))
+    await _record_client(call)
     return _settled(receipts, results)
 
 
 @operations.post(
     "/groups/{group}/nack",
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    errors=(404,),
+    needs=of_group(Action.CONSUME),
     example_body='{"nacks": [{"receipt": "orders:0:0:18c", "error": "no stock"}]}',
 )
 async def nack(call: Call[None, NewNacks]) -> SettlementList:
@@ -98,28 +92,22 @@ async def nack(call: Call[None, NewNacks]) -> SettlementList:
     once all attempts are used up. Without a delay each retry waits longer than the one before.
     """
     nacks = [_nack_of(index, new) for index, new in enumerate(call.body.nacks)]
-    call.claim_client(call.path("group"), call.body.client)
-    results = await call.messaging.nack(call.path("group"), nacks, call.body.client or call.client)
-    if call.body.client:
-        await _record_client(call, call.body.client)
+    results = await call.messaging.nack(_claimed(call), nacks, call.body.client or call.client)
+    await _record_client(call)
     return _settled([new.receipt for new in call.body.nacks], results)
 
 
 @operations.post(
     "/groups/{group}/extend",
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    errors=(404,),
+    needs=of_group(Action.CONSUME),
     example_body='{"receipts": ["orders:0:0:18c"], "invisible_ms": 60000}',
 )
 async def extend(call: Call[None, NewExtension]) -> ExtensionList:
     """Keep messages invisible for longer."""
     receipts = call.body.receipts
-    call.claim_client(call.path("group"), call.body.client)
-    results = await call.messaging.extend(
-        call.path("group"), _parsed(receipts), call.body.invisible_ms / 1000
-    )
-    if call.body.client:
-        await _record_client(call, call.body.client)
+    invisible_s = call.body.invisible_ms / 1000
+    results = await call.messaging.extend(_claimed(call), _parsed(receipts), invisible_s)
+    await _record_client(call)
     return ExtensionList(
         [
             ReceiptExtension(receipt, item.result.value, item.until_ms)
@@ -130,8 +118,7 @@ async def extend(call: Call[None, NewExtension]) -> ExtensionList:
 
 @operations.post(
     "/groups/{group}/release",
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
-    errors=(404,),
+    needs=of_group(Action.CONSUME),
     example_body='{"receipts": ["orders:0:0:18c"]}',
 )
 async def release(call: Call[None, ReceiptList]) -> SettlementList:
@@ -140,10 +127,8 @@ async def release(call: Call[None, ReceiptList]) -> SettlementList:
     They are delivered again at once, and the attempt does not count.
     """
     receipts = call.body.receipts
-    call.claim_client(call.path("group"), call.body.client)
-    results = await call.messaging.release(call.path("group"), _parsed(receipts))
-    if call.body.client:
-        await _record_client(call, call.body.client)
+    results = await call.messaging.release(_claimed(call), _parsed(receipts))
+    await _record_client(call)
     return _settled(receipts, results)
 
 
@@ -152,13 +137,19 @@ async def _unnamed(call: Call[Any, Any], group: str) -> str:
     return "" if await call.messaging.is_broadcast(group) else call.client
 
 
-async def _record_client(
-    call: Call[Any, Any], client: str, topics: dict[str, str] | None = None
-) -> None:
-    """The client gave a sign of life."""
-    await call.messaging.members.seen(
-        call.path("group"), client, topics=topics, address=call.client
-    )
+def _claimed(call: Call[Any, Any]) -> str:
+    """The group, in which the client's name is the caller's from now on."""
+    group = call.path("group")
+    call.claim_client(group, call.body.client)
+    return group
+
+
+async def _record_client(call: Call[Any, Any], topics: dict[str, str] | None = None) -> None:
+    """The client gave a sign of life, if it has a name."""
+    if client := call.body.client:
+        await call.messaging.members.seen(
+            call.path("group"), client, topics=topics, address=call.client
+        )
 
 
 def _topics(body: NewReceive) -> dict[str, str]:

@@ -5,7 +5,7 @@ import msgspec
 from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import ShowQuery, fields_of, while_connected
 from app.api.messages.produce import bytes_of, message_of
-from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.access import READ_SERVER, Action, Kind, Needs, of_topic
 from app.services import bodies
 from app.services.requests import CORRELATION_ID, REPLY_TO_CLIENT, Requests, ttl_ms_of
 from engine.broker import ReplyMessage
@@ -25,14 +25,13 @@ from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.text import parse_receipt
 
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"  # the topic that stores replies
-operations = Operations("requests")
+operations = Operations("requests", topic="prices")
 
 
 @operations.post(
     "/topics/{topic}/request",
-    needs=Needs(Action.PRODUCE, Kind.TOPIC, "topic"),
-    errors=(404, 409, 504),
-    example="/topics/prices/request",
+    needs=of_topic(Action.PRODUCE),
+    errors=(409, 504),
     example_body='{"message": {"body": "tea"}, "timeout_ms": 5000}',
 )
 async def request(call: Call[None, NewRequest]) -> RequestAnswer:
@@ -84,9 +83,7 @@ async def reply(call: Call[None, NewReply]) -> ReplyState:
     return ReplyState(new.correlation_id, replying.result.value, replying.message_id or None)
 
 
-@operations.get(
-    "/replies/{correlation_id}", needs=READ_SERVER, errors=(404,), example="/replies/0f6b5a1c"
-)
+@operations.get("/replies/{correlation_id}", needs=READ_SERVER)
 async def get_reply(call: Call[ShowQuery, None]) -> StoredReply:
     """Fetch the reply to a request, late or not, for as long as reply_keep_s says.
 

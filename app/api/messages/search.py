@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import fields_of, message_view
-from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.access import READ_SERVER, Action, of_topic
 from app.security.message_rights import require_message, visible_matches
 from app.services import bodies
 from engine.broker import FOREVER_MS, ScanQuery
@@ -58,10 +58,7 @@ class TextSearch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @operations.get(
-    "/topics/{topic}/search",
-    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
-    errors=(404,),
-    example="/topics/orders/search?filter=paid&limit=10",
+    "/topics/{topic}/search", needs=of_topic(Action.READ), example="?filter=paid&limit=10"
 )
 async def search_topic(call: Call[TopicSearch, None]) -> SearchPage:
     """Look through a topic for messages, in the order in which they were stored.
@@ -93,7 +90,7 @@ async def search_topic(call: Call[TopicSearch, None]) -> SearchPage:
     return convert(page, SearchPage, items=items)
 
 
-@operations.get("/search", needs=READ_SERVER, example="/search?q=orders")
+@operations.get("/search", needs=READ_SERVER, example="?q=orders")
 async def search_anything(call: Call[TextSearch, None]) -> SearchResult:
     """Find messages, topics and groups by one text.
 

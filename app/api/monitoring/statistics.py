@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
-from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.access import READ_SERVER, Action, of_group, of_topic
 from engine.broker import LagHistoryPage
 from kitemq.model.conversion import convert
 from kitemq.model.statistics import BrokerStatistics, GroupStatistics, LagHistory, TopicStatistics
@@ -43,31 +43,26 @@ async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
     return convert(statistics.broker(), BrokerStatistics, lag_history=lag_history)
 
 
-@operations.get(
-    "/topics/{topic}/statistics", needs=Needs(Action.READ, Kind.TOPIC, "topic"), errors=(404,)
-)
+@operations.get("/topics/{topic}/statistics", needs=of_topic(Action.READ))
 async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     """Get a topic's rates in and out, by queue and by group."""
     broker = call.host.broker
-    name = broker.topic(call.path("topic")).name
+    name = (await call.messaging.topic(call.path("topic"))).name
     return convert(broker.statistics.topic(name), TopicStatistics)
 
 
-@operations.get(
-    "/groups/{group}/statistics", needs=Needs(Action.READ, Kind.GROUP, "group"), errors=(404,)
-)
+@operations.get("/groups/{group}/statistics", needs=of_group(Action.READ))
 async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
     """Get a group's deliveries, acknowledgements, failures and dead letters, by topic."""
     broker = call.host.broker
-    name = broker.group(call.path("group")).name
+    name = (await call.messaging.group(call.path("group"))).name
     return convert(broker.statistics.group(name), GroupStatistics)
 
 
 @operations.get(
     "/groups/{group}/lag/history",
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
-    errors=(404,),
-    example="/groups/billing/lag/history?from_ms=-3600000&points=60",
+    needs=of_group(Action.READ),
+    example="?from_ms=-3600000&points=60",
 )
 async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
     """Get the lag of a group over time, at most a month back.
@@ -77,7 +72,7 @@ async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
     stretch without a sample (the server did not run) has null, not 0.
     """
     broker, query = call.host.broker, call.query
-    group = broker.group(call.path("group")).name
+    group = (await call.messaging.group(call.path("group"))).name
     to_ms = query.to_ms or call.host.clock.now_ms() + 1
     from_ms = query.from_ms if query.from_ms > 0 else max(0, to_ms + query.from_ms)
     future: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()

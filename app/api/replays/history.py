@@ -1,20 +1,18 @@
 """Replay jobs from the database: also those that the engine has forgotten."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit
+from app.db.rows import JobFilter, JobRow
 from app.security.access import READ_SERVER
 from app.services.replay_copies import parse_cursor
 from kitemq.model.conversion import convert
 from kitemq.model.replays import PastReplay, PastReplayPage
 from kitemq.model.values import OFFSET_MAX
-
-if TYPE_CHECKING:
-    from app.db.replay_store import JobRow
 
 operations = Operations("replays")
 
@@ -33,17 +31,13 @@ class ReplayHistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor = ""
 
 
-@operations.get(
-    "/replay-history", needs=READ_SERVER, example="/replay-history?created_by=ann&state=finished"
-)
+@operations.get("/replay-history", needs=READ_SERVER, example="?created_by=ann&state=finished")
 async def list_replay_history(call: Call[ReplayHistoryQuery, None]) -> PastReplayPage:
     """List the newest 10,000 replay jobs, also those that the engine no longer keeps.
 
     These are copies in the database, at most seconds behind; a job that the engine still has is
     exact under /replays, with the outcome of each message.
     """
-    from app.db.replay_store import JobFilter  # with SQLAlchemy, which is not needed at the start
-
     query = call.query
     copies = call.services.replay_copies
     choice = convert(query, JobFilter)
@@ -53,7 +47,7 @@ async def list_replay_history(call: Call[ReplayHistoryQuery, None]) -> PastRepla
     return PastReplayPage([_past(row) for row in rows], last)
 
 
-def _past(row: "JobRow") -> PastReplay:
+def _past(row: JobRow) -> PastReplay:
     return convert(
         row,
         PastReplay,

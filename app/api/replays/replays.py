@@ -22,7 +22,7 @@ from kitemq.model.replays import (
     ReplayRate,
 )
 
-operations = Operations("replays")
+operations = Operations("replays", id="018bcfe56800")
 
 
 class ReplayQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,7 +74,7 @@ async def create_replay(call: Call[None, NewReplayJob]) -> Replay:
     return convert(await call.services.replays.create(call.actor, order), Replay)
 
 
-@operations.get("/replays", needs=READ_SERVER, example="/replays?state=running")
+@operations.get("/replays", needs=READ_SERVER, example="?state=running")
 async def list_replays(call: Call[ReplayQuery, None]) -> ReplayPage:
     """List replay jobs, the newest first. The newest 1,000 are kept."""
     query = call.query
@@ -85,7 +85,7 @@ async def list_replays(call: Call[ReplayQuery, None]) -> ReplayPage:
     return ReplayPage([convert(job, Replay) for job in jobs], next_cursor)
 
 
-@operations.get("/replays/{id}", needs=READ_SERVER, errors=(404,), example="/replays/018bcfe56800")
+@operations.get("/replays/{id}", needs=READ_SERVER)
 async def get_replay(call: Call[None, None]) -> Replay:
     """Look at one replay job: how far it is, and what became of its messages."""
     return convert(call.host.broker.replays.get(call.path("id")), Replay)
@@ -94,8 +94,7 @@ async def get_replay(call: Call[None, None]) -> Replay:
 @operations.patch(
     "/replays/{id}",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    errors=(404, 409),
-    example="/replays/018bcfe56800",
+    errors=(409,),
     example_body='{"rate": 500}',
 )
 async def change_replay(call: Call[None, ReplayRate]) -> Replay:
@@ -104,12 +103,7 @@ async def change_replay(call: Call[None, ReplayRate]) -> Replay:
     return convert(job, Replay)
 
 
-@operations.post(
-    "/replays/{id}/begin",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    errors=(404, 409),
-    example="/replays/018bcfe56800/begin",
-)
+@operations.post("/replays/{id}/begin", needs=Needs(Action.ADMINISTER, Kind.GROUP), errors=(409,))
 async def begin_replay(call: Call[None, None]) -> Replay:
     """Do a dry run in earnest: the very messages that it looked at."""
     job = await call.services.replays.begin(call.actor, _checked_id(call))
@@ -120,8 +114,7 @@ async def begin_replay(call: Call[None, None]) -> Replay:
     "/replays/{id}/retry",
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
     status=201,
-    errors=(403, 404, 409),
-    example="/replays/018bcfe56800/retry",
+    errors=(403, 409),
     example_body='{"dry_run": true}',
 )
 async def retry_replay(call: Call[None, NewReplayRetry]) -> Replay:
@@ -139,48 +132,28 @@ async def retry_replay(call: Call[None, NewReplayRetry]) -> Replay:
     return convert(await call.services.replays.retry(call.actor, job.id, how), Replay)
 
 
-@operations.post(
-    "/replays/{id}/pause",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    errors=(404, 409),
-    example="/replays/018bcfe56800/pause",
-)
+@operations.post("/replays/{id}/pause", needs=Needs(Action.ADMINISTER, Kind.GROUP), errors=(409,))
 async def pause_replay(call: Call[None, None]) -> Replay:
     """Pause a replay job; it stays paused over a restart."""
     job = await call.services.replays.pause(call.actor, _checked_id(call))
     return convert(job, Replay)
 
 
-@operations.post(
-    "/replays/{id}/resume",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    errors=(404, 409),
-    example="/replays/018bcfe56800/resume",
-)
+@operations.post("/replays/{id}/resume", needs=Needs(Action.ADMINISTER, Kind.GROUP), errors=(409,))
 async def resume_replay(call: Call[None, None]) -> Replay:
     """Let a paused replay job go on, at its rate and without a burst."""
     job = await call.services.replays.resume(call.actor, _checked_id(call))
     return convert(job, Replay)
 
 
-@operations.post(
-    "/replays/{id}/stop",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    errors=(404, 409),
-    example="/replays/018bcfe56800/stop",
-)
+@operations.post("/replays/{id}/stop", needs=Needs(Action.ADMINISTER, Kind.GROUP), errors=(409,))
 async def stop_replay(call: Call[None, None]) -> Replay:
     """End a replay job: its unsent messages are never sent."""
     job = await call.services.replays.stop(call.actor, _checked_id(call))
     return convert(job, Replay)
 
 
-@operations.get(
-    "/replays/{id}/outcomes",
-    needs=READ_SERVER,
-    errors=(404,),
-    example="/replays/018bcfe56800/outcomes?outcome=topic_gone",
-)
+@operations.get("/replays/{id}/outcomes", needs=READ_SERVER, example="?outcome=topic_gone")
 async def list_outcomes(call: Call[OutcomeQuery, None]) -> OutcomePage:
     """List the outcomes of a replay job's messages, or those with one outcome.
 

@@ -23,7 +23,7 @@ from kitemq.model.reports import (
     ResultTotals,
 )
 
-operations = Operations("reports")
+operations = Operations("reports", table="outcomes")
 OFFSETS = ("offset", "committed")  # are texts in JSON, as numbers of that size lose digits
 CSV, PARQUET = b"text/csv; charset=utf-8; header=present", b"application/vnd.apache.parquet"
 
@@ -80,10 +80,7 @@ async def list_report_tables(call: Call[None, None]) -> ReportTables:
 
 
 @operations.get(
-    "/reports/tables/{table}",
-    needs=READ_SERVER,
-    errors=(404,),
-    example="/reports/tables/throughput?topic=orders",
+    "/reports/tables/{table}", needs=READ_SERVER, example="/reports/tables/throughput?topic=orders"
 )
 async def list_report_rows(call: Call[RowsQuery, None]) -> ResultRows:
     """Read a table of figures, row by row, with what they were made of."""
@@ -98,7 +95,6 @@ async def list_report_rows(call: Call[RowsQuery, None]) -> ResultRows:
 @operations.get(
     "/reports/tables/{table}/totals",
     needs=READ_SERVER,
-    errors=(404,),
     example="/reports/tables/failures/totals?by=day,reason&kind=dead",
 )
 async def get_report_totals(call: Call[TotalsQuery, None]) -> ResultTotals:
@@ -115,8 +111,7 @@ async def get_report_totals(call: Call[TotalsQuery, None]) -> ResultTotals:
     needs=READ_SERVER,
     answer=str,
     media_type="text/csv",
-    errors=(404, 409),
-    example="/reports/tables/outcomes/csv",
+    errors=(409,),
 )
 async def download_report_csv(call: Call[FilterQuery, None]) -> Raw:
     """Take a table of figures as CSV, at most 100,000 rows.
@@ -132,8 +127,7 @@ async def download_report_csv(call: Call[FilterQuery, None]) -> Raw:
     needs=READ_SERVER,
     answer=str,
     media_type="application/vnd.apache.parquet",
-    errors=(404, 409),
-    example="/reports/tables/outcomes/parquet",
+    errors=(409,),
     curl_flags="-o outcomes.parquet",
 )
 async def download_report_parquet(call: Call[FilterQuery, None]) -> Raw:
@@ -148,7 +142,7 @@ async def download_report_parquet(call: Call[FilterQuery, None]) -> Raw:
     "/reports/latency",
     needs=READ_SERVER,
     errors=(409,),
-    example="/reports/latency?metric=end_to_end&by=topic,group",
+    example="?metric=end_to_end&by=topic,group",
 )
 async def get_report_latency(call: Call[LatencyQuery, None]) -> ReportLatencies:
     """Read latencies with their percentiles, put together by hour, day, metric, topic, group or

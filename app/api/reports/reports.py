@@ -7,13 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
-from app.api.framework.paging import (
-    PAGE_DEFAULT,
-    Limit,
-    NumberCursor,
-    cursor_after,
-    number_in,
-)
+from app.api.framework.paging import PAGE_DEFAULT, Limit, NumberCursor, cursor_after, number_in
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
 from app.security.access import ADMINISTER_SERVER, READ_SERVER, RUN_REPORTS
 from app.services.reports.reports import Reports
@@ -31,7 +25,7 @@ from kitemq.model.reports import (
     ScheduleChanges,
 )
 
-operations = Operations("reports")
+operations = Operations("reports", job="lag")
 JSON_EXAMPLE = "-H 'Content-Type: application/json'"
 
 
@@ -68,8 +62,7 @@ async def list_report_schedules(call: Call[None, None]) -> ReportSchedules:
 @operations.patch(
     "/reports/schedules/{job}",
     needs=ADMINISTER_SERVER,
-    errors=(),
-    example="/reports/schedules/lag",
+    not_found=False,
     example_body='{"cron": "*/10 * * * *", "limit_s": 300}',
 )
 async def change_report_schedule(call: Call[None, ScheduleChanges]) -> ReportSchedule:
@@ -78,7 +71,7 @@ async def change_report_schedule(call: Call[None, ScheduleChanges]) -> ReportSch
     return _schedule_out(await call.services.reports.change_schedule(actor, job, call.body))
 
 
-@operations.get("/reports/runs", needs=READ_SERVER, example="/reports/runs?job=traces")
+@operations.get("/reports/runs", needs=READ_SERVER, example="?job=traces")
 async def list_report_runs(call: Call[RunQuery, None]) -> ReportRuns:
     """List runs, the newest first. The newest 5,000 are kept."""
     query, reports = call.query, call.services.reports
@@ -101,7 +94,7 @@ async def run_report(call: Call[None, NewReportRun]) -> ReportRun:
     return _run_out(reports, row)
 
 
-@operations.get("/reports/runs/{id}", needs=READ_SERVER, errors=(404,), example="/reports/runs/1")
+@operations.get("/reports/runs/{id}", needs=READ_SERVER)
 async def get_report_run(call: Call[None, None]) -> ReportRunInFull:
     """Look at one run: how far it is, what became of it, what its logs said last."""
     reports = call.services.reports
@@ -109,12 +102,7 @@ async def get_report_run(call: Call[None, None]) -> ReportRunInFull:
     return convert(_run_out(reports, row), ReportRunInFull, log_tail=row.log_tail)
 
 
-@operations.post(
-    "/reports/runs/{id}/cancel",
-    needs=RUN_REPORTS,
-    errors=(404, 409),
-    example="/reports/runs/1/cancel",
-)
+@operations.post("/reports/runs/{id}/cancel", needs=RUN_REPORTS, errors=(409,))
 async def cancel_report_run(call: Call[None, None]) -> ReportRun:
     """End a run; the figures stay as they were before it."""
     reports = call.services.reports

@@ -28,7 +28,7 @@ from kitemq.model.server import (
     SelfCheckList,
 )
 
-operations = Operations("control")
+operations = Operations("control", name="kitemq.alerts")
 ZIP = b"application/zip"
 NAMES_MAX = 1000
 
@@ -46,8 +46,7 @@ async def list_self_checks(call: Call[None, None]) -> SelfCheckList:
 @operations.get("/read-only", needs=READ_SERVER)
 async def get_read_only(call: Call[None, None]) -> ReadOnlyMode:
     """Get the read-only state."""
-    switch = call.services.read_only
-    return _read_only(switch.state)
+    return _read_only(call.services.read_only.state)
 
 
 @operations.put(
@@ -78,17 +77,10 @@ async def list_loggers(call: Call[None, None]) -> LoggerList:
     return LoggerList(call.services.log_levels.list())
 
 
-@operations.put(
-    "/loggers/{name}",
-    needs=ADMINISTER_CONTROL,
-    errors=(404,),
-    example="/loggers/kitemq.alerts",
-    example_body='{"level": "debug"}',
-)
+@operations.put("/loggers/{name}", needs=ADMINISTER_CONTROL, example_body='{"level": "debug"}')
 async def set_log_level(call: Call[None, NewLoggerLevel]) -> LoggerLevel:
     """Let a part of the server write more or less to its log, until the next start."""
-    levels = call.services.log_levels
-    return await levels.change(call.actor, call.path("name"), call.body.level)
+    return await call.services.log_levels.change(call.actor, call.path("name"), call.body.level)
 
 
 @operations.get(

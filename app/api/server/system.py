@@ -7,12 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations, Raw, encode
-from app.api.framework.paging import (
-    PAGE_DEFAULT,
-    Limit,
-    NumberCursor,
-    number_in,
-)
+from app.api.framework.paging import PAGE_DEFAULT, Limit, NumberCursor, number_in
 from app.db.rows import AuditFilter
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
@@ -59,7 +54,7 @@ def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
             f"the start found {len(health.damages)} damages, the first in {first.file} from byte"
             f" {first.start} on; the engine's page and `kitemq store verify` name all"
         )
-    return Readiness(status, problems, warnings)
+    return Readiness(status, problems, warnings, health.kernel)
 
 
 @operations.get("/healthz", prefix="", needs=PUBLIC)
@@ -93,6 +88,7 @@ async def about(call: Call[None, None]) -> ServerInfo:
         data=str(call.settings.data.absolute()),
         data_mark=_mark_of(call.settings.data),
         capabilities=call.messaging.capabilities,
+        kernel=broker.health().kernel,
     )
 
 
@@ -102,7 +98,7 @@ def _mark_of(data: Path) -> str:
     return f"{stat.st_dev:x}-{stat.st_ino:x}-{stat.st_ctime_ns:x}"
 
 
-@operations.get("/audit", needs=Needs(Action.READ, Kind.AUDIT), example="/audit?object_kind=topic")
+@operations.get("/audit", needs=Needs(Action.READ, Kind.AUDIT), example="?object_kind=topic")
 async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
     """List the audit trail, newest first.
 

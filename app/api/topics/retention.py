@@ -1,16 +1,15 @@
 """REST for retention: its limits and state, and purging a topic."""
 
 from app.api.framework.operation import Call, Operations
-from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.access import READ_SERVER, Action, of_topic
 from app.services.retention import Extent
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
-from kitemq.model.numbers import is_whole
+from kitemq.model.numbers import whole
 from kitemq.model.retention import Purged, PurgeOrder, Retention
+from kitemq.model.values import OFFSET_MAX
 
 operations = Operations("retention")
-NUMBER_MAX = 2**63 - 1
-NUMBER_DIGITS_MAX = 19
 
 
 @operations.get("/retention", needs=READ_SERVER)
@@ -21,8 +20,8 @@ async def get_retention(call: Call[None, None]) -> Retention:
 
 @operations.post(
     "/topics/{topic}/purge",
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
-    errors=(403, 404),
+    needs=of_topic(Action.ADMINISTER),
+    errors=(403,),
     example_body='{"all": true, "dry_run": true}',
 )
 async def purge_topic(call: Call[None, PurgeOrder]) -> Purged:
@@ -52,12 +51,11 @@ def _offsets(texts: dict[str, str | int] | None) -> dict[int, int] | None:
 
 
 def _number(value: str | int, queue: str, what: str) -> int:
-    text = str(value)
-    is_number = is_whole(text, NUMBER_DIGITS_MAX)
-    if is_number and int(text) <= NUMBER_MAX:
-        return int(text)
+    number = whole(str(value), OFFSET_MAX)
+    if number is not None:
+        return number
     raise Invalid(
-        f"{text[:40]!r} is no number of {what}",
+        f"{str(value)[:40]!r} is no number of {what}",
         field=f"before_offset.{queue[:40]}",
         remedy="send whole numbers from 0",
     )

@@ -1,22 +1,18 @@
 """REST for stars, which put topics first in a user's list, and for notes on topics."""
 
-from typing import TYPE_CHECKING
-
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import Call, Operations
-from app.security.access import OWN, Action, Kind, Needs
+from app.db.rows import NoteRow
+from app.security.access import OWN, Action, of_topic
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 from kitemq.model.stars_and_notes import NewNote, StarList, TopicNote
 
-if TYPE_CHECKING:
-    from app.db.star_and_note_store import NoteRow
-
 VERSION_CHARS_MAX = 18
 
 
-def _out(row: "NoteRow") -> TopicNote:
+def _out(row: NoteRow) -> TopicNote:
     return convert(row, TopicNote, changed_ms=row.changed_ms or None, version=row.changed_ms)
 
 
@@ -36,7 +32,7 @@ async def list_stars(call: Call[None, None]) -> StarList:
     return StarList(await call.services.stars_and_notes.stars_of(call.who.name))
 
 
-@operations.put("/topics/{topic}/star", needs=OWN, errors=(404, 409))
+@operations.put("/topics/{topic}/star", needs=OWN, errors=(409,))
 async def star_topic(call: Call[None, None]) -> None:
     """Put a topic first in one's own list of topics.
 
@@ -45,15 +41,13 @@ async def star_topic(call: Call[None, None]) -> None:
     await call.services.stars_and_notes.star(call.actor, call.who.name, call.path("topic"))
 
 
-@operations.delete("/topics/{topic}/star", needs=OWN)
+@operations.delete("/topics/{topic}/star", needs=OWN, not_found=False)
 async def unstar_topic(call: Call[None, None]) -> None:
     """Take one's star from a topic, also from one that is gone."""
     await call.services.stars_and_notes.unstar(call.actor, call.who.name, call.path("topic"))
 
 
-@operations.get(
-    "/topics/{topic}/note", needs=Needs(Action.READ, Kind.TOPIC, "topic"), errors=(404,)
-)
+@operations.get("/topics/{topic}/note", needs=of_topic(Action.READ))
 async def get_note(call: Call[None, None]) -> TopicNote:
     """Read what people wrote about a topic."""
     return _out(await call.services.stars_and_notes.note(call.path("topic")))
@@ -61,8 +55,8 @@ async def get_note(call: Call[None, None]) -> TopicNote:
 
 @operations.put(
     "/topics/{topic}/note",
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
-    errors=(404, 409),
+    needs=of_topic(Action.ADMINISTER),
+    errors=(409,),
     example_body='{"text": "What the shop sends.", "version": "0"}',
 )
 async def write_note(call: Call[None, NewNote]) -> TopicNote:

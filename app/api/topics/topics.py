@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_by
-from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.access import READ_SERVER, Action, Kind, Needs, of_topic
 from engine.broker import TopicConfig
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.topics import NewTopic, Topic, TopicDetail, TopicPage, TopicSettings, TopicType
@@ -31,7 +31,7 @@ def topic_out(config: TopicConfig) -> Topic:
     return convert(config, Topic, system=config.is_system)
 
 
-@operations.get("/topics", needs=READ_SERVER, example="/topics?q=order&limit=10")
+@operations.get("/topics", needs=READ_SERVER, example="?q=order&limit=10")
 async def list_topics(call: Call[TopicQuery, None]) -> TopicPage:
     """List topics.
 
@@ -65,29 +65,24 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
     queues = call.settings.default_queues
     defaults = {"read_queues": queues, "write_queues": queues}
     config = convert(new, TopicConfig, **{**defaults, **set_fields(new)})
-    topics = call.services.topics
-    return topic_out(await topics.create(call.actor, config))
+    return topic_out(await call.services.topics.create(call.actor, config))
 
 
-@operations.get("/topics/{topic}", needs=Needs(Action.READ, Kind.TOPIC, "topic"), errors=(404,))
+@operations.get("/topics/{topic}", needs=of_topic(Action.READ))
 async def get_topic(call: Call[None, None]) -> TopicDetail:
     """Look at one topic with its queues."""
     name = call.path("topic")
-    config = call.host.broker.topic(name)
+    config = await call.messaging.topic(name)
     stats = call.host.broker.topic_stats(name)
     return convert(
-        config,
-        TopicDetail,
-        system=config.is_system,
-        messages=stats.messages,
-        queues=stats.queues,
+        config, TopicDetail, system=config.is_system, messages=stats.messages, queues=stats.queues
     )
 
 
 @operations.patch(
     "/topics/{topic}",
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
-    errors=(404, 409),
+    needs=of_topic(Action.ADMINISTER),
+    errors=(409,),
     example_body='{"permission": 4}',
 )
 async def change_topic(call: Call[None, TopicSettings]) -> Topic:
@@ -95,17 +90,13 @@ async def change_topic(call: Call[None, TopicSettings]) -> Topic:
 
     Only what is given changes; a topic keeps its type for life.
     """
-    topics = call.services.topics
-    return topic_out(await topics.change(call.actor, call.path("topic"), call.body))
+    return topic_out(await call.services.topics.change(call.actor, call.path("topic"), call.body))
 
 
-@operations.delete(
-    "/topics/{topic}", needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"), errors=(404,)
-)
+@operations.delete("/topics/{topic}", needs=of_topic(Action.ADMINISTER))
 async def delete_topic(call: Call[None, None]) -> None:
     """Delete a topic.
 
     Its messages and the progress of all groups in it are gone at once.
     """
-    topics = call.services.topics
-    await topics.delete(call.actor, call.path("topic"))
+    await call.services.topics.delete(call.actor, call.path("topic"))

@@ -56,13 +56,8 @@ class LoginStates:
 
     def _derived(self, payload: str, next_path: str) -> LoginState:
         state, nonce, verifier = (self._sign(use, payload) for use in ("state", "nonce", "pkce"))
-        return LoginState(
-            cookie=f"{payload}.{self._sign('cookie', payload)}",
-            next_path=next_path,
-            state=state,
-            nonce=nonce,
-            verifier=verifier,
-        )
+        cookie = f"{payload}.{self._sign('cookie', payload)}"
+        return LoginState(cookie, next_path, state, nonce, verifier)
 
     def _sign(self, use: str, text: str) -> str:
         mac = hmac.new(self._key, f"{use}:{text}".encode("utf-8", "surrogateescape"), "sha256")

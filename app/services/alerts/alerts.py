@@ -22,7 +22,7 @@ from app.db.alert_rows import (
     StateRow,
     TransitionRow,
 )
-from app.db.rows import Actor, DatabaseError
+from app.db.rows import Actor
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.services.alerts import evaluation
@@ -375,13 +375,8 @@ class Alerts:
         self._is_loaded = True
 
     async def _ask(self, work: "Callable[[AlertStore], T]") -> T:
-        try:
-            return await self._database.run(lambda database: work(database.alerts))
-        except DatabaseError as error:
-            raise Busy(
-                f"the alerts cannot be read or written: {error}",
-                remedy="see the server's log about its database, then try again",
-            ) from error
+        detail = "the alerts cannot be read or written: {error}"
+        return await self._database.ask(lambda database: work(database.alerts), detail)
 
     def _find(self, rule_id: int) -> RuleStatus:
         if rule_id not in self._statuses:

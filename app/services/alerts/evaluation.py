@@ -8,6 +8,7 @@ from app.db.alert_rows import DeliveryRow, RuleRow, StateChanges, StateRow, Tran
 from app.services.alerts.events import FIRING, RESOLVED, Teller
 from app.services.alerts.machine import Reading, event_of, move
 from kitemq.model.alerts import RuleState
+from kitemq.model.conversion import convert
 
 SUBJECTS_MAX = 500  # of one rule
 SUBJECT_CHARS_MAX = 255
@@ -101,17 +102,14 @@ class _Draft:
 
     def _note(self, before: str, after: str, row: StateRow) -> None:
         self.transitions.append(
-            TransitionRow(
-                event_id=row.event_id,
+            convert(
+                row,
+                TransitionRow,
                 at_ms=self.now_ms,
-                rule_id=self.rule.id,
                 rule_name=self.rule.name,
                 severity=self.rule.severity,
-                subject=row.subject,
                 before=before,
                 after=after,
-                value=row.value,
-                detail=row.detail,
             )
         )
 

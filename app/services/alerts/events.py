@@ -37,19 +37,19 @@ class EventRule(msgspec.Struct, frozen=True):
     for_s: int
 
 
-class WebhookBody(msgspec.Struct, frozen=True):
+class WebhookBody(msgspec.Struct, frozen=True, kw_only=True):
     """The body of a notification, see docs/alerts.md. Bodies with the same `id` are duplicates."""
 
-    version: int
+    version: int = VERSION
     id: str
     event: str
     at_ms: int
     at: str
     environment: str
-    subject: str
-    value: int | None
+    subject: str = ""
+    value: int | None = None
     text: str
-    rule: EventRule | None
+    rule: EventRule | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,6 @@ class Teller:
         verb = "fires" if event == FIRING else "is resolved"
         about = f" for {state.subject}" if state.subject else ""
         body = WebhookBody(
-            version=VERSION,
             id=event_id,
             event=event,
             at_ms=at_ms,
@@ -75,34 +74,29 @@ class Teller:
             subject=state.subject,
             value=state.value,
             text=f"{rule.name} {verb}{about}: {state.detail}",
-            rule=_rule(rule),
+            rule=convert(rule, EventRule, unit=ABOUT[RuleKind(rule.kind)].unit),
         )
-        return self._rows(body, rule.name)
+        return self._rows(body)
 
     def test(self, event_id: str, at_ms: int) -> tuple[DeliveryRow, ...]:
         """A test notification without an alert."""
-        text = "This is a test of KiteMQ's alerts; nothing is wrong."
         body = WebhookBody(
-            version=VERSION,
             id=event_id,
             event=TEST,
             at_ms=at_ms,
             at=_iso(at_ms),
             environment=self.environment,
-            subject="",
-            value=None,
-            text=text,
-            rule=None,
+            text="This is a test of KiteMQ's alerts; nothing is wrong.",
         )
-        return self._rows(body, "")
+        return self._rows(body)
 
-    def _rows(self, body: WebhookBody, rule_name: str) -> tuple[DeliveryRow, ...]:
+    def _rows(self, body: WebhookBody) -> tuple[DeliveryRow, ...]:
         return tuple(
             DeliveryRow(
                 event_id=body.id,
                 event=body.event,
                 url=url,
-                rule_name=rule_name,
+                rule_name=body.rule.name if body.rule else "",
                 subject=body.subject,
                 body_json=msgspec.json.encode(body, enc_hook=encoded).decode(),
                 result=WAITING,
@@ -117,10 +111,6 @@ def signature(secret: str, timestamp: str, body: bytes) -> str:
     """HMAC-SHA256 over "timestamp.body", as "sha256=" and hex digits."""
     signed = timestamp.encode() + b"." + body
     return "sha256=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
-
-
-def _rule(rule: RuleRow) -> EventRule:
-    return convert(rule, EventRule, unit=ABOUT[RuleKind(rule.kind)].unit)
 
 
 def _iso(at_ms: int) -> str:

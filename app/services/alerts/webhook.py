@@ -7,10 +7,8 @@ posted again with the same id; a permanent refusal (most of 4xx) is not retried.
 import asyncio
 import contextlib
 import logging
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -19,12 +17,12 @@ from app.db.alert_rows import DeliveryRow
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.services.alerts.events import DELIVERED, FAILED, signature
-from app.services.targets import TargetRefused, Targets, create_client
+from app.services.targets import TargetClient, TargetRefused, Targets
 from app.tasks import end_tasks
 from engine.clock import Clock
 
 if TYPE_CHECKING:
-    import httpx
+    pass
 
 log = logging.getLogger("kitemq.alerts")
 
@@ -66,11 +64,10 @@ class Webhooks:
         self._database = database
         self._clock = clock
         self._secret = secret
-        self._targets = targets
         self._backoff_s = tuple(backoff_s)
         self._wakes = {url: asyncio.Event() for url in urls}
         self._tasks: list[asyncio.Task[None]] = []
-        self._client: httpx.AsyncClient | None = None
+        self._client = TargetClient(targets, connections_max=CONNECTIONS_MAX)
 
     def start(self) -> None:
         """Begin with what waits already."""
@@ -79,8 +76,7 @@ class Webhooks:
     async def stop(self) -> None:
         """Cancel the posts under way; they are repeated after the next start."""
         await end_tasks(*self._tasks)
-        if self._client is not None:
-            await self._client.aclose()
+        await self._client.close()
 
     def wake(self) -> None:
         """Look at once whether something waits."""
@@ -122,7 +118,7 @@ class Webhooks:
                 return
 
     async def _post(self, row: DeliveryRow) -> PostOutcome:
-        client = await self._opened()
+        client = await self._client.opened()
         import httpx  # loaded by now
 
         body = row.body_json.encode()
@@ -149,14 +145,6 @@ class Webhooks:
             reason = redacted_text(f"{type(error).__name__}: {error}")
             return PostOutcome(None, reason[:ERROR_CHARS_MAX])
         return PostOutcome(status, "" if 200 <= status < 300 else f"the answer was {status}")
-
-    async def _opened(self) -> "httpx.AsyncClient":
-        """The client; loading it takes longer than a turn of the event loop may."""
-        if "httpx" not in sys.modules:
-            await asyncio.to_thread(import_module, "httpx")
-        if self._client is None:
-            self._client = create_client(self._targets, connections_max=CONNECTIONS_MAX)
-        return self._client
 
 
 def settle(

@@ -10,7 +10,6 @@ import logging
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
@@ -31,12 +30,13 @@ from app.services.reports.standing import (
     GOOD,
     INSTALL,
     NOT_INSTALLED,
+    UNAVAILABLE,
+    UNREADABLE,
     Figures,
     JobStanding,
     Standing,
     check_job,
     checked_hours,
-    unavailable,
 )
 from app.services.reports.start_cache import StartCache
 from app.settings import Settings
@@ -384,8 +384,8 @@ class Reports:
             for run in await self._ask(lambda db: db.reports.take_over(self._store, now_ms)):
                 log.warning("report run %d was lost with the server that ran it", run.id)
             for job in JOBS:
-                good = await self._ask(partial(_newest, job=job, states=GOOD))
-                last = await self._ask(partial(_newest, job=job, states=NOTIFY_STATES))
+                good = await self._newest(job, GOOD)
+                last = await self._newest(job, NOTIFY_STATES)
                 figures = self.figures[job]
                 figures.fresh_ms = good.input_at_ms if good else None
                 if last is not None and last.state not in GOOD:
@@ -393,18 +393,14 @@ class Reports:
             self._is_ready = True
 
     async def _job_standing(self, row: ScheduleRow) -> JobStanding:
-        last = await self._ask(lambda db: db.reports.newest(row.job, OVER))
-        good = await self._ask(lambda db: db.reports.newest(row.job, GOOD))
-        last_ok = await self._ask(lambda db: db.reports.newest(row.job, (RunState.OK,)))
+        last = await self._newest(row.job, OVER)
+        good = await self._newest(row.job, GOOD)
+        last_ok = await self._newest(row.job, (RunState.OK,))
         coverage = await self._ask(lambda db: db.reports.coverage(row.job))
         return JobStanding(row, last, last_ok, good.input_at_ms if good else None, coverage)
 
+    async def _newest(self, job: str, states: tuple[RunState, ...]) -> RunRow | None:
+        return await self._ask(lambda db: db.reports.newest(job, states))
+
     async def _ask(self, work: "Callable[[Database], T]") -> T:
-        try:
-            return await self._database.run(work)
-        except DatabaseError as error:
-            raise unavailable(error) from error
-
-
-def _newest(database: "Database", *, job: str, states: tuple[str, ...]) -> RunRow | None:
-    return database.reports.newest(job, states)
+        return await self._database.ask(work, UNREADABLE, code=UNAVAILABLE)

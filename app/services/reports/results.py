@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from app.db.report_rows import Moved, ResultFilter, Row
-from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.services.reports.cells import LatencyCell
 from app.services.reports.files import ResultFiles
 from app.services.reports.reports import Reports
-from app.services.reports.standing import unavailable
+from app.services.reports.standing import UNAVAILABLE, UNREADABLE
 from app.settings import Settings
 from engine import report_hours
 from engine.errors import Busy, Invalid, NotFound, Refused
@@ -197,9 +196,7 @@ class ReportResults:
     async def ask(self, work: "Callable[[Database], T]") -> T:
         """Query the database; Busy if it fails, or if hours were deleted during the read."""
         try:
-            return await self._database.run(work)
-        except DatabaseError as error:
-            raise unavailable(error) from error
+            return await self._database.ask(work, UNREADABLE, code=UNAVAILABLE)
         except Moved:
             raise Busy(
                 "hours were put together as a day, or as four weeks, while they were read",

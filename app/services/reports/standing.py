@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from app.db.report_rows import Coverage, RunRow, ScheduleRow
-from app.db.rows import DatabaseError
 from app.services.reports.contract import Progress
 from engine import report_hours
-from engine.errors import Busy, Invalid
+from engine.errors import Invalid
 from engine.report_tables import JOBS
 from kitemq.model.reports import RunState
 
+# What callers are told when the database fails.
+UNREADABLE, UNAVAILABLE = "the reports cannot be read or written: {error}", "reports_unavailable"
 GOOD = (RunState.OK, RunState.SKIPPED)
 HOURS_MAX = 1_000  # of one run by hand
 NOT_INSTALLED = "reports need Spark, which is not installed"
@@ -63,16 +64,6 @@ class Figures:
         elif run.state != RunState.CANCELLED:
             self.failures += 1
             self.last_error = run.error
-
-
-def unavailable(error: DatabaseError) -> Busy:
-    """The error for callers when the database fails."""
-    busy = Busy(
-        f"the reports cannot be read or written: {error}",
-        remedy="see the server's log about its database, then try again",
-    )
-    busy.code = "reports_unavailable"
-    return busy
 
 
 def check_job(job: str, *, is_needed: bool = True) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.db.rows import JobFilter, JobRow
 from app.services.replay_copies import parse_cursor
 from app.ui.framework import pages, typed_forms
 from app.ui.framework.language import _
@@ -17,9 +18,6 @@ from app.ui.replays.jobs import STATES, ListQuery, Text, Total
 from engine.broker import DEAD_LETTER_PREFIX
 from engine.errors import NotFound
 from kitemq.model.conversion import convert
-
-if TYPE_CHECKING:
-    from app.db.replay_store import JobRow
 
 COPIES_MAX = 10_000
 
@@ -77,8 +75,6 @@ class PastPage:
 
 async def index(request: Request) -> Response:
     """GET /jobs/history"""
-    from app.db.replay_store import JobFilter  # imports SQLAlchemy, which the start does not need
-
     query = typed_forms.query(request.query_params, PastQuery)
     state = query.state or ""
     job_filter = JobFilter(source=query.source, state=state, created_by=query.created_by)
@@ -111,7 +107,7 @@ async def show(request: Request) -> Response:
     return await pages.respond(request, "job_past.html", PastPage(past), title=title)
 
 
-def _past(request: Request, row: "JobRow") -> PastJob:
+def _past(request: Request, row: JobRow) -> PastJob:
     totals: dict[str, int] = msgspec.json.decode(row.totals_json)
     counted = jobs.totals_of(totals, row.selected)
     source = row.source

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from app.db import queries
+from app.db import audit_store
 from tests.app.conftest import App, Starter
 
 pytestmark = [pytest.mark.anyio, pytest.mark.databases]
@@ -61,7 +61,7 @@ async def test_nothing_is_changed_when_the_trail_cannot_be_written(
     def fail(*_: object) -> int:
         raise OperationalError("insert", {}, Exception("disk full"))
 
-    monkeypatch.setattr(queries, "insert_audit", fail)
+    monkeypatch.setattr(audit_store, "insert_audit", fail)
     problem = await running.post("/topics", {"name": "a"}, 503)
     assert problem["code"] == "audit_unavailable"
     assert (await running.get("/topics"))["total"] == 0

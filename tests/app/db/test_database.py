@@ -125,8 +125,8 @@ def test_every_migration_goes_down_and_up_again(url: str) -> None:
 def test_opening_a_database_again_keeps_its_rows(url: str) -> None:
     for count in (1, 2):
         with closing(Database(url)) as database:
-            database.insert_audit(entry())
-            assert len(database.list_audit(10, None, AuditFilter())) == count
+            database.audit.insert(entry())
+            assert len(database.audit.find(AuditFilter(), 10, None)) == count
 
 
 @pytest.mark.parametrize(("pragma", "value"), [("journal_mode", "wal"), ("foreign_keys", 1)])
@@ -139,10 +139,10 @@ def test_sqlite_is_set_up_for_readers_beside_a_writer(url: str, pragma: str, val
 def test_a_part_of_a_name_is_found_in_any_case_and_its_signs_mean_themselves(url: str) -> None:
     with closing(Database(url)) as database:
         for name in ("Orders_1", "orders-1", "100%", "1000"):
-            database.insert_audit(entry(object_name=name))
+            database.audit.insert(entry(object_name=name))
 
         def found(part: str) -> list[str]:
-            entries = database.list_audit(10, None, AuditFilter(name_part=part))
+            entries = database.audit.find(AuditFilter(name_part=part), 10, None)
             return sorted(each.object_name for each in entries)
 
         assert found("ORDERS") == ["Orders_1", "orders-1"]
@@ -153,16 +153,16 @@ def test_a_part_of_a_name_is_found_in_any_case_and_its_signs_mean_themselves(url
 @both
 def test_a_sign_that_postgresql_cannot_keep_neither_stops_an_entry_nor_a_search(url: str) -> None:
     with closing(Database(url)) as database:
-        database.insert_audit(entry(actor="mal\0lory", object_name="a\0b"))
-        (kept,) = database.list_audit(10, None, AuditFilter(name_part="a\0"))
+        database.audit.insert(entry(actor="mal\0lory", object_name="a\0b"))
+        (kept,) = database.audit.find(AuditFilter(name_part="a\0"), 10, None)
         assert (kept.actor, kept.object_name) == ("mal\ufffdlory", "a\ufffdb")
 
 
 @both
 def test_numbers_of_64_bits_come_back_whole(url: str) -> None:
     with closing(Database(url)) as database:
-        database.insert_audit(entry(at_ms=2**63 - 1))
-        (kept,) = database.list_audit(10, 2**63 - 1, AuditFilter(from_ms=2**62))
+        database.audit.insert(entry(at_ms=2**63 - 1))
+        (kept,) = database.audit.find(AuditFilter(from_ms=2**62), 10, 2**63 - 1)
         assert kept.at_ms == 2**63 - 1
 
 
@@ -246,10 +246,10 @@ def test_limits_of_the_url_go_before_ours(postgres: Cluster) -> None:
 
 def test_a_database_that_was_started_again_is_found_by_itself(postgres: Cluster) -> None:
     with postgres.database() as url, closing(Database(url)) as database:
-        database.insert_audit(entry())
+        database.audit.insert(entry())
         postgres.kill()
         with pytest.raises(DatabaseError):
-            database.insert_audit(entry())
+            database.audit.insert(entry())
         postgres.start()
-        database.insert_audit(entry())
-        assert len(database.list_audit(10, None, AuditFilter())) == 2
+        database.audit.insert(entry())
+        assert len(database.audit.find(AuditFilter(), 10, None)) == 2

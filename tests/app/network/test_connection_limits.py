@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 
-from app.connection_settings import ConnectionSettings, complaint
+from app.bounds import complaint
+from app.connection_settings import ConnectionSettings
 from app.errors import problem_of
 from app.grpc.certificate import own_certificate
 from app.grpc.quotas import ConnectionQuota
 from app.network import connection_limits
 from app.network.acceptor import Acceptor
-from app.network.connection_limits import ConnectionLimits, key_of, trusted_by
+from app.network.connection_limits import ConnectionLimits
 from app.network.log_limits import LINES_MAX, RepeatFilter
 from app.network.open_files import FileShares, file_shares, log_files, queue_files
+from app.security.login_limits import network_of
+from app.security.proxies import TrustedProxies
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +34,9 @@ def places_of(
 ) -> ConnectionLimits:
     settings = ConnectionSettings(**changes)
     shares = FileShares(files + 50, files)
-    return ConnectionLimits(settings, shares, clock_s, is_trusted=trusted_by(trusted))
+    return ConnectionLimits(
+        settings, shares, clock_s, is_trusted=TrustedProxies(tuple(trusted)).trusts
+    )
 
 
 def test_one_address_gets_at_most_half_of_the_files_of_connections() -> None:
@@ -103,7 +108,7 @@ def test_a_trusted_proxy_is_not_limited_like_one_client() -> None:
 def test_an_address_is_ipv4_or_a_network_that_one_host_has(
     one: str, other: str, is_same: bool
 ) -> None:
-    assert (key_of(one) == key_of(other)) is is_same
+    assert (network_of(one) == network_of(other)) is is_same
 
 
 @pytest.mark.parametrize("limit", [64, 256, 1024, 20_000])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.db import queries
+from app.db import audit_store
 from app.db.rows import AuditEntry, AuditFilter
 from app.services import audit_pruning
 from app.services.audit_pruning import DAY_MS, AuditPruner
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.databases]
 
 @pytest.fixture(autouse=True)
 def _steps_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "PRUNE_MAX", 7)
+    monkeypatch.setattr(audit_store, "PRUNE_MAX", 7)
     monkeypatch.setattr(audit_pruning, "PAUSE_S", 0.0)
 
 
@@ -30,7 +30,7 @@ async def write(app: App, count: int, *, age_days: float = 0.0, **fields: Any) -
     def insert(database: Any) -> None:
         with database._transaction() as connection:
             for __ in range(count):
-                queries.insert_audit(connection, AuditEntry(**entry))
+                audit_store.insert_audit(connection, AuditEntry(**entry))
 
     await app.app.services.database.run(insert)
 

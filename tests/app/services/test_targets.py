@@ -329,7 +329,7 @@ async def test_entries_of_an_earlier_version_show_no_secret(start: Starter) -> N
             result="done",
             request_id="r",
         )
-        await app.app.services.database.run(lambda database: database.insert_audit(entry))
+        await app.app.services.database.run(lambda database: database.audit.insert(entry))
         answer = await app.http.get("/api/v1/audit?object_kind=transaction_callback")
         assert "token=***" in answer.text
         assert SECRET not in answer.text

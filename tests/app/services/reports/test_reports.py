@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from analytics.manifest import FrameManifest
+from app import bounds
 from app.db.database import Database
 from app.db.report_rows import (
     Loaded,
@@ -195,7 +196,7 @@ def test_figures_are_kept_the_longer_the_coarser(name: str) -> None:
 
 
 def test_a_report_cannot_use_fewer_than_no_processors() -> None:
-    told = complaint(Settings(report_processors=-1))
+    told = bounds.complaint(Settings(report_processors=-1))
     assert told == "setting 'report_processors' is -1; expected 0 or more"
 
 
