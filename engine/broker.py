@@ -13,7 +13,7 @@ import msgspec
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.container import Container
-from engine.delivery.changes import Reset
+from engine.delivery.changes import OffsetMove, Reset
 from engine.delivery.group import GroupConfig, Mode
 from engine.delivery.locks import LockedQueue, LockResult, QueueLock, QueueLocks
 from engine.delivery.long_polling import LongPoll
@@ -182,6 +182,7 @@ __all__ = [
     "Mode",
     "Nack",
     "NewReplay",
+    "OffsetMove",
     "OffsetResets",
     "OffsetsMoved",
     "OutcomeRow",

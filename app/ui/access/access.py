@@ -1,8 +1,9 @@
 """Users, tokens, sessions and rights; every user sees their own part of the page."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,10 +23,12 @@ from app.security.authenticator import LOGIN
 from app.security.credentials import parse_role
 from app.security.user_directory import UserDirectory
 from app.settings import is_loopback
-from app.ui.access.login import browser_of, by_of, logged_in
-from app.ui.framework import forms, pages, rights
+from app.ui.access.login import browser_of, logged_in
+from app.ui.framework import forms, pages, rights, typed_forms
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Conflict, Forbidden, Invalid, NotFound
 from kitemq.model.access import NewToken, NewUser
 from kitemq.model.conversion import convert
@@ -46,9 +49,38 @@ LIFETIMES = (
     ("365", N_("a year")),
     ("", N_("no end")),
 )
-USER_FIELDS = ("name", "password", "role", "patterns")
-TOKEN_FIELDS = ("name", "owner", "role", "patterns", "days")
-PASSWORD_FIELDS = ("old", "new", "again")
+
+
+def patterns_of(text: str) -> list[str]:
+    """The patterns in a text with one pattern per line."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+class UserFields(Fields, frozen=True):
+    """The form for a new user."""
+
+    name: Verbatim
+    password: Verbatim
+    role: str
+    patterns: Annotated[list[str], patterns_of]
+
+
+class TokenFields(Fields, frozen=True):
+    """The form for a new token; without an owner it is the user's own."""
+
+    name: str
+    owner: str
+    role: str
+    patterns: Annotated[list[str], patterns_of]
+    days: Annotated[int | None, Meta(title=N_("Days"), ge=1, le=3650)]
+
+
+class PasswordFields(Fields, frozen=True):
+    """The form for the user's own password."""
+
+    old: Verbatim
+    new: Verbatim
+    again: Verbatim
 
 
 @dataclass(frozen=True)
@@ -114,8 +146,6 @@ class Access:
     sessions: list[SessionLine]
     sessions_total: int
     table: list[RightLine]
-    roles: tuple[tuple[str, str], ...]
-    lifetimes: tuple[tuple[str, str], ...]
     owners: list[tuple[str, str]]
     user_form: Form
     token_form: Form
@@ -123,104 +153,11 @@ class Access:
     made: str
     made_name: str
     made_pair: tuple[str, str]  # the same token as access key and secret
+    roles: tuple[tuple[str, str], ...] = ROLES
+    lifetimes: tuple[tuple[str, str], ...] = LIFETIMES
 
 
-async def show(request: Request) -> Response:
-    """GET /access"""
-    return await _page(request)
-
-
-async def add_user(request: Request) -> Response:
-    """POST /access/users: a new user; the first one is logged in at once."""
-    posted = forms.fill(await forms.read(request), USER_FIELDS)
-    is_first = principal_of(request.scope).is_open
-    password, posted.values["password"] = posted.values["password"], ""
-    if is_first and not _may_begin(request):
-        raise Forbidden(
-            _("the server listens on a network, so the first user is not made here"),
-            remedy=_("run on the server itself: kitemq users add NAME --role admin"),
-        )
-    try:
-        role = Role.ADMIN if is_first else parse_role(posted.values["role"])
-        patterns = patterns_of(posted.values["patterns"]) or UNSET
-        new = NewUser(posted.values["name"], password, role, patterns)
-        user = await services_of(request.scope).accounts.add_user(
-            by_of(request), new, is_first=is_first
-        )
-    except (Invalid, Conflict) as error:
-        posted.blame(error)
-        return await _page(request, user_form=posted)
-    if is_first:
-        return await logged_in(request, user.name, password, "/access?done=first")
-    return forms.go(request, "/access?done=created")
-
-
-async def add_token(request: Request) -> Response:
-    """POST /access/tokens: the page with the token's text on it, this once."""
-    form = forms.fill(await forms.read(request), TOKEN_FIELDS)
-    values, who = form.values, principal_of(request.scope)
-    owner = values["owner"] or who.name
-    if owner != who.name:
-        rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
-    days = form.number("days", _("Days"), 1, 3650) if values["days"] else None
-    if form.is_wrong:
-        return await _page(request, token_form=form)
-    patterns = patterns_of(values["patterns"]) or UNSET
-    try:
-        role = parse_role(values["role"]) if values["role"] else UNSET
-        new = NewToken(values["name"].strip(), owner, role, patterns, days)
-        token, secret = await services_of(request.scope).accounts.add_token(by_of(request), new)
-    except (Invalid, Conflict, NotFound) as error:
-        form.blame(error)
-        return await _page(request, token_form=form)
-    keys = services_of(request.scope).access_keys
-    pair = await keys.key_pair(token.secret_hash)
-    return await _page(request, made=secret, made_name=token.name, made_pair=pair)
-
-
-async def revoke_token(request: Request) -> Response:
-    """POST /access/tokens/{id}/revoke"""
-    directory, token_id = services_of(request.scope).user_directory, _id(request)
-    token = next((row for row in directory.tokens() if row.id == token_id), None)
-    _require_owned(request, directory.name_of(token.user_id) if token else "")
-    await services_of(request.scope).accounts.revoke_token(by_of(request), token_id)
-    return forms.go(request, "/access?done=revoked")
-
-
-async def end_session(request: Request) -> Response:
-    """POST /access/sessions/{id}/end"""
-    directory, session_id = services_of(request.scope).user_directory, _id(request)
-    session = next((row for row in directory.sessions() if row.id == session_id), None)
-    _require_owned(request, directory.name_of(session.user_id) if session else "")
-    await services_of(request.scope).accounts.end_session(by_of(request), session_id)
-    is_this = session_id == principal_of(request.scope).session_id
-    return forms.go(request, LOGIN if is_this else "/access?done=ended")
-
-
-async def change_password(request: Request) -> Response:
-    """POST /access/password: change the user's own password and end their other sessions."""
-    posted = forms.fill(await forms.read(request), PASSWORD_FIELDS)
-    old, new = posted.values["old"], posted.values["new"]
-    if new != posted.values["again"]:
-        posted.refuse("again", _("The two new passwords differ."))
-    form = Form(dict.fromkeys(PASSWORD_FIELDS, ""), posted.errors)
-    if form.is_wrong:
-        return await _page(request, password_form=form)
-    name = principal_of(request.scope).name
-    try:
-        await services_of(request.scope).accounts.change_password(
-            by_of(request), name, old, new, browser=browser_of(request)
-        )
-    except Invalid as error:
-        form.blame(error, {"password": "new"})
-    except ProblemError as error:
-        form.refuse("old", f"{str(error.detail).capitalize()}; {error.remedy}.")
-    if form.is_wrong:
-        return await _page(request, password_form=form)
-    return await logged_in(request, name, new, "/access?done=password")
-
-
-async def _page(
+async def show(
     request: Request,
     *,
     user_form: Form | None = None,
@@ -230,6 +167,7 @@ async def _page(
     made_name: str = "",
     made_pair: tuple[str, str] = ("", ""),
 ) -> Response:
+    """GET /access"""
     directory, who = services_of(request.scope).user_directory, principal_of(request.scope)
     owner = who.name if lacks(who, Action.READ, Kind.PEOPLE) else ""
     users = [user for user in directory.users() if not owner or user.name == owner]
@@ -240,7 +178,7 @@ async def _page(
     token_values = {"name": "", "owner": who.name, "role": "", "patterns": "", "days": "90"}
     user_form = user_form or Form(user_values)
     token_form = token_form or Form(token_values)
-    password_form = password_form or Form(dict.fromkeys(PASSWORD_FIELDS, ""))
+    password_form = password_form or typed_forms.fill({}, PasswordFields)
     statuses = (form.status for form in (user_form, token_form, password_form))
     context = Access(
         is_open=who.is_open,
@@ -255,8 +193,6 @@ async def _page(
         sessions=[_session_line(session, directory, who) for session in sessions[:ROWS_MAX]],
         sessions_total=len(sessions),
         table=_table(),
-        roles=ROLES,
-        lifetimes=LIFETIMES,
         owners=[(user.name, user.name) for user in users],
         user_form=user_form,
         token_form=token_form,
@@ -267,6 +203,89 @@ async def _page(
     )
     status = 201 if made else max(statuses)
     return await pages.respond(request, "access.html", context, title=_("Access"), status=status)
+
+
+async def add_user(request: Request) -> Response:
+    """POST /access/users: a new user; the first one is logged in at once."""
+    form, fields = typed_forms.read(await forms.read(request), UserFields)
+    form.values["password"] = ""
+    is_first = principal_of(request.scope).is_open
+    if is_first and not _may_begin(request):
+        raise Forbidden(
+            _("the server listens on a network, so the first user is not made here"),
+            remedy=_("run on the server itself: kitemq users add NAME --role admin"),
+        )
+    try:
+        role = Role.ADMIN if is_first else parse_role(fields.role)
+        new = NewUser(fields.name, fields.password, role, fields.patterns or UNSET)
+        user = await services_of(request.scope).accounts.add_user(
+            actor_of(request), new, is_first=is_first
+        )
+    except (Invalid, Conflict) as error:
+        form.blame(error)
+        return await show(request, user_form=form)
+    if is_first:
+        return await logged_in(request, user.name, fields.password, "/access?done=first")
+    return forms.go(request, "/access?done=created")
+
+
+async def add_token(request: Request) -> Response:
+    """POST /access/tokens: the page with the token's text on it, this once."""
+    form, fields = typed_forms.read(await forms.read(request), TokenFields)
+    owner = fields.owner or principal_of(request.scope).name
+    _require_owned(request, owner)
+    if form.is_wrong:
+        return await show(request, token_form=form)
+    try:
+        role = parse_role(fields.role) if fields.role else UNSET
+        new = NewToken(fields.name, owner, role, fields.patterns or UNSET, fields.days)
+        token, secret = await services_of(request.scope).accounts.add_token(actor_of(request), new)
+    except (Invalid, Conflict, NotFound) as error:
+        form.blame(error)
+        return await show(request, token_form=form)
+    keys = services_of(request.scope).access_keys
+    pair = await keys.key_pair(token.secret_hash)
+    return await show(request, made=secret, made_name=token.name, made_pair=pair)
+
+
+async def revoke_token(request: Request) -> Response:
+    """POST /access/tokens/{id}/revoke"""
+    directory, token_id = services_of(request.scope).user_directory, _id(request)
+    token = next((row for row in directory.tokens() if row.id == token_id), None)
+    _require_owned(request, directory.name_of(token.user_id) if token else "")
+    await services_of(request.scope).accounts.revoke_token(actor_of(request), token_id)
+    return forms.go(request, "/access?done=revoked")
+
+
+async def end_session(request: Request) -> Response:
+    """POST /access/sessions/{id}/end"""
+    directory, session_id = services_of(request.scope).user_directory, _id(request)
+    session = next((row for row in directory.sessions() if row.id == session_id), None)
+    _require_owned(request, directory.name_of(session.user_id) if session else "")
+    await services_of(request.scope).accounts.end_session(actor_of(request), session_id)
+    is_this = session_id == principal_of(request.scope).session_id
+    return forms.go(request, LOGIN if is_this else "/access?done=ended")
+
+
+async def change_password(request: Request) -> Response:
+    """POST /access/password: change the user's own password and end their other sessions."""
+    __, fields = typed_forms.read(await forms.read(request), PasswordFields)
+    form = typed_forms.fill({}, PasswordFields)
+    if fields.new != fields.again:
+        form.refuse("again", _("The two new passwords differ."))
+        return await show(request, password_form=form)
+    name = principal_of(request.scope).name
+    try:
+        await services_of(request.scope).accounts.change_password(
+            actor_of(request), name, fields.old, fields.new, browser=browser_of(request)
+        )
+    except Invalid as error:
+        form.blame(error, {"password": "new"})
+    except ProblemError as error:
+        form.refuse("old", f"{str(error.detail).capitalize()}; {error.remedy}.")
+    if form.is_wrong:
+        return await show(request, password_form=form)
+    return await logged_in(request, name, fields.new, "/access?done=password")
 
 
 def _table() -> list[RightLine]:
@@ -307,11 +326,6 @@ def _require_owned(request: Request, owner: str) -> None:
 
 def _may_begin(request: Request) -> bool:
     return is_loopback(services_of(request.scope).settings.host)
-
-
-def patterns_of(text: str) -> list[str]:
-    """The patterns in a text with one pattern per line."""
-    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _id(request: Request) -> int:

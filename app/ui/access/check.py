@@ -14,6 +14,7 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from engine.errors import Invalid, NotFound
 from kitemq.model.access import CheckedRight, RightReason
+from kitemq.model.conversion import convert
 
 CHOICES_MAX = 200
 OPERATIONS_MAX = 6
@@ -46,15 +47,11 @@ class OperationsLine:
     more: int
 
 
-@dataclass(frozen=True)
-class VerdictLine:
+class VerdictLine(CheckedRight, frozen=True, kw_only=True):
     """A right, whether it is granted, and the sentence that says why."""
 
-    right: str
-    is_allowed: bool
-    reason: str
     why: str
-    operations: list[OperationsLine]
+    lines: list[OperationsLine]
 
 
 @dataclass(frozen=True)
@@ -142,14 +139,11 @@ def _people(request: Request) -> tuple[list[tuple[str, str]], int]:
 
 def _line(verdict: CheckedRight) -> VerdictLine:
     texts = REASONS if verdict.allowed else REFUSALS
-    by = verdict.by or _("(none)")
-    why = translated(texts[verdict.reason])
-    return VerdictLine(
-        verdict.right,
-        verdict.allowed,
-        verdict.reason,
-        why % {"by": by},
-        [
+    return convert(
+        verdict,
+        VerdictLine,
+        why=translated(texts[verdict.reason]) % {"by": verdict.by or _("(none)")},
+        lines=[
             OperationsLine(
                 title, operations[:OPERATIONS_MAX], max(0, len(operations) - OPERATIONS_MAX)
             )

@@ -1,25 +1,33 @@
 """The login page, the only page that needs no session, and logging out."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import Actor, actor_at
 from app.errors import ProblemError
 from app.security.access import principal_of
 from app.security.accounts import Browser
 from app.security.authenticator import COOKIE, LOGIN, LOGIN_BEGIN, LOGOUT_LEFT, cookie_of
 from app.security.oidc.login_state import LIFETIME_S
-from app.ui.framework import forms, pages
-from app.ui.framework.console import address_of, client_of
+from app.ui.framework import forms, pages, typed_forms
+from app.ui.framework.console import actor_of, address_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
+from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Busy
 
 LEFT_COOKIE = "kitemq_left"  # leads to the provider's own logout
-FIELDS = ("name", "password", "next")
+
+
+class LoginFields(Fields, frozen=True):
+    """The form; `next` is the page to open after the login."""
+
+    name: Verbatim
+    password: Verbatim
+    next: Annotated[str, forms.local_path]
 
 
 @dataclass(frozen=True)
@@ -44,11 +52,6 @@ class Login:
     failure: LoginFailure | None = None
 
 
-def by_of(request: Request) -> Actor:
-    """The actor of a change to users, for the audit trail."""
-    return actor_at(client_of(request), request.headers.get("x-request-id", ""))
-
-
 def browser_of(request: Request) -> Browser:
     """The browser and address that a login comes from."""
     cookies = request.headers.get("cookie", "").encode("latin-1")
@@ -63,20 +66,17 @@ async def show(request: Request) -> Response:
 
 async def log_in(request: Request) -> Response:
     """POST /login: redirect to the requested page, or show the form with its errors."""
-    form = forms.fill(await forms.read(request, bytes_max=forms.LOGIN_BYTES_MAX), FIELDS)
-    form.values["next"] = forms.local_path(form.values["next"])
-    password, form.values["password"] = form.values["password"], ""
+    posted = await forms.read(request, bytes_max=forms.LOGIN_BYTES_MAX)
+    form, fields = typed_forms.read(posted, LoginFields)
+    form.values |= {"next": fields.next, "password": ""}
     if services_of(request.scope).accounts.directory.is_open:
-        return forms.go(request, form.values["next"])
+        return forms.go(request, fields.next)
     try:
-        return await logged_in(request, form.values["name"], password, form.values["next"])
+        return await logged_in(request, fields.name, fields.password, fields.next)
     except (ProblemError, Busy) as error:
         form.error = f"{str(error.detail).capitalize()}; {error.remedy}."
         status = error.status_code if isinstance(error, ProblemError) else 503
-        response = await page(request, form, status=status)
-        if error.retry_after_s:
-            response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
-        return response
+        return say_when(await page(request, form, status=status), error)
 
 
 async def logged_in(request: Request, name: str, password: str, then: str) -> Response:
@@ -91,7 +91,7 @@ async def log_out(request: Request) -> Response:
     who = principal_of(request.scope)
     user = services_of(request.scope).accounts.directory.user(who.name)
     if who.session_id:
-        await services_of(request.scope).accounts.log_out(by_of(request), who.session_id)
+        await services_of(request.scope).accounts.log_out(actor_of(request), who.session_id)
     if user is not None and user.issuer is not None:
         response = forms.go(request, LOGOUT_LEFT)
         cookie = services_of(request.scope).provider_login.logout_cookie(
@@ -122,29 +122,25 @@ def is_secure(request: Request) -> bool:
 
 
 def _set_cookie(request: Request, response: Response, secret: str, seconds: int) -> None:
+    # Lax, since the provider leads back from another site.
     response.set_cookie(
-        COOKIE,
-        secret,
-        max_age=seconds,
-        path="/",
-        samesite="lax",
-        httponly=True,
-        secure=is_secure(request),
+        COOKIE, secret, seconds, path="/", samesite="lax", httponly=True, secure=is_secure(request)
     )
 
 
 def set_way_cookie(request: Request, response: Response, name: str, value: str) -> None:
     """Set a cookie for the minutes of a provider login; an empty value deletes it."""
-    # Lax, since the provider leads back from another site.
+    seconds, secure = LIFETIME_S if value else 0, is_secure(request)
     response.set_cookie(
-        name,
-        value,
-        max_age=LIFETIME_S if value else 0,
-        path=LOGIN,
-        samesite="lax",
-        httponly=True,
-        secure=is_secure(request),
+        name, value, seconds, path=LOGIN, samesite="lax", httponly=True, secure=secure
     )
+
+
+def say_when(response: Response, error: ProblemError | Busy) -> Response:
+    """`response` with the time after which to try again, if the error names one."""
+    if error.retry_after_s:
+        response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+    return response
 
 
 def _begin_path(then: str) -> str:

@@ -43,9 +43,8 @@ async def begin(request: Request) -> Response:
     """GET /login/provider?next=…: redirect to the provider, with a cookie for the callback."""
     then = forms.local_path(request.query_params.get("next", "/"))
     try:
-        address, cookie = await services_of(request.scope).provider_login.begin(
-            then, base_of(request)
-        )
+        provider = services_of(request.scope).provider_login
+        address, cookie = await provider.begin(then, base_of(request))
     except ProblemError as error:
         return await _refused(request, error, then)
     response = RedirectResponse(address, status_code=303, headers={"Cache-Control": "no-store"})
@@ -109,9 +108,7 @@ async def _refused(request: Request, error: ProblemError, then: str) -> Response
         code=error.code,
     )
     response = await login.page(request, then=then, failure=failure, status=error.status_code)
-    if error.retry_after_s:
-        response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
-    return response
+    return login.say_when(response, error)
 
 
 def base_of(request: Request) -> str:

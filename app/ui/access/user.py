@@ -1,6 +1,7 @@
 """The page of one user: rights, role, password, and deletion."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,13 +11,28 @@ from app.db.rows import UserRow
 from app.security.access import TABLE, Grant, Kind, Principal, Role, lacks, principal_of
 from app.security.credentials import parse_role
 from app.ui.access.access import ROLES, UserLine, patterns_of, user_line
-from app.ui.access.login import by_of
-from app.ui.framework import forms, pages
+from app.ui.framework import forms, pages, typed_forms
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
+from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Conflict, Invalid, NotFound
 from kitemq.model.access import UserPatch
+
+
+class UserChangeFields(Fields, frozen=True):
+    """The form for what a user may do."""
+
+    role: str
+    patterns: Annotated[list[str], patterns_of]
+    disabled: str
+
+
+class NewPasswordFields(Fields, frozen=True):
+    """The form for another password."""
+
+    password: Verbatim
 
 
 @dataclass(frozen=True)
@@ -32,73 +48,22 @@ class UserPage:
     """The context of `access_user.html`."""
 
     user: UserLine
-    roles: tuple[tuple[str, str], ...]
     form: Form
     password_form: Form
     delete_form: Form
     on: str
     answers: list[RightAnswer]
+    roles: tuple[tuple[str, str], ...] = ROLES
 
 
-async def show(request: Request) -> Response:
-    """GET /access/users/{name}"""
-    return await _page(request)
-
-
-async def change(request: Request) -> Response:
-    """POST /access/users/{name}: role, patterns, whether it is switched off."""
-    form = forms.fill(await forms.read(request), ("role", "patterns", "disabled"))
-    name = request.path_params["name"]
-    try:
-        patch = UserPatch(
-            parse_role(form.values["role"]),
-            patterns_of(form.values["patterns"]),
-            form.values["disabled"] == "yes",
-        )
-        await services_of(request.scope).accounts.change_user(by_of(request), name, patch)
-    except (Invalid, Conflict) as error:
-        form.blame(error)
-        return await _page(request, form=form)
-    return forms.go(request, f"/access/users/{segment(name)}?done=changed")
-
-
-async def set_password(request: Request) -> Response:
-    """POST /access/users/{name}/password"""
-    posted = forms.fill(await forms.read(request), ("password",))
-    name = request.path_params["name"]
-    try:
-        await services_of(request.scope).accounts.set_password(
-            by_of(request), name, posted.values["password"]
-        )
-    except Invalid as error:
-        form = Form({"password": ""})
-        form.blame(error)
-        return await _page(request, password_form=form)
-    return forms.go(request, f"/access/users/{segment(name)}?done=changed")
-
-
-async def delete(request: Request) -> Response:
-    """POST /access/users/{name}/delete: delete the user if the form repeats the name."""
-    name = request.path_params["name"]
-    refusal = _("Type %(name)s to delete this user.", name=name)
-    form = await forms.confirmation(request, name, refusal)
-    if not form.is_wrong:
-        try:
-            await services_of(request.scope).accounts.delete_user(by_of(request), name)
-        except Conflict as error:
-            form.blame(error)
-    if form.is_wrong:
-        return await _page(request, delete_form=form)
-    return forms.go(request, "/access?done=deleted")
-
-
-async def _page(
+async def show(
     request: Request,
     *,
     form: Form | None = None,
     password_form: Form | None = None,
     delete_form: Form | None = None,
 ) -> Response:
+    """GET /access/users/{name}"""
     directory = services_of(request.scope).user_directory
     user = directory.user(request.path_params["name"])
     if user is None:
@@ -114,7 +79,6 @@ async def _page(
     status = max(each.status for each in (form, password_form, delete_form))
     context = UserPage(
         user=user_line(user, directory, principal_of(request.scope)),
-        roles=ROLES,
         form=form,
         password_form=password_form,
         delete_form=delete_form,
@@ -122,6 +86,47 @@ async def _page(
         answers=_answers(user, on),
     )
     return await pages.respond(request, "access_user.html", context, title=user.name, status=status)
+
+
+async def change(request: Request) -> Response:
+    """POST /access/users/{name}: role, patterns, whether it is switched off."""
+    form, fields = typed_forms.read(await forms.read(request), UserChangeFields)
+    name = request.path_params["name"]
+    try:
+        patch = UserPatch(parse_role(fields.role), fields.patterns, fields.disabled == "yes")
+        await services_of(request.scope).accounts.change_user(actor_of(request), name, patch)
+    except (Invalid, Conflict) as error:
+        form.blame(error)
+        return await show(request, form=form)
+    return forms.go(request, f"/access/users/{segment(name)}?done=changed")
+
+
+async def set_password(request: Request) -> Response:
+    """POST /access/users/{name}/password"""
+    __, fields = typed_forms.read(await forms.read(request), NewPasswordFields)
+    name, accounts = request.path_params["name"], services_of(request.scope).accounts
+    try:
+        await accounts.set_password(actor_of(request), name, fields.password)
+    except Invalid as error:
+        form = Form({"password": ""})
+        form.blame(error)
+        return await show(request, password_form=form)
+    return forms.go(request, f"/access/users/{segment(name)}?done=changed")
+
+
+async def delete(request: Request) -> Response:
+    """POST /access/users/{name}/delete: delete the user if the form repeats the name."""
+    name = request.path_params["name"]
+    refusal = _("Type %(name)s to delete this user.", name=name)
+    form = await forms.confirmation(request, name, refusal)
+    if not form.is_wrong:
+        try:
+            await services_of(request.scope).accounts.delete_user(actor_of(request), name)
+        except Conflict as error:
+            form.blame(error)
+    if form.is_wrong:
+        return await show(request, delete_form=form)
+    return forms.go(request, "/access?done=deleted")
 
 
 def _answers(user: UserRow, on: str) -> list[RightAnswer]:

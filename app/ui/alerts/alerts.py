@@ -1,21 +1,22 @@
 """The alerts page: firing alerts, rules, silences and webhook deliveries."""
 
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow, TransitionRow
-from app.db.rows import actor_at
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
 from app.services.alerts.standing import RuleStatus
 from app.services.alerts.webhook import host_of
-from app.ui.framework import formats, forms, pages
-from app.ui.framework.console import client_of
+from app.ui.framework import formats, forms, pages, typed_forms
+from app.ui.framework.console import actor_of
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.templating import segment
+from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import NotFound
 from kitemq.model.alerts import RuleKind, RuleState
 from kitemq.model.conversion import convert
@@ -32,6 +33,37 @@ SILENCE_CHOICES = (
 )
 HOUR_MS = 3_600_000
 ID_DIGITS_MAX = 18
+
+
+def parse_id(text: str) -> int:
+    """Parse the id of a rule or a silence; raises NotFound if it is no id."""
+    number = int(text) if is_whole(text, ID_DIGITS_MAX) else 0
+    if not number:
+        raise NotFound(
+            _("nothing has the id %(text)s", text=f"{text[:40]!r}"),
+            remedy=_("choose from the list of alerts"),
+        )
+    return number
+
+
+class AlertsQuery(Fields, frozen=True):
+    """The delivery before which the page of deliveries begins."""
+
+    before: int | None = None
+
+
+class SubjectFields(Fields, frozen=True):
+    """A rule, and what it fires for."""
+
+    rule_id: Annotated[int, parse_id]
+    subject: Verbatim
+
+
+class SilenceFields(SubjectFields, frozen=True):
+    """A silence of so many hours, with a note."""
+
+    hours: Literal[1, 8, 24, 168]
+    note: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,19 +90,13 @@ class Rule(RuleRow):
     evaluated_ms: int | None
 
 
-@dataclass(frozen=True)
-class AlertDeliveryRow:
+@dataclass(frozen=True, kw_only=True)
+class AlertDeliveryRow(DeliveryRow):
     """A line of the table of deliveries."""
 
-    id: int
-    event: str
     webhook: str
     about: str
-    result: str
-    attempts: int
-    error: str
-    at_ms: int
-    next_ms: int | None
+    retry_ms: int | None
 
 
 @dataclass(frozen=True)
@@ -98,8 +124,8 @@ async def show(request: Request) -> Response:
     names = {standing.rule.id: standing.rule.name for standing in standings}
     subjects = [subject for standing in standings for subject in _subjects(alerts, standing)]
     subjects.sort(key=_urgency)
-    before = request.query_params.get("before", "")
-    deliveries = await alerts.deliveries(DELIVERIES_SHOWN, _id(before) or None)
+    before = typed_forms.query(request.query_params, AlertsQuery).before
+    deliveries = await alerts.deliveries(DELIVERIES_SHOWN, before or None)
     context = AlertsPage(
         subjects=subjects[:SUBJECTS_SHOWN_MAX],
         subjects_total=len(subjects),
@@ -182,31 +208,25 @@ def _delivery(row: DeliveryRow) -> AlertDeliveryRow:
         AlertDeliveryRow,
         webhook=host_of(row.url),
         about=" · ".join(text for text in (row.rule_name, row.subject) if text),
-        next_ms=row.next_ms if row.result == "waiting" and row.attempts else None,
+        retry_ms=row.next_ms if row.result == "waiting" and row.attempts else None,
     )
 
 
 async def acknowledge(request: Request) -> Response:
     """POST /alerts/acknowledge: mark a firing alert as seen."""
-    posted = await forms.read(request)
-    rule_id = parse_id(posted.one("rule_id"))
-    actor = actor_at(client_of(request))
-    await services_of(request.scope).alerts.acknowledge(actor, rule_id, posted.one("subject"))
+    __, fields = typed_forms.read(await forms.read(request), SubjectFields)
+    await services_of(request.scope).alerts.acknowledge(
+        actor_of(request), fields.rule_id, fields.subject
+    )
     return forms.go(request, "/alerts?done=acknowledged")
 
 
 async def silence(request: Request) -> Response:
     """POST /alerts/silences: silence a rule for a subject for some hours."""
-    posted = await forms.read(request)
-    hours = posted.one("hours")
-    if hours not in {value for value, __ in SILENCE_CHOICES}:
-        hours = SILENCE_CHOICES[0][0]
-    until_ms = pages.console_of(request).now_ms() + int(hours) * HOUR_MS
-    rule_id = parse_id(posted.one("rule_id"))
-    actor = actor_at(client_of(request))
-    note = posted.one("note").strip()
+    __, fields = typed_forms.read(await forms.read(request), SilenceFields)
+    until_ms = pages.console_of(request).now_ms() + fields.hours * HOUR_MS
     await services_of(request.scope).alerts.silence(
-        actor, rule_id, posted.one("subject"), until_ms, note
+        actor_of(request), fields.rule_id, fields.subject, until_ms, fields.note
     )
     return forms.go(request, "/alerts?done=silenced")
 
@@ -214,27 +234,11 @@ async def silence(request: Request) -> Response:
 async def end_silence(request: Request) -> Response:
     """POST /alerts/silences/{id}/end"""
     silence_id = parse_id(request.path_params["id"])
-    await services_of(request.scope).alerts.end_silence(actor_at(client_of(request)), silence_id)
+    await services_of(request.scope).alerts.end_silence(actor_of(request), silence_id)
     return forms.go(request, "/alerts?done=unsilenced")
 
 
 async def test(request: Request) -> Response:
     """POST /alerts/test: send a test event to every webhook."""
-    await services_of(request.scope).alerts.test(actor_at(client_of(request)))
+    await services_of(request.scope).alerts.test(actor_of(request))
     return forms.go(request, "/alerts?done=tested#deliveries")
-
-
-def parse_id(text: str) -> int:
-    """Parse the id of a rule or a silence; raises NotFound if it is no id."""
-    number = _id(text)
-    if not number:
-        raise NotFound(
-            _("nothing has the id %(text)s", text=f"{text[:40]!r}"),
-            remedy=_("choose from the list of alerts"),
-        )
-    return number
-
-
-def _id(text: str) -> int:
-    is_number = is_whole(text, ID_DIGITS_MAX)
-    return int(text) if is_number else 0

@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.alert_rows import RuleRow
-from app.db.rows import actor_at
 from app.services.alerts.machine import Reading
 from app.services.alerts.rules import (
     ABOUT,
@@ -23,7 +22,7 @@ from app.services.alerts.rules import (
 from app.services.alerts.standing import RuleStatus
 from app.ui.alerts.alerts import parse_id
 from app.ui.framework import forms, pages, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.typed_forms import Fields, InvalidField, Verbatim
@@ -116,18 +115,13 @@ async def change(request: Request) -> Response:
     return await _take(request, standing.rule.id)
 
 
-async def delete_page(request: Request) -> Response:
-    """GET /alerts/rules/{id}/delete"""
-    return await _deletion(request, Form({"confirm": ""}))
-
-
 async def delete(request: Request) -> Response:
     """POST /alerts/rules/{id}/delete: delete the rule if the form repeats its name."""
     rule = (await _standing(request)).rule
     form = await forms.confirmation(request, rule.name, _("That is not the rule's name."))
     if form.is_wrong:
-        return await _deletion(request, form)
-    await services_of(request.scope).alerts.delete(actor_at(client_of(request)), rule.id)
+        return await delete_page(request, form)
+    await services_of(request.scope).alerts.delete(actor_of(request), rule.id)
     return forms.go(request, "/alerts?done=deleted")
 
 
@@ -137,7 +131,7 @@ async def _take(request: Request, rule_id: int) -> Response:
     rule = _rule_of(form, fields, rule_id)
     if form.is_wrong:
         return await _page(request, rule_id, form)
-    alerts, actor = services_of(request.scope).alerts, actor_at(client_of(request))
+    alerts, actor = services_of(request.scope).alerts, actor_of(request)
     try:
         if posted.one("do") == "try":
             return await _page(request, rule_id, form, trial=_trial(await alerts.preview(rule)))
@@ -213,7 +207,8 @@ async def _page(
     return await pages.respond(request, "alert_form.html", context, title=title, status=form.status)
 
 
-async def _deletion(request: Request, form: Form) -> Response:
+async def delete_page(request: Request, form: Form | None = None) -> Response:
+    """GET /alerts/rules/{id}/delete"""
     standing = await _standing(request)
     firing = [row.subject for row in standing.states if row.state == "firing"]
     silences = await services_of(request.scope).alerts.silences()
@@ -223,6 +218,6 @@ async def _deletion(request: Request, form: Form) -> Response:
         firing=firing[:READINGS_SHOWN_MAX],
         firing_total=len(firing),
         silences=sum(silence.rule_id == standing.rule.id for silence in silences),
-        form=form,
+        form=form or Form({"confirm": ""}),
     )
     return await pages.respond(request, "alert_delete.html", context, title=_("Delete a rule"))

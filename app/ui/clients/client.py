@@ -8,12 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.services.client_figures import ClientActivity, Refusals
 from app.services.clients import ASK_S, ClientState, Membership
 from app.services.connections import ClientFacts
 from app.ui.framework import forms, pages
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.language import _, ngettext
 from engine.broker import Member
 from engine.errors import Busy, NotFound, Refused
@@ -77,7 +76,7 @@ async def stack(request: Request) -> Response:
     client = clients.find(name)
     answer, trouble = None, ""
     try:
-        answer = await clients.stack(actor_at(client_of(request)), name)
+        answer = await clients.stack(actor_of(request), name)
     except (Refused, Busy) as error:
         trouble = error.detail
     try:
@@ -96,7 +95,7 @@ async def disconnect_page(request: Request) -> Response:
 async def disconnect(request: Request) -> Response:
     """POST /client/disconnect"""
     name = (await forms.read(request)).one("client")
-    done = await services_of(request.scope).clients.disconnect(actor_at(client_of(request)), name)
+    done = await services_of(request.scope).clients.disconnect(actor_of(request), name)
     return await _disconnect(request, name, [], done)
 
 

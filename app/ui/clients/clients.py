@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.pause import Pause
+from app.pause import paced
 from app.services.client_figures import ClientActivity, ClientFigures
 from app.services.connections import Connected
 from app.ui.framework import formats, list_exports, pages, tables
@@ -116,12 +116,12 @@ async def show(request: Request) -> Response:
     entries = await _everyone(console, figures, connected)
     values = await _values(figures, entries, query.sort, console.now_ms())
     kind_of_file = list_exports.file_kind(request)
+    cut = tables.whole(query, len(entries)) if kind_of_file else query
+    selection = await console.render(lambda: _select(entries, cut, values))
     if kind_of_file:
-        whole = tables.whole(query, len(entries))
-        matches = await console.render(lambda: _select(entries, whole, values).cut.rows)
-        listing = _listing(await _rows(console, figures, matches))
+        rows = await _rows(console, figures, selection.cut.rows)
+        listing = Listing("clients", COLUMNS, map(_cells, rows), len(rows))
         return await list_exports.respond(console, listing, kind_of_file)
-    selection = await console.render(lambda: _select(entries, query, values))
     context = await _context(request, console, query, selection, connected)
     return await pages.respond(request, "clients.html", context, title=_("Clients"), is_live=True)
 
@@ -155,20 +155,17 @@ async def _everyone(
 ) -> list[ClientEntry]:
     """All members of groups, then connected clients that are in no group."""
     entries: list[ClientEntry] = []
-    pause = Pause()
-    for group, member in console.broker.members.everyone():
+    async for group, member in paced(console.broker.members.everyone()):
         facts = (member.language, member.version, member.address, member.joined_ms)
         entries.append(ClientEntry(member.client, group, CONSUMER, *facts, member))
-        await pause.when_due()
     consuming = {each.client for each in entries}
     now_ms = console.now_ms()
-    for each in connected:
+    async for each in paced(connected):
         if each.client not in consuming:
             sends = figures.rates(each.client, now_ms)[1] > 0
             kind = PRODUCER if each.is_producer or sends else CONNECTED
             facts = (each.language, each.version, each.address, each.since_ms)
             entries.append(ClientEntry(each.client, "", kind, *facts, None))
-        await pause.when_due()
     return entries
 
 
@@ -178,12 +175,10 @@ async def _values(
     """The rate to sort by for each client; empty if `sort` is no rate."""
     if sort not in RATES:
         return {}
-    values: dict[str, float] = {}
-    pause = Pause()
-    for each in entries:
-        values[each.client] = figures.rates(each.client, now_ms)[RATES[sort]]
-        await pause.when_due()
-    return values
+    return {
+        each.client: figures.rates(each.client, now_ms)[RATES[sort]]
+        async for each in paced(entries)
+    }
 
 
 def _select(
@@ -231,17 +226,7 @@ KEYS: dict[str, Callable[[ClientEntry], Any]] = {
 async def _rows(
     console: Console, figures: ClientFigures, entries: Sequence[ClientEntry]
 ) -> list[ClientLine]:
-    rows: list[ClientLine] = []
-    pause = Pause()
-    for each in entries:
-        rows.append(await _row(console, figures, each))
-        await pause.when_due()
-    return rows
-
-
-def _listing(rows: Sequence[ClientLine]) -> Listing:
-    """The file of clients."""
-    return Listing("clients", COLUMNS, map(_cells, rows), len(rows))
+    return [await _row(console, figures, each) async for each in paced(entries)]
 
 
 def _cells(row: ClientLine) -> Sequence[str | int | None]:

@@ -1,6 +1,6 @@
 """The page of one dead letter: reason, traced attempts, body, and replay jobs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,9 +16,9 @@ from app.ui.framework.console import Console
 from app.ui.framework.language import N_, _, translated
 from app.ui.messages.message import Property, body_file, body_of, properties_of
 from app.ui.replays.jobs import Job, job_of
-from engine.broker import DEAD_LETTER_PREFIX, DeadLetter, DismissNote
+from engine.broker import DEAD_LETTER_PREFIX, DeadLetter
 from engine.errors import EngineError, NotFound
-from kitemq.model.conversion import convert
+from engine.message import StoredMessage
 
 # The stages of a journey that the page lists, with their labels.
 STAGES = {
@@ -49,29 +49,14 @@ class LetterPage:
 
     group: str
     is_gone: bool
-    offset: int
-    message_id: str
-    reason: str
-    error: str
-    client: str
-    failures: int
-    died_ms: int
-    born_ms: int
-    born_host: str
-    origin_topic: str
-    origin_id: str
+    letter: DeadLetter = field(repr=False)  # its text would be as large as the body
+    message: StoredMessage = field(repr=False)  # concealed if the user may not read it
     has_origin: bool
-    tag: str
-    keys: tuple[str, ...]
-    message_group: str
     properties: list[Property]
     body: Body
     unread: str  # the missing right that conceals body, keys and properties
     jobs: list[Job]
     forgotten: list[str]
-    redriven_from: str
-    redrive_count: int
-    dismissed: DismissNote | None
     steps: list[Step]
     why_no_steps: str
     min_offset: int
@@ -87,7 +72,7 @@ async def show(request: Request) -> Response:
     await decompress([letter.message])
     context = _context(console, request, group, letter, steps, why)
     title = _("Dead letter %(offset)s of %(group)s", offset=letter.message.offset, group=group)
-    return await pages.respond(request, "dlq_letter.html", context, title=title, section="dlq")
+    return await pages.respond(request, "dlq_letter.html", context, title=title)
 
 
 async def download(request: Request) -> Response:
@@ -110,20 +95,12 @@ def _context(
     message = visible(principal_of(request.scope), letter.message)
     jobs, forgotten = _jobs(console, letter.redriven_by)
     low, end = dead_index.bounds(console.broker, DEAD_LETTER_PREFIX + group)
-    return convert(
-        letter,
-        LetterPage,
+    return LetterPage(
         group=group,
         is_gone=not pages.exists(console.broker.group, group),
-        offset=message.offset,
-        message_id=message.message_id,
-        died_ms=message.stored_ms,
-        born_ms=message.born_ms,
-        born_host=message.born_host,
+        letter=letter,
+        message=message,
         has_origin=pages.exists(console.broker.topic, letter.origin_topic),
-        tag=message.tag,
-        keys=message.keys,
-        message_group=message.message_group,
         properties=properties_of(message),
         body=body_of(request, message),
         unread=missing_right(message),

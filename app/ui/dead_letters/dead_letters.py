@@ -6,7 +6,7 @@ Counts cover what `dead_index` holds in memory; the page says so if that is inco
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from operator import attrgetter
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +15,7 @@ from app.container import services_of
 from app.monitoring import dead_index, sparkline
 from app.monitoring.dead_index import DeadLetterListing
 from app.monitoring.sparkline import Sparkline
-from app.pause import Pause
+from app.pause import paced
 from app.security.access import Principal, principal_of
 from app.security.message_rights import lacks_messages, visible
 from app.services.search import SearchService
@@ -25,7 +25,14 @@ from app.ui.framework import pages, preferences, tables
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.tables import Cut, Query
-from engine.broker import DEAD_LETTER_PREFIX, DeadLetter, DismissalSummary, DismissNote, ReplayJob
+from engine.broker import (
+    DEAD_LETTER_PREFIX,
+    DeadLetter,
+    DeadLetterTally,
+    DismissalSummary,
+    DismissNote,
+    ReplayJob,
+)
 from engine.errors import GroupNotFound, Invalid, MessageNotFound, NotFound, TopicNotFound
 from engine.message import StoredMessage
 from kitemq.model.conversion import convert
@@ -43,36 +50,31 @@ HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)
-class DeadGroup:
-    """A row of the list of groups; reasons are counted over the newest `examined`.
-
-    Of `count` dead letters `open` wait for a decision, the others are dismissed. Of the open ones
-    `fresh` died within 24 hours; `history` has all that died, hour by hour.
-    """
+class DeadCount:
+    """A group's dead letters: those that wait for a decision, the others, and the newest."""
 
     group: str
-    is_gone: bool
-    count: int
     open: int
     dismissed: int
+    newest_ms: int | None
+
+
+@dataclass(frozen=True)
+class DeadGroup:
+    """A row of the list of groups; the most frequent `reasons` are those of the tally.
+
+    Of the open dead letters `fresh` died within 24 hours; `history` has all that died, hour by
+    hour.
+    """
+
+    dead: DeadCount
+    is_gone: bool
     fresh: int
     history: Sparkline
     oldest_ms: int | None
-    newest_ms: int | None
-    examined: int
+    tally: DeadLetterTally
     reasons: list[tuple[str, int]]
     reasons_left: int
-    redriven: int
-    returned: int
-
-
-class _Count(NamedTuple):
-    """The number of a group's dead letters, and the time of the newest."""
-
-    group: str
-    open: int
-    dismissed: int
-    newest_ms: int | None
 
 
 @dataclass(frozen=True)
@@ -153,43 +155,37 @@ async def show(request: Request) -> Response:
     query = tables.parse_query(request.query_params, SORTS, "-newest")
     counts = await _counts(console)
     context = await _groups(console, query, counts)
-    return await pages.respond(
-        request, "dlq.html", context, title=_("Dead letters"), section="dlq", is_live=True
-    )
+    return await pages.respond(request, "dlq.html", context, title=_("Dead letters"), is_live=True)
 
 
-async def _counts(console: Console) -> list[_Count]:
+async def _counts(console: Console) -> list[DeadCount]:
     """Every group that has dead letters."""
-    counts: list[_Count] = []
-    pause = Pause()
-    for topic in console.broker.topics(system=True):
-        if topic.name.startswith(DEAD_LETTER_PREFIX):
-            with contextlib.suppress(NotFound):  # deleted while the others were read
-                counts.append(_count(console, topic.name))
-            await pause.when_due()
+    counts: list[DeadCount] = []
+    names = [topic.name for topic in console.broker.topics(system=True)]
+    async for name in paced(name for name in names if name.startswith(DEAD_LETTER_PREFIX)):
+        with contextlib.suppress(NotFound):  # deleted while the others were read
+            counts.append(_count(console, name))
     return [each for each in counts if each.open or each.dismissed]
 
 
-def _count(console: Console, topic: str) -> _Count:
+def _count(console: Console, topic: str) -> DeadCount:
     stats = console.broker.topic_stats(topic)
     newest = max((queue.last_stored_ms or 0 for queue in stats.queues), default=0)
     group = topic.removeprefix(DEAD_LETTER_PREFIX)
     dismissed = console.broker.dead_letters.dismissed_count(group)
-    return _Count(group, stats.messages - dismissed, dismissed, newest or None)
+    return DeadCount(group, stats.messages - dismissed, dismissed, newest or None)
 
 
-async def _groups(console: Console, query: Query, counts: list[_Count]) -> DeadGroups:
+async def _groups(console: Console, query: Query, counts: list[DeadCount]) -> DeadGroups:
     words = query.text.lower().split()
     matches = [one for one in counts if all(word in one.group.lower() for word in words)]
-    place = {"group": 0, "dead": 1, "newest": 3}[query.sort]
-    tables.order(matches, lambda one: one[place], lambda one: one[0], down=query.is_downward)
+    name = {"dead": "open", "newest": "newest_ms"}.get(query.sort, query.sort)
+    tables.order(matches, attrgetter(name), attrgetter("group"), down=query.is_downward)
     page = tables.cut(matches, query)
     rows: list[DeadGroup] = []
-    pause = Pause()
-    for count in page.rows:
+    async for count in paced(page.rows):
         with contextlib.suppress(NotFound):  # deleted while the others were read
             rows.append(_group(console, count))
-        await pause.when_due()
     return DeadGroups(
         cut=page.with_rows(rows),
         query=query,
@@ -199,7 +195,7 @@ async def _groups(console: Console, query: Query, counts: list[_Count]) -> DeadG
     )
 
 
-def _group(console: Console, of: _Count) -> DeadGroup:
+def _group(console: Console, of: DeadCount) -> DeadGroup:
     broker, group = console.broker, of.group
     tally = broker.dead_letters.tally(group, count_max=TALLIED_MAX, with_dismissed=False)
     reasons = sorted(tally.reasons.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -207,20 +203,14 @@ def _group(console: Console, of: _Count) -> DeadGroup:
     hours = [begin_ms + hour * HOUR_MS for hour in range(HOURS)]
     arrived = broker.dead_letters.arrived(group, hours)
     return DeadGroup(
-        group=group,
+        dead=of,
         is_gone=not pages.exists(console.broker.group, group),
-        count=of.open + of.dismissed,
-        open=of.open,
-        dismissed=of.dismissed,
         fresh=arrived.open,
         history=sparkline.line(arrived.steps),
         oldest_ms=dead_index.oldest_ms(broker, DEAD_LETTER_PREFIX + group),
-        newest_ms=of.newest_ms,
-        examined=tally.examined,
+        tally=tally,
         reasons=reasons[:REASONS_MAX],
         reasons_left=len(reasons[REASONS_MAX:]),
-        redriven=tally.redriven,
-        returned=tally.returned,
     )
 
 
@@ -265,9 +255,7 @@ async def detail(request: Request) -> Response:
         unread=lacks_messages(who, source),
     )
     title = _("Dead letters of %(group)s", group=group)
-    return await pages.respond(
-        request, "dlq_group.html", context, title=title, section="dlq", is_live=True
-    )
+    return await pages.respond(request, "dlq_group.html", context, title=title, is_live=True)
 
 
 def check_ticked(request: Request, remedy: str) -> None:
@@ -346,14 +334,11 @@ async def _lines(
 ) -> list[DeadLine]:
     """The rows of a page, without those that can no longer be read."""
     lines: list[DeadLine] = []
-    pause = Pause()
-    for offset in offsets:
-        try:
+    async for offset in paced(offsets):
+        # Retention may have taken it since it was counted.
+        with contextlib.suppress(MessageNotFound, GroupNotFound):
             letter = console.broker.dead_letters.get(group, offset)
-        except (MessageNotFound, GroupNotFound):  # retention took it since it was counted
-            continue
-        lines.append(line_of(letter, visible(who, letter.message)))
-        await pause.when_due()
+            lines.append(line_of(letter, visible(who, letter.message)))
     return lines
 
 

@@ -20,11 +20,11 @@ from app.ui.dead_letters.dead_letters import check_ticked, criteria_of, view_of
 from app.ui.dead_letters.filters import Criteria
 from app.ui.dead_letters.resend import BUDGET_S, CRITERIA, WHOLE_S
 from app.ui.framework import forms, pages, typed_forms
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields, Verbatim
-from app.ui.replays import jobs
 from engine.broker import DismissNote
 from engine.errors import Conflict, Invalid, Refused
 
@@ -127,9 +127,7 @@ async def _page(
     title = _("Dismiss dead letters of %(group)s", group=group)
     if not is_dismissing:
         title = _("Restore dead letters of %(group)s", group=group)
-    return await pages.respond(
-        request, "dlq_dismiss.html", context, title=title, section="dlq", status=status
-    )
+    return await pages.respond(request, "dlq_dismiss.html", context, title=title, status=status)
 
 
 async def _chosen(
@@ -173,7 +171,7 @@ async def change(request: Request) -> Response:
         return await _page(request, form, criteria, dismissal, WHOLE_S)
     choice = await _chosen(request, criteria, dismissal, fields.before, WHOLE_S)
     _check_counted(choice)
-    actor, service = jobs.actor_of(request), services_of(request.scope).dismissals
+    actor, service = actor_of(request), services_of(request.scope).dismissals
     try:
         if verb == DISMISS:
             await service.dismiss(actor, group, choice.runs, fields.note, fields.count)

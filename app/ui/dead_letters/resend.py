@@ -15,7 +15,7 @@ from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.dead_letters import DeadLetterView, check_ticked, criteria_of, view_of
 from app.ui.dead_letters.filters import NONE, OFFSETS_MAX, Criteria
 from app.ui.framework import forms, pages, rights, typed_forms
-from app.ui.framework.console import Console
+from app.ui.framework.console import Console, actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
@@ -92,7 +92,7 @@ async def _page(request: Request, form: Form, criteria: Criteria) -> Response:
         sent_before=_sent_before(console, group, criteria),
     )
     title = _("Resend dead letters of %(group)s", group=group)
-    return await pages.respond(request, "dlq_resend.html", context, title=title, section="dlq")
+    return await pages.respond(request, "dlq_resend.html", context, title=title)
 
 
 def _sent_before(console: Console, group: str, criteria: Criteria) -> int | None:
@@ -120,12 +120,11 @@ async def create(request: Request) -> Response:
     rights.require_resend(request, new.source, new.to, new.to_name)
     try:
         new = await _choosing(request, group, criteria, new)
-        job = await services_of(request.scope).replays.create(jobs.actor_of(request), new)
+        job = await services_of(request.scope).replays.create(actor_of(request), new)
     except (Invalid, NotFound, Forbidden) as error:
         _blame(form, error, group, f"to_{new.to}")
         return await _page(request, form, criteria)
-    await jobs.settle(request, job.id)
-    return forms.go(request, f"/jobs/{job.id}")
+    return await jobs.settled(request, job.id)
 
 
 def _blame(form: Form, error: EngineError, group: str, to_name: str) -> None:
@@ -215,9 +214,8 @@ async def one(request: Request) -> Response:
         rate=0,
     )
     rights.require_resend(request, new.source, new.to, new.to_name)
-    job = await services_of(request.scope).replays.create(jobs.actor_of(request), new)
-    await jobs.settle(request, job.id)
-    return forms.go(request, f"/jobs/{job.id}")
+    job = await services_of(request.scope).replays.create(actor_of(request), new)
+    return await jobs.settled(request, job.id)
 
 
 def offset_of(request: Request) -> int:

@@ -1,24 +1,38 @@
 """The switches of the running server: read-only mode and log levels."""
 
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import Actor, actor_at
 from app.services.log_levels import INHERITED, LEVELS
 from app.services.read_only import REASON_CHARS_MAX, ReadOnlyState
-from app.ui.framework import forms, pages
-from app.ui.framework.console import client_of
+from app.ui.framework import forms, pages, typed_forms
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
-from app.ui.framework.language import _
+from app.ui.framework.language import N_, _
+from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Conflict, Invalid, NotFound
 from kitemq.model.server import LoggerLevel
 
-SWITCH_FIELDS = ("read_only", "reason")
 JOBS_MAX = 200  # the page says "at least" beyond it
-LEVEL_FIELDS = ("name", "level")
+
+
+class SwitchFields(Fields, frozen=True):
+    """The form of read-only mode."""
+
+    read_only: Annotated[Literal["on", "off"], Meta(title=N_("The switch"))]
+    reason: Verbatim
+
+
+class LevelFields(Fields, frozen=True):
+    """The form of a logger's level."""
+
+    name: Verbatim
+    level: Verbatim
 
 
 @dataclass(frozen=True)
@@ -35,46 +49,15 @@ class ControlPage:
     reason_chars_max: int = REASON_CHARS_MAX
 
 
-async def show(request: Request) -> Response:
-    """GET /engine/control"""
-    return await _page(request)
-
-
-async def switch(request: Request) -> Response:
-    """POST /engine/control/read-only"""
-    form = forms.fill(await forms.read(request), SWITCH_FIELDS)
-    is_on = form.choice("read_only", _("The switch"), ("on", "off")) == "on"
-    read_only, reason = services_of(request.scope).read_only, form.values["reason"]
-    if not form.is_wrong:
-        try:
-            await read_only.switch(_actor(request), is_on=is_on, reason=reason)
-        except (Invalid, Conflict) as error:
-            form.blame(error)
-    if form.is_wrong:
-        return await _page(request, form=form)
-    return forms.go(request, f"/engine/control?done={'frozen' if is_on else 'thawed'}")
-
-
-async def change_level(request: Request) -> Response:
-    """POST /engine/control/log-level"""
-    form = forms.fill(await forms.read(request), LEVEL_FIELDS)
-    levels = services_of(request.scope).log_levels
-    try:
-        await levels.change(_actor(request), form.values["name"], form.values["level"])
-    except (Invalid, NotFound) as error:
-        form.blame(error)
-        return await _page(request, level_form=form)
-    return forms.go(request, "/engine/control?done=levelled")
-
-
-async def _page(
+async def show(
     request: Request, *, form: Form | None = None, level_form: Form | None = None
 ) -> Response:
+    """GET /engine/control"""
     services, broker = services_of(request.scope), pages.console_of(request).broker
     levels = services.log_levels
     jobs = len(broker.replays.list(state="running", count_max=JOBS_MAX))
-    form = form or Form({"read_only": "", "reason": ""})
-    level_form = level_form or Form({"name": "", "level": ""})
+    form = form or typed_forms.fill({}, SwitchFields)
+    level_form = level_form or typed_forms.fill({}, LevelFields)
     status = max(form.status, level_form.status)
     context = ControlPage(
         state=services.read_only.state,
@@ -89,5 +72,27 @@ async def _page(
     return await pages.respond(request, "control.html", context, title=title, status=status)
 
 
-def _actor(request: Request) -> Actor:
-    return actor_at(client_of(request), request.headers.get("x-request-id", ""))
+async def switch(request: Request) -> Response:
+    """POST /engine/control/read-only"""
+    form, fields = typed_forms.read(await forms.read(request), SwitchFields)
+    read_only, is_on = services_of(request.scope).read_only, fields.read_only == "on"
+    if not form.is_wrong:
+        try:
+            await read_only.switch(actor_of(request), is_on=is_on, reason=fields.reason)
+        except (Invalid, Conflict) as error:
+            form.blame(error)
+    if form.is_wrong:
+        return await show(request, form=form)
+    return forms.go(request, f"/engine/control?done={'frozen' if is_on else 'thawed'}")
+
+
+async def change_level(request: Request) -> Response:
+    """POST /engine/control/log-level"""
+    form, fields = typed_forms.read(await forms.read(request), LevelFields)
+    levels = services_of(request.scope).log_levels
+    try:
+        await levels.change(actor_of(request), fields.name, fields.level)
+    except (Invalid, NotFound) as error:
+        form.blame(error)
+        return await show(request, level_form=form)
+    return forms.go(request, "/engine/control?done=levelled")

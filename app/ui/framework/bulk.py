@@ -8,13 +8,14 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from starlette.requests import Request
+from starlette.responses import Response
 
-from app.pause import Pause
+from app.pause import paced
 from app.security.access import Action, Kind
-from app.ui.framework import rights
+from app.ui.framework import pages, rights
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from engine.errors import EngineError, Forbidden, NotFound
@@ -33,26 +34,30 @@ OUTCOMES = {
 }
 
 
-class BulkResult(Protocol):
-    """A row of a preview or of a result."""
+@dataclass(frozen=True)
+class BulkRow:
+    """The planned or actual result for one object; `note` says why it is left out.
 
-    @property
-    def outcome(self) -> str: ...
+    `state` is what the object has to be at when the change is applied.
+    """
 
-    @property
-    def choice(self) -> tuple[str, str]:
-        """The expected state of the object, and its name."""
-
-
-Row = TypeVar("Row", bound=BulkResult)
+    name: str
+    outcome: str
+    note: str = ""
+    state: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+Row = TypeVar("Row", bound=BulkRow)
+
+
+@dataclass(frozen=True)
 class Sheet:
-    """The shared part of bulk pages; `rows` are the first SHOWN_MAX, `counts` cover all rows.
+    """The context of bulk pages; `rows` are the first SHOWN_MAX, `counts` and `sums` cover all.
 
     `matching` objects match, of which the first ITEMS_MAX are previewed. `is_asking` is true while
-    a parameter is missing; `selection` is the form's list of objects with their expected state.
+    a parameter is missing, which is one of `choices`; `selection` is the form's list of objects
+    with their expected state. `sums` are those of the fields of the rows that would change, and
+    `confirm` is the text that confirms their deletion.
     """
 
     action: str
@@ -60,11 +65,14 @@ class Sheet:
     carried: Sequence[tuple[str, str]]
     is_asking: bool
     is_done: bool
-    rows: Sequence[BulkResult]
+    rows: Sequence[BulkRow]
     counts: Mapping[str, int]
+    sums: Mapping[str, int]
+    confirm: str
     total: int
     matching: int
     selection: str
+    choices: Sequence[tuple[str, str]]
     shown_max: int = SHOWN_MAX
 
 
@@ -82,8 +90,7 @@ async def each(
     """
     end_s = time.monotonic() + BUDGET_S
     rows: list[Row] = []
-    pause = Pause()
-    for name in names:
+    async for name in paced(names):
         if time.monotonic() >= end_s:
             rows.append(row_of(name, "unreached", _("the time was over; do it again")))
             continue
@@ -94,20 +101,27 @@ async def each(
             rows.append(row_of(name, "left", error.detail))
         except EngineError as error:
             rows.append(row_of(name, "failed", error.detail))
-        await pause.when_due()
     return rows
 
 
-def sheet(
+def confirmation(count: int) -> str:
+    """The text that confirms the deletion of `count` objects, the same in every language."""
+    return f"delete {count}"
+
+
+async def respond(
+    request: Request,
     kind: Kind,
     form: Form,
-    rows: Sequence[BulkResult],
-    matching: int,
+    rows: Sequence[BulkRow] = (),
+    matching: int = 0,
     *,
+    summed: Sequence[str] = (),
+    choices: Sequence[tuple[str, str]] = (),
     asking: Iterable[str] | None = None,
     is_done: bool = False,
-) -> Sheet:
-    """The page of `rows`, failures first.
+) -> Response:
+    """The page of `rows`, failures first, with the sums of the fields `summed`.
 
     `asking` holds the ticked names while a parameter is missing.
     """
@@ -115,8 +129,8 @@ def sheet(
     tally = Counter(row.outcome for row in rows)
     own = ("confirm", "selection")  # what each step has of its own
     carried = [(name, value) for name, value in form.values.items() if value and name not in own]
-    choices = (row.choice for row in rows if row.outcome == "would")
-    return Sheet(
+    would = [row for row in rows if row.outcome == "would"]
+    context = Sheet(
         action=form.values["action"],
         form=form,
         carried=[*carried, *((kind.value, name) for name in asking or ())],
@@ -124,9 +138,16 @@ def sheet(
         is_done=is_done,
         rows=sorted(rows, key=lambda row: order.index(row.outcome))[:SHOWN_MAX],
         counts={name: tally[name] for name in OUTCOMES if tally[name]},
+        sums={name: sum(getattr(row, name) for row in would) for name in summed},
+        confirm=confirmation(len(would)),
         total=len(rows),
         matching=matching,
-        selection="\n".join(f"{expected} {name}" for expected, name in choices),
+        selection="\n".join(f"{row.state} {row.name}" for row in would),
+        choices=choices,
+    )
+    title = _("Many topics at once") if kind is Kind.TOPIC else _("Many groups at once")
+    return await pages.respond(
+        request, f"{kind}_bulk.html", context, title=title, section=f"{kind}s"
     )
 
 

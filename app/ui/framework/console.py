@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from starlette.requests import Request
 
+from app.db.rows import Actor, actor_at
 from app.host import EngineHost
 from app.messaging import Messaging
 from app.monitoring.dead_index import DeadIndex
@@ -105,9 +106,10 @@ class Console:
             self._renderer.shutdown(wait=False, cancel_futures=True)
 
 
-def client_of(request: Request) -> str:
-    """The actor of a request for the audit trail: the user, or the address without users."""
-    return principal_of(request.scope).audit_name(address_of(request))
+def actor_of(request: Request) -> Actor:
+    """The actor of a change for the audit trail: the user, or the address without users."""
+    name = principal_of(request.scope).audit_name(address_of(request))
+    return actor_at(name, request.headers.get("x-request-id", ""))
 
 
 def address_of(request: Request) -> str:

@@ -11,9 +11,10 @@ from app.ui.framework.typed_forms import Fields
 
 Row = TypeVar("Row")
 Other = TypeVar("Other")
-
+Size = Literal[25, 50, 100, 200]  # the rows of a page
 
 SIZES = (25, 50, 100, 200)
+SIZE_DEFAULT: Size = 50
 
 
 class ListFields(Fields, frozen=True):
@@ -22,18 +23,18 @@ class ListFields(Fields, frozen=True):
     q: Annotated[str, Meta(max_length=255)] = ""
     sort: str = ""
     page: Annotated[int, Meta(ge=1, le=999_999_999)] = 1
-    size: Literal[25, 50, 100, 200] = 50
+    size: Size = SIZE_DEFAULT
 
 
 @dataclass(frozen=True)
 class Query:
     """The query of a list: text filter, sort key ("-" first: descending), page."""
 
-    text: str
-    sort: str
-    is_downward: bool
-    page: int
-    size: int
+    text: str = ""
+    sort: str = ""
+    is_downward: bool = False
+    page: int = 1
+    size: int = SIZE_DEFAULT
 
 
 @dataclass(frozen=True)
@@ -50,15 +51,7 @@ class Cut(Generic[Row]):
 
     def with_rows(self, rows: Sequence[Other]) -> "Cut[Other]":
         """The same page with other rows; rows of deleted objects may be missing."""
-        return Cut(
-            rows=rows,
-            total=self.total,
-            first=self.first,
-            last=self.last,
-            page=self.page,
-            pages=self.pages,
-            size=self.size,
-        )
+        return Cut(**{**vars(self), "rows": rows})
 
 
 def parse_query(values: Mapping[str, str], sorts: Sequence[str], default: str) -> Query:

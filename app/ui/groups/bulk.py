@@ -5,7 +5,7 @@ of its reset. A group that moved meanwhile is reported and left alone. Both step
 time; groups that they did not reach are reported as such.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -14,16 +14,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.security.access import Kind
 from app.services.resets import ResetOrder
 from app.ui.framework import bulk, forms, pages, preferences, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.bulk import BulkRow
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.typed_forms import Fields, Moment
 from app.ui.groups import groups
 from engine.broker import RETRY_PREFIX, GroupConfig, GroupLag, ResetTarget, ResetTo
+
+SUMMED = ("unread", "inflight", "redelivered", "skipped")
 
 
 class GroupBulkFields(Fields, frozen=True):
@@ -42,32 +44,14 @@ class GroupBulkFields(Fields, frozen=True):
 
 
 @dataclass(frozen=True)
-class BulkRow:
-    """The planned or actual result for one group; `note` says why it is left out."""
+class GroupBulkRow(BulkRow):
+    """The result for one group; its `state` is the precondition of its reset."""
 
-    group: str
-    outcome: str
-    note: str = ""
     unread: int = 0
     inflight: int = 0
     moving: int = 0
     redelivered: int = 0
     skipped: int = 0
-    precondition: str = ""
-
-    @property
-    def choice(self) -> tuple[str, str]:
-        return self.precondition, self.group
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bulk(bulk.Sheet):
-    """The context of `group_bulk.html`."""
-
-    unread: int
-    inflight: int
-    redelivered: int
-    skipped: int
 
 
 @dataclass(frozen=True)
@@ -82,11 +66,11 @@ class GroupAction:
     at_ms: int
     selection: Mapping[str, str]
 
-    async def preview(self, name: str) -> BulkRow:
+    async def preview(self, name: str) -> GroupBulkRow:
         """What would happen to a group."""
         broker = pages.console_of(self.request).broker
         config, lag = broker.group(name), broker.lag(name)
-        row = BulkRow(name, "would", unread=lag.count, inflight=lag.inflight)
+        row = GroupBulkRow(name, "would", unread=lag.count, inflight=lag.inflight)
         if self.action != "reset":
             return self._mark_unchanged(row, config)
         order = self._reset_of(name, lag)
@@ -102,13 +86,13 @@ class GroupAction:
             redelivered=preview.redelivered,
             skipped=preview.skipped,
             inflight=preview.inflight,
-            precondition=preview.precondition,
+            state=preview.precondition,
         )
 
-    async def change(self, name: str) -> BulkRow:
+    async def change(self, name: str) -> GroupBulkRow:
         """Change a group; raises OffsetsMoved if it is no longer where the preview showed it."""
         broker, services = pages.console_of(self.request).broker, services_of(self.request.scope)
-        actor = actor_at(client_of(self.request))
+        actor = actor_of(self.request)
         config = broker.group(name)
         if self.action == "reset":
             order = self._reset_of(name, broker.lag(name))
@@ -116,8 +100,8 @@ class GroupAction:
                 actor, name, order, precondition=self.selection[name], force=False
             )
             note = _("reset %(id)s", id=reset.number)
-            return BulkRow(name, "done", note, moving=len(reset.queues))
-        row = self._mark_unchanged(BulkRow(name, "done"), config)
+            return GroupBulkRow(name, "done", note, moving=len(reset.queues))
+        row = self._mark_unchanged(GroupBulkRow(name, "done"), config)
         if row.outcome == "done":
             groups = services.groups
             await (groups.pause if self.action == "pause" else groups.resume)(actor, name)
@@ -129,7 +113,7 @@ class GroupAction:
         topics.pop(RETRY_PREFIX + name, None)
         return ResetOrder(tuple(topics), ResetTarget(ResetTo.TIME, self.at_ms))
 
-    def _mark_unchanged(self, row: BulkRow, config: GroupConfig) -> BulkRow:
+    def _mark_unchanged(self, row: GroupBulkRow, config: GroupConfig) -> GroupBulkRow:
         """The row, marked as left out if a pause or resume would change nothing."""
         if config.consume_enabled == (self.action == "pause"):
             return row
@@ -144,12 +128,12 @@ async def show(request: Request) -> Response:
     names = _names(request, form, fields)
     is_asking = fields.action == "reset" and not fields.at
     if is_asking or not names:
-        return await _page(
-            request, form, [], len(names), asking=fields.group if is_asking else None
-        )
+        asking = fields.group if is_asking else None
+        return await bulk.respond(request, Kind.GROUP, form, (), len(names), asking=asking)
     action = GroupAction(request, fields.action, fields.at or 0, {})
-    rows = await bulk.each(request, Kind.GROUP, names[: bulk.ITEMS_MAX], action.preview, BulkRow)
-    return await _page(request, form, rows, len(names))
+    first = names[: bulk.ITEMS_MAX]
+    rows = await bulk.each(request, Kind.GROUP, first, action.preview, GroupBulkRow)
+    return await bulk.respond(request, Kind.GROUP, form, rows, len(names), summed=SUMMED)
 
 
 async def apply(request: Request) -> Response:
@@ -163,10 +147,10 @@ async def apply(request: Request) -> Response:
         form.error = form.errors.get("action", form.error)
         if not form.is_wrong:
             form.error = _("Nothing was changed: no group was named.")
-        return await _page(request, form, [], 0, asking=names)
+        return await bulk.respond(request, Kind.GROUP, form, asking=names)
     action = GroupAction(request, fields.action, fields.at or 0, fields.selection)
-    rows = await bulk.each(request, Kind.GROUP, names, action.change, BulkRow)
-    return await _page(request, form, rows, len(names), is_done=True)
+    rows = await bulk.each(request, Kind.GROUP, names, action.change, GroupBulkRow)
+    return await bulk.respond(request, Kind.GROUP, form, rows, len(names), is_done=True)
 
 
 def _names(request: Request, form: Form, fields: GroupBulkFields) -> Sequence[str]:
@@ -177,24 +161,3 @@ def _names(request: Request, form: Form, fields: GroupBulkFields) -> Sequence[st
         return fields.group
     everything = pages.console_of(request).broker.groups()
     return [group.name for group in groups.matching(everything, fields.q)]
-
-
-async def _page(
-    request: Request,
-    form: Form,
-    rows: list[BulkRow],
-    matching: int,
-    *,
-    asking: Iterable[str] | None = None,
-    is_done: bool = False,
-) -> Response:
-    changed = [row for row in rows if row.outcome in ("would", "done")]
-    context = Bulk(
-        **vars(bulk.sheet(Kind.GROUP, form, rows, matching, asking=asking, is_done=is_done)),
-        unread=sum(row.unread for row in changed),
-        inflight=sum(row.inflight for row in changed),
-        redelivered=sum(row.redelivered for row in changed),
-        skipped=sum(row.skipped for row in changed),
-    )
-    title = _("Many groups at once")
-    return await pages.respond(request, "group_bulk.html", context, title=title, section="groups")

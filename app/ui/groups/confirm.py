@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.ui.framework import pages
-from app.ui.groups.head import GroupHead, head_of, respond
+from app.ui.groups.head import GroupTab, head_of, respond
 from engine.broker import GroupConfig
 
 
@@ -24,10 +24,9 @@ class Confirmation:
 
 
 @dataclass(frozen=True)
-class ConfirmPage:
+class ConfirmPage(GroupTab):
     """The context of `group_confirm.html`."""
 
-    head: GroupHead
     confirmation: Confirmation
 
 

@@ -16,7 +16,7 @@ from app.ui.framework.console import Console
 from app.ui.framework.tables import Cut, Query
 from app.ui.framework.typed_forms import Fields
 from app.ui.groups import lag_chart
-from app.ui.groups.head import GroupHead, group_of, head_of, respond, topics_of_group
+from app.ui.groups.head import GroupTab, group_of, head_of, respond, topics_of_group
 from app.ui.groups.lag_chart import SHAPES, LagChart, Shape
 from engine.broker import RETRY_PREFIX, GroupConfig, LagBasis, LagHistoryRetention, QueueLag
 from kitemq.model.conversion import convert
@@ -61,14 +61,12 @@ class LagView:
 
 
 @dataclass(frozen=True)
-class GroupOverview:
+class GroupOverview(GroupTab):
     """The context of `group.html`; `choices` are the topics that a history can be asked of.
 
     The lag is unknown if the group has no offset yet.
     """
 
-    head: GroupHead
-    tab: str
     config: GroupConfig
     figures: GroupFigures
     counts: LagBasis
@@ -105,8 +103,7 @@ def _page(
     rate = console.meter.group_rate(config.name)
     snapshot = console.sampler.snapshot
     return GroupOverview(
-        head=head_of(console, config, lag),
-        tab="lag",
+        head=head_of(console, config, "lag", lag),
         config=config,
         figures=group_figures(lag, rate),
         counts=lag.counts,

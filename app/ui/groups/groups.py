@@ -13,7 +13,7 @@ from app.monitoring.forecast import Forecast
 from app.monitoring.sampler import GroupFigures, Snapshot, group_figures
 from app.monitoring.sparkline import Sparkline
 from app.monitoring.trends import UNREAD, Trend
-from app.pause import Pause
+from app.pause import paced
 from app.ui.framework import list_exports, pages, tables
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
@@ -21,16 +21,16 @@ from app.ui.framework.tables import Cut, Query
 from app.ui.groups.head import is_differing
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, LagBasis
 from engine.errors import NotFound
+from kitemq.model.conversion import convert
 
 SORTS = ("name", "lag", "oldest", "clears", "inflight", "retry", "dead", "rate")
 AGE_MAX_MS = 5_000
 
 
-@dataclass(frozen=True)
-class ListedGroup:
+class ListedGroup(GroupFigures, frozen=True, kw_only=True):
     """A row of the list, read with the page; `forecast` and `history` are the snapshot's.
 
-    The lag of a group without an offset in any queue is unknown.
+    What a group without an offset in any queue has not read is unknown.
     """
 
     name: str
@@ -40,16 +40,11 @@ class ListedGroup:
     members: int
     is_differing: bool
     topics: int
-    lag: int | None
+    unread: int | None
     counts: LagBasis
     history: Sparkline
     trend: Trend
-    oldest_ms: int | None
     forecast: Forecast
-    inflight: int
-    retry_waiting: int
-    dead: int
-    rate: float
     dead_topic: str
 
 
@@ -75,20 +70,17 @@ async def show(request: Request) -> Response:
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     everything = list(console.broker.groups())
     kind_of_file = list_exports.file_kind(request)
+    cut = tables.whole(query, len(everything)) if kind_of_file else query
+    page = await console.render(lambda: _select(everything, snapshot, cut))
     if kind_of_file:
-        whole = tables.whole(query, len(everything))
-        matches = await console.render(lambda: _select(everything, snapshot, whole).rows)
-        listing = list_exports.groups(matches, snapshot)
+        listing = list_exports.groups(page.rows, snapshot)
         return await list_exports.respond(console, listing, kind_of_file)
-    page = await console.render(lambda: _select(everything, snapshot, query))
     unread, unknown = await console.render(lambda: _unread(everything, snapshot, query))
     trends = await console.trends.of([group.name for group in page.rows])
     rows: list[ListedGroup] = []
-    pause = Pause()
-    for group in page.rows:
+    async for group in paced(page.rows):
         with contextlib.suppress(NotFound):  # deleted while the others were read
             rows.append(_row(console, snapshot, group, trends.get(group.name, UNREAD)))
-        await pause.when_due()
     context = GroupList(
         cut=page.with_rows(rows),
         query=query,
@@ -97,9 +89,7 @@ async def show(request: Request) -> Response:
         unread=unread,
         unknown=unknown,
     )
-    return await pages.respond(
-        request, "groups.html", context, title=_("Groups"), section="groups", is_live=True
-    )
+    return await pages.respond(request, "groups.html", context, title=_("Groups"), is_live=True)
 
 
 def matching(everything: Iterable[GroupConfig], text: str) -> list[GroupConfig]:
@@ -143,10 +133,11 @@ def _rank(snapshot: Snapshot, name: str) -> float | None:
 
 
 def _row(console: Console, snapshot: Snapshot, group: GroupConfig, trend: Trend) -> ListedGroup:
-    rate = console.meter.group_rate(group.name)
     lag = console.broker.lag(group.name)
-    figures = group_figures(lag, rate)
-    return ListedGroup(
+    figures = group_figures(lag, console.meter.group_rate(group.name))
+    return convert(
+        figures,
+        ListedGroup,
         name=group.name,
         is_paused=not group.consume_enabled,
         is_ordered=group.ordered,
@@ -154,15 +145,10 @@ def _row(console: Console, snapshot: Snapshot, group: GroupConfig, trend: Trend)
         members=console.broker.members.count(group.name),
         is_differing=is_differing(console, group.name),
         topics=sum(name != RETRY_PREFIX + group.name for name in figures.lag_by_topic),
-        lag=_lag(figures),
+        unread=_lag(figures),
         counts=lag.counts,
         history=sparkline.line(console.sampler.lag_history(group.name)),
         trend=trend,
-        oldest_ms=figures.oldest_ms,
         forecast=snapshot.forecast(group.name).of_lag(_lag(figures)),
-        inflight=figures.inflight,
-        retry_waiting=figures.retry_waiting,
-        dead=figures.dead,
-        rate=rate,
         dead_topic=DEAD_LETTER_PREFIX + group.name,
     )

@@ -1,7 +1,7 @@
 """The head of every page of a consumer group."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -14,9 +14,10 @@ from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, GroupLa
 
 @dataclass(frozen=True)
 class GroupHead:
-    """A group's name, state and address `path`, for the head of its pages."""
+    """A group's name, state and address `path`, for the head of its pages, and the open tab."""
 
     name: str
+    tab: str
     path: str
     is_paused: bool
     is_broadcast: bool
@@ -32,11 +33,11 @@ class GroupHead:
     has_dead_topic: bool
 
 
-class GroupTab(Protocol):
-    """The context of a page of a group."""
+@dataclass(frozen=True)
+class GroupTab:
+    """The context that every page of a group has."""
 
-    @property
-    def head(self) -> GroupHead: ...
+    head: GroupHead
 
 
 def group_of(request: Request) -> GroupConfig:
@@ -54,16 +55,19 @@ async def respond(
 ) -> Response:
     """Render a page of a group by `pages.respond`; its title is the group's name."""
     title = title or context.head.name
-    return await pages.respond(request, template, context, title=title, section="groups", **options)
+    return await pages.respond(request, template, context, title=title, **options)
 
 
-def head_of(console: Console, config: GroupConfig, lag: GroupLag | None = None) -> GroupHead:
+def head_of(
+    console: Console, config: GroupConfig, tab: str = "", lag: GroupLag | None = None
+) -> GroupHead:
     """The head of a group's page; `lag` if it was read already."""
     broker, name = console.broker, config.name
     lag = lag or broker.lag(name)
     retry_topic, dead_topic = RETRY_PREFIX + name, DEAD_LETTER_PREFIX + name
     return GroupHead(
         name=name,
+        tab=tab,
         path=path_of(name),
         is_paused=not config.consume_enabled,
         is_broadcast=config.mode is Mode.BROADCAST,

@@ -9,16 +9,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import AuditEntry, actor_at
+from app.db.rows import AuditEntry
 from app.services.client_figures import PASSAGES_MAX, Passage
 from app.services.groups import KIND
 from app.ui.framework import forms, pages, tables, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.tables import Cut
 from app.ui.framework.typed_forms import Fields
-from app.ui.groups.head import GroupHead, group_of, head_of, path_of, respond
+from app.ui.groups.head import GroupTab, group_of, head_of, path_of, respond
 from app.ui.groups.reset_review import (
     OffsetChange,
     Review,
@@ -59,7 +59,7 @@ class ResetRow:
 class EntryRow:
     """An entry of the audit trail; `changes` names the fields that differ before and after."""
 
-    id: str
+    id: int
     at_ms: int
     actor: str
     action: str
@@ -69,7 +69,7 @@ class EntryRow:
 
 
 @dataclass(frozen=True)
-class GroupHistory:
+class GroupHistory(GroupTab):
     """The context of `group_history.html`; `passages` are since the server started, newest first.
 
     `older` is where the next entries begin, "" at the end.
@@ -77,8 +77,6 @@ class GroupHistory:
     `trouble` is the reason why the audit trail is unavailable.
     """
 
-    head: GroupHead
-    tab: str
     resets: Sequence[ResetRow]
     passages: Sequence[Passage]
     passages_max: int
@@ -88,21 +86,17 @@ class GroupHistory:
 
 
 @dataclass(frozen=True)
-class ResetPage:
+class ResetPage(GroupTab):
     """The context of `group_reset.html`: what a reset did, queue by queue."""
 
-    head: GroupHead
-    tab: str
     reset: ResetRow
     cut: Cut[OffsetChange]
 
 
 @dataclass(frozen=True)
-class UndoPage:
+class UndoPage(GroupTab):
     """The context of `group_undo.html`: the preview of undoing a reset."""
 
-    head: GroupHead
-    tab: str
     form: Form
     reset: ResetRow
     review: Review | None
@@ -125,8 +119,7 @@ async def show(request: Request) -> Response:
         trouble = error.detail
     visible_entries = entries[:ENTRIES_LISTED]
     context = GroupHistory(
-        head=head_of(console, config),
-        tab="history",
+        head=head_of(console, config, "history"),
         resets=[
             _reset_row(each) for each in services_of(request.scope).resets.history(config.name)
         ],
@@ -146,8 +139,7 @@ async def reset(request: Request) -> Response:
     record = console.broker.resets.get(config.name, _number(request))
     query = tables.parse_query(request.query_params, ("queue",), "queue")
     context = ResetPage(
-        head=head_of(console, config),
-        tab="history",
+        head=head_of(console, config, "history"),
         reset=_reset_row(record),
         cut=tables.cut(offset_changes(record), query),
     )
@@ -175,7 +167,7 @@ async def undo(request: Request) -> Response:
     __, fields = typed_forms.read(await forms.read(request), ReviewFields)
     try:
         record = await services_of(request.scope).resets.undo(
-            actor_at(client_of(request)),
+            actor_of(request),
             config.name,
             _number(request),
             precondition=fields.precondition,
@@ -198,8 +190,7 @@ async def _undo_page(
     config = group_of(request)
     former = console.broker.resets.get(config.name, _number(request))
     context = UndoPage(
-        head=head_of(console, config),
-        tab="history",
+        head=head_of(console, config, "history"),
         form=form,
         reset=_reset_row(former),
         review=undo_review,
@@ -225,15 +216,8 @@ def _reset_row(record: Reset) -> ResetRow:
 
 
 def _entry_row(entry: AuditEntry) -> EntryRow:
-    return EntryRow(
-        id=str(entry.id),
-        at_ms=entry.at_ms,
-        actor=entry.actor,
-        action=entry.action.removeprefix("group.").replace("_", " "),
-        result=entry.result,
-        changes=_changes(entry),
-        request_id=entry.request_id,
-    )
+    action = entry.action.removeprefix("group.").replace("_", " ")
+    return convert(entry, EntryRow, action=action, changes=_changes(entry))
 
 
 def _changes(entry: AuditEntry) -> list[str]:

@@ -9,16 +9,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
-from app.pause import Pause
+from app.pause import paced
+from app.services.client_figures import ClientActivity
 from app.ui.clients.client import path_of as path_of_client
 from app.ui.framework import forms, pages, tables
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.language import _, ngettext
 from app.ui.framework.tables import Cut, Query
 from app.ui.groups.confirm import Confirmation, ask
-from app.ui.groups.head import GroupHead, group_of, head_of, path_of, respond
-from engine.broker import GroupConfig, Member, SubscriptionVariant
+from app.ui.groups.head import GroupTab, group_of, head_of, path_of, respond
+from engine.broker import Member, SubscriptionVariant
 from engine.errors import NotFound
 from kitemq.model.conversion import convert
 from kitemq.model.members import MemberInfo
@@ -32,19 +32,14 @@ class GroupClient(MemberInfo, frozen=True):
     inflight: int
     locks: int
     path: str
-    acked_ms: int | None
-    failed: int
-    p99_ms: int | None
-    samples: int
+    activity: ClientActivity
     why_no_stack: str
 
 
 @dataclass(frozen=True)
-class GroupClients:
+class GroupClients(GroupTab):
     """The context of `group_clients.html`; `inflight` is the whole group's."""
 
-    head: GroupHead
-    tab: str
     cut: Cut[GroupClient]
     query: Query
     inflight: int
@@ -78,11 +73,9 @@ class MatrixColumn:
 
 
 @dataclass(frozen=True)
-class SubscriptionPage:
+class SubscriptionPage(GroupTab):
     """The context of `group_subscriptions.html`."""
 
-    head: GroupHead
-    tab: str
     columns: Sequence[MatrixColumn]
     cut: Cut[MatrixRow]
     query: Query
@@ -98,14 +91,12 @@ async def clients(request: Request) -> Response:
     members = tables.cut(console.broker.members.of(config.name), query)
     lag = console.broker.lag(config.name)
     locks = Counter(lock.client for lock in await console.messaging.locks.of(config.name))
-    rows: list[GroupClient] = []
-    pause = Pause()
-    for member in members.rows:
-        rows.append(await _client(request, config.name, member, locks[member.client]))
-        await pause.when_due()
+    rows = [
+        await _client(request, config.name, member, locks[member.client])
+        async for member in paced(members.rows)
+    ]
     context = GroupClients(
-        head=head_of(console, config, lag),
-        tab="clients",
+        head=head_of(console, config, "clients", lag),
         cut=members.with_rows(rows),
         query=query,
         inflight=lag.inflight,
@@ -124,8 +115,7 @@ async def subscriptions(request: Request) -> Response:
     columns = await console.render(lambda: _columns(members))
     page = tables.cut(members, query)
     context = SubscriptionPage(
-        head=head_of(console, config),
-        tab="subscriptions",
+        head=head_of(console, config, "subscriptions"),
         columns=columns,
         cut=page.with_rows([_matrix_row(member, columns) for member in page.rows]),
         query=query,
@@ -138,18 +128,11 @@ async def subscriptions(request: Request) -> Response:
     return await respond(request, "group_subscriptions.html", context, is_live=True)
 
 
-async def leave_page(request: Request) -> Response:
-    """GET /groups/{group}/leave?client=: ask before removing a member."""
-    return await _ask_leave(request, group_of(request), request.query_params.get("client", ""))
-
-
 async def leave(request: Request) -> Response:
     """POST /groups/{group}/leave"""
     config = group_of(request)
     client = (await forms.read(request)).one("client")
-    if not await services_of(request.scope).groups.leave(
-        actor_at(client_of(request)), config.name, client
-    ):
+    if not await services_of(request.scope).groups.leave(actor_of(request), config.name, client):
         raise NotFound(
             _("%(client)s is no member of the group any more", client=f"{client!r}"),
             remedy=_("look at its clients as they are now"),
@@ -157,8 +140,10 @@ async def leave(request: Request) -> Response:
     return forms.go(request, f"{path_of(config.name)}/clients?done=left")
 
 
-async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Response:
-    console = pages.console_of(request)
+async def leave_page(request: Request) -> Response:
+    """GET /groups/{group}/leave?client=: ask before removing a member."""
+    console, config = pages.console_of(request), group_of(request)
+    client = request.query_params.get("client", "")
     matches = [each for each in console.broker.members.of(config.name) if each.client == client]
     if not matches:
         raise NotFound(
@@ -205,20 +190,15 @@ async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Resp
 
 
 async def _client(request: Request, group: str, member: Member, locks: int) -> GroupClient:
-    console = pages.console_of(request)
-    activity = services_of(request.scope).client_figures.of(member.client, console.now_ms())
-    connections = services_of(request.scope).connections
+    console, services = pages.console_of(request), services_of(request.scope)
     return convert(
         member,
         GroupClient,
         inflight=len(await console.messaging.held(group, member.client)),
         locks=locks,
         path=path_of_client(member.client),
-        acked_ms=activity.acked_ms,
-        failed=activity.failed,
-        p99_ms=activity.processing_p99_ms,
-        samples=activity.processing_samples,
-        why_no_stack=connections.why_no_stack(member.client),
+        activity=services.client_figures.of(member.client, console.now_ms()),
+        why_no_stack=services.connections.why_no_stack(member.client),
     )
 
 

@@ -14,16 +14,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.services.resets import ResetOrder
 from app.ui.framework import forms, pages, preferences, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form, Posted
 from app.ui.framework.language import N_, _
 from app.ui.framework.typed_forms import Fields, InvalidField, Moment, Verbatim
 from app.ui.framework.zones import Zone
 from app.ui.groups import reset_plans
-from app.ui.groups.head import GroupHead, group_of, head_of, path_of, respond, topics_of_group
+from app.ui.groups.head import GroupTab, group_of, head_of, path_of, respond, topics_of_group
 from app.ui.groups.reset_review import Review, ReviewFields, place_in_words, review
 from engine.broker import GroupConfig, OffsetsMoved, ResetTarget, ResetTo
 from engine.errors import EngineError
@@ -116,11 +115,9 @@ class TopicChoice:
 
 
 @dataclass(frozen=True)
-class Wizard:
+class Wizard(GroupTab):
     """The context of `group_offsets.html`; `carried` is what the form hands to the next step."""
 
-    head: GroupHead
-    tab: str
     step: str
     form: Form
     choices: Sequence[TopicChoice]
@@ -209,7 +206,7 @@ async def apply(request: Request) -> Response:
     if order is None:
         return await _refuse_or_show(request, config, draft)
     __, fields = typed_forms.read(posted, ReviewFields)
-    resets, actor = services_of(request.scope).resets, actor_at(client_of(request))
+    resets, actor = services_of(request.scope).resets, actor_of(request)
     try:
         reset = await resets.apply(
             actor, config.name, order, precondition=fields.precondition, force=fields.is_forced
@@ -276,12 +273,11 @@ async def _page(
 ) -> Response:
     console = pages.console_of(request)
     lag = console.broker.lag(config.name)
-    head = head_of(console, config, lag)
+    head = head_of(console, config, "offsets", lag)
     base = f"{head.path}/offsets"
     before = STEPS[max(0, STEPS.index(draft.step) - 1)]
     context = Wizard(
         head=head,
-        tab="offsets",
         step=draft.step,
         form=draft.form,
         choices=_choices(request, config, draft),
@@ -318,7 +314,7 @@ def _choices(request: Request, config: GroupConfig, draft: ResetDraft) -> list[T
     console = pages.console_of(request)
     lag = console.broker.lag(config.name)
     topics = topics_of_group(console, config, lag)
-    own_retry = head_of(console, config, lag).retry_topic
+    own_retry = head_of(console, config, lag=lag).retry_topic
     is_first = not draft.topics and not draft.form.values["other"]
     choices = []
     for topic in sorted({*topics, *draft.topics}):

@@ -4,13 +4,15 @@ A review carries its `offsets` through the form, so that a conflict can mark the
 moved since.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from app.ui.framework import tables
 from app.ui.framework.formats import absolute
 from app.ui.framework.language import N_, _, ngettext, translated
+from app.ui.framework.tables import Cut, Query
 from app.ui.framework.typed_forms import Fields, Verbatim
-from engine.broker import QueueMove, Reset, ResetNote, ResetPreview
+from engine.broker import OffsetMove, QueueMove, Reset, ResetNote, ResetPreview
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import INT64_DIGITS, is_whole
 
@@ -35,25 +37,15 @@ class ReviewFields(Fields, frozen=True, rename={"is_forced": "force"}):
     offsets: Verbatim
 
 
-@dataclass(frozen=True)
-class MoveRow:
+class MoveRow(QueueMove, frozen=True, kw_only=True):
     """One queue: it moves `delta` messages forward, or back if negative; None if unknown.
 
     `has_moved` if the group is no longer at the offset of the previous review, `seen_offset`.
     """
 
-    topic: str
-    queue: int
-    current_offset: int | None
-    new_offset: int | None
     delta: int | None
-    redelivered: int
-    skipped: int
-    inflight: int
-    target_ms: int | None
-    is_moved: bool
     is_clipped: bool
-    note: str
+    why: str
     has_moved: bool
     seen_offset: int | None
 
@@ -63,20 +55,12 @@ class Review:
     """The totals over all queues of a reset, and a page of at most 200 queues."""
 
     to: str
-    rows: Sequence[MoveRow]
-    total: int
-    first: int
-    page: int
-    pages: int
+    cut: Cut[MoveRow]
     moving: int
     clipped: int
-    redelivered: int
-    skipped: int
-    inflight: int
-    retry_waiting: int
-    precondition: str
     offsets: str
     moved_since: int
+    preview: ResetPreview = field(repr=False)
 
 
 def review(preview: ResetPreview, *, offsets: str = "", page: int = 1) -> Review:
@@ -84,22 +68,14 @@ def review(preview: ResetPreview, *, offsets: str = "", page: int = 1) -> Review
     before = _parsed(offsets)
     rows = [_row(move, before) for move in preview.queues]
     rows.sort(key=lambda row: not row.has_moved)
-    pages = max(1, -(-len(rows) // PAGE_SIZE))
-    page = min(max(1, page), pages)
-    visible_rows = rows[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
-    return convert(
-        preview,
-        Review,
+    return Review(
         to=place_in_words(preview.to),
-        rows=visible_rows,
-        total=len(rows),
-        first=(page - 1) * PAGE_SIZE + 1 if visible_rows else 0,
-        page=page,
-        pages=pages,
-        moving=sum(row.is_moved and row.delta != 0 for row in rows),
+        cut=tables.cut(rows, Query(page=max(1, page), size=PAGE_SIZE)),
+        moving=sum(row.moves and row.delta != 0 for row in rows),
         clipped=sum(row.is_clipped for row in rows),
         offsets="\n".join(_line(move) for move in preview.queues),
         moved_since=sum(row.has_moved for row in rows),
+        preview=preview,
     )
 
 
@@ -129,41 +105,26 @@ def place_in_words(to: str) -> str:
 
 @dataclass(frozen=True)
 class OffsetChange:
-    """A queue's offsets before and after a reset."""
+    """A queue's offsets before and after a reset; `delta` is None if one is unknown."""
 
-    topic: str
-    queue: int
-    current_offset: int | None
-    new_offset: int | None
+    move: OffsetMove
     delta: int | None
 
 
 def offset_changes(reset: Reset) -> list[OffsetChange]:
     """The rows of a finished reset."""
-    return [
-        OffsetChange(
-            each.topic, each.queue, each.before, each.after, _delta(each.before, each.after)
-        )
-        for each in reset.queues
-    ]
+    return [OffsetChange(each, _delta(each.before, each.after)) for each in reset.queues]
 
 
 def _row(move: QueueMove, before: Mapping[Place, int | None]) -> MoveRow:
     place = (move.topic, move.queue)
     has_moved = place in before and before[place] != move.current
-    return MoveRow(
-        topic=move.topic,
-        queue=move.queue,
-        current_offset=move.current,
-        new_offset=move.target,
+    return convert(
+        move,
+        MoveRow,
         delta=_delta(move.current, move.target),
-        redelivered=move.redelivered,
-        skipped=move.skipped,
-        inflight=move.inflight,
-        target_ms=move.target_stored_ms,
-        is_moved=move.moves,
         is_clipped=move.note in (ResetNote.BEFORE_OLDEST, ResetNote.PAST_END),
-        note=translated(NOTES[move.note]),
+        why=translated(NOTES[move.note]),
         has_moved=has_moved,
         seen_offset=before[place] if has_moved else None,
     )

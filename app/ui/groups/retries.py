@@ -7,14 +7,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.ui.framework import pages
-from app.ui.framework.console import Console
 from app.ui.groups import policy as group_policy
-from app.ui.groups.head import GroupHead, group_of, head_of, respond
+from app.ui.groups.head import GroupTab, group_of, head_of, respond
 from engine.broker import GroupMetrics
 
 
 @dataclass(frozen=True)
-class GroupRetries:
+class GroupRetries(GroupTab):
     """The context of `group_retries.html`.
 
     `waits` precede each retry, `waits_more` counts those not listed. `retry_unread` messages are
@@ -22,8 +21,6 @@ class GroupRetries:
     messages of the topics, None without a topic. `figures` count since `since_ms`.
     """
 
-    head: GroupHead
-    tab: str
     retry_max: int
     policy: str
     waits: Sequence[str]
@@ -43,12 +40,12 @@ async def show(request: Request) -> Response:
     console = pages.console_of(request)
     config = group_of(request)
     lag = console.broker.lag(config.name)
-    head = head_of(console, config, lag)
+    head = head_of(console, config, "retries", lag)
     retries = [queue for queue in lag.queues if queue.topic == head.retry_topic]
+    stats_of = console.broker.topic_stats
     waits, more = group_policy.waits(config.retry_policy, config.retry_max)
     context = GroupRetries(
         head=head,
-        tab="retries",
         retry_max=config.retry_max,
         policy=group_policy.kind_of(config.retry_policy),
         waits=waits,
@@ -57,13 +54,9 @@ async def show(request: Request) -> Response:
         retry_waiting=lag.retry_waiting,
         retry_unread=sum(queue.count for queue in retries),
         retry_inflight=sum(queue.inflight for queue in retries),
-        retry_messages=_message_count(console, head.retry_topic) if head.has_retry_topic else None,
-        dead_messages=_message_count(console, head.dead_topic) if head.has_dead_topic else None,
+        retry_messages=stats_of(head.retry_topic).messages if head.has_retry_topic else None,
+        dead_messages=stats_of(head.dead_topic).messages if head.has_dead_topic else None,
         figures=console.broker.statistics.group(config.name),
         since_ms=console.broker.statistics.since_ms,
     )
     return await respond(request, "group_retries.html", context, is_live=True)
-
-
-def _message_count(console: Console, topic: str) -> int:
-    return console.broker.topic_stats(topic).messages

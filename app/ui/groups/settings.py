@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import Actor, actor_at
+from app.db.rows import Actor
 from app.ui.framework import forms, pages, preferences, typed_forms
-from app.ui.framework.console import Console, client_of
+from app.ui.framework.console import Console, actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.typed_forms import Fields, Moment
@@ -20,7 +20,7 @@ from app.ui.framework.zones import Zone
 from app.ui.groups import policy as group_policy
 from app.ui.groups.confirm import Confirmation, ask
 from app.ui.groups.head import (
-    GroupHead,
+    GroupTab,
     group_of,
     head_of,
     path_of,
@@ -75,21 +75,18 @@ class PauseRow:
 
 
 @dataclass(frozen=True)
-class GroupConfigPage:
+class GroupConfigPage(GroupTab):
     """The context of `group_config.html`."""
 
-    head: GroupHead
-    tab: str
     form: Form
     topics: Sequence[PauseRow]
     inflight: int
 
 
 @dataclass(frozen=True)
-class GroupDeletion:
+class GroupDeletion(GroupTab):
     """The context of `group_delete.html`: what a deletion removes and keeps."""
 
-    head: GroupHead
     form: Form
     queues: int
     topics: int
@@ -127,7 +124,7 @@ async def change(request: Request) -> Response:
     changes = _changes(form, fields, preferences.read(request).zone)
     if form.is_wrong:
         return await _config_page(request, config, form)
-    groups, actor = services_of(request.scope).groups, actor_at(client_of(request))
+    groups, actor = services_of(request.scope).groups, actor_of(request)
     try:
         await groups.change(actor, config.name, changes)
     except (Invalid, Forbidden) as error:
@@ -157,8 +154,7 @@ async def _config_page(request: Request, config: GroupConfig, form: Form) -> Res
     for queue in lag.queues:
         unread[queue.topic] = unread.get(queue.topic, 0) + queue.count
     context = GroupConfigPage(
-        head=head_of(console, config, lag),
-        tab="config",
+        head=head_of(console, config, "config", lag),
         form=form,
         topics=[
             PauseRow(topic, topic in config.paused_topics, unread.get(topic, 0))
@@ -233,13 +229,8 @@ async def _switch(
     """Pause or resume the group, or the topic that the form names."""
     name = group_of(request).name
     topic = (await forms.read(request)).one("topic")
-    await switch(actor_at(client_of(request)), name, topic)
+    await switch(actor_of(request), name, topic)
     return forms.go(request, f"{path_of(name)}/config?done={notice}")
-
-
-async def delete_page(request: Request) -> Response:
-    """GET /groups/{group}/delete: ask before deleting, and show what is lost."""
-    return await _delete_page(request, group_of(request), Form({"confirm": ""}))
 
 
 async def delete(request: Request) -> Response:
@@ -248,20 +239,21 @@ async def delete(request: Request) -> Response:
     refusal = _("That is not the group's name; nothing was deleted.")
     form = await forms.confirmation(request, config.name, refusal)
     if form.is_wrong:
-        return await _delete_page(request, config, form)
-    await services_of(request.scope).groups.delete(actor_at(client_of(request)), config.name)
+        return await delete_page(request, form)
+    await services_of(request.scope).groups.delete(actor_of(request), config.name)
     return forms.go(request, "/groups?done=deleted")
 
 
-async def _delete_page(request: Request, config: GroupConfig, form: Form) -> Response:
-    console = pages.console_of(request)
+async def delete_page(request: Request, form: Form | None = None) -> Response:
+    """GET /groups/{group}/delete: ask before deleting, and show what is lost."""
+    console, config = pages.console_of(request), group_of(request)
     lag = console.broker.lag(config.name)
-    head = head_of(console, config, lag)
+    head = head_of(console, config, lag=lag)
     places = [queue.topic for queue in lag.queues if queue.topic != head.retry_topic]
     retries = console.broker.topic_stats(head.retry_topic).messages if head.has_retry_topic else 0
     context = GroupDeletion(
         head=head,
-        form=form,
+        form=form or Form({"confirm": ""}),
         queues=len(places),
         topics=len(set(places)),
         lag=lag.count,

@@ -3,7 +3,7 @@
 import contextlib
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -37,7 +37,6 @@ from engine.message import (
     RESERVED,
     StoredMessage,
 )
-from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 
 COPIES_MAX = 50
@@ -74,25 +73,10 @@ class FailureOfMessage:
 class MessagePage:
     """The context of `message.html`."""
 
-    topic: str
-    queue: int
-    offset: int
-    position: int
-    message_id: str
-    offset_id: str
-    origin_topic: str
+    message: StoredMessage = field(repr=False)  # its text would be as large as the body
     group: str
     is_dead: bool
     is_retry: bool
-    tag: str
-    keys: tuple[str, ...]
-    message_group: str
-    attempt: int
-    born_ms: int
-    born_host: str
-    stored_ms: int
-    store_host: str
-    size_bytes: int
     properties: list[Property]
     failure: FailureOfMessage | None
     body: Body
@@ -274,14 +258,12 @@ def _context(
     copies: list[MessageRow],
     verdicts: list[Verdict] | None,
 ) -> MessagePage:
-    is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
     stats = _queue_of(console, message.topic, message.queue)
     where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
-    return convert(
-        message,
-        MessagePage,
+    return MessagePage(
+        message=message,
         group=group_of(message.topic),
-        is_dead=is_dead,
+        is_dead=message.topic.startswith(DEAD_LETTER_PREFIX),
         is_retry=message.topic.startswith(RETRY_PREFIX),
         properties=properties_of(message),
         failure=_failure(message),

@@ -25,7 +25,7 @@ from app.services.bodies import decompress_all
 from app.services.search import SearchService
 from app.ui.bodies import columns
 from app.ui.bodies.columns import Columns, RowColumns
-from app.ui.framework import pages, preferences, typed_forms
+from app.ui.framework import pages, preferences, tables, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.typed_forms import Fields
@@ -37,8 +37,6 @@ from engine.errors import EngineError, NotFound, QueueNotFound
 from engine.message import StoredMessage
 from kitemq.model.conversion import convert
 
-SIZES = (25, 50, 100, 200)
-SIZE_DEFAULT = 50
 BUDGET_S = 1.5
 SUGGESTED_MAX = 200
 OFFSET_MAX = 10**18
@@ -53,7 +51,7 @@ class WayFields(Fields, frozen=True):
     offset: Text = ""
     key: Text = ""
     id: Text = ""
-    size: Literal[25, 50, 100, 200] = 50
+    size: tables.Size = tables.SIZE_DEFAULT
     cursor: str = ""
 
 
@@ -94,7 +92,7 @@ class MessageSearch:
     older_cursor: str
     has_query: bool
     since: tuple[tuple[str, str], ...] = message_query.SINCE
-    sizes: tuple[int, ...] = SIZES
+    sizes: tuple[int, ...] = tables.SIZES
     views: tuple[tuple[str, str], ...] = columns.VIEWS
     unread: str = ""  # the missing right that conceals messages
 
@@ -153,7 +151,7 @@ async def show(request: Request) -> Response:
         unread=unread or next(filter(None, map(missing_right, messages)), ""),
     )
     title = _("Messages")
-    return await pages.respond(request, "messages.html", context, title=title, section="messages")
+    return await pages.respond(request, "messages.html", context, title=title)
 
 
 def _refuse_inside(form: Form, by: str, query: ScanQuery) -> None:
@@ -202,7 +200,7 @@ async def _answer(
 
 def _scan_info(query: ScanQuery, page: ScanPage, way: WayFields, shape: Columns) -> ScanInfo:
     params: dict[str, object] = {**shape.query}
-    if way.size != SIZE_DEFAULT:
+    if way.size != tables.SIZE_DEFAULT:
         params["size"] = way.size
     following = page.next_cursor or ""
     address = message_query.address

@@ -17,10 +17,11 @@ from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields, InvalidField, Verbatim
 from app.ui.messages.message import address
-from app.ui.topics.head import Head, head_of, respond, topic_of
+from app.ui.topics.head import TopicTab, head_of, respond, topic_of
 from engine.broker import TopicConfig
 from engine.errors import Busy, EngineError, Invalid, Refused
 from engine.message import RESERVED, AppendResult, Message
+from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 
 ENGINE_NAMES = {"id": "body", "topic": "body", "message_group": "message_group"}
@@ -95,11 +96,9 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Publish:
+class Publish(TopicTab):
     """The context of `topic_produce.html`."""
 
-    head: Head
-    tab: str
     form: Form
     queues: list[tuple[str, str]]
     sent: list[SentMessage]
@@ -193,8 +192,7 @@ async def _page(
     source: Source | None = None,
 ) -> Response:
     context = Publish(
-        head=await head_of(request, config),
-        tab="produce",
+        head=await head_of(request, config, "produce"),
         form=form,
         queues=[("", _("the broker chooses"))]
         + [(str(queue), str(queue)) for queue in range(min(config.write_queues, QUEUES_LISTED))],
@@ -250,9 +248,5 @@ async def _sent_before(request: Request) -> list[AppendResult]:
             message = await messaging.message(topic, int(queue), int(offset))
         except (ValueError, EngineError):
             continue
-        stored.append(
-            AppendResult(
-                message.message_id, message.topic, message.queue, message.offset, message.position
-            )
-        )
+        stored.append(convert(message, AppendResult))
     return stored

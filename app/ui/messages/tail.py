@@ -121,7 +121,7 @@ async def show(request: Request) -> Response:
         suggested=names[:SUGGESTED_MAX],
     )
     title = _("Live tail")
-    return await pages.respond(request, "tail.html", context, title=title, section="tail")
+    return await pages.respond(request, "tail.html", context, title=title)
 
 
 async def stream(request: Request) -> Response:

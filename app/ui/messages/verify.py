@@ -1,20 +1,19 @@
 """Verifying a message: one client processes it outside of delivery and reports the result."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
-from app.pause import Pause
+from app.pause import paced
 from app.security.access import Action, Kind
 from app.services.clients import ASK_S, Offer
 from app.services.topic_kinds import group_of
 from app.ui.clients.client import path_of
 from app.ui.framework import forms, pages, rights
-from app.ui.framework.console import Console, client_of
+from app.ui.framework.console import Console, actor_of
 from app.ui.framework.language import _
 from app.ui.messages.message import address, place_of
 from engine.errors import Busy, NotFound, Refused
@@ -49,11 +48,7 @@ class GroupChoice:
 class VerifyPage:
     """The context of `message_verify.html`; `result` is the latest of a client."""
 
-    topic: str
-    queue: int
-    offset: int
-    message_id: str
-    here: str
+    message: StoredMessage = field(repr=False)  # its text would be as large as the body
     back: str
     groups: Sequence[GroupChoice]
     groups_total: int
@@ -62,42 +57,16 @@ class VerifyPage:
     trouble: str
 
 
-async def show(request: Request) -> Response:
-    """GET /messages/{topic}/{queue}/{offset}/verify?group=: choose a client."""
-    return await _page(request)
-
-
-async def verify(request: Request) -> Response:
-    """POST /messages/{topic}/{queue}/{offset}/verify"""
-    posted = await forms.read(request)
-    group, client = posted.one("group"), posted.one("client")
-    rights.require(request, Action.ADMINISTER, Kind.GROUP, group)
-    if not client:
-        return await _page(request, trouble=_("choose a client"), status=422)
-    actor = actor_at(client_of(request))
-    try:
-        result = await services_of(request.scope).clients.verify(
-            actor, client, group, *place_of(request)
-        )
-    except (Refused, Busy, NotFound) as error:
-        return await _page(request, trouble=error.detail, status=409)
-    return await _page(request, result)
-
-
-async def _page(
+async def show(
     request: Request, result: Processing | None = None, trouble: str = "", status: int = 200
 ) -> Response:
+    """GET /messages/{topic}/{queue}/{offset}/verify?group=: choose a client."""
     console = pages.console_of(request)
     message = await console.messaging.message(*place_of(request))
     groups = _groups(console, message, request.query_params.get("group", ""))
-    here = address(message.topic, message.queue, message.offset)
     context = VerifyPage(
-        topic=message.topic,
-        queue=message.queue,
-        offset=message.offset,
-        message_id=message.message_id,
-        here=f"{here}/verify",
-        back=here,
+        message=message,
+        back=address(message.topic, message.queue, message.offset),
         groups=[await _choices(request, group) for group in groups[:GROUPS_LISTED]],
         groups_total=len(groups),
         ask_s=ASK_S,
@@ -114,6 +83,23 @@ async def _page(
     )
 
 
+async def verify(request: Request) -> Response:
+    """POST /messages/{topic}/{queue}/{offset}/verify"""
+    posted = await forms.read(request)
+    group, client = posted.one("group"), posted.one("client")
+    rights.require(request, Action.ADMINISTER, Kind.GROUP, group)
+    if not client:
+        return await show(request, trouble=_("choose a client"), status=422)
+    actor = actor_of(request)
+    try:
+        result = await services_of(request.scope).clients.verify(
+            actor, client, group, *place_of(request)
+        )
+    except (Refused, Busy, NotFound) as error:
+        return await show(request, trouble=error.detail, status=409)
+    return await show(request, result)
+
+
 def _groups(console: Console, message: StoredMessage, group: str) -> list[str]:
     """The group of a retry or a dead letter, else the groups that read the topic."""
     own = group_of(message.topic) or group
@@ -123,11 +109,8 @@ def _groups(console: Console, message: StoredMessage, group: str) -> list[str]:
 
 
 async def _choices(request: Request, group: str) -> GroupChoice:
-    offers: list[Offer] = []
-    pause = Pause()
-    for offer in services_of(request.scope).clients.offers(group):
-        offers.append(offer)
-        await pause.when_due()
+    clients = services_of(request.scope).clients
+    offers = [offer async for offer in paced(clients.offers(group))]
     offers.sort(key=lambda client: (bool(client.why_no_verify), client.name))
     return GroupChoice(
         group,

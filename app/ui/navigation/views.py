@@ -2,43 +2,45 @@
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import Actor, actor_at
 from app.security.access import principal_of
 from app.services import views
-from app.ui.framework import forms, pages
-from app.ui.framework.console import client_of
+from app.ui.framework import forms, pages, typed_forms
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
+from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Conflict, EngineError, Invalid, NotFound
+from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 from kitemq.model.views import NewView
 
-FIELDS = ("name", "path", "query")
+if TYPE_CHECKING:
+    from app.db.view_store import ViewRow
+
 ID_CHARS_MAX = 18
 VIEWS_MAX = 100  # per owner, the limit of app/db/view_store.py
 
 
-@dataclass(frozen=True)
-class ViewLine:
-    """A saved view."""
+class ViewFields(Fields, frozen=True):
+    """The form for a new view: its name, and the list with its filter."""
 
-    id: str
-    name: str
-    address: str
-    created_ms: int
+    name: Verbatim
+    path: Verbatim
+    query: Verbatim
 
 
 @dataclass(frozen=True)
 class ViewsPage:
     """The context of `views.html`; `can_save` if a list is named."""
 
-    lines: list[ViewLine]
+    lines: "list[ViewRow]"
     lines_max: int
     form: Form
     can_save: bool
@@ -60,10 +62,10 @@ async def show(request: Request) -> Response:
 
 async def create(request: Request) -> Response:
     """POST /views: save and redirect to the list, or show the form with its errors."""
-    form = forms.fill(await forms.read(request), FIELDS)
-    new = NewView(**form.values)
+    form, fields = typed_forms.read(await forms.read(request), ViewFields)
+    new = convert(fields, NewView)
     try:
-        view = await services_of(request.scope).views.add(_actor(request), _owner(request), new)
+        view = await services_of(request.scope).views.add(actor_of(request), _owner(request), new)
     except (Invalid, Conflict) as error:
         if error.field == "path":  # none of the console's links leads here
             raise
@@ -77,7 +79,7 @@ async def delete(request: Request) -> Response:
     text = request.path_params["id"]
     if not is_whole(text, ID_CHARS_MAX):
         raise NotFound(_("you have no view %(text)s", text=f"{text[:40]!r}"), field="id")
-    await services_of(request.scope).views.delete(_actor(request), _owner(request), int(text))
+    await services_of(request.scope).views.delete(actor_of(request), _owner(request), int(text))
     return forms.go(request, "/views?done=deleted")
 
 
@@ -90,7 +92,7 @@ async def _page(request: Request, form: Form) -> Response:
         form = _blamed(form, error)
     query = form.values["query"]
     context = ViewsPage(
-        lines=[ViewLine(str(v.id), v.name, v.href, v.created_ms) for v in saved],
+        lines=saved,
         lines_max=VIEWS_MAX,
         form=form,
         can_save=views.is_list(path),
@@ -111,7 +113,3 @@ def _blamed(form: Form, error: EngineError) -> Form:
 
 def _owner(request: Request) -> str:
     return principal_of(request.scope).name
-
-
-def _actor(request: Request) -> Actor:
-    return actor_at(client_of(request), request.headers.get("x-request-id", ""))

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from app.container import services_of
 from app.ui.dead_letters.resend import TARGETS
 from app.ui.framework import forms, pages, preferences, rights, typed_forms
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.typed_forms import Fields, InvalidField, Moment
@@ -110,14 +111,13 @@ async def create(request: Request) -> Response:
         return await _page(request, form)
     rights.require_resend(request, new.source, new.to, new.to_name)
     try:
-        job = await services_of(request.scope).replays.create(jobs.actor_of(request), new)
+        job = await services_of(request.scope).replays.create(actor_of(request), new)
     except (Invalid, NotFound, Forbidden) as error:
         is_target = new.to_name and repr(new.to_name) in error.detail
         target = {"to_name": f"to_{new.to}"} | ({"topic": "to_topic"} if is_target else {})
         form.blame(error, ENGINE_NAMES | target)
         return await _page(request, form)
-    await jobs.settle(request, job.id)
-    return forms.go(request, f"/jobs/{job.id}")
+    return await jobs.settled(request, job.id)
 
 
 def _new_job(form: Form, fields: NewJobFields, zone: Zone) -> NewReplay:

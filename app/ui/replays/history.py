@@ -91,7 +91,7 @@ async def index(request: Request) -> Response:
         is_first=not query.cursor,
     )
     title = _("History of replay jobs")
-    return await pages.respond(request, "jobs_history.html", context, title=title, section="jobs")
+    return await pages.respond(request, "jobs_history.html", context, title=title)
 
 
 async def show(request: Request) -> Response:
@@ -104,9 +104,7 @@ async def show(request: Request) -> Response:
             raise
     past = _past(request, row)
     title = past.name or _("Job %(id)s", id=past.id)
-    return await pages.respond(
-        request, "job_past.html", PastPage(past), title=title, section="jobs"
-    )
+    return await pages.respond(request, "job_past.html", PastPage(past), title=title)
 
 
 def _past(request: Request, row: JobRow) -> PastJob:

@@ -10,11 +10,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
-from app.db.rows import Actor, actor_at
 from app.security.access import principal_of
 from app.security.message_rights import lacks_messages
 from app.ui.framework import forms, pages, rights, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.typed_forms import Fields, InvalidField
@@ -201,11 +200,6 @@ class JobPage:
     retried_by: list[JobLink]
 
 
-def actor_of(request: Request) -> Actor:
-    """The actor of a change to jobs."""
-    return actor_at(client_of(request), request.headers.get("x-request-id", ""))
-
-
 async def index(request: Request) -> Response:
     """GET /jobs"""
     query = typed_forms.query(request.query_params, ListQuery)
@@ -221,9 +215,7 @@ async def index(request: Request) -> Response:
         is_first=not query.cursor,
     )
     title, is_live = _("Replay jobs"), not query.cursor
-    return await pages.respond(
-        request, "jobs.html", context, title=title, section="jobs", is_live=is_live
-    )
+    return await pages.respond(request, "jobs.html", context, title=title, is_live=is_live)
 
 
 def job_of(job: ReplayJob) -> Job:
@@ -273,7 +265,6 @@ async def _page(request: Request, form: Form, status: int | None = None) -> Resp
         "job.html",
         context,
         title=job.name or _("Job %(id)s", id=job.id),
-        section="jobs",
         status=status,
         is_live=not job_view.is_over and after < 0,
     )
@@ -358,8 +349,7 @@ async def retry(request: Request) -> Response:
     except (Invalid, NotFound) as error:
         form.blame(error, {"to_name": "to_topic", "topic": "to_topic"})
         return await _page(request, form)
-    await settle(request, new.id)
-    return forms.go(request, f"/jobs/{new.id}")
+    return await settled(request, new.id)
 
 
 async def change_rate(request: Request) -> Response:
@@ -406,6 +396,12 @@ async def settle(request: Request, job_id: str) -> None:
         if asyncio.get_running_loop().time() >= end_s:
             return
         await asyncio.sleep(0.02)
+
+
+async def settled(request: Request, job_id: str) -> Response:
+    """Redirect to a new job once it has settled."""
+    await settle(request, job_id)
+    return forms.go(request, f"/jobs/{job_id}")
 
 
 async def copy(request: Request) -> Response:

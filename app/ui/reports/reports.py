@@ -9,12 +9,11 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
-from app.db.rows import actor_at
 from app.services.reports.contract import Progress
 from app.services.reports.reports import Reports
 from app.services.reports.standing import JobStanding
 from app.ui.framework import forms, pages
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.reports.axes import HOUR_MS
@@ -221,7 +220,7 @@ async def run(request: Request) -> Response:
     """POST /reports/runs: start a run over new data or over the given hours."""
     posted = await forms.read(request)
     job, first, last = posted.one("job"), posted.one("first"), posted.one("last")
-    actor = actor_at(client_of(request))
+    actor = actor_of(request)
     try:
         new_run = await services_of(request.scope).reports.run(actor, job, first, last)
     except (Conflict, Refused, Invalid) as error:
@@ -236,7 +235,7 @@ async def cancel(request: Request) -> Response:
     """POST /reports/runs/{id}/cancel"""
     run_id = _number(request.path_params["id"])
     try:
-        await services_of(request.scope).reports.cancel(actor_at(client_of(request)), run_id)
+        await services_of(request.scope).reports.cancel(actor_of(request), run_id)
     except (Conflict, Refused) as error:
         form = Form({})
         form.blame(error)

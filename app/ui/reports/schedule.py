@@ -8,11 +8,10 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.report_rows import ResultFilter
-from app.db.rows import actor_at
 from app.services.reports.schedule import LIMIT_MAX_S, LIMIT_MIN_S
 from app.services.reports.standing import HOURS_MAX, INSTALL, JobStanding
 from app.ui.framework import forms, pages, preferences
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.typed_time import moment_text
@@ -117,7 +116,7 @@ async def change_schedule(request: Request) -> Response:
     limit_s = form.number("limit_s", _("Time limit"), LIMIT_MIN_S, LIMIT_MAX_S)
     if not form.is_wrong:
         changes = ScheduleChanges(form.values["cron"], form.values["is_enabled"] == "on", limit_s)
-        actor = actor_at(client_of(request))
+        actor = actor_of(request)
         try:
             await services_of(request.scope).reports.change_schedule(
                 actor, standing.schedule.job, changes

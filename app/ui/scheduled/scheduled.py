@@ -1,20 +1,22 @@
 """The pages of scheduled messages: due times, the list, and changing one message."""
 
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.security.access import Principal, principal_of
 from app.security.message_rights import visible
 from app.services.bodies import decompress
 from app.ui.bodies.preview import preview_of
-from app.ui.framework import forms, pages, preferences, tables
-from app.ui.framework.console import Console, client_of
+from app.ui.framework import forms, pages, preferences, tables, typed_forms
+from app.ui.framework.console import Console, actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.typed_forms import Fields, Moment
 from app.ui.framework.zones import Zone
 from app.ui.messages.message import address
 from app.ui.scheduled import due_histogram
@@ -23,7 +25,6 @@ from engine.broker import LevelWaiting, Scheduled, TimerAnswer
 from engine.errors import Invalid, MessageNotFound
 from kitemq.model.conversion import convert
 
-TOPIC_CHARS_MAX = 255
 DO = ("deliver", "reschedule", "recall")
 DONE = {
     TimerAnswer.RECALLED: "recalled",
@@ -38,6 +39,39 @@ LATER = (
     ("604800000", "in 7 days"),
     ("", N_("at the time below")),
 )
+
+
+class ScheduledQuery(Fields, frozen=True):
+    """The page of the list, and the span of the histogram."""
+
+    topic: Annotated[str, Meta(max_length=255)] = ""
+    size: tables.Size = tables.SIZE_DEFAULT
+    cursor: str = ""
+    span: str = ""
+
+
+class ChangeFields(Fields, frozen=True):
+    """The form that changes a message; its new time has structs of its own."""
+
+    do: str
+    later: str
+    at: str
+    zone: str
+    confirm: str
+
+
+class LaterFields(Fields, frozen=True):
+    """The new time by a length of time from now, None for a time of its own."""
+
+    later: Annotated[
+        Literal[60_000, 600_000, 3_600_000, 86_400_000, 604_800_000] | None, Meta(title=N_("When"))
+    ]
+
+
+class TimeFields(Fields, frozen=True):
+    """The new time."""
+
+    at: Moment
 
 
 @dataclass(frozen=True)
@@ -61,9 +95,7 @@ class ScheduledList:
     """The context of `scheduled.html`. `total` counts all topics; a page may be short."""
 
     rows: list[WaitingRow]
-    topic: str
-    size: int
-    after: str
+    query: ScheduledQuery
     next_cursor: str
     total: int
     histogram: DueHistogram
@@ -78,30 +110,25 @@ class ScheduledMessage:
 
     row: WaitingRow
     form: Form
-    do: str
     later: tuple[tuple[str, str], ...] = LATER
 
 
 async def show(request: Request) -> Response:
     """GET /scheduled"""
     console = pages.console_of(request)
-    values = request.query_params
-    topic = values.get("topic", "").strip()[:TOPIC_CHARS_MAX]
-    size = tables.parse_query(values, ("due",), "due").size
-    after = values.get("cursor", "")
-    broker = console.broker
-    page = await console.messaging.scheduled(topic=topic, after=after, count_max=size)
-    levels = broker.delay_levels()
+    query = typed_forms.query(request.query_params, ScheduledQuery)
+    page = await console.messaging.scheduled(
+        topic=query.topic, after=query.cursor, count_max=query.size
+    )
+    levels = console.broker.delay_levels()
     await decompress([item.message for item in page.items])
     context = ScheduledList(
         rows=[row_of(principal_of(request.scope), item) for item in page.items],
-        topic=topic,
-        size=size,
-        after=after,
+        query=query,
         next_cursor=page.next or "",
         total=page.count,
         histogram=due_histogram.histogram(
-            broker.scheduled_counts, page.count, console.now_ms(), values.get("span", "")
+            console.broker.scheduled_counts, page.count, console.now_ms(), query.span
         ),
         levels=levels,
         levels_total=sum(level.count for level in levels),
@@ -127,41 +154,39 @@ def row_of(who: Principal, item: Scheduled) -> WaitingRow:
 async def detail(request: Request) -> Response:
     """GET /scheduled/{id}: the actions on a waiting message."""
     item = await _item(pages.console_of(request), request.path_params["id"])
-    form = Form({"later": LATER[2][0], "at": "", "confirm": ""})
-    return await _detail(request, item, form, "", 200)
+    form = typed_forms.fill({"later": LATER[2][0]}, ChangeFields)
+    return await _detail(request, item, form)
 
 
 async def change(request: Request) -> Response:
     """POST /scheduled/{id}: recall it, deliver it now, or reschedule it."""
     console = pages.console_of(request)
     item = await _item(console, request.path_params["id"])
-    posted = await forms.read(request)
-    form = forms.fill(posted, ("later", "at", "confirm"))
-    do = posted.one("do")
+    form, fields = typed_forms.read(await forms.read(request), ChangeFields)
+    do = fields.do
     if do not in DO:
         raise Invalid(_("%(do)s is nothing that can be done", do=f"{do[:40]!r}"), field="do")
     due_ms = 0
     if do == "reschedule":
-        zone = preferences.read(request).zone
-        due_ms = _new_time(form, console.now_ms(), posted.one("zone"), zone)
-    if do == "recall" and form.values["confirm"].strip() != "recall":
+        due_ms = _new_time(form, console.now_ms(), preferences.read(request).zone)
+    if do == "recall" and fields.confirm != "recall":
         form.refuse("confirm", _("The word was not typed; nothing was recalled."))
     if form.is_wrong:
-        return await _detail(request, item, form, do, 422)
+        return await _detail(request, item, form)
     try:
         answer = await _carry_out(request, item.message.message_id, do, due_ms)
     except Invalid as error:
         form.blame(error, {"deliver_at_ms": "at", "delay_ms": "at"})
-        return await _detail(request, item, form, do, 422)
+        return await _detail(request, item, form)
     if answer not in DONE:
         form.error = _("It was delivered a moment ago; nothing was changed.")
-        return await _detail(request, item, form, do, 409)
+        return await _detail(request, item, form, 409)
     return forms.go(request, f"/scheduled?done={DONE[answer]}")
 
 
 async def _carry_out(request: Request, message_id: str, do: str, due_ms: int) -> TimerAnswer:
     scheduled = services_of(request.scope).scheduled
-    actor = actor_at(client_of(request))
+    actor = actor_of(request)
     if do == "recall":
         return await scheduled.recall(actor, message_id)
     if do == "deliver":
@@ -183,22 +208,24 @@ async def _item(console: Console, message_id: str) -> Scheduled:
     return item
 
 
-def _new_time(form: Form, now_ms: int, zone_name: str, display_zone: Zone) -> int:
+def _new_time(form: Form, now_ms: int, zone: Zone) -> int:
     """The new due time: a length of time from now, or an absolute time."""
-    later = form.choice("later", _("When"), tuple(value for value, __ in LATER))
-    if later:
-        return now_ms + int(later)
-    at_ms = form.moment("at", zone_name, display_zone)
-    if at_ms is not None and at_ms <= now_ms:
+    later = typed_forms.parse(form, LaterFields).later
+    if later or form.is_wrong:
+        return now_ms + (later or 0)
+    at_ms = typed_forms.parse(form, TimeFields, zone).at
+    if at_ms <= now_ms:
         form.refuse(
             "at", _("That time has passed: to deliver it at once, use the button for that.")
         )
-    return at_ms or 0
+    return at_ms
 
 
-async def _detail(request: Request, item: Scheduled, form: Form, do: str, status: int) -> Response:
+async def _detail(
+    request: Request, item: Scheduled, form: Form, status: int | None = None
+) -> Response:
     await decompress([item.message])
-    context = ScheduledMessage(row_of(principal_of(request.scope), item), form, do)
+    context = ScheduledMessage(row_of(principal_of(request.scope), item), form)
     return await pages.respond(
         request, "scheduled_message.html", context, title=_("A waiting message"), status=status
     )

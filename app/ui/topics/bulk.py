@@ -5,7 +5,7 @@ preview. A topic that got messages, a reader or other settings since then is rep
 alone; the engine's own topics are never changed. A deletion must be confirmed by the number.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -14,21 +14,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.security.access import Kind
 from app.services.topic_kinds import SYSTEM_KINDS, kind_of
 from app.services.topics import config_tag, content_tag
 from app.ui.framework import bulk, forms, pages, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.bulk import BulkRow
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.typed_forms import Fields
 from app.ui.topics import starred, topics
-from app.ui.topics.topics import PERMISSIONS, TopicListQuery
+from app.ui.topics.defaults import PERMISSIONS
+from app.ui.topics.topics import TopicListQuery
 from engine.broker import TopicConfig
 from kitemq.model.topics import TopicSettings
 
 GROUPS_SHOWN_MAX = 3
+SUMMED = ("messages", "groups_total")
 NOT_SEEN = "-"  # matches no preview, so that a forged form changes nothing
 
 
@@ -55,34 +57,13 @@ class PermissionFields(Fields, frozen=True):
 
 
 @dataclass(frozen=True)
-class TopicBulkRow:
-    """The planned or actual result for one topic; `note` says why it is left out.
+class TopicBulkRow(BulkRow):
+    """The result for one topic; `groups` are the first that lose their place, of `groups_total`."""
 
-    `groups` are the first that would lose their place, of `groups_total`.
-    """
-
-    topic: str
-    outcome: str
-    note: str = ""
     messages: int = 0
     last_ms: int | None = None
     groups: Sequence[str] = ()
     groups_total: int = 0
-    state: str = ""
-
-    @property
-    def choice(self) -> tuple[str, str]:
-        return self.state, self.topic
-
-
-@dataclass(frozen=True, kw_only=True)
-class TopicBulk(bulk.Sheet):
-    """The context of `topic_bulk.html`; `confirm` is the text that confirms a deletion."""
-
-    messages: int
-    groups: int
-    confirm: str
-    permissions: Sequence[tuple[str, str]] = PERMISSIONS
 
 
 @dataclass(frozen=True)
@@ -123,7 +104,7 @@ class TopicAction:
         note = self.reason_to_skip(config)
         if note:
             return TopicBulkRow(name, "left", note)
-        topics, actor = services_of(self.request.scope).topics, actor_at(client_of(self.request))
+        topics, actor = services_of(self.request.scope).topics, actor_of(self.request)
         state = self.selection[name] or NOT_SEEN
         if self.action == "delete":
             await topics.delete(actor, name, seen=state)
@@ -148,13 +129,13 @@ async def show(request: Request) -> Response:
     action = None if is_asking else _action(request, form, fields)
     if action is None or form.is_wrong or not names:
         is_asking = is_asking or "permission" in form.errors
-        return await _page(
-            request, form, [], len(names), asking=fields.topic if is_asking else None
+        asking = fields.topic if is_asking else None
+        return await bulk.respond(
+            request, Kind.TOPIC, form, (), len(names), choices=PERMISSIONS, asking=asking
         )
-    rows = await bulk.each(
-        request, Kind.TOPIC, names[: bulk.ITEMS_MAX], action.preview, TopicBulkRow
-    )
-    return await _page(request, form, rows, len(names))
+    first = names[: bulk.ITEMS_MAX]
+    rows = await bulk.each(request, Kind.TOPIC, first, action.preview, TopicBulkRow)
+    return await bulk.respond(request, Kind.TOPIC, form, rows, len(names), summed=SUMMED)
 
 
 async def apply(request: Request) -> Response:
@@ -167,17 +148,15 @@ async def apply(request: Request) -> Response:
     action, names = _action(request, form, fields), list(fields.selection)
     if not names:
         form.error = form.errors.get("action") or _("Nothing was changed: no topic was named.")
-    phrase = confirmation(len(names))
+    phrase = bulk.confirmation(len(names))
     if fields.action == "delete" and names and fields.confirm != phrase:
         form.refuse("confirm", _("That is not “%(phrase)s”; nothing was deleted.", phrase=phrase))
     work = action.preview if form.is_wrong else action.change
     rows = await bulk.each(request, Kind.TOPIC, names, work, TopicBulkRow)
-    return await _page(request, form, rows, len(names), is_done=not form.is_wrong)
-
-
-def confirmation(count: int) -> str:
-    """The text that confirms the deletion of `count` topics, the same in every language."""
-    return f"delete {count}"
+    is_done = not form.is_wrong
+    return await bulk.respond(
+        request, Kind.TOPIC, form, rows, len(names), summed=SUMMED, is_done=is_done
+    )
 
 
 def permission_change(before: int, after: int) -> str:
@@ -207,23 +186,3 @@ async def _names(request: Request, form: Form, fields: TopicBulkFields) -> Seque
     kind = typed_forms.query(form.values, TopicListQuery).type
     matches = await console.render(lambda: topics.matching(everything, fields.q, kind, stars))
     return [topic.name for topic in matches]
-
-
-async def _page(
-    request: Request,
-    form: Form,
-    rows: list[TopicBulkRow],
-    matching: int,
-    *,
-    asking: Iterable[str] | None = None,
-    is_done: bool = False,
-) -> Response:
-    would = [row for row in rows if row.outcome == "would"]
-    context = TopicBulk(
-        **vars(bulk.sheet(Kind.TOPIC, form, rows, matching, asking=asking, is_done=is_done)),
-        messages=sum(row.messages for row in would),
-        groups=sum(row.groups_total for row in would),
-        confirm=confirmation(len(would)),
-    )
-    title = _("Many topics at once")
-    return await pages.respond(request, "topic_bulk.html", context, title=title, section="topics")

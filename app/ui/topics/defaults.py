@@ -9,12 +9,12 @@ from engine.config import EngineConfig
 
 HOUR_MS = 3_600_000
 OWN, DEFAULT, FIXED = N_("set on the topic"), N_("the broker's default"), N_("fixed at creation")
-PERMISSION_TEXTS = {
-    6: N_("read and write"),
-    4: N_("read only"),
-    2: N_("write only"),
-    0: N_("neither"),
-}
+PERMISSIONS = (
+    ("6", N_("read and write")),
+    ("4", N_("read only")),
+    ("2", N_("write only")),
+    ("0", N_("neither")),
+)
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class InForce:
 
 def in_force(config: TopicConfig, engine: EngineConfig) -> list[InForce]:
     """The effective settings of a topic."""
-    queues = str(engine.default_queues)
+    queues, permissions = str(engine.default_queues), dict(PERMISSIONS)
     return [
         InForce(_("Type"), config.type.value, translated(FIXED), is_own=True),
         _own(_("Read queues"), str(config.read_queues), "default_queues", queues),
         _own(_("Write queues"), str(config.write_queues), "default_queues", queues),
-        _own(_("Permission"), translated(PERMISSION_TEXTS.get(config.permission, "?")), "", ""),
+        _own(_("Permission"), translated(permissions.get(str(config.permission), "?")), "", ""),
         _either(
             _("Accepted means"),
             config.durability.value if config.durability else None,

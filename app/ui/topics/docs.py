@@ -7,12 +7,12 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.ui.framework import forms, typed_forms
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields, Verbatim
-from app.ui.topics import starred
-from app.ui.topics.head import Head, head_of, respond, topic_of
+from app.ui.topics.head import TopicTab, head_of, respond, topic_of
 from engine.broker import TopicConfig
 from engine.errors import Conflict, Invalid
 from kitemq.model.stars_and_notes import NOTE_CHARS_MAX
@@ -26,15 +26,13 @@ class NoteFields(Fields, frozen=True):
 
 
 @dataclass(frozen=True)
-class TopicDocs:
+class TopicDocs(TopicTab):
     """The context of `topic_docs.html`; `text` is the stored note, `form` the edited one.
 
     `is_older` if the note is about an earlier topic of this name; `is_conflict` if another user
     changed it meanwhile.
     """
 
-    head: Head
-    tab: str
     text: str
     author: str
     changed_ms: int | None
@@ -62,7 +60,7 @@ async def change(request: Request) -> Response:
     if form.is_wrong:
         form.error = _("The form is not whole: open the note again.")
         return await _page(request, config, form)
-    marks, actor = services_of(request.scope).stars_and_notes, starred.actor(request)
+    marks, actor = services_of(request.scope).stars_and_notes, actor_of(request)
     try:
         await marks.write_note(actor, config.name, fields.text, fields.version)
     except Conflict as error:
@@ -88,8 +86,7 @@ async def _page(
     # The next change is checked against the note shown now.
     form.values["version"] = str(note.changed_ms)
     context = TopicDocs(
-        head=await head_of(request, config),
-        tab="docs",
+        head=await head_of(request, config, "docs"),
         text=note.text,
         author=note.author,
         changed_ms=note.changed_ms or None,

@@ -1,7 +1,7 @@
 """The head of every tab of a topic."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,9 +14,10 @@ from engine.broker import TopicConfig
 
 @dataclass(frozen=True)
 class Head:
-    """A topic's name, its kind, and the user's marks on it."""
+    """A topic's name, its kind, the user's marks on it, and the tab that is open."""
 
     name: str
+    tab: str
     kind: str
     permission: int
     messages: int
@@ -27,11 +28,11 @@ class Head:
     has_note: bool
 
 
-class TopicTab(Protocol):
-    """The context of a page of a topic."""
+@dataclass(frozen=True)
+class TopicTab:
+    """The context that every page of a topic has."""
 
-    @property
-    def head(self) -> Head: ...
+    head: Head
 
 
 def topic_of(request: Request) -> TopicConfig:
@@ -44,16 +45,17 @@ async def respond(
 ) -> Response:
     """Render a page of a topic by `pages.respond`; its title is the topic's name."""
     title = title or context.head.name
-    return await pages.respond(request, template, context, title=title, section="topics", **options)
+    return await pages.respond(request, template, context, title=title, **options)
 
 
-async def head_of(request: Request, config: TopicConfig) -> Head:
+async def head_of(request: Request, config: TopicConfig, tab: str = "") -> Head:
     """The head of a topic's page, as of now."""
     console = pages.console_of(request)
     marks = await starred.glance(request)
     kind = kind_of(config)
     return Head(
         name=config.name,
+        tab=tab,
         kind=kind,
         permission=config.permission,
         messages=console.broker.topic_stats(config.name).messages,

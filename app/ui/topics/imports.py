@@ -13,12 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.security.access import Action, Kind
 from app.services import topic_files
 from app.services.topic_imports import OUTCOMES, ImportRow, counted
 from app.ui.framework import bulk, forms, pages, rights, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.typed_forms import Fields, Verbatim
@@ -75,7 +74,7 @@ async def change(request: Request) -> Response:
         return await _page(request, form, [])
     if fields.step == "look":
         return await _page(request, form, await imports.preview(rows, allowed))
-    results = await imports.apply(actor_at(client_of(request)), rows, allowed)
+    results = await imports.apply(actor_of(request), rows, allowed)
     return await _page(request, Form({"content": ""}), results, is_done=True)
 
 

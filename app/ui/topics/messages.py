@@ -1,7 +1,7 @@
 """A topic's messages: newest first, along a queue, by id, by key."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Literal
 
@@ -19,7 +19,7 @@ from app.ui.framework.language import _
 from app.ui.framework.typed_forms import Fields
 from app.ui.messages import browsing
 from app.ui.messages.browsing import BrowsePage
-from app.ui.topics.head import Head, head_of, respond, topic_of
+from app.ui.topics.head import TopicTab, head_of, respond, topic_of
 from engine.broker import QueueStats
 from engine.errors import NotFound
 from engine.message import FAILED_ERROR, FAILED_REASON, StoredMessage
@@ -63,20 +63,13 @@ class TopicMessagesQuery(Fields, frozen=True):
 
 
 @dataclass(frozen=True)
-class TopicMessages:
+class TopicMessages(TopicTab):
     """The context of `topic_messages.html`."""
 
-    head: Head
-    tab: str
     search: TopicMessagesQuery
     queues: list[int]
     rows: list[MessageRow]
-    scanned: int
-    stored: int
-    queues_read: int
-    next_cursor: str
-    previous_cursor: str
-    note: str
+    page: BrowsePage  # without its messages
     unread: str  # the missing right that conceals messages, or ""
 
 
@@ -111,17 +104,11 @@ async def show(request: Request) -> Response:
     if not (unread and search.by == "key"):  # a match would reveal the keys
         page = await _find(request, config.name, stats, search)
     context = TopicMessages(
-        head=await head_of(request, config),
-        tab="messages",
+        head=await head_of(request, config, "messages"),
         search=search,
         queues=[queue.queue for queue in stats],
         rows=await console.render(partial(_rows, who, page.messages)),
-        scanned=page.scanned,
-        stored=page.stored,
-        queues_read=page.queues,
-        next_cursor=page.next_cursor,
-        previous_cursor=page.previous_cursor,
-        note=page.note,
+        page=replace(page, messages=[]),
         unread=unread,
     )
     is_live = search.by == "newest" and not search.cursor

@@ -8,16 +8,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.services.retention import Extent
 from app.ui.framework import forms, preferences, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields, Moment, Verbatim
 from app.ui.framework.zones import Zone
-from app.ui.topics.head import Head, head_of, respond, topic_of
+from app.ui.topics.head import TopicTab, head_of, respond, topic_of
 from engine.broker import Purge, TopicConfig
 from engine.errors import Invalid, QueueNotFound
 from kitemq.model.numbers import is_whole
@@ -70,11 +69,9 @@ class OffsetExtent(Fields, frozen=True):
 
 
 @dataclass(frozen=True)
-class TopicPurge:
+class TopicPurge(TopicTab):
     """The context of `topic_purge.html`; `preview` is None without an extent."""
 
-    head: Head
-    tab: str
     form: Form
     preview: Purge | None
     offsets: str
@@ -103,7 +100,7 @@ async def purge(request: Request) -> Response:
         return await _page(request, config, form, _preview(request, config, form), 422)
     purges, extent = services_of(request.scope).purges, Extent(before_offset=fields.offsets)
     try:
-        await purges.purge(actor_at(client_of(request)), config.name, extent)
+        await purges.purge(actor_of(request), config.name, extent)
     except (Invalid, QueueNotFound) as error:
         form.error = _(
             "%(detail)s: the topic is another by now.",
@@ -145,8 +142,7 @@ async def _page(
 ) -> Response:
     queues = preview.queues if preview else []
     context = TopicPurge(
-        head=await head_of(request, config),
-        tab="purge",
+        head=await head_of(request, config, "purge"),
         form=form,
         preview=preview,
         offsets=" ".join(f"{row.queue}:{row.to_offset}" for row in queues),

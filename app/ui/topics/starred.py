@@ -7,11 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import Actor, actor_at
 from app.security.access import principal_of
 from app.services.stars_and_notes import TopicAnnotations
 from app.ui.framework import forms, typed_forms
-from app.ui.framework.console import client_of
+from app.ui.framework.console import actor_of
 from app.ui.framework.language import N_
 from app.ui.framework.typed_forms import Fields
 
@@ -31,11 +30,6 @@ async def glance(request: Request) -> TopicAnnotations:
     )
 
 
-def actor(request: Request) -> Actor:
-    """The actor of a change to annotations, for the audit trail."""
-    return actor_at(client_of(request), request.headers.get("x-request-id", ""))
-
-
 async def change(request: Request) -> Response:
     """POST /topics/{topic}/star with `star` on or off; redirects to the page of the button.
 
@@ -45,7 +39,7 @@ async def change(request: Request) -> Response:
     topic, owner = request.path_params["topic"], principal_of(request.scope).name
     annotations = services_of(request.scope).stars_and_notes
     await (annotations.star if fields.star == "on" else annotations.unstar)(
-        actor(request), owner, topic
+        actor_of(request), owner, topic
     )
     if request.headers.get("hx-request") == "true":
         return Response(status_code=204, headers={"HX-Trigger": "kite:refresh"})

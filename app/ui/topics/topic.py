@@ -9,21 +9,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.monitoring import sparkline
 from app.monitoring.sparkline import Sparkline
-from app.pause import Pause
+from app.pause import paced
 from app.ui.framework import forms, pages, typed_forms
-from app.ui.framework.console import Console, client_of
+from app.ui.framework.console import Console, actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
 from app.ui.topics import fields as topic_fields
-from app.ui.topics.defaults import InForce, in_force
-from app.ui.topics.head import Head, head_of, respond, topic_of
+from app.ui.topics.defaults import PERMISSIONS, InForce, in_force
+from app.ui.topics.head import TopicTab, head_of, respond, topic_of
 from app.ui.topics.sizes import QUEUE_MESSAGES_MAX, Size, size_of
-from app.ui.topics.topics import DURABILITIES, PERMISSIONS, SettingFields
-from engine.broker import QueueContent, TopicConfig, TopicMetrics, TopicStats
+from app.ui.topics.topics import DURABILITIES, SettingFields
+from engine.broker import QueueContent, QueueStats, TopicConfig, TopicMetrics, TopicStats
 from engine.errors import Forbidden, Invalid, NotFound
 from kitemq.model.conversion import convert
 from kitemq.model.topics import TopicSettings
@@ -40,30 +39,23 @@ class ConfigFields(SettingFields, frozen=True, rename={"retention_ms": "retentio
     trace_sample: Annotated[float | None, topic_fields.share_of] = None
 
 
-@dataclass(frozen=True)
-class ListedQueue:
+class ListedQueue(QueueStats, frozen=True, kw_only=True):
     """A queue of the topic, its `share` of the messages in the fullest one."""
 
-    queue: int
-    min_offset: int
-    max_offset: int
     messages: int
     share: float
     first_ms: int | None
-    last_ms: int | None
     size: Size
 
 
 @dataclass(frozen=True)
-class TopicOverview:
+class TopicOverview(TopicTab):
     """The context of `topic.html`.
 
     `figures` change all the time. They do not count when a fragment is compared for changes; the
     one table that shows them uses `moving`.
     """
 
-    head: Head
-    tab: str
     rate: float
     history: Sparkline
     history_counts: list[int]
@@ -91,22 +83,18 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class TopicReaders:
+class TopicReaders(TopicTab):
     """The context of `topic_groups.html`."""
 
-    head: Head
-    tab: str
     readers: list[Reader]
     readers_total: int
     as_of_ms: int
 
 
 @dataclass(frozen=True)
-class TopicConfigPage:
+class TopicConfigPage(TopicTab):
     """The context of `topic_config.html`."""
 
-    head: Head
-    tab: str
     form: Form
     config: TopicConfig
     default_durability: str
@@ -118,10 +106,9 @@ class TopicConfigPage:
 
 
 @dataclass(frozen=True)
-class TopicDeletion:
+class TopicDeletion(TopicTab):
     """The context of `topic_delete.html`: what a deletion removes."""
 
-    head: Head
     form: Form
     last_ms: int | None
     rate: float
@@ -138,8 +125,7 @@ async def show(request: Request) -> Response:
     figures = console.broker.statistics.topic(config.name)
     queues, size = await _queues(console, config.name, stats, fullest)
     context = TopicOverview(
-        head=await head_of(request, config),
-        tab="overview",
+        head=await head_of(request, config, "overview"),
         rate=console.meter.topic_rate(config.name),
         history=sparkline.line(counts, 240, 48),
         history_counts=counts,
@@ -162,26 +148,22 @@ async def _queues(
     """The first queues of a topic, and an estimate of the topic's size from them."""
     rows: list[ListedQueue] = []
     contents: list[QueueContent] = []
-    pause = Pause()
-    for queue in stats.queues[:QUEUES_SHOWN_MAX]:
+    async for queue in paced(stats.queues[:QUEUES_SHOWN_MAX]):
         content = await console.messaging.queue_content(
             topic, queue.queue, count_max=QUEUE_MESSAGES_MAX
         )
         contents.append(content)
         messages = queue.max_offset - queue.min_offset
         rows.append(
-            ListedQueue(
-                queue=queue.queue,
-                min_offset=queue.min_offset,
-                max_offset=queue.max_offset,
+            convert(
+                queue,
+                ListedQueue,
                 messages=messages,
                 share=messages / fullest if fullest else 0.0,
                 first_ms=content.first_stored_ms,
-                last_ms=queue.last_stored_ms or None,
                 size=size_of([content], messages),
             )
         )
-        await pause.when_due()
     return rows, size_of(contents, stats.messages)
 
 
@@ -197,14 +179,11 @@ async def groups(request: Request) -> Response:
     lags = snapshot.readers(config.name)
     behind = sorted(lags, key=lambda group: (-lags[group], group))
     readers: list[Reader] = []
-    pause = Pause()
-    for group in behind[:QUEUES_SHOWN_MAX]:
+    async for group in paced(behind[:QUEUES_SHOWN_MAX]):
         with contextlib.suppress(NotFound):  # deleted since the snapshot
             readers.append(_reader(console, config.name, group))
-        await pause.when_due()
     context = TopicReaders(
-        head=await head_of(request, config),
-        tab="groups",
+        head=await head_of(request, config, "groups"),
         readers=readers,
         readers_total=len(behind),
         as_of_ms=snapshot.taken_ms,
@@ -244,7 +223,7 @@ async def change(request: Request) -> Response:
     form, fields = typed_forms.read(await forms.read(request), ConfigFields)
     if form.is_wrong:
         return await _config_page(request, config, form)
-    topics, actor = services_of(request.scope).topics, actor_at(client_of(request))
+    topics, actor = services_of(request.scope).topics, actor_of(request)
     try:
         await topics.change(actor, config.name, convert(fields, TopicSettings))
     except (Invalid, Forbidden) as error:
@@ -256,8 +235,7 @@ async def change(request: Request) -> Response:
 async def _config_page(request: Request, config: TopicConfig, form: Form) -> Response:
     settings = pages.console_of(request).host.config
     context = TopicConfigPage(
-        head=await head_of(request, config),
-        tab="config",
+        head=await head_of(request, config, "config"),
         form=form,
         config=config,
         default_durability=settings.durability.value,
@@ -268,19 +246,14 @@ async def _config_page(request: Request, config: TopicConfig, form: Form) -> Res
     return await respond(request, "topic_config.html", context)
 
 
-async def delete_page(request: Request) -> Response:
-    """GET /topics/{topic}/delete: ask before deleting, and show what is lost."""
-    return await _delete_page(request, topic_of(request), Form({"confirm": ""}))
-
-
 async def delete(request: Request) -> Response:
     """POST /topics/{topic}/delete: delete the topic if the form repeats its name."""
     config = topic_of(request)
     refusal = _("That is not the topic's name; nothing was deleted.")
     form = await forms.confirmation(request, config.name, refusal)
     if form.is_wrong:
-        return await _delete_page(request, config, form)
-    await services_of(request.scope).topics.delete(actor_at(client_of(request)), config.name)
+        return await delete_page(request, form)
+    await services_of(request.scope).topics.delete(actor_of(request), config.name)
     return forms.go(request, "/topics?done=deleted")
 
 
@@ -297,12 +270,13 @@ def _readers(console: Console, topic: str, sampled: Mapping[str, int]) -> list[t
     return sorted(lags.items(), key=lambda item: -item[1])
 
 
-async def _delete_page(request: Request, config: TopicConfig, form: Form) -> Response:
-    console = pages.console_of(request)
+async def delete_page(request: Request, form: Form | None = None) -> Response:
+    """GET /topics/{topic}/delete: ask before deleting, and show what is lost."""
+    console, config = pages.console_of(request), topic_of(request)
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     context = TopicDeletion(
         head=await head_of(request, config),
-        form=form,
+        form=form or Form({"confirm": ""}),
         last_ms=_last_ms(console.broker.topic_stats(config.name)),
         rate=console.meter.topic_rate(config.name),
         readers=_readers(console, config.name, snapshot.readers(config.name)),

@@ -11,22 +11,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.rows import actor_at
 from app.monitoring import sparkline
 from app.monitoring.sampler import Snapshot, TopicFigures, topic_figures
 from app.monitoring.sparkline import Sparkline
-from app.pause import Pause
+from app.pause import paced
 from app.security.access import Action, Kind
 from app.services.stars_and_notes import TopicAnnotations
 from app.services.topic_kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
 from app.ui.framework import forms, list_exports, pages, rights, tables, typed_forms
-from app.ui.framework.console import Console, client_of
+from app.ui.framework.console import Console, actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.tables import Cut, Query
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields
 from app.ui.topics import starred
+from app.ui.topics.defaults import PERMISSIONS
 from app.ui.topics.sizes import LIST_MESSAGES_MAX, LIST_QUEUES_MAX, Size, size_of
 from engine.broker import TopicConfig
 from engine.errors import Conflict, Forbidden, Invalid, NotFound
@@ -38,12 +38,6 @@ BY_NAME = ("star", "name")  # sort keys that need no figures; the first is the d
 STARRED = "starred"
 AGE_MAX_MS = 5_000
 QUEUES_MAX = 1024
-PERMISSIONS = (
-    ("6", N_("read and write")),
-    ("4", N_("read only")),
-    ("2", N_("write only")),
-    ("0", N_("neither")),
-)
 DURABILITIES = (
     ("", N_("the broker's default")),
     ("stored", N_("stored: survives a killed process")),
@@ -151,12 +145,11 @@ async def show(request: Request) -> Response:
         snapshot = await console.sampler.fresh(AGE_MAX_MS)
     everything = console.broker.topics(system=True)
     kind_of_file = list_exports.file_kind(request)
+    cut = tables.whole(query, len(everything)) if kind_of_file else query
+    selection = await console.render(lambda: _select(everything, snapshot, cut, kind, marks))
     if kind_of_file:
-        whole = tables.whole(query, len(everything))
-        everyone = await console.render(lambda: _select(everything, snapshot, whole, kind, marks))
-        listing = list_exports.topics(everyone.cut.rows, snapshot)
+        listing = list_exports.topics(selection.cut.rows, snapshot)
         return await list_exports.respond(console, listing, kind_of_file)
-    selection = await console.render(lambda: _select(everything, snapshot, query, kind, marks))
     context = TopicList(
         cut=await _rows(console, snapshot, selection.cut, marks),
         facets=selection.facets,
@@ -166,9 +159,7 @@ async def show(request: Request) -> Response:
         is_any=selection.is_any,
         marks_failure=_("the database does not answer") if marks.failure else "",
     )
-    return await pages.respond(
-        request, "topics.html", context, title=_("Topics"), section="topics", is_live=True
-    )
+    return await pages.respond(request, "topics.html", context, title=_("Topics"), is_live=True)
 
 
 def matching(
@@ -240,12 +231,10 @@ def _key(snapshot: Snapshot, sort: str, stars: Collection[str]) -> Callable[[Top
 async def _rows(
     console: Console, snapshot: Snapshot, cut: Cut[TopicConfig], marks: TopicAnnotations
 ) -> Cut[ListedTopic]:
-    pause = Pause()
     rows: list[ListedTopic] = []
-    for topic in cut.rows:
+    async for topic in paced(cut.rows):
         with contextlib.suppress(NotFound):  # deleted while the others were read
             rows.append(await _row(console, snapshot, topic, marks))
-        await pause.when_due()
     return cut.with_rows(rows)
 
 
@@ -290,7 +279,7 @@ async def create(request: Request) -> Response:
     if form.is_wrong:
         return await _form_page(request, form)
     rights.require(request, Action.ADMINISTER, Kind.TOPIC, fields.name)
-    topics, actor = services_of(request.scope).topics, actor_at(client_of(request))
+    topics, actor = services_of(request.scope).topics, actor_of(request)
     try:
         topic = await topics.create(actor, convert(fields, TopicConfig))
     except (Invalid, Conflict, Forbidden) as error:

@@ -2,22 +2,24 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.addresses import redacted_url
 from app.container import services_of
-from app.db.rows import actor_at
 from app.pause import Pause
 from app.security.access import Principal, principal_of
 from app.security.message_rights import visible
 from app.services.bodies import decompress
 from app.ui.bodies.preview import preview_of
-from app.ui.framework import forms, pages, rights, tables
-from app.ui.framework.console import Console, client_of
+from app.ui.framework import forms, pages, rights, tables, typed_forms
+from app.ui.framework.console import Console, actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.typed_forms import Fields
 from app.ui.messages.message import address
 from engine.broker import (
     Transaction,
@@ -30,7 +32,6 @@ from engine.message import SOURCE
 from kitemq.model.conversion import convert
 from kitemq.model.transactions import TransactionCallback
 
-GROUP_CHARS_MAX = 255
 TALLY_MAX = 2_000
 TALLY_PAGE = 100
 CALLBACKS_SHOWN_MAX = 100
@@ -46,6 +47,29 @@ DONE = {
     TransactionState.ROLLED_BACK: "rolled_back",
     TransactionState.PENDING: "checks_resumed",
 }
+
+
+class TransactionsQuery(Fields, frozen=True):
+    """The page of the list: the state, and the producer group whose transactions it has."""
+
+    kind: Literal["pending", "given_up"] = "pending"
+    group: Annotated[str, Meta(max_length=255)] = ""
+    size: tables.Size = tables.SIZE_DEFAULT
+    cursor: str = ""
+
+
+class DecideFields(Fields, frozen=True):
+    """The form that decides a transaction; the decision has a struct of its own."""
+
+    do: str
+    decision: str
+    confirm: str
+
+
+class DecisionFields(Fields, frozen=True):
+    """The decision by hand."""
+
+    decision: Annotated[Literal["commit", "rollback"], Meta(title=N_("The decision"))]
 
 
 @dataclass(frozen=True)
@@ -98,10 +122,7 @@ class TransactionList:
     """The context of `transactions.html`."""
 
     rows: list[TransactionRow]
-    kind: str
-    group: str
-    size: int
-    after: str
+    query: TransactionsQuery
     next_cursor: str
     pending_total: int
     given_up_total: int
@@ -131,22 +152,17 @@ class TransactionDetail:
 async def show(request: Request) -> Response:
     """GET /transactions"""
     console = pages.console_of(request)
-    values = request.query_params
-    group = values.get("group", "").strip()[:GROUP_CHARS_MAX]
-    kind = "given_up" if values.get("kind") == "given_up" else "pending"
-    size = tables.parse_query(values, ("begun",), "begun").size
-    after = values.get("cursor", "")
-    page = await _page(console, kind, group=group, after=after, count_max=size)
+    query = typed_forms.query(request.query_params, TransactionsQuery)
+    page = await _page(
+        console, query.kind, group=query.group, after=query.cursor, count_max=query.size
+    )
     first = await _page(console, "pending", count_max=1)
     stuck = await _page(console, "given_up", count_max=1)
     callbacks = services_of(request.scope).transactions.callbacks.all()
     await decompress([item.message for item in page.items])
     context = TransactionList(
         rows=[row_of(principal_of(request.scope), item) for item in page.items],
-        kind=kind,
-        group=group,
-        size=size,
-        after=after,
+        query=query,
         next_cursor=page.next or "",
         pending_total=first.count,
         given_up_total=stuck.count,
@@ -188,8 +204,7 @@ def row_of(who: Principal, transaction: Transaction) -> TransactionRow:
 
 async def detail(request: Request) -> Response:
     """GET /transactions/{id}: the state of one, and the form that decides it."""
-    form = Form({"decision": "", "confirm": ""})
-    return await _detail(request, form, 200)
+    return await _detail(request, typed_forms.fill({}, DecideFields))
 
 
 async def half(request: Request) -> Response:
@@ -201,26 +216,24 @@ async def half(request: Request) -> Response:
 
 async def decide(request: Request) -> Response:
     """POST /transactions/{id}: commit, roll back, or resume the checks."""
-    name = request.path_params["id"]
-    posted = await forms.read(request)
+    form, fields = typed_forms.read(await forms.read(request), DecideFields)
     service = services_of(request.scope).transactions
-    actor = actor_at(client_of(request))
-    form = forms.fill(posted, ("decision", "confirm"))
+    actor = actor_of(request)
     # The audit trail names it by the message id, which the producer knows.
-    transaction = await _get(request, name)
+    transactions = pages.console_of(request).messaging.transactions
+    transaction = await transactions.get(request.path_params["id"])
     rights.require_decision(request, transaction.topic)
     try:
-        if posted.one("do") == "resume":
+        if fields.do == "resume":
             done = await service.resume(
                 actor, transaction.transaction_id, transaction.producer_group
             )
         else:
-            choice = form.choice("decision", _("The decision"), ("commit", "rollback"))
-            if form.values["confirm"].strip() != WORD:
+            decision = TransactionDecision(typed_forms.parse(form, DecisionFields).decision)
+            if fields.confirm != WORD:
                 form.refuse("confirm", _("The word was not typed; nothing was decided."))
             if form.is_wrong:
-                return await _detail(request, form, 422)
-            decision = TransactionDecision(choice)
+                return await _detail(request, form)
             done = await service.decide_by_hand(
                 actor, transaction.transaction_id, decision, transaction.producer_group
             )
@@ -230,11 +243,6 @@ async def decide(request: Request) -> Response:
     return forms.go(
         request, f"/transactions/{transaction.message.offset_id}?done={DONE[done.state]}"
     )
-
-
-async def _get(request: Request, name: str) -> Transaction:
-    """Get the transaction by its id, or by the offset id of its half message."""
-    return await pages.console_of(request).messaging.transactions.get(name)
 
 
 async def _page(
@@ -277,9 +285,9 @@ async def _tally(request: Request, total: int) -> Tally:
     return Tally(rows, len(names), examined, total)
 
 
-async def _detail(request: Request, form: Form, status: int) -> Response:
+async def _detail(request: Request, form: Form, status: int | None = None) -> Response:
     console = pages.console_of(request)
-    transaction = await _get(request, request.path_params["id"])
+    transaction = await console.messaging.transactions.get(request.path_params["id"])
     service = services_of(request.scope).transactions
     callback = service.callbacks.find(transaction.producer_group)
     await decompress([transaction.message])

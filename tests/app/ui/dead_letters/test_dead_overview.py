@@ -3,8 +3,7 @@
 import httpx
 import pytest
 
-from app.pause import Pause
-from app.ui.dead_letters import dead_letters
+from app import pause
 from tests.app.ui.conftest import Site
 from tests.app.ui.dead_letters.dead_scene import dying_group, kill, one_queue
 from tests.app.ui.scenery import Scenery
@@ -29,16 +28,16 @@ def test_dead_letters_that_are_deleted_while_the_list_is_made_are_left_out(
     left = [len(piles(scenery)) if step == "looking" else 0]
     broker = site.app.services.host.broker
 
-    class Interrupted(Pause):
+    class Interrupted(pause.Pause):
         async def when_due(self) -> None:
             if left[0] == 0:
                 broker.delete_topic(f"%DLQ%{goes}")
             left[0] -= 1
             await super().when_due()
 
-    monkeypatch.setattr(dead_letters, "Pause", Interrupted)
+    monkeypatch.setattr(pause, "Pause", Interrupted)
     answer = httpx.get(f"{site.base}/dlq?q={step}&sort=group&format=json")
     assert answer.status_code == 200, answer.text
-    assert [row["group"] for row in answer.json()["cut"]["rows"]] == [stays]
+    assert [row["dead"]["group"] for row in answer.json()["cut"]["rows"]] == [stays]
     kept = piles(scenery)
     assert (f"%DLQ%{stays}" in kept, f"%DLQ%{goes}" in kept) == (True, False)

@@ -51,7 +51,7 @@ def apply(browser: httpx.Client, twin: Any, **others: str) -> Any:
 
 
 def outcomes(twin: Any) -> dict[str, str]:
-    return {row["group"]: row["outcome"] for row in twin["rows"]}
+    return {row["name"]: row["outcome"] for row in twin["rows"]}
 
 
 def test_groups_are_paused_and_resumed_together_and_one_by_one_in_the_trail(
@@ -62,7 +62,7 @@ def test_groups_are_paused_and_resumed_together_and_one_by_one_in_the_trail(
     assert outcomes(twin) == {
         "fleet-a": "would", "fleet-b": "left", "fleet-c": "would", "no-such-group": "left",
     }  # fmt: skip
-    assert (twin["unread"], twin["counts"]) == (6, {"left": 2, "would": 2})
+    assert (twin["sums"]["unread"], twin["counts"]) == (6, {"left": 2, "would": 2})
     assert not fleet.get("/groups/fleet-a")["paused"], "a preview changes nothing"
 
     done = apply(browser, twin)
@@ -88,7 +88,7 @@ def test_many_groups_go_on_from_a_time_and_those_that_went_on_are_left_alone(
     query = {"action": "reset", "scope": "all", "q": "fleet-", "at": "2020-01-01T00:00"}
     twin = preview(browser, **query)
     assert outcomes(twin) == {**dict.fromkeys(NAMES, "would"), "fleet-new": "left"}
-    assert (twin["redelivered"], twin["skipped"]) == (6, 0)
+    assert (twin["sums"]["redelivered"], twin["sums"]["skipped"]) == (6, 0)
 
     fleet.ack("fleet-b", fleet.receive("fleet-b", "convoy", 1))
     done = apply(browser, twin)

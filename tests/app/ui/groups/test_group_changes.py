@@ -24,11 +24,11 @@ def test_a_preview_shows_every_queue_and_changes_nothing(
     before = offsets(browser, "previewing", "previewed")
     address = "/groups/previewing/offsets?step=review&to=time&at=2020-01-01T00:00&topic=previewed"
     found = browser.get(f"{address}&format=json").json()["review"]
-    assert [row["queue"] for row in found["rows"]] == [0, 1]
-    assert [int(row["current_offset"]) for row in found["rows"]] == before
-    assert [row["new_offset"] for row in found["rows"]] == ["0", "0"]
-    assert [row["delta"] for row in found["rows"]] == [-(offset or 0) for offset in before]
-    assert found["redelivered"] == 20
+    assert [row["queue"] for row in found["cut"]["rows"]] == [0, 1]
+    assert [row["current"] for row in found["cut"]["rows"]] == before
+    assert [row["target"] for row in found["cut"]["rows"]] == [0, 0]
+    assert [row["delta"] for row in found["cut"]["rows"]] == [-(offset or 0) for offset in before]
+    assert sum(queue["redelivered"] for queue in found["preview"]["queues"]) == 20
     html = browser.get(address).text
     assert "the first message stored at 2020-01-01 00:00:00.000 UTC or later" in html
     assert html.count('id="move-previewed-') == 2
@@ -134,7 +134,7 @@ def test_what_is_wrong_with_a_reset_is_told_at_its_field_with_the_values_kept(
 def test_a_clipped_queue_says_so(browser: httpx.Client) -> None:
     address = "/groups/analytics/offsets?step=review&to=offset&offset=999999&topic=user-events"
     found = browser.get(f"{address}&format=json").json()["review"]
-    assert found["clipped"] == len(found["rows"])
+    assert found["clipped"] == len(found["cut"]["rows"])
     assert "lies past the end" in browser.get(address).text
 
 

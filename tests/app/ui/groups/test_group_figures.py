@@ -138,16 +138,17 @@ def preview(*moves: QueueMove) -> ResetPreview:
 
 def test_a_review_counts_over_all_queues() -> None:
     found = review(preview(move(0, 5), move(1, 10, ResetNote.PAST_END), move(2, None)))
-    assert (found.total, found.moving, found.clipped) == (3, 2, 1)
-    assert (found.redelivered, found.skipped, found.inflight) == (9, 6, 3)
-    assert [row.delta for row in found.rows] == [5, 0, None]
+    assert (found.cut.total, found.moving, found.clipped) == (3, 2, 1)
+    totals = found.preview
+    assert (totals.redelivered, totals.skipped, totals.inflight) == (9, 6, 3)
+    assert [row.delta for row in found.cut.rows] == [5, 0, None]
 
 
 def test_what_moved_since_the_last_review_is_marked_and_comes_first() -> None:
     before = review(preview(move(0, 5), move(1, 6), move(2, None)))
     after = review(preview(move(0, 5), move(1, 9), move(2, 1)), offsets=before.offsets)
     assert after.moved_since == 2
-    assert [(row.queue, row.has_moved, row.seen_offset) for row in after.rows] == [
+    assert [(row.queue, row.has_moved, row.seen_offset) for row in after.cut.rows] == [
         (1, True, 6),
         (2, True, None),
         (0, False, None),
@@ -163,8 +164,8 @@ def test_what_was_seen_is_only_believed_where_it_makes_sense(offsets: str) -> No
 
 def test_a_long_review_is_cut_into_pages_that_say_so() -> None:
     found = review(preview(*[move(queue, 5) for queue in range(450)]), page=3)
-    assert (found.total, found.first, found.page, found.pages) == (450, 401, 3, 3)
-    assert len(found.rows) == 50
+    assert (found.cut.total, found.cut.first, found.cut.page, found.cut.pages) == (450, 401, 3, 3)
+    assert len(found.cut.rows) == 50
 
 
 @pytest.mark.parametrize(

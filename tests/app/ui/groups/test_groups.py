@@ -44,7 +44,7 @@ def test_a_group_that_has_not_begun_is_unknown_and_last_either_way(
         found = browser.get(f"/groups?sort={sort}&size=200&format=json").json()["cut"]["rows"]
         names = [row["name"] for row in found]
     row = found[names.index("not-begun")]
-    assert (row["lag"], row["forecast"]["outlook"]) == (None, "unknown")
+    assert (row["unread"], row["forecast"]["outlook"]) == (None, "unknown")
     html = browser.get("/groups?q=not-begun").text
     cells = re.findall(r'<td class="num">(.*?)</td>', html, re.DOTALL)
     assert "unknown" in cells[0]

@@ -89,7 +89,8 @@ def test_all_messages_of_a_key_are_reached_by_its_pages(
     assert "more messages" in page.text
     (link,) = re.findall(r'rel="next" href="([^"]+)"', page.text)
     second = browser.get(f"{link.replace('&amp;', '&')}&format=json").json()
-    assert (len(second["rows"]), second[older]) == (47, "")
+    cursors = second | second.get("page", {})
+    assert (len(second["rows"]), cursors[older]) == (47, "")
     assert len({row["message_id"] for row in first["rows"] + second["rows"]}) == 111
     journeys = browser.get("/trace", params={"topic": "tail-numbers", "key": popular_key})
     assert 'href="/messages?by=key&amp;topic=tail-numbers&amp;key=N14228"' in journeys.text

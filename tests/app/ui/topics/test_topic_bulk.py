@@ -52,7 +52,7 @@ def apply(browser: httpx.Client, twin: Any, status: int = 200, **others: str) ->
 
 
 def outcomes(twin: Any) -> dict[str, str]:
-    return {row["topic"]: row["outcome"] for row in twin["rows"]}
+    return {row["name"]: row["outcome"] for row in twin["rows"]}
 
 
 def trail(scenery: Scenery, name: str) -> list[tuple[str, str]]:
@@ -82,7 +82,7 @@ def test_many_topics_are_deleted_once_their_number_was_typed(
     browser: httpx.Client, convoy: Scenery
 ) -> None:
     twin = preview(browser, action="delete", scope="all", q="convoy-")
-    assert (twin["matching"], twin["messages"], twin["groups"]) == (3, 6, 1)
+    assert (twin["matching"], twin["sums"]) == (3, {"messages": 6, "groups_total": 1})
     assert twin["rows"][0]["groups"] == ["convoy-readers"]
     wrong = apply(browser, twin, 422, confirm="delete 2")
     assert "delete 3" in wrong["form"]["errors"]["confirm"]
