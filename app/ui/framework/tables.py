@@ -50,15 +50,8 @@ class Cut(Generic[Row]):
 
     def with_rows(self, rows: Sequence[Other]) -> "Cut[Other]":
         """The same page with other rows; rows of deleted objects may be missing."""
-        return Cut(
-            rows=rows,
-            total=self.total,
-            first=self.first,
-            last=self.last,
-            page=self.page,
-            pages=self.pages,
-            size=self.size,
-        )
+        fields: dict[str, Any] = vars(self) | {"rows": rows}
+        return Cut(**fields)
 
 
 def parse_query(values: Mapping[str, str], sorts: Sequence[str], default: str) -> Query:
