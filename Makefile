@@ -58,6 +58,8 @@ test: $(DEV) $(DEMO) ## Run every test, browser and crash tests included (COVERA
 	$(SHARED) $(MEASURED) -m 'not gives_way and not attack'
 	$(SHARED) $(if $(MEASURED),$(MEASURED) --cov-append) -m gives_way
 	$(SHARED) -m attack
+	KITEMQ_KERNEL=pure $(SHARED) -m 'not gives_way and not attack' tests/engine/store tests/app/ws \
+		tests/simulation tests/crash
 	$(if $(MEASURED),$(BIN)/coverage report)
 
 # Tests that need Spark, a browser, another database, a killed server or many cases stay out.
@@ -118,12 +120,13 @@ lock: $(DEV) ## Write the lock files anew (UPGRADE=--upgrade for newer versions)
 
 clean: ## Remove the environment, caches and build leftovers; data stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	rm -rf .coverage build dist *.egg-info kitemq/build kitemq/*.egg-info
+	rm -rf .coverage build dist *.egg-info kitemq/build kitemq/*.egg-info engine/store/kernel/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment from the lock files alone: every download is checked against its hash, and the
 # project's two distributions are added without any download.
-$(RUN): requirements.lock pyproject.toml kitemq/pyproject.toml
+# The kernel is compiled where a compiler and Python's headers are; else its twin in Python runs.
+$(RUN): requirements.lock pyproject.toml setup.py engine/store/kernel/compiled.c kitemq/pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then \
 	echo "KiteMQ needs Python 3.11 or newer: install it, or name it with make PYTHON=/path/to/python" >&2; \
 	exit 1; fi

@@ -10,7 +10,7 @@ from functools import partial
 
 from app.capabilities import EMBEDDED
 from app.host import EngineHost
-from app.send_batcher import BatchSlice, Done, SendBatcher
+from app.send_batcher import BatchSlice, ColumnsDone, Done, SendBatcher
 from engine.broker import (
     AckResult,
     Assignment,
@@ -41,6 +41,7 @@ from engine.broker import (
 )
 from engine.errors import EngineError
 from engine.message import Durability, Message, StoredMessage
+from engine.message_columns import MessageColumns
 
 # A pull with time left goes on after these; on any other, waiting would change nothing.
 PULL_GOES_ON = frozenset({PullAnswer.NOT_FOUND, PullAnswer.RETRY_IMMEDIATELY})
@@ -60,7 +61,7 @@ class EngineMessaging:
     async def send(
         self, messages: Sequence[Message], durability: Durability | None = None
     ) -> BatchSlice:
-        sent: asyncio.Future[BatchSlice] = asyncio.get_running_loop().create_future()
+        sent: asyncio.Future[BatchSlice] = self._host.loop.create_future()
 
         def done(result: BatchSlice | None, error: EngineError | None) -> None:
             if sent.done():
@@ -78,6 +79,11 @@ class EngineMessaging:
     ) -> None:
         self._batcher.add(messages, durability, done)
 
+    def submit_columns(
+        self, columns: MessageColumns, durability: Durability | None, done: ColumnsDone
+    ) -> None:
+        self._batcher.add_columns(columns, durability, done)
+
     async def receive(
         self,
         group: str,
@@ -92,7 +98,7 @@ class EngineMessaging:
 
         Cancelling it frees its place, and a wake it had already got goes to the next waiter.
         """
-        deadline_s = asyncio.get_running_loop().time() + wait_s
+        deadline_s = self._host.loop.time() + wait_s
         while True:
             deliveries = self._host.broker.receive(
                 group, topics, count_max=count_max, invisible_s=invisible_s, client=client
@@ -132,7 +138,7 @@ class EngineMessaging:
 
         The result's `next_offset` is past everything examined, also after a wait.
         """
-        deadline_s = asyncio.get_running_loop().time() + wait_s
+        deadline_s = self._host.loop.time() + wait_s
         while True:
             result = self._host.broker.pull(
                 topic,

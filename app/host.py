@@ -8,8 +8,11 @@ knows HTTP.
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from contextlib import suppress
+from functools import cached_property
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Protocol, TypeVar
 
 from engine.broker import Broker, LongPoll
 from engine.clock import Clock, SystemClock
@@ -20,6 +23,7 @@ __all__ = ["EngineHost", "LongPoll", "LoopPool"]
 log = logging.getLogger("kitemq.host")
 
 T = TypeVar("T")
+PoolCall = tuple[Callable[[], Any], Callable[[Any, Exception | None], None]]
 
 POOL_THREADS = 4
 STOP_TIMEOUT_S = 10.0
@@ -33,11 +37,17 @@ class Place(Protocol):
 
 
 class LoopPool:
-    """The engine's `Pool` on a few threads; results come back on the loop's thread."""
+    """The engine's `Pool` on a few threads; results come back on the loop's thread.
+
+    A flush is waited for by whoever sent, so the way there and back is short: one wake-up of a
+    thread, one of the loop. The futures and locks of `ThreadPoolExecutor` cost as much again.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = POOL_THREADS) -> None:
         self._loop = loop
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="kitemq-engine")
+        self._threads_max = threads
+        self._threads: list[Thread] = []
+        self._calls: SimpleQueue[PoolCall | None] = SimpleQueue()  # None ends a thread
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -48,27 +58,56 @@ class LoopPool:
         """Run `work` on a thread, then `done` on the loop's thread, once."""
         self._under_way += 1
         self._idle.clear()
-
-        def finish(future: Future[T]) -> None:
-            error = future.exception()
-            try:
-                if error is None:
-                    done(future.result(), None)
-                else:
-                    done(None, error if isinstance(error, Exception) else RuntimeError(repr(error)))
-            finally:
-                self._under_way -= 1
-                if not self._under_way:
-                    self._idle.set()
-
-        future = self._executor.submit(work)
-        future.add_done_callback(lambda ended: self._loop.call_soon_threadsafe(finish, ended))
+        if len(self._threads) < min(self._under_way, self._threads_max):
+            self._begin_thread()
+        self._calls.put((work, done))
 
     async def close(self, timeout_s: float) -> None:
         """Wait until nothing is under way, then end the threads; TimeoutError if it takes long."""
         async with asyncio.timeout(timeout_s):
             await self._idle.wait()
-        self._executor.shutdown(wait=False)
+        for _ in self._threads:
+            self._calls.put(None)
+
+    def _begin_thread(self) -> None:
+        name = f"kitemq-engine_{len(self._threads)}"
+        # A disk that never answers must not keep the process from ending.
+        thread = Thread(target=self._run, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no thread to give
+            if not self._threads:
+                self._under_way -= 1
+                raise
+            return  # the others do its work
+        self._threads.append(thread)
+
+    def _run(self) -> None:
+        """Work through the calls, on a thread."""
+        while (call := self._calls.get()) is not None:
+            self._work(*call)
+            del call  # its result is not held while the thread waits
+
+    def _work(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except Exception as error:
+            failure = error
+        except BaseException as error:
+            failure = RuntimeError(repr(error))
+        with suppress(RuntimeError):  # the loop was closed: the server stopped without waiting
+            self._loop.call_soon_threadsafe(self._finish, done, result, failure)
+
+    def _finish(
+        self, done: Callable[[Any, Exception | None], None], result: Any, error: Exception | None
+    ) -> None:
+        try:
+            done(result, error)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
 
 
 class EngineHost:
@@ -83,6 +122,11 @@ class EngineHost:
         self._due_s = 0.0
         self._waiting: set[asyncio.Future[bool]] = set()
         self._is_draining = False
+
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop, kept: `asyncio.get_running_loop` of Python 3.11 makes a system call."""
+        return asyncio.get_running_loop()
 
     @property
     def broker(self) -> Broker:
@@ -107,7 +151,7 @@ class EngineHost:
 
     async def start(self) -> None:
         """Open the data directory, recover what a crash left, and begin to tick."""
-        pool = LoopPool(asyncio.get_running_loop())
+        pool = LoopPool(self.loop)
         broker = Broker(self.config, clock=self.clock, pool=pool, on_wake=self.poke)
         try:
             broker.start()
@@ -162,11 +206,11 @@ class EngineHost:
         `wait_s`, when the caller is cancelled, and while the server stops, when it may not even
         begin.
         """
-        return await self.wait_until(begin, asyncio.get_running_loop().time() + wait_s)
+        return await self.wait_until(begin, self.loop.time() + wait_s)
 
     async def flushed(self, position: int) -> None:
         """Wait until the log is on disk up to `position`; raises what kept it from that."""
-        flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        flushed: asyncio.Future[None] = self.loop.create_future()
 
         def done(error: Exception | None) -> None:
             if flushed.done():
@@ -187,7 +231,7 @@ class EngineHost:
         Whoever is not going to ask the engine again cancels its place, which passes on a wake that
         it had got; a caller that was woken and asks again must not.
         """
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         if self._is_draining or loop.time() >= deadline_s:
             return False
         woken: asyncio.Future[bool] = loop.create_future()
@@ -211,7 +255,7 @@ class EngineHost:
     # -- ticks ----------------------------------------------------------------------------------
 
     def _arm(self, wait_s: float) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         when = loop.time() + wait_s
         if self._timer is not None:
             if self._due_s <= when:

@@ -10,7 +10,7 @@ since what they wait for takes longer than a turn.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from app.send_batcher import BatchSlice, Done
+from app.send_batcher import BatchSlice, ColumnsDone, Done
 from engine.broker import (
     AckResult,
     Assignment,
@@ -39,6 +39,7 @@ from engine.broker import (
     TransactionPage,
 )
 from engine.message import Durability, Message, StoredMessage
+from engine.message_columns import MessageColumns
 from kitemq.model.server import Capabilities
 
 
@@ -195,6 +196,12 @@ class Messaging(Protocol):
         self, messages: Sequence[Message], durability: Durability | None, done: Done
     ) -> None:
         """The same without a task: `done` is called once, with the result or the error."""
+        ...
+
+    def submit_columns(
+        self, columns: MessageColumns, durability: Durability | None, done: ColumnsDone
+    ) -> None:
+        """The same for messages that came as columns; `done` gets what is known of either road."""
         ...
 
     # -- receiving and settling -----------------------------------------------------------------

@@ -4,14 +4,15 @@ A client that sends one message per frame would otherwise cost a write of the lo
 is kept; a send that is turned down does not touch its neighbours.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
 from app.eager import as_engine_error
 from app.host import EngineHost
 from engine.errors import Corrupt, EngineError
 from engine.message import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Durability, Message, PutResult
+from engine.message_columns import ColumnsResult, MessageColumns
 
 # Room that properties and the record's own fields need besides the bodies.
 JOINED_BYTES_MAX = BATCH_BYTES_MAX // 2
@@ -26,15 +27,24 @@ class BatchSlice(NamedTuple):
     durability: Durability
 
 
-Done = Callable[[BatchSlice | None, EngineError | None], None]  # one of the two is given
+# One of the two is given.
+Done = Callable[[BatchSlice | None, EngineError | None], None]
+ColumnsDone = Callable[[BatchSlice | ColumnsResult | None, EngineError | None], None]
 
 
 class PendingSend(NamedTuple):
     """One send of this turn; `done` is called once, when it has its durability or failed."""
 
-    messages: Sequence[Message]
+    batch: Sequence[Message] | MessageColumns
+    topic: str
+    message_count: int
+    size_bytes: int
     durability: Durability | None
-    done: Done
+    done: Callable[[Any, EngineError | None], None]
+
+    def messages(self) -> Sequence[Message]:
+        """The messages as objects; raises what is wrong with columns."""
+        return self.batch.messages() if isinstance(self.batch, MessageColumns) else self.batch
 
 
 class SendBatcher:
@@ -43,27 +53,32 @@ class SendBatcher:
     def __init__(self, host: EngineHost) -> None:
         self._host = host
         self._waiting: list[PendingSend] = []
-        # Kept, as `get_running_loop` of Python 3.11 makes a system call each time.
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(self, messages: Sequence[Message], durability: Durability | None, done: Done) -> None:
         """Store `messages`, all of one topic, at the end of this turn; `done` gets the result."""
+        topic = messages[0].topic if messages else ""
+        size_bytes = sum([len(message.body) for message in messages])
+        self._add(PendingSend(messages, topic, len(messages), size_bytes, durability, done))
+
+    def add_columns(
+        self, columns: MessageColumns, durability: Durability | None, done: ColumnsDone
+    ) -> None:
+        """The same for messages that came as columns."""
+        count, size_bytes = columns.count, columns.body_bytes
+        self._add(PendingSend(columns, columns.topic, count, size_bytes, durability, done))
+
+    def _add(self, item: PendingSend) -> None:
         if not self._waiting:
-            self._loop = self._loop or asyncio.get_running_loop()
-            self._loop.call_soon(self._flush)
-        self._waiting.append(PendingSend(messages, durability, done))
+            self._host.loop.call_soon(self._flush)
+        self._waiting.append(item)
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
-        if len(waiting) == 1:
-            self._store(waiting)
-            return
         run: list[PendingSend] = []
         count = size_bytes = 0
         for item in waiting:
-            item_bytes = sum([len(message.body) for message in item.messages])
-            count += len(item.messages)
-            size_bytes += item_bytes
+            count += item.message_count
+            size_bytes += item.size_bytes
             if run and (
                 not _joins(run[-1], item)
                 or count > BATCH_COUNT_MAX
@@ -71,17 +86,13 @@ class SendBatcher:
             ):
                 self._store(run)
                 run = []
-                count, size_bytes = len(item.messages), item_bytes
+                count, size_bytes = item.message_count, item.size_bytes
             run.append(item)
         self._store(run)
 
     def _store(self, run: list[PendingSend]) -> None:
-        if len(run) == 1:
-            messages = run[0].messages
-        else:
-            messages = [message for item in run for message in item.messages]
         try:
-            sent = self._host.broker.send(messages, durability=run[0].durability)
+            slices, durability, flush_position = self._send(run)
         except Exception as error:
             if len(run) == 1:
                 run[0].done(None, as_engine_error(error))
@@ -92,23 +103,37 @@ class SendBatcher:
 
         def answer(error: Exception | None) -> None:
             failure = _flush_failure(error)
-            at = 0
-            for item in run:
-                end = at + len(item.messages)
-                item.done(None if failure else _slice(sent, at, end), failure)
-                at = end
+            for item, part in zip(run, slices, strict=True):
+                item.done(None if failure else part, failure)
 
-        if sent.durability is Durability.FLUSHED:
-            self._host.broker.when_flushed(sent.flush_position, answer)
+        if durability is Durability.FLUSHED:
+            self._host.broker.when_flushed(flush_position, answer)
         else:
             answer(None)
+
+    def _send(
+        self, run: list[PendingSend]
+    ) -> tuple[Sequence[BatchSlice | ColumnsResult], Durability, int]:
+        """Store a run by one append: what each send gets, and when."""
+        durability, broker = run[0].durability, self._host.broker
+        columns = [item.batch for item in run if isinstance(item.batch, MessageColumns)]
+        if len(columns) == len(run):
+            put = broker.send_columns(columns, durability=durability)
+            if put is not None:
+                return put.results, put.durability, put.flush_position
+        parts = [item.messages() for item in run]
+        messages = parts[0] if len(parts) == 1 else [each for part in parts for each in part]
+        sent = broker.send(messages, durability=durability)
+        ends = list(accumulate(map(len, parts), initial=0))
+        slices = [_slice(sent, start, end) for start, end in pairwise(ends)]
+        return slices, sent.durability, sent.flush_position
 
 
 def _joins(before: PendingSend, item: PendingSend) -> bool:
     """Whether both may go into one append: they get the same durability."""
     if before.durability is not item.durability:
         return False
-    return item.durability is not None or before.messages[-1].topic == item.messages[0].topic
+    return item.durability is not None or before.topic == item.topic
 
 
 def _slice(sent: PutResult, start: int, end: int) -> BatchSlice:

@@ -40,8 +40,9 @@ from engine.config import MIB, EngineConfig, setting
 
 PREFIX = "KITEMQ_"
 CONFIG_NAME = "config"
-# Names of the SDK and the command line, which may share the server's environment.
-CLIENT_NAMES = frozenset({"server", "token", "ca"})
+# Names of the SDK and the command line, which may share the server's environment; and `kernel`,
+# which is read before any setting.
+OTHER_NAMES = frozenset({"server", "token", "ca", "kernel"})
 DATABASES = ("sqlite://", "postgresql://", "postgresql+psycopg://")
 ENVIRONMENT_COLORS = ("", "green", "blue", "violet", "amber", "red")
 TRUE = frozenset({"1", "true", "yes", "on"})
@@ -236,7 +237,7 @@ def _sources(
         for name, value in environ.items()
         if name.startswith(PREFIX)
     }
-    from_env = {name: value for name, value in from_env.items() if name not in CLIENT_NAMES}
+    from_env = {name: value for name, value in from_env.items() if name not in OTHER_NAMES}
     named = from_env.pop(CONFIG_NAME, "")
     path = config or (Path(named) if named else None)
     return (
@@ -408,6 +409,9 @@ def document() -> str:
         "in the environment as `KITEMQ_<NAME>`, or on the command line as `--name value` with",
         "dashes for underscores. The later wins. An unknown name refuses to start and names the",
         "closest one that exists. Sizes are bytes, times are seconds (`_s`).",
+        "",
+        "`KITEMQ_KERNEL=pure`, in the environment alone, keeps the engine's loops over batches in",
+        "Python, although they were compiled at the installation; `/readyz` says which are used.",
         "",
         "| name | default | meaning |",
         "|---|---|---|",

@@ -31,12 +31,13 @@ Start = Callable[[Path], Process | None]
 
 @dataclass(frozen=True)
 class StartLine:
-    """Start with an empty data directory, and the memory held then, the console looked at."""
+    """Start with an empty data directory, and the memory held then; `is_used`: with the console."""
 
     name: str
     title: str
     starts: dict[str, Start]
     checks: Sequence[Check] = ()
+    is_used: bool = True
 
     def measure(self, scale: Scale, folder: Path) -> list[Figure]:
         figures = []
@@ -48,7 +49,10 @@ class StartLine:
                     break
                 try:
                     ready_s.append(process.start())
-                    look_at_console(process)
+                    if self.is_used:
+                        look_at_console(process)
+                    else:
+                        process.settle()
                     memory_mib.append(process.memory_mib())
                 finally:
                     process.stop()

@@ -364,6 +364,13 @@ LIFE = (
         {"KiteMQ": start_kite, EVERYSEC: start_everysec, NATS: start_nats},
         (Check("KiteMQ", "ready_s", 1.0), Check("KiteMQ", "memory_mib", 100)),
     ),
+    StartLine(
+        "idle",
+        "Memory with nothing stored and nothing asked for, all ports open",
+        {"KiteMQ": start_kite, EVERYSEC: start_everysec, NATS: start_nats},
+        (Check("KiteMQ", "memory_mib", 70),),
+        is_used=False,
+    ),
     BacklogLine(
         "backlog",
         "Memory with 1 M messages of 256 B; ready again after SIGKILL",

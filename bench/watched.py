@@ -11,13 +11,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from app import serve
-from app.main import create_app
+from app.main import Application, create_app
 from app.settings import Settings
 from bench.server import DELAY_PATH
 
@@ -58,7 +57,7 @@ def _waited_s() -> float:
         return 0.0
 
 
-def watched(settings: Settings, **others: Any) -> FastAPI:
+def watched(settings: Settings, **others: Any) -> Application:
     """The application with the probe in front of its own addresses."""
     app = create_app(settings, **others)
     app.router.routes.insert(0, Route(DELAY_PATH, Probe().answer))

@@ -46,6 +46,7 @@ from engine.delivery.values import (
 )
 from engine.errors import EngineError, unusable
 from engine.message import Durability, Message, PutResult
+from engine.message_columns import MessageColumns, PutColumns
 from engine.replay.dead_letters import (
     DeadLetter,
     DeadLetterArrivals,
@@ -94,6 +95,7 @@ from engine.statistics.windows import WindowRates
 from engine.store.damage import Damage
 from engine.store.files import Files, OsFiles
 from engine.store.hashing import tag_hash
+from engine.store.kernel import KERNEL
 from engine.store.pool import Pool
 from engine.topic.catalog import TopicConfig, TopicType
 from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, REPLY_TOPIC, RETRY_PREFIX
@@ -129,6 +131,7 @@ __all__ = [
     "DEAD_LETTER_PREFIX",
     "FOREVER_MS",
     "GROUP_QUEUE",
+    "KERNEL",
     "REPLY_TOPIC",
     "RETRY_PREFIX",
     "AckResult",
@@ -254,7 +257,8 @@ NOTES_SHOWN = 10
 class Health(msgspec.Struct, frozen=True):
     """Health of the engine; `failures` names the faults, empty when there are none.
 
-    `warnings` names what a person should see to while everything still works.
+    `warnings` names what a person should see to while everything still works. `kernel` is
+    "compiled" or "pure": how the engine's loops over batches run.
     """
 
     is_ready: bool
@@ -266,6 +270,7 @@ class Health(msgspec.Struct, frozen=True):
     disk_free_min_bytes: int
     damages: list[Damage]
     warnings: dict[str, str] = {}
+    kernel: str = KERNEL
 
 
 class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
@@ -361,7 +366,28 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         began_s = self._clock.monotonic_s()
         sent = self._intake.send(messages, durability=durability)
         waits_for = sent.flush_position if sent.durability is Durability.FLUSHED else 0
-        self.statistics.sent(messages, began_s, waits_for)
+        self.statistics.sent(
+            len(messages), lambda index: len(messages[index].body), began_s, waits_for
+        )
+        return sent
+
+    def send_columns(
+        self, batches: Sequence[MessageColumns], *, durability: Durability | None = None
+    ) -> PutColumns | None:
+        """Accept batches of one topic, all or none, within the limits of `send` taken together.
+
+        None, and nothing is done, where one of them is not plain or may not be stored: then `send`
+        their messages, which says what is wrong. Raises DiskFull, Corrupt, Stopping.
+        """
+        self._check_running()
+        began_s = self._clock.monotonic_s()
+        sent = self._intake.send_columns(batches, durability=durability)
+        if sent is not None:
+            waits_for = sent.flush_position if sent.durability is Durability.FLUSHED else 0
+            first, count = batches[0], sum([batch.count for batch in batches])
+            self.statistics.sent(
+                count, lambda index: first.body_size(index % first.count), began_s, waits_for
+            )
         return sent
 
     @property

@@ -5,7 +5,7 @@ time has come). What waits, and where, is decided by admission rules that `broke
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Protocol
 
 from engine.clock import Clock
@@ -14,29 +14,19 @@ from engine.events import Appended, EventBus, SendRefused
 from engine.message import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
-    BODY_BYTES_MAX,
-    NAME_SEPARATOR,
-    OF_RETRIES,
-    PROPERTY_SEPARATOR,
-    RESERVED,
-    SENT_PROPERTIES_BYTES_MAX,
     WAIT,
     Durability,
     Message,
     PutResult,
 )
-from engine.store.record import encode_properties
+from engine.message_checks import check_message
+from engine.message_columns import MessageColumns, PutColumns
+from engine.plain_columns import plain_topic
 from engine.store.store import Store
-from engine.topic.catalog import Catalog, TopicConfig, TopicType
-from engine.topic.names import CLOSED_TOPICS, RETRY_PREFIX, is_group_topic
-from engine.topic.route import Router, check_queue
+from engine.topic.catalog import Catalog, TopicConfig
+from engine.topic.names import CLOSED_TOPICS, is_group_topic
+from engine.topic.route import Router
 
-MESSAGE_ID_LENGTH_MAX = 64
-MESSAGE_GROUP_LENGTH_MAX = 64
-KEYS_MAX = 64
-PROPERTIES_MAX = 128
-FLAG_LIMIT = 1 << 31
-LENGTH_PLAIN = 4096  # of all properties: they fit, in whatever encoding
 REFUSED_IDS_MAX = 64
 
 
@@ -99,6 +89,38 @@ class Intake:
             if self._events.has_subscribers:
                 self._events.emit(_refused(messages, error, self._clock.now_ms()))
             raise
+
+    def send_columns(
+        self, batches: Sequence[MessageColumns], *, durability: Durability | None = None
+    ) -> PutColumns | None:
+        """Accept batches of one topic, all or none, within the limits of one `send`.
+
+        None, and nothing is done, where one is not plain or is to be refused: `send` says why.
+        """
+        topic = plain_topic(batches, self._open_topic, self._store)
+        if topic is None:
+            return None
+        queue = -1
+        if any(batch.queue < 0 for batch in batches):
+            queue = self._router.next_queue(topic)
+        if self._catalog.find(topic.name) is None:
+            self._catalog.ensure(topic.name)
+        level = self._durability_of(durability, {topic.name: topic})
+        try:
+            sent = self._store.append_columns(batches, queue, durability=level)
+        except EngineError as error:
+            if self._events.has_subscribers:
+                ids = [name for batch in batches for name in batch.message_ids(REFUSED_IDS_MAX)]
+                client = batches[0].born_host
+                names = tuple(ids[:REFUSED_IDS_MAX])
+                now_ms = self._clock.now_ms()
+                self._events.emit(SendRefused(now_ms, topic.name, error.code, names, client))
+            raise
+        if self._events.has_subscribers:
+            now_ms = self._clock.now_ms()
+            for run in sent.runs:
+                self._events.emit(Appended(now_ms, *run))
+        return sent
 
     def put(self, messages: Sequence[Message]) -> PutResult:
         """Accept the engine's own messages, which may go to system topics; no limit of producers.
@@ -235,143 +257,6 @@ def is_plain(message: Message) -> bool:
         and not message.transaction_group
         and message.topic[0] != "%"
     )
-
-
-def check_message(message: Message, topic: TopicConfig) -> None:
-    """Raise Invalid for the first thing wrong with a producer's message."""
-    if not 0 < len(message.body) <= BODY_BYTES_MAX:
-        raise _wrong_size(len(message.body))
-    if message.tag and not _is_good_tag(message.tag):
-        raise _unprintable(
-            "tag", "the tag holds '|' or a control character, or has a space at an end"
-        )
-    if message.keys or message.properties or len(message.tag) > LENGTH_PLAIN:
-        _check_keys(message.keys)
-        check_properties(message.properties, is_retry=message.topic.startswith(RETRY_PREFIX))
-        _check_size_of_properties(message)
-    if message.message_group or topic.type is TopicType.FIFO:
-        _check_message_group(message.message_group)
-    if message.message_id:
-        _check_message_id(message.message_id)
-    if message.queue >= 0:
-        check_queue(topic, message.queue)
-    if message.flag and not -FLAG_LIMIT <= message.flag < FLAG_LIMIT:
-        raise Invalid("the flag does not fit 32 bits", field="flag", remedy="send a smaller one")
-    if message.born_ms >> 63:
-        raise Invalid(
-            f"{message.born_ms} is no time in ms since 1970",
-            field="born_ms",
-            remedy="leave it out: the broker's clock is taken",
-        )
-
-
-def check_properties(properties: dict[str, str], *, is_retry: bool = False) -> None:
-    """Invalid for a reserved or empty name, an empty value, or a separator inside either."""
-    if len(properties) > PROPERTIES_MAX:
-        raise Invalid(
-            f"{len(properties)} properties, {PROPERTIES_MAX} is the most",
-            field="properties",
-            remedy="send fewer, or move them into the body",
-        )
-    for name, value in properties.items():
-        if name in RESERVED and name != WAIT and not (is_retry and name in OF_RETRIES):
-            raise Invalid(
-                f"the property name {name!r} is reserved",
-                field=f"properties.{name}",
-                remedy="use the field made for it, or another name",
-                code="reserved_property",
-            )
-        if not name.strip() or not value.strip() or not _is_storable(name + value):
-            raise Invalid(
-                f"the property {name!r} has an empty name or value, or holds \\x00, \\x01, \\x02 "
-                "or half a character",
-                field=f"properties.{name}",
-                remedy="give both a text without those characters",
-            )
-
-
-def _check_size_of_properties(message: Message) -> None:
-    """Raise Invalid where they leave no room for what the engine notes on a message later."""
-    length = len(message.tag) + len("".join(message.keys))
-    length += len("".join(message.properties)) + len("".join(message.properties.values()))
-    if length < LENGTH_PLAIN:
-        return
-    size_bytes = len(encode_properties(message))
-    if size_bytes > SENT_PROPERTIES_BYTES_MAX:
-        raise Invalid(
-            f"the properties take {size_bytes} bytes, {SENT_PROPERTIES_BYTES_MAX} is the most",
-            field="properties",
-            remedy="send fewer or shorter properties, or move them into the body",
-        )
-
-
-def _wrong_size(size_bytes: int) -> Invalid:
-    return Invalid(
-        f"the body has {size_bytes} bytes, it must be 1 to {BODY_BYTES_MAX}",
-        field="body",
-        remedy="split it, or send a reference to it" if size_bytes else "send a body",
-        code="invalid_size",
-    )
-
-
-def _check_keys(keys: tuple[str, ...]) -> None:
-    if len(keys) > KEYS_MAX:
-        raise Invalid(
-            f"{len(keys)} keys, {KEYS_MAX} is the most", field="keys", remedy="send fewer"
-        )
-    for key in keys:
-        if not key or " " in key or not key.isprintable():
-            raise _unprintable("keys", "a key is empty or holds a space or a control character")
-
-
-def _check_message_id(message_id: str) -> None:
-    if len(message_id) > MESSAGE_ID_LENGTH_MAX or not (
-        message_id.isascii() and message_id.isalnum()
-    ):
-        raise Invalid(
-            f"a message id is made of at most {MESSAGE_ID_LENGTH_MAX} letters and digits",
-            field="message_id",
-            remedy="leave it out: the broker makes one",
-        )
-
-
-# The log's own: between names and values, and what a sector that was never written reads as.
-_SEPARATORS = frozenset((NAME_SEPARATOR, PROPERTY_SEPARATOR, "\0"))
-
-
-def _is_storable(text: str) -> bool:
-    if _SEPARATORS.intersection(text):
-        return False
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-@lru_cache(maxsize=4096)
-def _is_good_tag(tag: str) -> bool:
-    return tag.isprintable() and "|" not in tag and tag == tag.strip()
-
-
-@lru_cache(maxsize=4096)
-def _check_message_group(message_group: str) -> None:
-    if not message_group:
-        raise Invalid(
-            "a FIFO topic's messages need a message group",
-            field="message_group",
-            remedy="name what must stay in order, such as the order's number",
-        )
-    if len(message_group) > MESSAGE_GROUP_LENGTH_MAX or not message_group.isprintable():
-        raise _unprintable(
-            "message_group",
-            f"the message group is longer than {MESSAGE_GROUP_LENGTH_MAX} or holds a control "
-            "character",
-        )
-
-
-def _unprintable(field: str, detail: str) -> Invalid:
-    return Invalid(detail, field=field, remedy="use printable characters, or leave it out")
 
 
 def _check_batch(messages: Sequence[Message]) -> None:

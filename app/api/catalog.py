@@ -22,9 +22,6 @@ from app.api.server import control, system
 from app.api.topics import imports as topic_imports
 from app.api.topics import retention, stars_and_notes, topics
 
-# Operations that are called thousands of times a second.
-HOT = (*produce.operations, *receive.operations, messages.pull)
-
 OPERATIONS = (
     *produce.operations,
     *receive.operations,

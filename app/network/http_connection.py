@@ -23,6 +23,7 @@ from app.errors import ProblemError, problem_answer
 from app.network import connection_limits
 from app.network.connection_limits import ConnectionSlot
 from app.network.connection_monitor import ConnectionMonitor, MonitoredConnection, TransferRate
+from app.network.response_cycle import ResponseCycle
 from app.security.headers import secured
 
 PIPELINED_MAX = 32  # requests that wait on one connection
@@ -62,12 +63,13 @@ class HttpConnection(MonitoredConnection, HttpToolsProtocol):
         self._received = 0
         self._pace: TransferRate | None = None
         self._is_pipelining = False
+        self._is_idle = False  # answered, and no further request has begun
+        self._idle_s = 0.0  # of the first check since then; 0: none yet
 
     # -- transport callbacks ---------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        if self.timeout_keep_alive_task is not None:
-            self._unset_keepalive_if_required()
+        self._is_idle = False
         if self._phase is not HEAD and len(data) <= self._head_max:
             self._feed(data)  # nearly always
             return
@@ -86,9 +88,25 @@ class HttpConnection(MonitoredConnection, HttpToolsProtocol):
             raise ValueError("too many requests at once")
         super().on_headers_complete()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        cycle.__class__ = ResponseCycle  # uvicorn has no setting for its class
+        super()._start_asgi_task(cycle, app)
+
     def on_message_complete(self) -> None:
         self._phase = IDLE
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Begin the next request that waits; without one, `check` ends the connection some day.
+
+        uvicorn would set a timer for each answer.
+        """
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+            return
+        self.server_state.total_requests += 1
+        self.flow.resume_reading()
+        self._is_idle, self._idle_s = True, 0.0
 
     def handle_websocket_upgrade(self) -> None:
         self._phase = GONE
@@ -103,6 +121,8 @@ class HttpConnection(MonitoredConnection, HttpToolsProtocol):
     def check(self, now_s: float) -> None:
         """Called once a second: end requests that take too long."""
         super().check(now_s)
+        if self._is_idle:
+            self._check_idle(now_s)
         if self._phase in (IDLE, GONE) or self.flow.read_paused or self.transport.is_closing():
             self._phase_s = 0.0
             return
@@ -112,6 +132,12 @@ class HttpConnection(MonitoredConnection, HttpToolsProtocol):
             self._check_header(now_s)
         else:
             self._check_body(now_s)
+
+    def _check_idle(self, now_s: float) -> None:
+        if not self._idle_s:
+            self._idle_s = now_s
+        elif now_s - self._idle_s >= self.timeout_keep_alive:
+            self.timeout_keep_alive_handler()
 
     def _check_header(self, now_s: float) -> None:
         """Skipped during the answer to an earlier request, for which the client waits."""

@@ -20,7 +20,7 @@ from app.services.remoting_figures import RemotingFigures
 from app.services.transactions import Ask, Transactions
 from engine.broker import RETRY_PREFIX, GroupConfig, Mode, TransactionCheck
 from engine.events import EngineEvent, MemberJoined, MemberLeft
-from engine.message import offset_id
+from engine.message import CHECK_TIMES, offset_id
 from protocol.remoting.codes import RequestCode, ResponseCode, version_text
 
 if TYPE_CHECKING:
@@ -305,6 +305,7 @@ def _ask(client: RemotingClient, check: TransactionCheck) -> bool:
             "transactionId": check.transaction_id,
             "offsetMsgId": offset_id(address, message.position),
             "topic": message.topic,
+            "bname": connection.backend.settings.broker_name,
         },
-        record_of(message, address),
+        record_of(message, address, more={CHECK_TIMES: str(check.number)}),
     )

@@ -79,7 +79,6 @@ def _answer(backend: "RemotingBackend", call: RemotingCall, result: PullResult) 
         "nextBeginOffset": str(result.next_offset),
         "minOffset": str(result.min_offset),
         "maxOffset": str(result.max_offset),
-        "offsetDelta": "0",
         "topicSysFlag": "0",
         "groupSysFlag": "0",
     }

@@ -5,7 +5,7 @@ lead back to this server.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from zlib import crc32
 
 from engine.host import IPV6_BYTES, pack_host
@@ -28,13 +28,25 @@ def records_of(messages: Iterable[StoredMessage], store_host: str) -> bytes:
     return b"".join([record_of(message, store_host) for message in messages])
 
 
-def record_of(message: StoredMessage, store_host: str, topic: str = "", attempt: int = 0) -> bytes:
-    """One message as a record, of another `topic` or `attempt` where one is given."""
+def record_of(
+    message: StoredMessage,
+    store_host: str,
+    topic: str = "",
+    attempt: int = 0,
+    more: Mapping[str, str] | None = None,
+) -> bytes:
+    """One message as a record, of another `topic` or `attempt` where one is given.
+
+    `more` are properties in addition to the message's own.
+    """
     born, store = pack_host(message.born_host), pack_host(store_host)
     sys_flag = message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
     sys_flag |= BORN_HOST_V6 if len(born) == IPV6_BYTES else 0
     sys_flag |= STORE_HOST_V6 if len(store) == IPV6_BYTES else 0
     name, body, properties = (topic or message.topic).encode(), message.body, message.property_block
+    for key, value in (more or {}).items():
+        separator = b"" if not properties or properties.endswith(b"\x02") else b"\x02"
+        properties += separator + f"{key}\x01{value}\x02".encode()
     is_v1 = len(name) <= TOPIC_V1_BYTES_MAX
     length = bytes((len(name),)) if is_v1 else SHORT.pack(len(name))
     size = HEAD.size + len(born) + LONG.size + len(store) + REST.size + len(body)

@@ -19,6 +19,7 @@ from engine.message import (
     BODY_BYTES_MAX,
     RESERVED,
     TAGS,
+    UNIQ_KEY,
     Message,
     StoredMessage,
     split_properties,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from app.remoting.backend import RemotingBackend
     from app.remoting.connection import RemotingConnection
 
+REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}  # Java clients trace by the second
 TIMEOUT_MS = 3000  # of a request that states none
 TIMEOUT_MS_MAX = 30_000
 DIGITS_MAX = 9
@@ -89,6 +91,7 @@ async def send_reply(backend: "RemotingBackend", call: RemotingCall) -> ErrorRes
             requester=properties.get(REPLY_TO_CLIENT, ""),
             ttl_ms=_ttl_ms(properties),
             born_host=call.connection.client,
+            message_id=properties.get(UNIQ_KEY, ""),
         )
     )
     if outcome.result is ReplyResult.LATE:
@@ -96,8 +99,11 @@ async def send_reply(backend: "RemotingBackend", call: RemotingCall) -> ErrorRes
             ResponseCode.SYSTEM_ERROR,
             f"no requester waits for a reply to {correlation_id!r}: the reply is kept",
         )
+    is_stored = outcome.position >= 0
+    stored_at = backend.offset_id(call.connection, outcome.position) if is_stored else "0"
+    offset = str(max(0, outcome.offset))
     return ErrorResponse(
-        fields={"msgId": outcome.message_id or "0", "queueId": "0", "queueOffset": "0"}
+        fields={"msgId": stored_at, "queueId": "0", "queueOffset": offset} | REGION
     )
 
 

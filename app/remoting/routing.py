@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # Producers take this topic's route for one that does not exist yet.
 TEMPLATE_TOPIC = "TBW102"
 READ_WRITE = 6
+INHERITED = 1  # by the topics that are created from the template
 CLIENT_TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 
@@ -68,7 +69,8 @@ async def _topic(backend: "RemotingBackend", name: str) -> TopicConfig:
                 ResponseCode.TOPIC_NOT_EXIST, "topics are not created at their first use"
             )
         queues = settings.default_queues
-        return TopicConfig(name, read_queues=queues, write_queues=queues, permission=READ_WRITE)
+        permission = READ_WRITE | INHERITED
+        return TopicConfig(name, read_queues=queues, write_queues=queues, permission=permission)
     try:
         verb = messaging.plan_topic if name == CLIENT_TRACE_TOPIC else messaging.topic
         return await verb(name)

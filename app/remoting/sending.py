@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal, answer_of
 from app.remoting.recalling import recall_handle
-from app.remoting.replies import begin_request, is_request
+from app.remoting.replies import REGION, begin_request, is_request
 from app.security.access import Action
 from app.send_batcher import BatchSlice
 from engine.broker import RETRY_PREFIX
@@ -47,7 +47,6 @@ DELIVER_AT_MS = "TIMER_DELIVER_MS"
 DELAY_MS = "TIMER_DELAY_MS"
 DELAY_S = "TIMER_DELAY_SEC"
 TIMED = frozenset({DELIVER_AT_MS, DELAY_MS, DELAY_S})
-REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}  # Java clients trace by the second
 NUMBER_CHARS_MAX = 15
 RETRIES_MAX = 1 << 30
 
@@ -59,8 +58,7 @@ def send(
     call.use_long_names()
     is_retry = call.text("topic").startswith(RETRY_PREFIX)  # which consumers send to
     topic = call.topic(Action.CONSUME if is_retry else Action.PRODUCE)
-    is_batch = call.command.code == RequestCode.SEND_BATCH_MESSAGE or call.is_true("batch")
-    if is_batch:
+    if _is_batch(call):
         messages = _batch(backend, call, topic)
     else:
         properties = split_properties(call.text("properties", ""))
@@ -97,17 +95,27 @@ def _stored(backend: "RemotingBackend", call: RemotingCall, part: BatchSlice) ->
         backend.activity.sent(client, len(part.messages), backend.host.clock.now_ms())
     ids = [backend.offset_id(connection, position) for position in part.positions]
     first = part.messages[0]
+    queue = call.number("queueId", -1)  # a half or waiting message lies in the engine's own queue
     fields = {
         "msgId": ",".join(ids),
-        "queueId": str(first.queue),
+        "queueId": str(queue if queue >= 0 else first.queue),
         "queueOffset": str(part.offsets[0]),
         **REGION,
     }
-    if first.message_id:
-        fields["transactionId"] = first.message_id
+    if message_id := (_is_batch(call) and _batch_id(call)) or first.message_id:
+        fields["transactionId"] = message_id
     if handle := recall_handle(backend, call.fields["topic"], first):
         fields["recallHandle"] = handle
     return ErrorResponse(fields=fields)
+
+
+def _is_batch(call: RemotingCall) -> bool:
+    return call.command.code == RequestCode.SEND_BATCH_MESSAGE or call.is_true("batch")
+
+
+def _batch_id(call: RemotingCall) -> str:
+    """The id of a batch as a whole, in the properties beside its messages; "" for none."""
+    return split_properties(call.text("properties", "")).get(UNIQ_KEY, "")
 
 
 def _batch(backend: "RemotingBackend", call: RemotingCall, topic: str) -> list[Message]:

@@ -23,16 +23,18 @@ from app.security.client_names import check_name, owner_of
 from app.ws.calls import Calls
 from app.ws.limits import SocketLimits
 from app.ws.outbox import Outbox
+from app.ws.packed_send import PackedSend
 from app.ws.producers import Producers
 from app.ws.push import Subscription
 from app.ws.shapes import error_frame
 from engine.errors import EngineError, Invalid
 from kitemq.protocol import batches, frames, text
 from kitemq.protocol.columns import ProtocolError
-from kitemq.protocol.stream import CLIENT_FRAMES, UnreadableFrame, iter_frames
+from kitemq.protocol.stream import CLIENT_FRAMES, FrameParser, UnreadableFrame, iter_frames
 
 log = logging.getLogger("kitemq.socket")
 
+PARSERS: dict[int, FrameParser] = {**CLIENT_FRAMES, batches.SendFrame.TYPE: PackedSend()}
 CLEAN_CLOSES = frozenset({1000, 1001})  # the client said goodbye: normal, or leaving its page
 TURN_FRAMES = 128  # of one message that are worked on without a break
 CLOSE_UNREADABLE = 1002
@@ -221,7 +223,7 @@ class Connection:
             await self._on_frame(*text.parse(data), is_text=True)
         else:
             try:
-                for number, (request, frame) in enumerate(iter_frames(data, CLIENT_FRAMES), 1):
+                for number, (request, frame) in enumerate(iter_frames(data, PARSERS), 1):
                     await self._on_frame(request, frame, is_text=False)
                     if number % TURN_FRAMES == 0:  # others have their turn, answers leave
                         await asyncio.sleep(0)

@@ -5,8 +5,9 @@ from typing import Any
 
 from app.security.access import Action, Kind
 from app.security.client_names import ClientNames
-from app.send_batcher import BatchSlice
+from app.send_batcher import BatchSlice, ColumnsDone
 from app.ws.connection import Connection
+from app.ws.packed_send import PackedSendFrame
 from app.ws.push import Subscription
 from app.ws.shapes import (
     DURABILITIES,
@@ -19,6 +20,7 @@ from app.ws.shapes import (
     sent_frame,
 )
 from engine.errors import Busy, Conflict, EngineError, Invalid
+from engine.message_columns import ColumnsResult
 from kitemq.protocol import batches, calls, frames, transactions
 
 SERVER = "kitemq"
@@ -57,34 +59,50 @@ class Session(Connection):
             limits.subscriptions_max,
         )
 
-    def _on_send(
-        self, request: int, frame: batches.SendFrame, is_text: bool
-    ) -> frames.Frame | None:
+    def _on_send(self, request: int, frame: batches.SendFrame, is_text: bool) -> None:
         self._require(Action.PRODUCE, Kind.TOPIC, frame.topic)
         messages = build_messages(frame, self._remote, self._host.clock.now_ms())
         if not messages:
             raise Invalid("a send without messages", field="messages", remedy="send at least one")
         if frame.durability not in DURABILITIES:
             raise Invalid("the durability is unknown", field="durability", remedy="0, 1 or 2")
-        size_bytes = sum(map(len, frame.bodies))
+        done = self._when_sent(
+            request,
+            len(messages),
+            sum(map(len, frame.bodies)),
+            is_text=is_text,
+            with_ids=is_text or not frame.id_prefix,
+        )
+        durability = DURABILITIES[batches.DurabilityCode(frame.durability)]
+        self._messaging.submit(messages, durability, done)
+
+    def _on_packed_send(self, request: int, frame: PackedSendFrame, is_text: bool) -> None:
+        self._require(Action.PRODUCE, Kind.TOPIC, frame.topic)
+        done = self._when_sent(
+            request, frame.count, frame.body_bytes, is_text=is_text, with_ids=not frame.id_prefix
+        )
+        durability = DURABILITIES[batches.DurabilityCode(frame.durability)]
+        self._messaging.submit_columns(frame.columns(self._remote), durability, done)
+
+    def _when_sent(
+        self, request: int, count: int, size_bytes: int, *, is_text: bool, with_ids: bool
+    ) -> ColumnsDone:
+        """Hold room for a send until it is stored or refused, then answer it."""
         self._count(size_bytes)
 
-        def done(part: BatchSlice | None, error: EngineError | None) -> None:
+        def done(part: BatchSlice | ColumnsResult | None, error: EngineError | None) -> None:
             self._count(-size_bytes)
             self._on_room()
             if self._is_closing:
                 return
             if part is not None:
                 figures = self._services.client_figures
-                figures.sent(self.client, len(messages), self._host.clock.now_ms())
-                with_ids = is_text or not frame.id_prefix
+                figures.sent(self.client, count, self._host.clock.now_ms())
                 self._answer(request, sent_frame(part, with_ids=with_ids), is_text)
             elif error is not None:
                 self._answer(request, error_frame(error), is_text)
 
-        durability = DURABILITIES[batches.DurabilityCode(frame.durability)]
-        self._messaging.submit(messages, durability, done)
-        return None
+        return done
 
     def _on_call(self, request: int, frame: calls.CallFrame, is_text: bool) -> None:
         self._calls.begin(request, frame, is_text=is_text)
@@ -204,6 +222,7 @@ HANDLERS: dict[
     frames.CreditFrame: Session._on_credit,
     frames.UnsubscribeFrame: Session._on_unsubscribe,
     batches.SendFrame: Session._on_send,
+    PackedSendFrame: Session._on_packed_send,
     batches.AckFrame: Session._on_ack,
     batches.ReleaseFrame: Session._on_release,
     batches.NackFrame: Session._on_nack,

@@ -9,6 +9,7 @@ from app.send_batcher import BatchSlice
 from engine.broker import AckResult, Nack, Receipt
 from engine.errors import Busy, EngineError, Invalid
 from engine.message import Durability, Message
+from engine.message_columns import ColumnsResult
 from kitemq.protocol import batches, frames
 from kitemq.protocol.columns import ProtocolError
 
@@ -122,8 +123,17 @@ def _level(level: int) -> int | None:
     return level if level >= 0 else None
 
 
-def sent_frame(part: BatchSlice, *, with_ids: bool) -> batches.SentFrame:
+def sent_frame(part: BatchSlice | ColumnsResult, *, with_ids: bool) -> batches.SentFrame:
     """The answer to a SEND; its ids only where the client does not know them."""
+    if isinstance(part, ColumnsResult):
+        count = len(part.offsets)
+        return batches.SentFrame(
+            DURABILITY_CODES[part.durability],
+            [part.queue] * count,
+            list(part.offsets),
+            part.positions,
+            part.message_ids() if with_ids else [""] * count,
+        )
     return batches.SentFrame(
         DURABILITY_CODES[part.durability],
         list(map(_queue, part.messages)),

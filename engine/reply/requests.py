@@ -17,8 +17,8 @@ import msgspec
 from engine.context import EngineContext
 from engine.errors import Busy, Conflict, Invalid, MessageNotFound
 from engine.events import Replied, Requested, RequestExpired
-from engine.intake import check_message
 from engine.message import Durability, Message, StoredMessage
+from engine.message_checks import check_message
 from engine.reply.pending_requests import PendingRequest, PendingRequests
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.topic.names import REPLY_TOPIC
@@ -52,7 +52,10 @@ class ReplyResult(StrEnum):
 
 
 class ReplyMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply on its way in. `requester` and `ttl_ms` as the request had them, where known."""
+    """A reply on its way in. `requester` and `ttl_ms` as the request had them, where known.
+
+    `message_id` is the sender's, "" for one of the engine's own.
+    """
 
     correlation_id: str
     body: bytes
@@ -61,13 +64,19 @@ class ReplyMessage(msgspec.Struct, frozen=True, kw_only=True):
     requester: str = ""
     ttl_ms: int = 0
     born_host: str = ""
+    message_id: str = ""
 
 
 class ReplyOutcome(msgspec.Struct, frozen=True):
-    """Outcome of a reply; `message_id` is that of the stored reply, empty for ALREADY."""
+    """Outcome of a reply; `message_id`, `position` and `offset` are those of the stored reply.
+
+    For ALREADY nothing is stored: they are "", -1 and -1.
+    """
 
     result: ReplyResult
     message_id: str = ""
+    position: int = -1
+    offset: int = -1
 
 
 class FoundReply(msgspec.Struct, frozen=True):
@@ -242,7 +251,7 @@ class RequestReply(Service):
             who = (new.correlation_id, new.born_host, request is None)
             self._events.emit(Replied(self._clock.now_ms(), *fields, *who))
         result = ReplyResult.LATE if request is None else ReplyResult.DELIVERED
-        return ReplyOutcome(result, sent.messages[0].message_id)
+        return ReplyOutcome(result, sent.messages[0].message_id, position, sent.offsets[0])
 
     def find(self, correlation_id: str) -> FoundReply:
         """The reply to a request; MessageNotFound where none came, or longer ago than it is kept.
@@ -280,6 +289,7 @@ class RequestReply(Service):
             new.tag,
             (new.correlation_id,),
             new.properties,
+            message_id=new.message_id,
             born_ms=now_ms,
             born_host=new.born_host,
         )

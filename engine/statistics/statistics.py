@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from engine.clock import Clock
 from engine.config import EngineConfig
-from engine.message import Message
 from engine.service import Service
 from engine.statistics.counting import EventCounter
 from engine.statistics.end_to_end import BornMsOf, EndToEnd
@@ -140,15 +139,19 @@ class Statistics(Service):
 
     # -- what the broker tells ---------------------------------------------------------------------
 
-    def sent(self, messages: Sequence[Message], began_s: float, flush_position: int) -> None:
-        """A send that began at `began_s` is stored; a `flush_position` above 0 is waited for."""
+    def sent(
+        self, count: int, body_bytes: Callable[[int], int], began_s: float, flush_position: int
+    ) -> None:
+        """A send that began at `began_s` is stored; a `flush_position` above 0 is waited for.
+
+        `body_bytes` tells the size of one of its `count` bodies.
+        """
         if not self._is_open:
             return
         took_s = self._clock.monotonic_s() - began_s
         if len(self._sends) < SENDS_MAX:
-            count = len(messages)
             self._turn += 1
-            size_bytes = len(messages[self._turn % count].body)  # one for all of them
+            size_bytes = body_bytes(self._turn % count)  # one for all of them
             self._sends.append((took_s, size_bytes, count))
         if flush_position and len(self._flushing) < FLUSHING_MAX:
             self._flushing[flush_position] = began_s

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.message import StoredMessage
+from engine.store.decoding import decode_run
 from engine.store.files import File, Files
-from engine.store.record import NO_RANGE, decode_run
+from engine.store.record import NO_RANGE
 
 SIZE_BYTES = 4  # a record begins with its size
 

@@ -17,8 +17,9 @@ from engine.store.consume_queue import (
     QueueId,
 )
 from engine.store.encode import Keys, QueueRun, is_own_id
+from engine.store.encode_columns import HashedKeys, PackedRun
 from engine.store.files import DISK_FULL_ERRORS
-from engine.store.key_index import KeyIndex
+from engine.store.key_index import KeyIndex, key_hash
 
 PIECE_COUNT = 1000
 
@@ -31,8 +32,9 @@ class DispatchBatch(NamedTuple):
     end: int
     stored_ms: int
     is_held: bool
-    runs: list[QueueRun]
+    runs: list[QueueRun] | list[PackedRun]
     keyed: list[Keys]
+    hashed: list[HashedKeys]  # of messages that came as columns
 
 
 class Dispatch:
@@ -65,13 +67,20 @@ class Dispatch:
         self.failure = failure
 
     def positions_held(self, topic: str, key: str) -> list[int]:
-        """Positions of records with this key or id that are in the log, but not readable yet."""
-        return [
-            position
-            for batch in self._held
-            for name, message_id, keys, position in batch.keyed
-            if name == topic and (message_id == key or key in keys)
-        ]
+        """Positions of records with this key or id that are in the log, but not readable yet.
+
+        Of what came as columns only hashes are known: compare the text yourself.
+        """
+        positions, hash_ = [], key_hash(topic, key)
+        for batch in self._held:
+            positions += [
+                position
+                for name, message_id, keys, position in batch.keyed
+                if name == topic and (message_id == key or key in keys)
+            ]
+            for hashed in batch.hashed:
+                positions += hashed.positions_of(hash_)
+        return positions
 
     def release(self, flushed: int) -> None:
         """The log is on disk up to `flushed`: show what waited for that."""
@@ -105,6 +114,9 @@ class Dispatch:
                 keyed = batch.keyed.copy()
                 batch.keyed.clear()  # the index has them from here on, even if it cannot write
                 self._index.add_all(keyed, batch.stored_ms)
+            elif batch.hashed:
+                hashed = batch.hashed.pop()
+                self._index.add_hashed(*hashed.numbers(), batch.stored_ms)
             elif self.failure is not None:
                 self._index.write()
             while batch.runs:
@@ -117,7 +129,7 @@ class Dispatch:
         self.failure = None
         return True
 
-    def _show_run(self, run: QueueRun) -> None:
+    def _show_run(self, run: QueueRun | PackedRun) -> None:
         queue = run.queue
         if queue.is_deleted:
             return

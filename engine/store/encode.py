@@ -27,21 +27,16 @@ from engine.store.record import (
     CRC_BYTES,
     CRC_MASK,
     DIGITS,
-    HEAD,
+    INT,
     LAST_DIGITS,
     NAME_DIGITS,
+    OWN,
+    SHARED_V4,
     SHORT,
     STORE_HOST_V6,
     encode_properties,
     topic_field,
 )
-
-# The head in three pieces: what differs for each message, what a sender's messages share, and
-# the length of the body.
-OWN = struct.Struct(">iiiiiqq")  # total size, magic, CRC, queue, flag, queue offset, position
-INT = struct.Struct(">i")
-SHARED_V4 = struct.Struct(">iq8sq8siq")  # system flag, born, host, stored, host, times, prepared
-assert OWN.size + SHARED_V4.size + INT.size == HEAD.size
 
 QueueOf = Callable[[str, int], ConsumeQueue]
 
@@ -93,9 +88,13 @@ class Encoder:
         assert len(id_prefix) == ID_PREFIX_DIGITS
         self._host = pack_host(store_host)
         self._host_flag = STORE_HOST_V6 if len(self._host) == IPV6_BYTES else 0
-        self._id_prefix = id_prefix
-        self._queue_of = queue_of
+        self.id_prefix = id_prefix
+        self.queue_of = queue_of
         self._tag_codes = tag_codes
+
+    def has_tag_codes(self, topic: str) -> bool:
+        """Whether the third field of a topic's entries is something else than the tag's hash."""
+        return topic in self._tag_codes
 
     def encode(self, messages: Sequence[Message], position: int, stored_ms: int) -> EncodedBatch:
         """Records of `messages` for `position`; Invalid when one's properties are too long."""
@@ -105,7 +104,7 @@ class Encoder:
         unnamed: list[Message] = []
         keyed: list[Keys] = []
         runs: dict[tuple[str, int], QueueRun] = {}
-        pack_own, join, id_prefix, start_of_run = OWN.pack, b"".join, self._id_prefix, 0
+        pack_own, join, id_prefix, start_of_run = OWN.pack, b"".join, self.id_prefix, 0
         magic, code, fields, codes = 0, 0, [0], [0]
         last_topic, last_queue, last_tag = "", -1, None
         last_born_ms, last_host, last_attempt, last_flag = -1, "", 0, 0
@@ -131,7 +130,7 @@ class Encoder:
                 last_born_ms = -1 if message.prepared_position else message.born_ms
                 last_host, last_attempt = message.born_host, message.attempt
                 last_flag = message.sys_flag
-                shared, last_length = self._shared(message, stored_ms), -1
+                shared, last_length = self.shared(message, stored_ms), -1
             if len(body) != last_length:
                 last_length = len(body)
                 before_body = shared + INT.pack(last_length)
@@ -175,7 +174,7 @@ class Encoder:
 
     def _new_run(self, runs: dict[tuple[str, int], QueueRun], topic: str, queue: int) -> QueueRun:
         """A new run of messages to that queue."""
-        known = self._queue_of(topic, queue)
+        known = self.queue_of(topic, queue)
         run = runs[topic, queue] = QueueRun(known, known.next_offset, [], [])
         return run
 
@@ -186,7 +185,7 @@ class Encoder:
             return message.tag, tag_hash(message.tag)
         return None, code_of(message, stored_ms)
 
-    def _shared(self, message: Message, stored_ms: int) -> bytes:
+    def shared(self, message: Message, stored_ms: int) -> bytes:
         """From the system flag to the prepared position; 20 bytes for a host that is IPv6."""
         born_host = pack_host(message.born_host)
         # A copy brings the bits of its first record, whose hosts may have been of another kind.

@@ -4,6 +4,7 @@ from functools import lru_cache
 from operator import mul
 
 MASK = 0xFFFFFFFF
+SIGN = 1 << 31
 UNITS_MAX = 64
 # _POWERS[n] = (31^(n-1), …, 31, 1) mod 2^32: the weights of an n-unit string.
 _POWERS: tuple[tuple[int, ...], ...] = tuple(
@@ -35,6 +36,27 @@ def extend_hash(prefix_hash: int, text: str) -> int:
         return prefix_hash
     value: int = prefix_hash * 31 * powers[0] + sum(map(mul, text.encode("latin-1"), powers))
     return value & MASK
+
+
+def continue_hash(prefix_hash: int, text: str) -> int:
+    """The same for any text."""
+    if text.isascii() and len(text) <= UNITS_MAX:
+        return extend_hash(prefix_hash, text)
+    units = len(text.encode("utf-16-be", "surrogatepass")) // 2
+    return (prefix_hash * pow(31, units, 1 << 32) + unsigned_hash(text)) & MASK
+
+
+def absolute_hash(unsigned: int) -> int:
+    """What the key index keeps: abs of the signed hash, 0 where Java's abs would overflow."""
+    if unsigned < SIGN:
+        return unsigned
+    return 0 if unsigned == SIGN else (1 << 32) - unsigned
+
+
+# Hashes of all pairs of upper-case hex digits, in which the ids of one sender differ.
+PAIR_HASHES = tuple(unsigned_hash(f"{number:02X}") for number in range(256))
+POWER_2 = 31**2
+POWER_4 = 31**4
 
 
 @lru_cache(maxsize=8192)

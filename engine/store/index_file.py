@@ -12,14 +12,13 @@ The slots of the file being written live in memory; items are appended.
 | items + 1           | 4     | 36 |      item 0 is no item: 0 is "none"; `index_mark` is there
 """
 
-import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from zlib import crc32
 
+from engine.store import kernel
 from engine.store.files import File
 from engine.store.index_mark import (
     HEADER,
@@ -33,6 +32,7 @@ from engine.store.index_mark import (
     marked_items,
     whole_crc,
 )
+from engine.store.kernel import IndexNumbers
 from engine.store.sealed_files import SealedFiles
 
 BUFFER_BYTES_MAX = 64 * 1024
@@ -187,26 +187,19 @@ class IndexFile:
         self.file.pwrite(mark.packed() if mark else bytes(ITEM.size), self._items_at)
         self.is_marked = mark is not None
 
-    def add(self, hashes: Sequence[int], positions: Sequence[int], stored_ms: int) -> None:
-        """Add keys of records stored at one moment; at most `room` of them."""
-        slots, count = self._slots, self._slot_count
+    def add(self, hashes: IndexNumbers, positions: IndexNumbers, stored_ms: int) -> None:
+        """Add keys of records stored at one moment; at most `room` of them, u32 and i64."""
+        slots = self._slots
         assert slots is not None, "index file not open for writing"
         if self.first_position < 0:
             self.first_ms, self.first_position = stored_ms, positions[0]
         seconds = min(max((stored_ms - self.first_ms) // 1000, 0), SECONDS_MAX)
-        fields: list[int] = []
-        number = self.next_item
-        for hash_, position in zip(hashes, positions, strict=True):
-            slot = hash_ % count
-            fields += (hash_, position, seconds, slots[slot])
-            slots[slot] = number
-            number += 1
-        packed = items_layout(len(positions)).pack(*fields)
+        packed = kernel.index_items(slots, hashes, positions, seconds, self.next_item)
         if self._crc is None:
             self._crc = begin_crc(self.first_ms, self.first_position)
         self._crc, self._whole_crc = crc32(packed, self._crc), 0
         self._buffer += packed
-        self.next_item = number
+        self.next_item += len(positions)
         self.last_ms, self.last_position = stored_ms, positions[-1]
 
     @property
@@ -323,9 +316,3 @@ class IndexFile:
 def _is_end(hash_: int, position: int, last: int, log_end: int) -> bool:
     """Whether an item and all behind it are to be forgotten; `last` is the position before it."""
     return position >= log_end or position < last or (position == 0 and hash_ == 0)
-
-
-@lru_cache(maxsize=512)
-def items_layout(count: int) -> struct.Struct:
-    """`count` index items in one go."""
-    return struct.Struct(">" + ITEM.format[1:] * count)

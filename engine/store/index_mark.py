@@ -16,6 +16,7 @@ themselves.
 """
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
@@ -103,3 +104,9 @@ def mark_fault(file: File, slot_count: int, *, is_sealed: bool) -> str:
         return ""
     whole = crc_of_range(file, HEADER.size, first_item, crc32(header)) or 1
     return "" if whole == mark.whole_crc else "its head and slots do not match their CRC"
+
+
+@lru_cache(maxsize=512)
+def items_layout(count: int) -> struct.Struct:
+    """`count` items in one go."""
+    return struct.Struct(">" + ITEM.format[1:] * count)

@@ -4,6 +4,7 @@ A row of RocketMQ's index files (`index_file`). Only hashes are kept, so that a 
 text. Several messages with one key are found newest first.
 """
 
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -11,24 +12,30 @@ from pathlib import Path
 
 from engine.store.encode import Keys
 from engine.store.files import ByPath, DirectoryNames, File, Files, Syncable
-from engine.store.hashing import MASK, extend_hash, unsigned_hash
+from engine.store.hashing import (
+    MASK,
+    PAIR_HASHES,
+    POWER_2,
+    POWER_4,
+    SIGN,
+    absolute_hash,
+    continue_hash,
+    unsigned_hash,
+)
 from engine.store.index_file import IndexFile
 from engine.store.index_mark import IndexMark
+from engine.store.kernel import IndexNumbers
 from engine.store.sealed_files import SealedFiles
 
 NAME_FORMAT = "%Y%m%d%H%M%S%f"
 TOPICS_MAX = 20_000
 CHECKED_BYTES_MAX = 256 * 1024 * 1024  # of index files, newest first, that a start reads to check
-POWER_2 = 31**2
-POWER_4 = 31**4
-SIGN = 1 << 31
-# Hashes of all pairs of upper-case hex digits, in which the ids of one sender differ.
-_PAIRS = {f"{number:02X}": unsigned_hash(f"{number:02X}") for number in range(256)}
+_PAIRS = {f"{number:02X}": hash_ for number, hash_ in enumerate(PAIR_HASHES)}
 
 
 def key_hash(topic: str, key: str) -> int:
     """abs(hashCode(topic#key)), 0 where Java's abs would overflow."""
-    return _absolute(unsigned_hash(f"{topic}#{key}"))
+    return absolute_hash(unsigned_hash(f"{topic}#{key}"))
 
 
 class KeyIndex:
@@ -50,7 +57,7 @@ class KeyIndex:
         self._item_max = item_max
         self._index_files: list[IndexFile] = []
         self._topics: dict[str, int] = {}
-        self._pending: list[tuple[list[int], list[int], int]] = []  # no file for them yet
+        self._pending: list[tuple[IndexNumbers, IndexNumbers, int]] = []  # no file for them yet
         self._sealed: list[Path] = []  # no sync covered them yet
         self._marks: list[tuple[IndexFile, IndexMark]] = []  # to be written once that is synced
         self._has_new_names = False
@@ -119,26 +126,30 @@ class KeyIndex:
                 last_topic, last_head = topic, ""
                 prefix = self._topic_prefix(topic)
             for key in keys:
-                hashes.append(_absolute(_extend(prefix, key)))
+                hashes.append(absolute_hash(continue_hash(prefix, key)))
                 places.append(position)
             if not message_id:
                 continue
             head, high, low = message_id[:-4], message_id[-4:-2], message_id[-2:]
             if head != last_head:  # ids of one sender share all but a short counter
-                last_head, head_hash = head, _extend(prefix, head) * POWER_4
+                last_head, head_hash = head, continue_hash(prefix, head) * POWER_4
             if head and low in _PAIRS and high in _PAIRS:
                 hash_ = (head_hash + _PAIRS[high] * POWER_2 + _PAIRS[low]) & MASK
             else:
-                hash_ = _extend(prefix, message_id)
-            hashes.append(hash_ if hash_ < SIGN else _absolute(hash_))
+                hash_ = continue_hash(prefix, message_id)
+            hashes.append(hash_ if hash_ < SIGN else absolute_hash(hash_))
             places.append(position)
+        self.add_hashed(array("I", hashes), array("q", places), stored_ms)
+
+    def add_hashed(self, hashes: IndexNumbers, places: IndexNumbers, stored_ms: int) -> None:
+        """The same where the hashes (u32) and positions (i64) are known already."""
         self._pending.append((hashes, places, stored_ms))
         self._add_pending()
 
     def _add_pending(self) -> None:
         while self._pending:
             hashes, positions, stored_ms = self._pending[0]
-            if not positions:
+            if not len(positions):
                 del self._pending[0]
                 continue
             file = self._writable(stored_ms)
@@ -160,7 +171,7 @@ class KeyIndex:
         units = len(key.encode("utf-16-be", "surrogatepass")) // 2
         power, own = pow(31, units, 1 << 32), unsigned_hash(key)
         prefixes = (self._topic_prefix(topic) for topic in topics)
-        hashes = [_absolute((prefix * power + own) & MASK) for prefix in prefixes]
+        hashes = [absolute_hash((prefix * power + own) & MASK) for prefix in prefixes]
         return self._positions(hashes, count_max=count_max, begin_ms=0, end_ms=1 << 62)
 
     def _positions(
@@ -321,17 +332,3 @@ class KeyIndex:
                 self._topics.clear()
             prefix = self._topics[topic] = unsigned_hash(f"{topic}#")
         return prefix
-
-
-def _extend(prefix: int, text: str) -> int:
-    """Unsigned hash of prefix + text for any text."""
-    if text.isascii() and len(text) <= 64:
-        return extend_hash(prefix, text)
-    units = len(text.encode("utf-16-be", "surrogatepass")) // 2
-    return (prefix * pow(31, units, 1 << 32) + unsigned_hash(text)) & MASK
-
-
-def _absolute(unsigned: int) -> int:
-    if unsigned < 0x80000000:
-        return unsigned
-    return 0 if unsigned == 0x80000000 else (1 << 32) - unsigned

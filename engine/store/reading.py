@@ -16,6 +16,7 @@ from engine.store.background_reader import BackgroundReader, RecordBatch
 from engine.store.commit_log import CommitLog
 from engine.store.consume_queue import ConsumeQueue, QueueEntry
 from engine.store.damage import Damage, DamageLog
+from engine.store.decoding import decode, decode_run
 from engine.store.dispatch import Dispatch
 from engine.store.entry_codes import CodeCheck, EntryCodes, TagCode
 from engine.store.files import Files
@@ -24,8 +25,6 @@ from engine.store.queue_mending import Mender
 from engine.store.record import (
     HEAD_BYTES_MAX,
     RECORD_BYTES_MIN,
-    decode,
-    decode_run,
     stored_ms_in,
     times_in,
 )

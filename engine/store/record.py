@@ -63,6 +63,11 @@ HEADS = (  # by system flag bits 0x10 (born host is IPv6) and 0x20 (store host i
     struct.Struct(">iiiiiqqiq8sq20siqi"),
     struct.Struct(">iiiiiqqiq20sq20siqi"),
 )
+# The head in three pieces: what differs for each message, what a sender's messages share, and
+# the length of the body.
+OWN = struct.Struct(">iiiiiqq")  # total size, magic, CRC, queue, flag, queue offset, position
+SHARED_V4 = struct.Struct(">iq8sq8siq")  # system flag, born, host, stored, host, times, prepared
+INT = struct.Struct(">i")
 FLAGS_LAST = 39  # the last byte of the system flag holds the host bits
 BLANK = struct.Struct(">ii")  # total size, magic
 SHORT = struct.Struct(">h")
@@ -70,6 +75,7 @@ BYTE = struct.Struct(">B")
 TOPIC_LENGTHS = {MAGIC_V1: BYTE, MAGIC_V2: SHORT}  # before the topic
 HEAD_BYTES_MAX = HEADS[-1].size
 assert HEAD.size == 88
+assert OWN.size + SHARED_V4.size + INT.size == HEAD.size
 assert BLANK.size == BLANK_BYTES_MIN
 
 CRC_NAME = b"__CRC32#\x01"

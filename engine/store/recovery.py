@@ -11,12 +11,12 @@ from typing import Protocol
 from engine.errors import Corrupt
 from engine.message import StoredMessage
 from engine.store.damage import Damage
+from engine.store.decoding import decode
 from engine.store.record import (
     BLANK,
     MAGIC_BLANK,
     NO_RANGE,
     RECORD_BYTES_MIN,
-    decode,
     has_crc,
     has_room_for_crc,
 )

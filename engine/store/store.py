@@ -17,6 +17,7 @@ from engine.errors import Busy, Corrupt, EngineError, OutOfFiles
 from engine.events import EventBus
 from engine.host import pack_host
 from engine.message import Durability, Message, PutResult
+from engine.message_columns import ColumnsResult, MessageColumns, PutColumns
 from engine.service import Service
 from engine.store.checkpoint import (
     Checkpoint,
@@ -28,6 +29,7 @@ from engine.store.checkpoint import (
 from engine.store.commit_log import disk_full
 from engine.store.dispatch import DispatchBatch
 from engine.store.encode import EncodedBatch, Encoder
+from engine.store.encode_columns import encode_columns
 from engine.store.entry_codes import CodeCheck, TagCode
 from engine.store.expiry import Expiry
 from engine.store.files import Files, read_whole, sync_if_open, write_atomic
@@ -174,11 +176,41 @@ class Store(StoreOpening):
             run.queue.next_offset += len(run.tag_codes)
         end = start + len(batch.data)
         is_held = durability is Durability.FLUSHED
-        self._dispatch.add(DispatchBatch(end, stored_ms, is_held, batch.runs, batch.keyed))
+        self._dispatch.add(DispatchBatch(end, stored_ms, is_held, batch.runs, batch.keyed, []))
         if is_held and not waits:
             self._flusher.request(end, _ignore)
         level = durability if waits else Durability.STORED
         return PutResult(messages, batch.offsets, batch.positions, level, end, runs)
+
+    def append_columns(
+        self, batches: Sequence[MessageColumns], queue: int, *, durability: Durability
+    ) -> PutColumns:
+        """Write all batches, of plain messages, with one write, or none of them; as `append` does.
+
+        Those that name no queue go to `queue`.
+        """
+        self._check_writable()
+        stored_ms = self._last_ms = self._clock.now_ms()
+        position = self._log.written
+        batch = encode_columns(self._encoder, batches, queue, position, stored_ms)
+        start = self._log.place(len(batch.data))
+        if start != position:  # it did not fit this segment: positions are part of the bytes
+            batch = encode_columns(self._encoder, batches, queue, start, stored_ms)
+        self._log.append(batch.data, start)
+        runs = [run.sent() for run in batch.runs]
+        for run in batch.runs:
+            run.queue.next_offset += len(run.tag_codes)
+        end = start + len(batch.data)
+        is_held = durability is Durability.FLUSHED
+        hashed = [batch.hashed] if batch.hashed.hashes else []
+        self._dispatch.add(DispatchBatch(end, stored_ms, is_held, batch.runs, [], hashed))
+        id_prefix = self._encoder.id_prefix
+        results = [ColumnsResult(*place, durability, id_prefix) for place in batch.places]
+        return PutColumns(results, durability, end, runs)
+
+    def may_take_columns(self, topic: str) -> bool:
+        """Whether nothing about the messages of `topic` has to be known one by one."""
+        return not self.crowding and not self._encoder.has_tag_codes(topic)
 
     def check_room(self) -> None:
         """Raise DiskFull where producers are refused so that the engine's own work has room."""

@@ -16,10 +16,11 @@ from engine.message import StoredMessage
 from engine.store.commit_log import NAME_DIGITS, CommitLog
 from engine.store.consume_queue import ENTRY, ConsumeQueue, QueueEntry, QueueFiles, QueueId
 from engine.store.damage import Damage
+from engine.store.decoding import decode
 from engine.store.entry_codes import EntryCodes
 from engine.store.files import Files
 from engine.store.journal_entries import JournalFrame
-from engine.store.record import BLANK_BYTES_MIN, HEAD_BYTES_MAX, decode, place_in
+from engine.store.record import BLANK_BYTES_MIN, HEAD_BYTES_MAX, place_in
 from engine.store.recovery import LogScan
 from engine.store.sealed_files import SealedFiles
 from engine.store.verify_index import check_index

@@ -7,6 +7,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import click
 
@@ -15,7 +16,7 @@ from kitemq.async_producer import AsyncProducer
 from kitemq.client import Client
 from kitemq.commands.command import ClientCommand, CommandOptions, option
 from kitemq.commands.output import Exit, Output, note
-from kitemq.errors import Invalid
+from kitemq.errors import Invalid, Rejected
 from kitemq.message import Message
 
 CHUNK = 1000
@@ -35,6 +36,8 @@ def bench(options: BenchOptions, output: Output) -> int:
         raise Invalid("nothing to measure", field="count", remedy="give 1 or more")
     topic = f"kitemq-bench-{secrets.token_hex(4)}"
     with Client(options.server) as client:
+        with suppress(Rejected):  # a token may measure and not look at the server
+            note(f"the engine's loops over batches: {client.server.info().kernel or 'unknown'}")
         client.topics.create(topic)
         try:
             asyncio.run(_bench(options, output, topic))

@@ -8,6 +8,8 @@ from msgspec import Meta
 
 from kitemq.model.values import Int64
 
+KERNEL = "How the engine's loops over batches run: compiled, or pure (in Python)."
+
 
 class Alive(msgspec.Struct, frozen=True):
     """The process answers."""
@@ -24,6 +26,7 @@ class Readiness(msgspec.Struct, frozen=True):
     status: Annotated[str, Meta(description="ready, degraded or starting")]
     problems: dict[str, str]
     warnings: dict[str, str] = {}
+    kernel: Annotated[str, Meta(description=KERNEL)] = ""
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -53,6 +56,7 @@ class ServerInfo(msgspec.Struct, frozen=True):
         str, Meta(description="Tells it from every other directory of that machine.")
     ]
     capabilities: Capabilities
+    kernel: Annotated[str, Meta(description=KERNEL)] = ""
 
 
 class AuditItem(msgspec.Struct, frozen=True):

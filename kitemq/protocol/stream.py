@@ -1,6 +1,7 @@
 """Decodes a binary WebSocket message into its frames, by type."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from kitemq.protocol.batches import (
     AckFrame,
@@ -32,6 +33,14 @@ from kitemq.protocol.transactions import (
     DecidedFrame,
     DecideFrame,
 )
+
+
+class FrameParser(Protocol):
+    """Decodes the payload of one type of frame; every class of frames does."""
+
+    def parse(self, data: bytes, at: int) -> Frame:
+        """The frame whose payload is `data` from `at` to its end; raises ProtocolError."""
+
 
 CLIENT_FRAMES: dict[int, type[Frame]] = {
     kind.TYPE: kind
@@ -77,7 +86,7 @@ class UnreadableFrame(ProtocolError):
 
 
 def iter_frames(
-    data: bytes, kinds: dict[int, type[Frame]]
+    data: bytes, kinds: Mapping[int, FrameParser]
 ) -> Iterator[tuple[int, Frame | UnreadableFrame]]:
     """Request number and frame, one after the other, of a whole WebSocket message.
 
@@ -98,7 +107,7 @@ def iter_frames(
 
 
 def _parse(
-    kinds: dict[int, type[Frame]], kind: int, request: int, data: bytes, start: int, end: int
+    kinds: Mapping[int, FrameParser], kind: int, request: int, data: bytes, start: int, end: int
 ) -> Frame | UnreadableFrame:
     frame = kinds.get(kind)
     if frame is None:

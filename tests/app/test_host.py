@@ -118,6 +118,35 @@ async def test_results_of_the_pool_come_back_on_the_loops_thread() -> None:
     assert all(result is not here for result, _, _ in came)
 
 
+async def test_threads_of_the_pool_begin_with_work_and_end_with_the_pool() -> None:
+    pool = LoopPool(asyncio.get_running_loop(), threads=2)
+    gate, threads = threading.Event(), set[threading.Thread]()
+
+    def wait() -> None:
+        threads.add(threading.current_thread())
+        assert gate.wait(LIMIT_S)
+
+    for _ in range(3):
+        pool.submit(wait, lambda _result, error: None)
+    gate.set()
+    await pool.close(LIMIT_S)
+
+    assert 1 <= len(threads) <= 2
+    for thread in threads:
+        thread.join(LIMIT_S)
+        assert not thread.is_alive()
+
+
+async def test_the_pool_is_not_closed_before_its_work_is_done() -> None:
+    pool = LoopPool(asyncio.get_running_loop())
+    gate = threading.Event()
+    pool.submit(lambda: gate.wait(LIMIT_S), lambda _result, error: None)
+    with pytest.raises(TimeoutError):
+        await pool.close(0.01)
+    gate.set()
+    await pool.close(LIMIT_S)
+
+
 async def test_a_directory_in_use_is_refused_and_can_be_opened_afterwards(tmp_path: Path) -> None:
     config = EngineConfig(data=tmp_path, disk_free_min_bytes=0)
     first, second = EngineHost(config), EngineHost(config)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine import intake
+from engine import message_checks
 from engine.broker import Broker
 from engine.clock import ManualClock
 from engine.config import EngineConfig
@@ -78,7 +78,7 @@ def broker(engine: Engine) -> Broker:
 @pytest.fixture
 def no_room_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Producers may fill a record's properties, as in the store of another broker."""
-    monkeypatch.setattr(intake, "SENT_PROPERTIES_BYTES_MAX", PROPERTIES_BYTES_MAX)
+    monkeypatch.setattr(message_checks, "SENT_PROPERTIES_BYTES_MAX", PROPERTIES_BYTES_MAX)
 
 
 @pytest.fixture

@@ -35,9 +35,10 @@ from engine.handover.tables import DELAYS, GROUPS, OFFSETS, TOPICS
 from engine.message import BODY_BYTES_MAX, Message, StoredMessage, join_properties, split_properties
 from engine.statistics import lag_block
 from engine.statistics.lag_files import OPEN_NAME, LagFiles
+from engine.store.decoding import decode, decode_run
 from engine.store.encode import Encoder, is_own_id, position_of_id
 from engine.store.files import write_atomic
-from engine.store.record import decode, decode_run, stored_ms_in, times_in
+from engine.store.record import stored_ms_in, times_in
 from engine.store.recovery import LogScan
 from engine.trace import client_traces
 from engine.trace import record as trace_record

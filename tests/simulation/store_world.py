@@ -18,6 +18,7 @@ from engine.errors import Corrupt, DiskFull, Invalid, NotFound
 from engine.inspection import inspect
 from engine.message import Durability, Message, PutResult, StoredMessage
 from engine.store.consume_queue import QueueEntry
+from tests.engine.store.kernel.packing import name, pack
 from tests.simulation.disk import ROOM_UNLIMITED, Crash, Disk
 from tests.simulation.pool import SeededPool
 
@@ -166,7 +167,10 @@ class StoreWorld:
         messages = [self.message() for _ in range(self.chance.choice((1, 1, 1, 2, 3, 8)))]
         durability = self.chance.choice((None, None, Durability.FLUSHED))
         try:
-            sent = self.broker.send(messages, durability=durability)
+            if self.chance.random() < 0.4:
+                sent = self.send_columns(messages, durability)
+            else:
+                sent = self.broker.send(messages, durability=durability)
         except (DiskFull, Invalid, Corrupt):
             return
         except Crash:
@@ -175,6 +179,20 @@ class StoreWorld:
         accepted = self.model.accept(sent)
         if self.chance.random() < 0.7:
             self.store.when_flushed(sent.flush_position, lambda error: self.mark(accepted, error))
+
+    def send_columns(self, messages: list[Message], durability: Durability | None) -> PutResult:
+        """Send them to the topic of the first as a batch of columns."""
+        for message in messages:
+            message.topic, message.properties, message.message_id = messages[0].topic, {}, ""
+        id_prefix = self.chance.choice(("", f"OWN{self.number}X"))
+        columns = pack(messages, id_prefix=id_prefix)
+        for message, message_id in zip(messages, columns.message_ids(len(messages)), strict=False):
+            message.message_id = message_id  # so that it is known where the send is cut off
+        sent = self.broker.send_columns([columns], durability=durability)
+        assert sent is not None or self.store.crowding
+        if sent is None:
+            return self.broker.send(messages, durability=durability)
+        return name(messages, columns, sent)
 
     def mark(self, accepted: list[Kept], error: Exception | None) -> None:
         if error is None:

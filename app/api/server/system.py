@@ -59,7 +59,7 @@ def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
             f"the start found {len(health.damages)} damages, the first in {first.file} from byte"
             f" {first.start} on; the engine's page and `kitemq store verify` name all"
         )
-    return Readiness(status, problems, warnings)
+    return Readiness(status, problems, warnings, health.kernel)
 
 
 @operations.get("/healthz", prefix="", needs=PUBLIC)
@@ -93,6 +93,7 @@ async def about(call: Call[None, None]) -> ServerInfo:
         data=str(call.settings.data.absolute()),
         data_mark=_mark_of(call.settings.data),
         capabilities=call.messaging.capabilities,
+        kernel=broker.health().kernel,
     )
 
 

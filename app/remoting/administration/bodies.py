@@ -11,10 +11,12 @@ import msgspec
 from app.remoting.call import json_body
 from app.remoting.clients import RemotingSubscription
 from app.remoting.errors import ErrorResponse
+from engine.broker import tag_hash
 
 if TYPE_CHECKING:
     from app.remoting.backend import RemotingBackend
 
+TAG, ALL = "TAG", "*"
 DATA_VERSION = {"counter": 0, "stateVersion": 0, "timestamp": 0}
 
 
@@ -25,11 +27,13 @@ def name_list(names: Iterable[str]) -> ErrorResponse:
 
 def subscription_shape(subscription: RemotingSubscription) -> dict[str, Any]:
     """A client's subscription to a topic."""
+    is_tags = subscription.kind == TAG and subscription.text != ALL
+    tags = [tag for each in subscription.text.split("||") if (tag := each.strip())]
     return {
         "topic": subscription.topic,
         "subString": subscription.text,
-        "tagsSet": [],
-        "codeSet": [],
+        "tagsSet": tags if is_tags else [],
+        "codeSet": [tag_hash(tag) for tag in tags] if is_tags else [],
         "subVersion": subscription.version,
         "expressionType": subscription.kind,
         "classFilterMode": False,

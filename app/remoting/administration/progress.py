@@ -3,6 +3,7 @@
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
+from app.eager import eager
 from app.remoting.administration.bodies import by_queue, name_list, queue_key
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import ErrorResponse, RemotingRefusal
@@ -18,14 +19,16 @@ if TYPE_CHECKING:
 OFFSET_MAX = (1 << 63) - 1
 
 
-def consume_stats(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def consume_stats(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The progress of a group in each queue, of one topic if named."""
     group, topic = call.group(Action.READ), call.text("topic", "")
     queues = [each for each in queue_lags(backend, group) if topic in ("", each.topic)]
-    return ErrorResponse(body=_stats_body(backend, group, queues))
+    return ErrorResponse(body=await _stats_body(backend, group, queues))
 
 
-def broker_consume_stats(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+@eager
+async def broker_consume_stats(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The progress of all groups in all of their topics; of ordered groups where named."""
     call.require(Action.READ, Kind.SERVER)
     is_ordered, entries, lag, inflight = call.is_true("isOrder"), [], 0, 0
@@ -37,7 +40,7 @@ def broker_consume_stats(backend: "RemotingBackend", call: RemotingCall) -> Erro
             topics.setdefault(each.topic, []).append(each)
             lag += each.max_offset - each.committed
             inflight += each.inflight
-        parts = [_stats_body(backend, group.name, queues) for queues in topics.values()]
+        parts = [await _stats_body(backend, group.name, queues) for queues in topics.values()]
         entries.append(b"{" + json_body(group.name) + b":[" + b",".join(parts) + b"]}")
     rest = {
         "brokerAddr": backend.address(call.connection),
@@ -99,20 +102,14 @@ async def _time_span(
 ) -> dict[str, Any]:
     content = await backend.messaging.queue_content(topic, queue, count_max=1)
     first_ms = -1 if content.first_stored_ms is None else content.first_stored_ms
-    consumed_ms = first_ms
-    if lag is not None and lag.committed > lag.min_offset:
-        try:
-            message = await backend.messaging.message(topic, queue, lag.committed - 1)
-            consumed_ms = message.stored_ms
-        except MessageNotFound:  # retention took it
-            consumed_ms = first_ms
+    consumed_ms = await _consumed_ms(backend, lag) if lag is not None else None
     oldest_ms = lag.oldest_ms if lag is not None else content.first_stored_ms
     now_ms = backend.host.clock.now_ms()
     return {
         "messageQueue": queue_key(backend, topic, queue),
         "minTimeStamp": first_ms,
         "maxTimeStamp": -1 if last_ms is None else last_ms,
-        "consumeTimeStamp": consumed_ms,
+        "consumeTimeStamp": first_ms if consumed_ms is None else consumed_ms,
         "delayTime": 0 if oldest_ms is None else max(0, now_ms - oldest_ms),
     }
 
@@ -123,22 +120,40 @@ def topics_of_group(backend: "RemotingBackend", call: RemotingCall) -> ErrorResp
     return name_list(sorted({each.topic for each in queue_lags(backend, group)}))
 
 
-def _stats_body(backend: "RemotingBackend", group: str, queues: list[QueueLag]) -> bytes:
-    """The progress of a group in these queues."""
+async def _consumed_ms(backend: "RemotingBackend", lag: QueueLag) -> int | None:
+    """When the last message before a group's place was stored; None for none."""
+    if lag.committed <= lag.min_offset:
+        return None
+    try:
+        message = await backend.messaging.message(lag.topic, lag.queue, lag.committed - 1)
+    except MessageNotFound:  # retention took it
+        return None
+    return message.stored_ms
+
+
+async def _stats_body(backend: "RemotingBackend", group: str, queues: list[QueueLag]) -> bytes:
+    """The progress of a group in these queues, and in others of their topics."""
     rate = backend.broker.statistics.group_rate(group)
-    entries = (
-        (
-            (each.topic, each.queue),
-            {
-                "brokerOffset": each.max_offset,
-                "consumerOffset": each.committed,
-                "pullOffset": each.cursor,
-                "lastTimestamp": each.oldest_ms or 0,
-            },
+    entries = {}
+    known = {each.name for each in backend.broker.topics(system=True)}
+    for topic in known & {each.topic for each in queues}:
+        for queue in backend.broker.topic_stats(topic).queues:
+            entries[topic, queue.queue] = _progress(queue.max_offset, 0, 0, None)
+    for each in queues:
+        consumed_ms = await _consumed_ms(backend, each)
+        entries[each.topic, each.queue] = _progress(
+            each.max_offset, each.committed, each.cursor, consumed_ms
         )
-        for each in queues
-    )
-    return by_queue(backend, "offsetTable", entries, {"consumeTps": rate})
+    return by_queue(backend, "offsetTable", entries.items(), {"consumeTps": rate})
+
+
+def _progress(end: int, committed: int, pulled: int, consumed_ms: int | None) -> dict[str, int]:
+    return {
+        "brokerOffset": end,
+        "consumerOffset": committed,
+        "pullOffset": pulled,
+        "lastTimestamp": consumed_ms or 0,
+    }
 
 
 def queue_lags(backend: "RemotingBackend", group: str) -> list[QueueLag]:

@@ -191,13 +191,14 @@ async def _queue_entries(
             "physicOffset": each.position,
             "physicSize": each.size_bytes,
             "tagsCode": tag_hash(each.tag),
+            "eval": False,
         }
         for each in page.messages
         if index <= each.offset < index + count
     ]
     body = {
         "subscriptionData": subscription and subscription_shape(subscription),
-        "filterData": "" if subscription or not group else f"{group}@{topic} is not online!",
+        "filterData": "null" if subscription or not group else f"{group}@{topic} is not online!",
         "queueData": entries,
         "maxQueueIndex": end,
         "minQueueIndex": first,

@@ -5,7 +5,8 @@ import contextlib
 import contextvars
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 from starlette.requests import Request
 
@@ -18,12 +19,13 @@ from app.monitoring.sampler import Sampler
 from app.monitoring.trends import Trends
 from app.security.access import principal_of
 from app.services.group_members import MixedGroups
-from app.ui.framework import language
 from app.ui.framework.assets import Assets
 from app.ui.framework.language import N_
-from app.ui.framework.templating import Templates
 from app.ui.framework.turns import Turns
 from engine.broker import Broker
+
+if TYPE_CHECKING:
+    from app.ui.framework.templating import Templates
 
 T = TypeVar("T")
 
@@ -53,8 +55,6 @@ class Console:
         self.version = version
         self.now_ms = host.clock.now_ms
         self.started_ms = self.now_ms()
-        self.assets = Assets()
-        self.templates = Templates(self.assets)
         self.meter = Meter(lambda: host.broker.statistics, self.now_ms)
         self.sampler = Sampler(host.broker, self.meter, self.now_ms)
         self.dead_index = DeadIndex(host.broker)
@@ -73,6 +73,20 @@ class Console:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._renderer, lambda: here.run(work))
 
+    @cached_property
+    def assets(self) -> Assets:
+        return Assets()
+
+    @cached_property
+    def templates(self) -> "Templates":
+        from app.ui.framework.templating import Templates  # with Jinja
+
+        return Templates(self.assets)
+
+    def load(self) -> None:
+        """Read the assets and make the templates ready, on the thread that loads the pages."""
+        _ = self.templates
+
     @property
     def broker(self) -> Broker:
         return self.host.broker
@@ -81,7 +95,6 @@ class Console:
     async def opened(self) -> AsyncIterator[None]:
         """Listen to the engine and keep the figures fresh for as long as the context is held."""
         sampling = asyncio.create_task(self.sampler.run())
-        self._renderer.submit(language.load)
         try:
             yield
         finally:

@@ -53,7 +53,7 @@ def page(handler: Handler) -> Handler:
 
     @functools.wraps(handler)
     async def guarded(request: Request) -> Response:
-        preferences.speak(request)
+        await preferences.speak(request)
         try:
             return await handler(request)
         except (EngineError, ProblemError) as error:
@@ -88,7 +88,7 @@ async def refused(request: Request, error: EngineError | ProblemError) -> Respon
 
 async def unknown_page(request: Request) -> Response:
     """The 404 page for an unknown address."""
-    preferences.speak(request)
+    await preferences.speak(request)
     return await refused(
         request, NotFound(_("there is no page at %(path)s", path=request.scope["path"]))
     )

@@ -4,6 +4,7 @@
 The API, exports and the audit trail are English. docs/contributing.md says how to add a text.
 """
 
+import asyncio
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ class Catalogue:
 
 
 ENGLISH = Catalogue({}, {})
+_loaded = {Language.ENGLISH}
 _spoken: ContextVar[Language] = ContextVar("language", default=Language.ENGLISH)
 
 
@@ -104,10 +106,11 @@ def preferred(accept: str) -> Language:
     return chosen
 
 
-def load() -> None:
-    """Read the catalogues now, so that the first page in another language is fast."""
-    for language in Language:
-        _catalogue(language)
+async def load(language: Language) -> None:
+    """Read the catalogue of `language` on a thread, at its first page."""
+    if language not in _loaded:
+        await asyncio.to_thread(_catalogue, language)
+        _loaded.add(language)
 
 
 def _weight(text: str) -> float:

@@ -70,10 +70,12 @@ def read(request: Request) -> Preferences:
     return msgspec.structs.replace(typed_forms.query(values, Preferences), language=spoken)
 
 
-def speak(request: Request) -> None:
+async def speak(request: Request) -> None:
     """Set the language of this request to the browser's; English for programs."""
     is_page = request.query_params.get("format", "html") == "html"
-    language.speak(read(request).language if is_page else Language.ENGLISH)
+    spoken = read(request).language if is_page else Language.ENGLISH
+    await language.load(spoken)
+    language.speak(spoken)
 
 
 def chosen_language(request: Request) -> Language | None:

@@ -8,6 +8,7 @@ import pytest
 
 from app.api.monitoring.metric_families import FAMILIES
 from app.heartbeat import Heartbeat
+from engine.store.kernel import KERNEL
 from tests.app.conftest import App
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +32,7 @@ async def samples(app: App) -> dict[str, float]:
 async def test_the_server_lives_and_is_ready_until_it_stops(running: App) -> None:
     assert (await running.http.get("/healthz")).json() == {"status": "ok"}
     ready = await running.http.get("/readyz")
-    nothing = {"status": "ready", "problems": {}, "warnings": {}}
+    nothing = {"status": "ready", "problems": {}, "warnings": {}, "kernel": KERNEL}
     assert (ready.status_code, ready.json()) == (200, nothing)
     running.app.services.host.drain()
     ready = await running.http.get("/readyz")

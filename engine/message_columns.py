@@ -1,0 +1,82 @@
+"""Messages as columns: a batch of one sender that is stored without an object for each message.
+
+Only plain messages travel so: no delay, transaction or message group, and properties that all of
+them share. The layout of the columns is `engine.store.kernel.interface`'s.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from engine.message import Durability, Message, SentRun
+
+BODY_LENGTH_BYTES = 4
+
+
+class MessageColumns(msgspec.Struct, frozen=True, gc=False):
+    """`count` messages of one topic, whose columns lie in `data`.
+
+    A column begins at `bodies_at` and so on; -1: all messages have the value given beside it.
+    With an `id_prefix` the i-th message has the id prefix + 8 upper-case hex digits of
+    `id_first` + i, else the store makes one. `messages` makes objects of them, for batches that
+    are not plain after all; what it raises is said of the batch.
+    """
+
+    topic: str
+    queue: int
+    count: int
+    data: bytes
+    bodies_at: int
+    body_bytes: int  # of all together
+    messages: Callable[[], Sequence[Message]]
+    tags_at: int = -1
+    keys_at: int = -1
+    flags_at: int = -1
+    born_at: int = -1
+    tag: str = ""
+    keys: tuple[str, ...] = ()
+    properties: dict[str, str] = {}
+    flag: int = 0
+    born_ms: int = 0
+    born_host: str = ""
+    id_prefix: str = ""
+    id_first: int = 0
+
+    def body_size(self, index: int) -> int:
+        """The bytes of one body."""
+        at = self.bodies_at + index * BODY_LENGTH_BYTES
+        return int.from_bytes(self.data[at : at + BODY_LENGTH_BYTES], "big")
+
+    def message_ids(self, count_max: int) -> tuple[str, ...]:
+        """The ids that the sender chose, at most so many."""
+        if not self.id_prefix:
+            return ()
+        numbers = range(self.id_first, self.id_first + min(self.count, count_max))
+        return tuple([f"{self.id_prefix}{number:08X}" for number in numbers])
+
+
+class ColumnsResult(NamedTuple):
+    """Where the messages of one `MessageColumns` stand; `flush_position` as in `PutResult`.
+
+    `id_prefix` begins the ids that the store made: the 16 hex digits of the position follow.
+    """
+
+    queue: int
+    offsets: range
+    positions: list[int]
+    durability: Durability
+    id_prefix: str
+
+    def message_ids(self) -> list[str]:
+        """The ids of messages whose sender chose none."""
+        return [f"{self.id_prefix}{position:016X}" for position in self.positions]
+
+
+class PutColumns(NamedTuple):
+    """The result of one write, for each of its batches; else as `PutResult`."""
+
+    results: list[ColumnsResult]
+    durability: Durability
+    flush_position: int
+    runs: list[SentRun]

@@ -1,0 +1,161 @@
+"""Encodes batches that came as columns; what `encode` does for messages one by one.
+
+The loop over the messages is the kernel's. Here is what they share: the parts of their records
+that are the same in each.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from engine.message import (
+    KEYS,
+    NAME_SEPARATOR,
+    PROPERTY_SEPARATOR,
+    TAGS,
+    Message,
+    SentRun,
+    join_properties,
+)
+from engine.message_columns import MessageColumns
+from engine.store import kernel
+from engine.store.consume_queue import ConsumeQueue
+from engine.store.encode import Encoder
+from engine.store.hashing import absolute_hash, continue_hash, tag_hash, unsigned_hash
+from engine.store.kernel import SHARED, EncodedColumns, IndexNumbers, RecordColumns
+from engine.store.record import topic_field
+
+
+class HashedKeys(NamedTuple):
+    """Keys and ids of one write, by the hash that the key index keeps: u32 and i64 numbers."""
+
+    hashes: bytes
+    places: bytes
+
+    def numbers(self) -> tuple[IndexNumbers, IndexNumbers]:
+        """Hashes and places as numbers."""
+        return memoryview(self.hashes).cast("I"), memoryview(self.places).cast("q")
+
+    def positions_of(self, hash_: int) -> list[int]:
+        """Where messages with a key or id of this hash lie."""
+        rows = zip(*self.numbers(), strict=True)
+        return [position for each, position in rows if each == hash_]
+
+
+class PackedRun(msgspec.Struct):
+    """Messages of one write that go to one queue, their entries packed already."""
+
+    queue: ConsumeQueue
+    first_offset: int
+    entries: bytes
+    tag_codes: list[int]
+    size_bytes: int
+
+    def sent(self) -> SentRun:
+        """The sender's result."""
+        count = len(self.tag_codes)
+        return SentRun(*self.queue.id, self.first_offset, count, self.size_bytes)
+
+    def packed(self) -> bytes:
+        """The queue entries of the run."""
+        return self.entries
+
+
+class PlacedColumns(NamedTuple):
+    """Where the messages of one `MessageColumns` are to stand."""
+
+    queue: int
+    offsets: range
+    positions: list[int]
+
+
+class EncodedColumnsBatch(NamedTuple):
+    """Batches ready to be written at the position they were encoded for, with one write."""
+
+    data: bytes
+    runs: list[PackedRun]
+    places: list[PlacedColumns]
+    hashed: HashedKeys
+
+
+def encode_columns(
+    encoder: Encoder,
+    batches: Sequence[MessageColumns],
+    queue: int,
+    position: int,
+    stored_ms: int,
+) -> EncodedColumnsBatch:
+    """Records of batches for `position`; `queue` is for those that name none."""
+    runs: dict[tuple[str, int], PackedRun] = {}
+    places: list[PlacedColumns] = []
+    encoded: list[EncodedColumns] = []
+    for batch in batches:
+        number = batch.queue if batch.queue >= 0 else queue
+        run = runs.get((batch.topic, number))
+        if run is None:
+            known = encoder.queue_of(batch.topic, number)
+            run = runs[batch.topic, number] = PackedRun(known, known.next_offset, b"", [], 0)
+        first = run.first_offset + len(run.tag_codes)
+        columns = _columns(encoder, batch, number, first, position, stored_ms)
+        result = EncodedColumns(*kernel.encode_records(columns))
+        run.entries += result.entries
+        run.tag_codes += result.tag_codes or [columns.tag_code] * batch.count
+        run.size_bytes += len(result.records)
+        position += len(result.records)
+        places.append(PlacedColumns(number, range(first, first + batch.count), result.positions))
+        encoded.append(result)
+    return EncodedColumnsBatch(
+        b"".join([result.records for result in encoded]),
+        list(runs.values()),
+        places,
+        HashedKeys(
+            b"".join([result.hashes for result in encoded]),
+            b"".join([result.places for result in encoded]),
+        ),
+    )
+
+
+def _columns(
+    encoder: Encoder,
+    batch: MessageColumns,
+    queue: int,
+    first_offset: int,
+    position: int,
+    stored_ms: int,
+) -> RecordColumns:
+    alike = Message(batch.topic, b"", born_ms=batch.born_ms, born_host=batch.born_host)
+    magic, field = topic_field(batch.topic)
+    topic_hash = unsigned_hash(f"{batch.topic}#")
+    key_hashes = [absolute_hash(continue_hash(topic_hash, key)) for key in batch.keys]
+    return RecordColumns(
+        data=batch.data,
+        message_count=batch.count,
+        bodies_at=batch.bodies_at,
+        tags_at=batch.tags_at,
+        keys_at=batch.keys_at,
+        flags_at=batch.flags_at,
+        born_at=batch.born_at,
+        position=position,
+        first_offset=first_offset,
+        magic=magic,
+        queue=queue,
+        flag=batch.flag,
+        tag_code=tag_hash(batch.tag),
+        born_ms=stored_ms,
+        shared=encoder.shared(alike, stored_ms),
+        topic_field=field,
+        id_prefix=(batch.id_prefix or encoder.id_prefix).encode(),
+        id_first=batch.id_first if batch.id_prefix else SHARED,
+        tag=_part(TAGS, batch.tag),
+        keys=_part(KEYS, " ".join(batch.keys)),
+        properties=join_properties(batch.properties).encode(),
+        topic_hash=topic_hash,
+        key_hashes=array("I", key_hashes).tobytes(),
+    )
+
+
+def _part(name: str, value: str) -> bytes:
+    """One property of the block; nothing without a value."""
+    return f"{name}{NAME_SEPARATOR}{value}{PROPERTY_SEPARATOR}".encode() if value else b""

@@ -1,0 +1,643 @@
+/* The compiled twin of pure.py: the same functions, the same bytes. See interface.py.
+
+   Written against Python's stable interface, so that one build serves every version from 3.11 on.
+   Offsets into a batch were checked by whoever made it; they are checked again here all the same,
+   because a mistake would read or write memory that is not ours. */
+
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030B0000
+#endif
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef unsigned char byte;
+
+/* -- CRC-32 as zlib has it --------------------------------------------------------------------- */
+
+static uint32_t crc_table[8][256];
+
+static void make_crc_table(void) {
+    for (uint32_t n = 0; n < 256; n++) {
+        uint32_t c = n;
+        for (int k = 0; k < 8; k++) c = c & 1 ? 0xEDB88320u ^ (c >> 1) : c >> 1;
+        crc_table[0][n] = c;
+    }
+    for (int t = 1; t < 8; t++)
+        for (int n = 0; n < 256; n++) {
+            uint32_t c = crc_table[t - 1][n];
+            crc_table[t][n] = crc_table[0][c & 0xFF] ^ (c >> 8);
+        }
+}
+
+/* `crc` is inverted before and after by the caller. */
+static uint32_t crc_by_table(uint32_t crc, const byte *p, size_t size) {
+    while (size >= 8) {
+        uint32_t a = crc ^ (p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24);
+        crc = crc_table[7][a & 0xFF] ^ crc_table[6][a >> 8 & 0xFF] ^ crc_table[5][a >> 16 & 0xFF]
+            ^ crc_table[4][a >> 24] ^ crc_table[3][p[4]] ^ crc_table[2][p[5]]
+            ^ crc_table[1][p[6]] ^ crc_table[0][p[7]];
+        p += 8;
+        size -= 8;
+    }
+    while (size--) crc = crc_table[0][(crc ^ *p++) & 0xFF] ^ (crc >> 8);
+    return crc;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HAS_FOLDING 1
+#include <immintrin.h>
+
+static int can_fold = 0;
+
+/* Folding by carry-less multiplication; `size` is a multiple of 16, at least 64. Source: Gopal et
+   al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009. */
+__attribute__((target("pclmul,sse4.1")))
+static uint32_t crc_by_folding(uint32_t crc, const byte *p, size_t size) {
+    const __m128i by_512 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
+    const __m128i by_128 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
+    const __m128i by_64 = _mm_set_epi64x(0, 0x0163cd6124);
+    const __m128i polynomial = _mm_set_epi64x(0x01f7011641, 0x01db710641);
+    const __m128i low_32 = _mm_setr_epi32(-1, 0, -1, 0);
+    __m128i x[4], part;
+    for (int i = 0; i < 4; i++) x[i] = _mm_loadu_si128((const __m128i *)p + i);
+    x[0] = _mm_xor_si128(x[0], _mm_cvtsi32_si128((int)crc));
+    p += 64;
+    size -= 64;
+    while (size >= 64) {
+        for (int i = 0; i < 4; i++) {
+            part = _mm_clmulepi64_si128(x[i], by_512, 0x00);
+            x[i] = _mm_clmulepi64_si128(x[i], by_512, 0x11);
+            x[i] = _mm_xor_si128(_mm_xor_si128(x[i], part),
+                                 _mm_loadu_si128((const __m128i *)p + i));
+        }
+        p += 64;
+        size -= 64;
+    }
+    for (int i = 1; i < 4; i++) {
+        part = _mm_clmulepi64_si128(x[0], by_128, 0x00);
+        x[0] = _mm_clmulepi64_si128(x[0], by_128, 0x11);
+        x[0] = _mm_xor_si128(_mm_xor_si128(x[0], x[i]), part);
+    }
+    while (size >= 16) {
+        part = _mm_clmulepi64_si128(x[0], by_128, 0x00);
+        x[0] = _mm_clmulepi64_si128(x[0], by_128, 0x11);
+        x[0] = _mm_xor_si128(_mm_xor_si128(x[0], _mm_loadu_si128((const __m128i *)p)), part);
+        p += 16;
+        size -= 16;
+    }
+    part = _mm_clmulepi64_si128(x[0], by_128, 0x10);
+    x[0] = _mm_xor_si128(_mm_srli_si128(x[0], 8), part);
+    part = _mm_srli_si128(x[0], 4);
+    x[0] = _mm_clmulepi64_si128(_mm_and_si128(x[0], low_32), by_64, 0x00);
+    x[0] = _mm_xor_si128(x[0], part);
+    part = _mm_clmulepi64_si128(_mm_and_si128(x[0], low_32), polynomial, 0x10);
+    part = _mm_clmulepi64_si128(_mm_and_si128(part, low_32), polynomial, 0x00);
+    return (uint32_t)_mm_extract_epi32(_mm_xor_si128(x[0], part), 1);
+}
+#endif
+
+static uint32_t crc_of(const byte *p, size_t size) {
+    uint32_t crc = 0xFFFFFFFFu;
+#ifdef HAS_FOLDING
+    if (can_fold && size >= 64) {
+        size_t folded = size & ~(size_t)15;
+        crc = crc_by_folding(crc, p, folded);
+        p += folded;
+        size -= folded;
+    }
+#endif
+    return ~crc_by_table(crc, p, size) & 0x7FFFFFFFu;
+}
+
+/* -- numbers and hashes ------------------------------------------------------------------------ */
+
+static uint32_t get_u16(const byte *p) { return (uint32_t)p[0] << 8 | p[1]; }
+static uint32_t get_u32(const byte *p) { return get_u16(p) << 16 | get_u16(p + 2); }
+static uint64_t get_u64(const byte *p) { return (uint64_t)get_u32(p) << 32 | get_u32(p + 4); }
+
+static byte *put_u16(byte *p, uint32_t value) {
+    p[0] = (byte)(value >> 8);
+    p[1] = (byte)value;
+    return p + 2;
+}
+static byte *put_u32(byte *p, uint32_t value) { return put_u16(put_u16(p, value >> 16), value); }
+static byte *put_u64(byte *p, uint64_t value) {
+    return put_u32(put_u32(p, (uint32_t)(value >> 32)), (uint32_t)value);
+}
+static byte *put_bytes(byte *p, const void *source, size_t size) {
+    memcpy(p, source, size);
+    return p + size;
+}
+static byte *put_hex(byte *p, uint64_t value, int digits) {
+    for (int i = digits - 1; i >= 0; i--) {
+        p[i] = (byte)"0123456789ABCDEF"[value & 15];
+        value >>= 4;
+    }
+    return p + digits;
+}
+
+static uint32_t extend_hash(uint32_t hash, const byte *p, size_t size) {
+    while (size--) hash = hash * 31 + *p++;
+    return hash;
+}
+static uint32_t absolute(uint32_t hash) {
+    if (hash < 0x80000000u) return hash;
+    return hash == 0x80000000u ? 0 : 0u - hash;
+}
+
+/* -- the columns of a batch -------------------------------------------------------------------- */
+
+typedef struct {
+    const char *data; Py_ssize_t size;
+    Py_ssize_t count, bodies_at, tags_at, keys_at, flags_at, born_at;
+    long long position, first_offset;
+    int magic, queue, flag, tag_code;
+    long long born_ms;
+    const char *shared; Py_ssize_t shared_size;
+    const char *topic; Py_ssize_t topic_size;
+    const char *id_prefix; Py_ssize_t id_prefix_size;
+    long long id_first;
+    const char *tag; Py_ssize_t tag_size;
+    const char *keys; Py_ssize_t keys_size;
+    const char *properties; Py_ssize_t properties_size;
+    unsigned int topic_hash;
+    const char *key_hashes; Py_ssize_t key_hashes_size;
+} Batch;
+
+/* Whether `width` bytes for each message, and what those lengths announce, lie inside the data. */
+static int has_column(const Batch *b, Py_ssize_t at, int width, int is_lengths) {
+    if (at < 0) return 1;
+    if (b->count > (PY_SSIZE_T_MAX - at) / width || at + b->count * width > b->size) return 0;
+    if (!is_lengths) return 1;
+    Py_ssize_t left = b->size - at - b->count * width;
+    const byte *p = (const byte *)b->data + at;
+    for (Py_ssize_t i = 0; i < b->count; i++, p += width) {
+        left -= (Py_ssize_t)(width == 2 ? get_u16(p) : get_u32(p));
+        if (left < 0) return 0;
+    }
+    return 1;
+}
+
+static int has_columns(const Batch *b) {
+    return b->count >= 0 && b->bodies_at >= 0
+        && has_column(b, b->bodies_at, 4, 1) && has_column(b, b->tags_at, 2, 1)
+        && has_column(b, b->keys_at, 2, 1) && has_column(b, b->flags_at, 8, 0)
+        && has_column(b, b->born_at, 8, 0);
+}
+
+static int is_good_tag(const byte *p, size_t size) {
+    while (size--) {
+        if (*p < 0x21 || *p > 0x7E || *p == '|') return 0;
+        p++;
+    }
+    return 1;
+}
+
+/* Keys of printable ASCII with one blank between each two. */
+static int are_good_keys(const byte *p, size_t size, int count_max) {
+    int count = size > 0;
+    for (size_t i = 0; i < size; i++) {
+        if (p[i] == ' ') {
+            if (i == 0 || i + 1 == size || p[i - 1] == ' ') return 0;
+            count++;
+        } else if (p[i] < 0x21 || p[i] > 0x7E) return 0;
+    }
+    return count <= count_max;
+}
+
+static PyObject *are_plain(PyObject *self, PyObject *args) {
+    Batch b = {0};
+    long body_max;
+    int tag_max, keys_max, key_count_max;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y#nnnnnnliii", &b.data, &b.size, &b.count, &b.bodies_at,
+                          &b.tags_at, &b.keys_at, &b.flags_at, &b.born_at,
+                          &body_max, &tag_max, &keys_max, &key_count_max))
+        return NULL;
+    if (!has_columns(&b)) {
+        PyErr_SetString(PyExc_ValueError, "a column goes beyond its data");
+        return NULL;
+    }
+    const byte *data = (const byte *)b.data;
+    for (Py_ssize_t i = 0; i < b.count; i++) {
+        uint32_t size = get_u32(data + b.bodies_at + 4 * i);
+        if (size == 0 || size > (uint32_t)body_max) Py_RETURN_FALSE;
+    }
+    if (b.tags_at >= 0) {
+        const byte *text = data + b.tags_at + 2 * b.count;
+        for (Py_ssize_t i = 0; i < b.count; i++) {
+            uint32_t size = get_u16(data + b.tags_at + 2 * i);
+            if (size > (uint32_t)tag_max || !is_good_tag(text, size)) Py_RETURN_FALSE;
+            text += size;
+        }
+    }
+    if (b.keys_at >= 0) {
+        const byte *text = data + b.keys_at + 2 * b.count;
+        for (Py_ssize_t i = 0; i < b.count; i++) {
+            uint32_t size = get_u16(data + b.keys_at + 2 * i);
+            if (size > (uint32_t)keys_max || !are_good_keys(text, size, key_count_max))
+                Py_RETURN_FALSE;
+            text += size;
+        }
+    }
+    if (b.flags_at >= 0)
+        for (Py_ssize_t i = 0; i < b.count; i++) {
+            int64_t flag = (int64_t)get_u64(data + b.flags_at + 8 * i);
+            if (flag < INT32_MIN || flag > INT32_MAX) Py_RETURN_FALSE;
+        }
+    if (b.born_at >= 0)
+        for (Py_ssize_t i = 0; i < b.count; i++)
+            if ((int64_t)get_u64(data + b.born_at + 8 * i) < 0) Py_RETURN_FALSE;
+    Py_RETURN_TRUE;
+}
+
+/* -- encoding ---------------------------------------------------------------------------------- */
+
+static const char ID_NAME[] = "UNIQ_KEY\x01";
+static const char TAG_NAME[] = "TAGS\x01";
+static const char KEYS_NAME[] = "KEYS\x01";
+static const char CRC_NAME[] = "__CRC32#\x01";
+#define LENGTH(name) ((Py_ssize_t)sizeof(name) - 1)
+#define OWN_BYTES 36
+#define CRC_BYTES 20
+#define ENTRY_BYTES 20
+#define PROPERTIES_MAX 32767
+#define BORN_AT 4 /* in what the messages of a sender share */
+
+static Py_ssize_t text_part(const byte *lengths, Py_ssize_t name_size) {
+    Py_ssize_t size = (Py_ssize_t)get_u16(lengths);
+    return size ? name_size + size + 1 : 0;
+}
+
+static Py_ssize_t id_size(const Batch *b) {
+    return b->id_prefix_size + (b->id_first < 0 ? 16 : 8);
+}
+
+/* Bytes of the properties of message i, without the CRC. */
+static Py_ssize_t property_size(const Batch *b, Py_ssize_t i) {
+    const byte *data = (const byte *)b->data;
+    Py_ssize_t size = LENGTH(ID_NAME) + id_size(b) + 1 + b->properties_size;
+    size += b->tags_at < 0 ? b->tag_size : text_part(data + b->tags_at + 2 * i, LENGTH(TAG_NAME));
+    size += b->keys_at < 0 ? b->keys_size : text_part(data + b->keys_at + 2 * i, LENGTH(KEYS_NAME));
+    return size;
+}
+
+static Py_ssize_t count_keys(const Batch *b) {
+    Py_ssize_t count = 0;
+    if (b->keys_at < 0) return b->count * (b->key_hashes_size / 4);
+    const byte *lengths = (const byte *)b->data + b->keys_at;
+    const byte *text = lengths + 2 * b->count;
+    for (Py_ssize_t i = 0; i < b->count; i++) {
+        uint32_t size = get_u16(lengths + 2 * i);
+        count += size > 0;
+        for (uint32_t k = 0; k < size; k++) count += text[k] == ' ';
+        text += size;
+    }
+    return count;
+}
+
+static byte *put_text_part(byte *p, const char *name, size_t name_size, const byte *text,
+                           size_t size) {
+    if (!size) return p;
+    p = put_bytes(put_bytes(p, name, name_size), text, size);
+    *p++ = 2;
+    return p;
+}
+
+/* Ten decimal digits, the least significant first. */
+static byte *put_crc(byte *p, uint32_t crc) {
+    p = put_bytes(p, CRC_NAME, LENGTH(CRC_NAME));
+    for (int i = 0; i < 10; i++) {
+        *p++ = (byte)('0' + crc % 10);
+        crc /= 10;
+    }
+    *p++ = 2;
+    return p;
+}
+
+typedef struct { byte *record, *entry; uint32_t *hash; int64_t *place; } Output;
+
+/* Writes message after message; 0 where an exception is set. */
+static int encode_all(const Batch *b, Output out, PyObject *positions, PyObject *codes) {
+    const byte *data = (const byte *)b->data;
+    const byte *body = data + b->bodies_at + 4 * b->count;
+    const byte *tag = data + b->tags_at + 2 * b->count, *keys = data + b->keys_at + 2 * b->count;
+    Py_ssize_t shared_keys = b->key_hashes_size / 4;
+    int64_t position = b->position;
+    for (Py_ssize_t i = 0; i < b->count; i++) {
+        byte *start = out.record, *p = start;
+        uint32_t body_size = get_u32(data + b->bodies_at + 4 * i);
+        uint32_t tag_size = b->tags_at < 0 ? 0 : get_u16(data + b->tags_at + 2 * i);
+        uint32_t keys_size = b->keys_at < 0 ? 0 : get_u16(data + b->keys_at + 2 * i);
+        Py_ssize_t properties = property_size(b, i);
+        uint32_t size = (uint32_t)(OWN_BYTES + b->shared_size + 4 + body_size + b->topic_size + 2
+                                   + properties + CRC_BYTES);
+        uint32_t flag = b->flags_at < 0 ? (uint32_t)b->flag
+                                        : (uint32_t)get_u64(data + b->flags_at + 8 * i);
+        int64_t code = b->tags_at < 0 ? b->tag_code : (int32_t)extend_hash(0, tag, tag_size);
+        p = put_u32(put_u32(p, size), (uint32_t)b->magic);
+        p = put_u32(p, crc_of(body, body_size));
+        p = put_u32(put_u32(p, (uint32_t)b->queue), flag);
+        p = put_u64(put_u64(p, (uint64_t)(b->first_offset + i)), (uint64_t)position);
+        byte *shared = p;
+        p = put_bytes(p, b->shared, (size_t)b->shared_size);
+        if (b->born_at >= 0) {
+            uint64_t born = get_u64(data + b->born_at + 8 * i);
+            put_u64(shared + BORN_AT, born ? born : (uint64_t)b->born_ms);
+        }
+        p = put_bytes(put_u32(p, body_size), body, body_size);
+        p = put_bytes(p, b->topic, (size_t)b->topic_size);
+        p = put_u16(p, (uint32_t)(properties + CRC_BYTES));
+        p = put_bytes(p, ID_NAME, LENGTH(ID_NAME));
+        byte *id = p;
+        p = put_bytes(p, b->id_prefix, (size_t)b->id_prefix_size);
+        p = b->id_first < 0 ? put_hex(p, (uint64_t)position, 16)
+                            : put_hex(p, (uint64_t)(b->id_first + i), 8);
+        size_t id_bytes = (size_t)(p - id);
+        *p++ = 2;
+        p = b->tags_at < 0 ? put_bytes(p, b->tag, (size_t)b->tag_size)
+                           : put_text_part(p, TAG_NAME, LENGTH(TAG_NAME), tag, tag_size);
+        p = b->keys_at < 0 ? put_bytes(p, b->keys, (size_t)b->keys_size)
+                           : put_text_part(p, KEYS_NAME, LENGTH(KEYS_NAME), keys, keys_size);
+        p = put_bytes(p, b->properties, (size_t)b->properties_size);
+        p = put_crc(p, crc_of(start, (size_t)(p - start)));
+        out.record = p;
+
+        out.entry = put_u64(put_u32(put_u64(out.entry, (uint64_t)position), size), (uint64_t)code);
+        if (b->keys_at < 0) {
+            memcpy(out.hash, b->key_hashes, (size_t)b->key_hashes_size);
+            out.hash += shared_keys;
+            for (Py_ssize_t k = 0; k < shared_keys; k++) *out.place++ = position;
+        } else if (keys_size) {
+            uint32_t from = 0;
+            for (uint32_t k = 0; k <= keys_size; k++)
+                if (k == keys_size || keys[k] == ' ') {
+                    *out.hash++ = absolute(extend_hash(b->topic_hash, keys + from, k - from));
+                    *out.place++ = position;
+                    from = k + 1;
+                }
+        }
+        if (b->id_first >= 0) {
+            *out.hash++ = absolute(extend_hash(b->topic_hash, id, id_bytes));
+            *out.place++ = position;
+        }
+        PyObject *number = PyLong_FromLongLong(position);
+        if (!number || PyList_SetItem(positions, i, number)) return 0;
+        if (codes) {
+            number = PyLong_FromLongLong(code);
+            if (!number || PyList_SetItem(codes, i, number)) return 0;
+        }
+        body += body_size;
+        tag += tag_size;
+        keys += keys_size;
+        position += size;
+    }
+    return 1;
+}
+
+static PyObject *encode_records(PyObject *self, PyObject *args) {
+    Batch b;
+    (void)self;
+    if (!PyTuple_Check(args)) {
+        PyErr_SetString(PyExc_TypeError, "a RecordColumns is needed");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(args, "y#nnnnnnLLiiiiLy#y#y#Ly#y#y#Iy#", &b.data, &b.size, &b.count,
+                          &b.bodies_at, &b.tags_at, &b.keys_at, &b.flags_at, &b.born_at,
+                          &b.position, &b.first_offset, &b.magic, &b.queue, &b.flag, &b.tag_code,
+                          &b.born_ms, &b.shared, &b.shared_size, &b.topic, &b.topic_size,
+                          &b.id_prefix, &b.id_prefix_size, &b.id_first, &b.tag, &b.tag_size,
+                          &b.keys, &b.keys_size, &b.properties, &b.properties_size,
+                          &b.topic_hash, &b.key_hashes, &b.key_hashes_size))
+        return NULL;
+    if (!has_columns(&b) || b.shared_size < BORN_AT + 8 || b.key_hashes_size % 4) {
+        PyErr_SetString(PyExc_ValueError, "a column goes beyond its data");
+        return NULL;
+    }
+    Py_ssize_t total = 0;
+    for (Py_ssize_t i = 0; i < b.count; i++) {
+        Py_ssize_t properties = property_size(&b, i);
+        if (properties + CRC_BYTES > PROPERTIES_MAX) {
+            PyErr_SetString(PyExc_ValueError, "the properties leave no room for the CRC");
+            return NULL;
+        }
+        total += OWN_BYTES + b.shared_size + 4 + (Py_ssize_t)get_u32((const byte *)b.data + b.bodies_at + 4 * i)
+            + b.topic_size + 2 + properties + CRC_BYTES;
+    }
+    if (total > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "a batch of more than 2 GiB");
+        return NULL;
+    }
+    Py_ssize_t hashed = count_keys(&b) + (b.id_first < 0 ? 0 : b.count);
+    PyObject *records = PyBytes_FromStringAndSize(NULL, total);
+    PyObject *entries = PyBytes_FromStringAndSize(NULL, b.count * ENTRY_BYTES);
+    PyObject *hashes = PyBytes_FromStringAndSize(NULL, hashed * 4);
+    PyObject *places = PyBytes_FromStringAndSize(NULL, hashed * 8);
+    PyObject *positions = PyList_New(b.count);
+    PyObject *codes = b.tags_at < 0 ? Py_NewRef(Py_None) : PyList_New(b.count);
+    PyObject *result = NULL;
+    if (records && entries && hashes && places && positions && codes) {
+        Output out = {
+            (byte *)PyBytes_AsString(records), (byte *)PyBytes_AsString(entries),
+            (uint32_t *)PyBytes_AsString(hashes), (int64_t *)PyBytes_AsString(places),
+        };
+        if (encode_all(&b, out, positions, codes == Py_None ? NULL : codes))
+            result = PyTuple_Pack(6, records, entries, positions, codes, hashes, places);
+    }
+    Py_XDECREF(records);
+    Py_XDECREF(entries);
+    Py_XDECREF(hashes);
+    Py_XDECREF(places);
+    Py_XDECREF(positions);
+    Py_XDECREF(codes);
+    return result;
+}
+
+/* -- the key index ----------------------------------------------------------------------------- */
+
+#define ITEM_BYTES 20
+
+static PyObject *index_items(PyObject *self, PyObject *args) {
+    PyObject *slots_object;
+    Py_buffer slots = {0}, hashes = {0}, places = {0};
+    long long seconds, number;
+    PyObject *result = NULL;
+    (void)self;
+    PyObject *hashes_object, *places_object;
+    if (!PyArg_ParseTuple(args, "OOOLL", &slots_object, &hashes_object, &places_object, &seconds,
+                          &number))
+        return NULL;
+    if (PyObject_GetBuffer(slots_object, &slots, PyBUF_WRITABLE)) return NULL;
+    if (PyObject_GetBuffer(hashes_object, &hashes, PyBUF_SIMPLE)) goto done;
+    if (PyObject_GetBuffer(places_object, &places, PyBUF_SIMPLE)) goto done;
+    Py_ssize_t count = hashes.len / 4, slot_count = slots.len / 4;
+    if (places.len != count * 8 || hashes.len % 4 || slot_count < 1) {
+        PyErr_SetString(PyExc_ValueError, "hashes and places do not belong together");
+        goto done;
+    }
+    result = PyBytes_FromStringAndSize(NULL, count * ITEM_BYTES);
+    if (!result) goto done;
+    byte *p = (byte *)PyBytes_AsString(result);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        uint32_t hash = ((const uint32_t *)hashes.buf)[i];
+        int32_t *slot = (int32_t *)slots.buf + hash % (uint64_t)slot_count;
+        p = put_u64(put_u32(p, hash), (uint64_t)((const int64_t *)places.buf)[i]);
+        p = put_u32(put_u32(p, (uint32_t)seconds), (uint32_t)*slot);
+        *slot = (int32_t)number++;
+    }
+done:
+    if (slots.obj) PyBuffer_Release(&slots);
+    if (hashes.obj) PyBuffer_Release(&hashes);
+    if (places.obj) PyBuffer_Release(&places);
+    return result;
+}
+
+/* -- decoding ---------------------------------------------------------------------------------- */
+
+#define MAGIC_V1 0xDAA320A7u
+#define MAGIC_V2 0xDAA320ABu
+#define HEAD_BYTES 88
+#define FLAGS_LAST 39
+#define V6_MORE 12 /* bytes that an IPv6 host takes more than an IPv4 host */
+
+/* The value of the last record, where this one has the same bytes. */
+typedef struct { const byte *bytes; Py_ssize_t size; PyObject *value; } Last;
+
+static PyObject *take_last(Last *last, const byte *bytes, Py_ssize_t size) {
+    if (!last->value || last->size != size || memcmp(last->bytes, bytes, (size_t)size)) return NULL;
+    return Py_NewRef(last->value);
+}
+static PyObject *keep_last(Last *last, const byte *bytes, Py_ssize_t size, PyObject *value) {
+    if (!value) return NULL;
+    Py_XDECREF(last->value);
+    *last = (Last){bytes, size, Py_NewRef(value)};
+    return value;
+}
+
+static PyObject *host_of(Last *last, const byte *bytes, Py_ssize_t size, PyObject *unpack_host) {
+    PyObject *value = take_last(last, bytes, size);
+    if (value) return value;
+    return keep_last(last, bytes, size,
+                     PyObject_CallFunction(unpack_host, "y#", (const char *)bytes, size));
+}
+
+static int set_number(PyObject *fields, Py_ssize_t index, long long value) {
+    PyObject *number = PyLong_FromLongLong(value);
+    return number && !PyTuple_SetItem(fields, index, number);
+}
+static int set_object(PyObject *fields, Py_ssize_t index, PyObject *value) {
+    return value && !PyTuple_SetItem(fields, index, value);
+}
+
+/* The fields of the record at `at`; None for one that is not whole, or has no CRC of its own. */
+static PyObject *decode_one(const byte *data, Py_ssize_t data_size, Py_ssize_t at, Last last[3],
+                            PyObject *unpack_host) {
+    if (at < 0 || at > data_size - HEAD_BYTES) Py_RETURN_NONE;
+    const byte *p = data + at;
+    Py_ssize_t left = data_size - at, born_size = 8, store_size = 8;
+    if (p[FLAGS_LAST] & 0x10) born_size += V6_MORE;
+    if (p[FLAGS_LAST] & 0x20) store_size += V6_MORE;
+    Py_ssize_t head = HEAD_BYTES - 16 + born_size + store_size;
+    if (head > left) Py_RETURN_NONE;
+    const byte *born = p + 48, *stored = born + born_size, *store = stored + 8;
+    const byte *behind = store + store_size; /* times, prepared position, bytes of the body */
+    int32_t size = (int32_t)get_u32(p), body_size = (int32_t)get_u32(behind + 12);
+    uint32_t magic = get_u32(p + 4);
+    if (size > left || body_size < 0 || body_size > left || (magic != MAGIC_V1 && magic != MAGIC_V2)) Py_RETURN_NONE;
+    Py_ssize_t length_size = magic == MAGIC_V1 ? 1 : 2;
+    Py_ssize_t crc_at = (Py_ssize_t)size - CRC_BYTES, topic_at = head + body_size + length_size;
+    if (topic_at > crc_at) Py_RETURN_NONE;
+    const byte *length = p + topic_at - length_size;
+    Py_ssize_t topic_size = magic == MAGIC_V1 ? length[0] : (int16_t)get_u16(length);
+    Py_ssize_t properties_at = topic_at + topic_size + 2;
+    if (topic_size < 1 || properties_at > crc_at) Py_RETURN_NONE;
+    if (properties_at + (int16_t)get_u16(p + properties_at - 2) != size) Py_RETURN_NONE;
+    byte crc[CRC_BYTES];
+    put_crc(crc, crc_of(p, (size_t)crc_at));
+    if (memcmp(crc, p + crc_at, CRC_BYTES)) Py_RETURN_NONE;
+    PyObject *topic = take_last(&last[0], p + topic_at, topic_size);
+    if (!topic) {
+        topic = PyUnicode_DecodeUTF8((const char *)p + topic_at, topic_size, NULL);
+        if (!topic) {
+            PyErr_Clear();
+            Py_RETURN_NONE;
+        }
+        keep_last(&last[0], p + topic_at, topic_size, topic);
+    }
+    PyObject *fields = PyTuple_New(15);
+    if (!fields) {
+        Py_DECREF(topic);
+        return NULL;
+    }
+    if (set_object(fields, 0, topic)
+        && set_number(fields, 1, (int32_t)get_u32(p + 12))
+        && set_number(fields, 2, (int64_t)get_u64(p + 20))
+        && set_number(fields, 3, (int64_t)get_u64(p + 28))
+        && set_number(fields, 4, size)
+        && set_object(fields, 5, PyBytes_FromStringAndSize((const char *)p + head, body_size))
+        && set_object(fields, 6, PyBytes_FromStringAndSize((const char *)p + properties_at,
+                                                           crc_at - properties_at))
+        && set_number(fields, 7, (int32_t)get_u32(p + 16))
+        && set_number(fields, 8, (int32_t)get_u32(p + 36))
+        && set_number(fields, 9, (long long)(int32_t)get_u32(behind) + 1)
+        && set_number(fields, 10, (int64_t)get_u64(p + 40))
+        && set_object(fields, 11, host_of(&last[1], born, born_size, unpack_host))
+        && set_number(fields, 12, (int64_t)get_u64(stored))
+        && set_object(fields, 13, host_of(&last[2], store, store_size, unpack_host))
+        && set_number(fields, 14, (int64_t)get_u64(behind + 4)))
+        return fields;
+    Py_DECREF(fields);
+    return NULL;
+}
+
+static PyObject *decode_records(PyObject *self, PyObject *args) {
+    const char *data;
+    Py_ssize_t size;
+    PyObject *starts, *make, *unpack_host;
+    Last last[3] = {{0}};
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y#OOO", &data, &size, &starts, &make, &unpack_host)) return NULL;
+    Py_ssize_t count = PySequence_Size(starts);
+    PyObject *results = count < 0 ? NULL : PyList_New(count);
+    for (Py_ssize_t i = 0; results && i < count; i++) {
+        PyObject *start = PySequence_GetItem(starts, i), *result = NULL;
+        Py_ssize_t at = start ? PyLong_AsSsize_t(start) : -1;
+        Py_XDECREF(start);
+        if (!PyErr_Occurred())
+            result = decode_one((const byte *)data, size, at, last, unpack_host);
+        if (result && result != Py_None) {
+            PyObject *fields = result;
+            result = PyObject_CallObject(make, fields);
+            Py_DECREF(fields);
+        }
+        if (!result || PyList_SetItem(results, i, result)) Py_CLEAR(results);
+    }
+    for (int i = 0; i < 3; i++) Py_XDECREF(last[i].value);
+    return results;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+static PyMethodDef functions[] = {
+    {"are_plain", are_plain, METH_VARARGS, NULL},
+    {"encode_records", encode_records, METH_O, NULL},
+    {"index_items", index_items, METH_VARARGS, NULL},
+    {"decode_records", decode_records, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "compiled", "The compiled twin of pure.py.", -1, functions,
+    NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit_compiled(void) {
+    make_crc_table();
+#ifdef HAS_FOLDING
+    __builtin_cpu_init();
+    can_fold = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+#endif
+    return PyModule_Create(&module);
+}

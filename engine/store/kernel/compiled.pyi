@@ -1,0 +1,31 @@
+from array import array
+from collections.abc import Callable, Sequence
+
+from engine.message import StoredMessage
+from engine.store.kernel.interface import IndexNumbers, RecordColumns
+
+def are_plain(
+    data: bytes,
+    count: int,
+    bodies_at: int,
+    tags_at: int,
+    keys_at: int,
+    flags_at: int,
+    born_at: int,
+    body_bytes_max: int,
+    tag_bytes_max: int,
+    keys_bytes_max: int,
+    key_count_max: int,
+) -> bool: ...
+def encode_records(
+    columns: RecordColumns,
+) -> tuple[bytes, bytes, list[int], list[int] | None, bytes, bytes]: ...
+def index_items(
+    slots: array[int], hashes: IndexNumbers, places: IndexNumbers, seconds: int, number: int
+) -> bytes: ...
+def decode_records(
+    data: bytes,
+    starts: Sequence[int],
+    make: Callable[..., StoredMessage],
+    unpack_host: Callable[[bytes], str],
+) -> list[StoredMessage | None]: ...

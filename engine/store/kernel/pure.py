@@ -1,0 +1,271 @@
+"""The kernel in Python: runs where nothing was compiled, and says what the compiled twin must do.
+
+Both give the same bytes; `tests/engine/store/kernel` compares them over random batches.
+"""
+
+import re
+import struct
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, pairwise, repeat
+from zlib import crc32
+
+from engine.message import (
+    KEYS,
+    NAME_SEPARATOR,
+    PROPERTIES_BYTES_MAX,
+    PROPERTY_SEPARATOR,
+    TAGS,
+    UNIQ_KEY,
+    StoredMessage,
+)
+from engine.store.consume_queue import entries_layout
+from engine.store.hashing import (
+    MASK,
+    PAIR_HASHES,
+    POWER_2,
+    POWER_4,
+    SIGN,
+    absolute_hash,
+    continue_hash,
+    tag_hash,
+)
+from engine.store.index_mark import items_layout
+from engine.store.kernel.interface import EncodedColumns, IndexNumbers, RecordColumns
+from engine.store.record import (
+    CRC_BYTES,
+    CRC_MASK,
+    DIGITS,
+    INT,
+    LAST_DIGITS,
+    NAME_DIGITS,
+    OWN,
+    SHORT,
+)
+
+I64 = struct.Struct(">q")
+ID_DIGITS, ID_DIGITS_OWN = 8, 16  # of a sender's number, of a position
+BORN_AT = 4  # in what the messages of a sender share
+GOOD_TAG = re.compile(r"[!-{}~]*")  # printable ASCII but for the blank and "|"
+GOOD_KEYS = re.compile(r"(?:[!-~]+(?: [!-~]+)*)?")
+TAG_NAME, KEYS_NAME = (f"{name}{NAME_SEPARATOR}" for name in (TAGS, KEYS))
+ID_NAME, ID_END = f"{UNIQ_KEY}{NAME_SEPARATOR}".encode(), PROPERTY_SEPARATOR.encode()
+
+
+def are_plain(
+    data: bytes,
+    count: int,
+    bodies_at: int,
+    tags_at: int,
+    keys_at: int,
+    flags_at: int,
+    born_at: int,
+    body_bytes_max: int,
+    tag_bytes_max: int,
+    keys_bytes_max: int,
+    key_count_max: int,
+) -> bool:
+    """Whether every body, tag, text of keys, flag and time may be encoded as it is.
+
+    A message that a column cannot say this of may be good all the same: look at it by itself.
+    """
+    sizes = _numbers(data, bodies_at, count, "I")
+    if bodies_at + 4 * count + sum(sizes) > len(data):
+        raise ValueError("a column goes beyond its data")
+    if count and not 0 < min(sizes) <= max(sizes) <= body_bytes_max:
+        return False
+    for tag in _texts(data, tags_at, count):
+        if len(tag) > tag_bytes_max or not GOOD_TAG.fullmatch(tag):
+            return False
+    for keys in _texts(data, keys_at, count):
+        if len(keys) > keys_bytes_max or not GOOD_KEYS.fullmatch(keys):
+            return False
+        if keys.count(" ") >= key_count_max:
+            return False
+    flags = _numbers(data, flags_at, count, "q")
+    if any(not -(1 << 31) <= flag < 1 << 31 for flag in flags):
+        return False
+    return all(born_ms >= 0 for born_ms in _numbers(data, born_at, count, "q"))
+
+
+def encode_records(columns: RecordColumns) -> EncodedColumns:
+    """The records of a batch, their entries, and what is to be indexed."""
+    data, count, position = columns.data, columns.message_count, columns.position
+    tags = _texts(data, columns.tags_at, count)
+    keys, key_hashes = _keys(columns)
+    has_own_ids, number = columns.id_first < 0, columns.id_first
+    id_hashes = [] if has_own_ids else _id_hashes(columns)
+    parts: list[bytes] = []
+    entries: list[int] = []
+    magic, queue, pack_own, join = columns.magic, columns.queue, OWN.pack, b"".join
+    before_id = before_body = last_shared = b""
+    fixed_bytes, last_body_bytes, last_rest_bytes = 0, -1, -1
+    for offset, (body, flag, code, shared, rest) in enumerate(
+        zip(
+            _bodies(data, columns.bodies_at, count),
+            _numbers(data, columns.flags_at, count, "q") or repeat(columns.flag),
+            map(tag_hash, tags) if tags else repeat(columns.tag_code),
+            _shared(columns),
+            _rests(columns, tags, keys),
+            strict=False,
+        ),
+        columns.first_offset,
+    ):
+        body_bytes, rest_bytes = len(body), len(rest)
+        if rest_bytes != last_rest_bytes:
+            last_rest_bytes, before_id = rest_bytes, _before_id(columns, rest_bytes)
+            last_body_bytes = -1
+        if body_bytes != last_body_bytes or shared is not last_shared:
+            last_body_bytes, last_shared = body_bytes, shared
+            before_body = shared + INT.pack(body_bytes)
+            fixed_bytes = OWN.size + len(before_body) + body_bytes + len(before_id) + CRC_BYTES
+        digits = b"%016X" % position if has_own_ids else b"%08X" % number
+        size = fixed_bytes + len(digits) + rest_bytes
+        own = pack_own(*(size, magic, crc32(body) & CRC_MASK, queue, flag), offset, position)
+        record = join((own, before_body, body, before_id, digits, rest))
+        high, low = divmod(crc32(record) & CRC_MASK, 10_000)
+        parts += (record, NAME_DIGITS[low], DIGITS[high % 10_000], LAST_DIGITS[high // 10_000])
+        entries += (position, size, code)
+        number += 1
+        position += size
+    positions = entries[0::3]
+    hashes, places = _merged(key_hashes, id_hashes, positions)
+    return EncodedColumns(
+        b"".join(parts),
+        entries_layout(count).pack(*entries),
+        positions,
+        entries[2::3] if tags else None,
+        hashes.tobytes(),
+        places.tobytes(),
+    )
+
+
+def index_items(
+    slots: "array[int]", hashes: IndexNumbers, places: IndexNumbers, seconds: int, number: int
+) -> bytes:
+    """Items of the key index for keys with these hashes, numbered from `number` on.
+
+    Each names the item before it in its slot, and is noted in `slots` as the newest.
+    """
+    count = len(slots)
+    fields: list[int] = []
+    for hash_, position in zip(hashes, places, strict=True):
+        slot = hash_ % count
+        fields += (hash_, position, seconds, slots[slot])
+        slots[slot] = number
+        number += 1
+    return items_layout(len(places)).pack(*fields)
+
+
+def decode_records(
+    data: bytes,
+    starts: Sequence[int],
+    make: Callable[..., StoredMessage],
+    unpack_host: Callable[[bytes], str],
+) -> list[StoredMessage | None]:
+    """The records that start at these places; None for those that `record` has to look at.
+
+    These are all that are not whole or have no CRC of their own, and here in Python any.
+    """
+    return [None] * len(starts)
+
+
+def _shared(columns: RecordColumns) -> Iterable[bytes]:
+    """What the messages of a sender share, for each message."""
+    shared = columns.shared
+    if columns.born_at < 0:
+        return repeat(shared)
+    times = _numbers(columns.data, columns.born_at, columns.message_count, "q")
+    before, behind = shared[:BORN_AT], shared[BORN_AT + I64.size :]
+    return [before + I64.pack(born_ms or columns.born_ms) + behind for born_ms in times]
+
+
+def _id_hashes(columns: RecordColumns) -> list[int]:
+    """What the index keeps for each id; all but the last four digits are mostly the same."""
+    prefix = continue_hash(columns.topic_hash, columns.id_prefix.decode())
+    hashes = []
+    last_head, head_hash = -1, 0
+    for number in range(columns.id_first, columns.id_first + columns.message_count):
+        head = number >> 16
+        if head != last_head:
+            last_head, head_hash = head, continue_hash(prefix, f"{head:04X}") * POWER_4
+        low = PAIR_HASHES[number >> 8 & 0xFF] * POWER_2 + PAIR_HASHES[number & 0xFF]
+        hash_ = (head_hash + low) & MASK
+        hashes.append(hash_ if hash_ < SIGN else absolute_hash(hash_))
+    return hashes
+
+
+def _keys(columns: RecordColumns) -> tuple[list[str], list[list[int]]]:
+    """The keys of each message, none where all share them; their hashes, none without keys."""
+    if columns.keys_at < 0:
+        shared = array("I", columns.key_hashes).tolist()
+        return [], [shared] * columns.message_count if shared else []
+    keys = _texts(columns.data, columns.keys_at, columns.message_count)
+    prefix = columns.topic_hash
+    return keys, [
+        [absolute_hash(continue_hash(prefix, key)) for key in each.split()] for each in keys
+    ]
+
+
+def _merged(
+    key_hashes: list[list[int]], id_hashes: list[int], positions: list[int]
+) -> "tuple[array[int], array[int]]":
+    """What is to be indexed: of each message its keys, then its id."""
+    if not key_hashes:
+        return array("I", id_hashes), array("q", positions if id_hashes else ())
+    hashes, places = array("I"), array("q")
+    for index, position in enumerate(positions):
+        own = key_hashes[index] + id_hashes[index : index + 1]
+        hashes.extend(own)
+        places.extend([position] * len(own))
+    return hashes, places
+
+
+def _rests(columns: RecordColumns, tags: list[str], keys: list[str]) -> Iterable[bytes]:
+    """What follows the id in each property block, but for the CRC."""
+    if not tags and not keys:
+        return repeat(b"".join((ID_END, columns.tag, columns.keys, columns.properties)))
+    tag_parts = [_part(TAG_NAME, tag) for tag in tags] if tags else repeat(columns.tag)
+    key_parts = [_part(KEYS_NAME, each) for each in keys] if keys else repeat(columns.keys)
+    return [
+        b"".join((ID_END, tag_part, key_part, columns.properties))
+        for tag_part, key_part in zip(tag_parts, key_parts, strict=False)
+    ]
+
+
+def _before_id(columns: RecordColumns, rest_bytes: int) -> bytes:
+    """What lies between the body and the digits of the id."""
+    id_part = ID_NAME + columns.id_prefix
+    digits = ID_DIGITS_OWN if columns.id_first < 0 else ID_DIGITS
+    size = len(id_part) + digits + rest_bytes + CRC_BYTES
+    if size > PROPERTIES_BYTES_MAX:
+        raise ValueError("the properties leave no room for the CRC")
+    return columns.topic_field + SHORT.pack(size) + id_part
+
+
+def _part(name: str, value: str) -> bytes:
+    return f"{name}{value}{PROPERTY_SEPARATOR}".encode() if value else b""
+
+
+def _numbers(data: bytes, at: int, count: int, code: str) -> tuple[int, ...]:
+    """A column of numbers; none where all share one."""
+    return () if at < 0 else struct.unpack_from(f">{count}{code}", data, at)
+
+
+def _texts(data: bytes, at: int, count: int) -> list[str]:
+    """A column of ASCII texts; none where all share one."""
+    if at < 0:
+        return []
+    start = at + 2 * count
+    ends = list(accumulate(_numbers(data, at, count, "H"), initial=0))
+    if start + ends[-1] > len(data):
+        raise ValueError("a column goes beyond its data")
+    text = data[start : start + ends[-1]].decode("ascii")
+    return [text[a:b] for a, b in pairwise(ends)]
+
+
+def _bodies(data: bytes, at: int, count: int) -> list[bytes]:
+    ends = list(accumulate(_numbers(data, at, count, "I"), initial=at + 4 * count))
+    if ends[-1] > len(data):
+        raise ValueError("a column goes beyond its data")
+    return [data[a:b] for a, b in pairwise(ends)]
