@@ -17,7 +17,7 @@ LISTEN ?= 127.0.0.1:8080
 # 0 leaves Spark and its Java (0.7 GB) out: everything but the reports.
 ANALYTICS ?= 1
 # The tests are shared between so many processes; each has a PostgreSQL, a Spark and a browser.
-WORKERS ?= 2
+WORKERS ?= 3
 # 1 measures what `make test` reaches and shows it at the end, for about half as much time again.
 COVERAGE ?= 0
 

@@ -9,12 +9,20 @@ ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+):)?(?P<port>[0-9
 
 def is_listen(text: str) -> bool:
     """Whether a text says where to listen."""
-    return text in (AUTO, OFF) or _is_address(text)
+    return text in (AUTO, OFF) or host_and_port(text, "") is not None
 
 
 def is_advertised(text: str) -> bool:
     """Whether a text is an address that clients can be told: `HOST:PORT`."""
-    return ":" in text and _is_address(text)
+    return ":" in text and host_and_port(text, "") is not None
+
+
+def host_and_port(text: str, host: str) -> tuple[str, int] | None:
+    """Host and port of `HOST:PORT`, or of `PORT` at `host`; None for any other text."""
+    match = ADDRESS.match(text)
+    if match is None or int(match["port"]) > 65535:
+        return None
+    return match["host"] or host, int(match["port"])
 
 
 def parse(text: str, host: str, auto_port: int) -> tuple[str, int] | None:
@@ -26,11 +34,6 @@ def parse(text: str, host: str, auto_port: int) -> tuple[str, int] | None:
         return None
     if text == AUTO:
         return host, auto_port
-    match = ADDRESS.match(text)
-    assert match is not None, "the settings were checked"
-    return match["host"] or host, int(match["port"])
-
-
-def _is_address(text: str) -> bool:
-    match = ADDRESS.match(text)
-    return match is not None and int(match["port"]) <= 65535
+    address = host_and_port(text, host)
+    assert address is not None, "the settings were checked"
+    return address

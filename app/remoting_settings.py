@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 
 from app import listen_address
-from app.listen_address import AUTO
+from app.listen_address import AUTO, OFF
 from engine.config import setting
 
 HTTP_PORT = 8080
@@ -75,15 +75,15 @@ def listen_at(settings: RemotingSettings, host: str, port: int) -> tuple[str, in
 
 def broker_at(settings: RemotingSettings, host: str) -> tuple[str, int] | None:
     """Host and port of the broker where it is apart from the name server; None where it is not."""
-    match = ADDRESS.match(settings.remoting_broker_listen)
-    return None if match is None else (match["host"] or host, int(match["port"]))
+    return listen_address.host_and_port(settings.remoting_broker_listen, host)
 
 
 def _broker_complaint(settings: RemotingSettings) -> str:
     text = settings.remoting_broker_listen
     if not text:
         return ""
-    if not _is_address(text) or text.rpartition(":")[2] in ("1", "2"):
+    address = listen_address.host_and_port(text, "")
+    if address is None or address[1] in (1, 2):
         return (
             f"setting 'remoting_broker_listen' is {text!r}; expected HOST:PORT or PORT, 3 at least"
         )

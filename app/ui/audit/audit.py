@@ -27,17 +27,7 @@ EXPORT_PAGE = 200
 EXPORTS_MAX = 4
 ID_MAX = 2**63 - 1
 COLUMNS = (
-    "id",
-    "at",
-    "actor",
-    "action",
-    "object_kind",
-    "object_name",
-    "result",
-    "before",
-    "after",
-    "request_id",
-    "address",
+    "id at actor action object_kind object_name result before after request_id address".split()
 )
 
 # The page of an object by kind: a path that its name follows, or one page for all.
@@ -103,23 +93,15 @@ class AuditRow(AuditEntry):
 
 
 @dataclass(frozen=True)
-class FieldValue:
-    """A value of a field and how often it occurs among the newest entries."""
-
-    value: str
-    count: int
-
-
-@dataclass(frozen=True)
 class AuditTrailPage:
     """The context of `audit.html`; the choices count the newest `examined` entries."""
 
     rows: list[AuditRow]
     form: Form
     is_filtered: bool
-    kinds: list[FieldValue]
-    actions: list[FieldValue]
-    results: list[FieldValue]
+    kinds: dict[str, int]
+    actions: dict[str, int]
+    results: dict[str, int]
     examined: int
     size: int
     is_later: bool
@@ -171,10 +153,7 @@ async def export(request: Request) -> Response:
     return StreamingResponse(
         _lines(audit, match, first),
         media_type="text/csv; charset=utf-8",
-        headers={
-            "Content-Disposition": 'attachment; filename="audit.csv"',
-            "Cache-Control": "no-store",
-        },
+        headers=pages.as_file("audit.csv"),
     )
 
 
@@ -265,10 +244,9 @@ def _undo(entry: AuditEntry) -> str:
     return f"/groups/{segment(entry.object_name)}/resets/{number}/undo" if number else ""
 
 
-def _choices(counts: Mapping[str, int], current: str) -> list[FieldValue]:
-    """The choices by name; the current one is included even if no entry has it."""
-    names = sorted({*counts, current} - {""})
-    return [FieldValue(name, counts.get(name, 0)) for name in names]
+def _choices(counts: Mapping[str, int], current: str) -> dict[str, int]:
+    """The count of each choice by name; the current one is included even if no entry has it."""
+    return {name: counts.get(name, 0) for name in sorted({*counts, current} - {""})}
 
 
 def _cells(entry: AuditEntry) -> list[str]:

@@ -17,7 +17,7 @@ from fastavro.schema import SchemaParseException
 
 from app.ui.bodies import json_text
 from app.ui.bodies.avro import MAGIC, NotAvro
-from app.ui.framework.language import _
+from app.ui.framework.language import N_, _, translated
 
 STEPS_MAX = 10_000  # reads and values: about 4,000 fields
 DEPTH_MAX = 40
@@ -28,6 +28,12 @@ LONG_MAX = 2**63
 NOT_A_SCHEMA = (
     *(SchemaParseException, AttributeError, TypeError, ValueError, KeyError, OverflowError),
 )
+REASONS: dict[type[Exception], str] = {
+    RecursionError: N_("values are nested too deeply"),
+    EOFError: N_("the body ends within a value"),
+    IndexError: N_("a union or an enum has no such member"),
+    UnicodeDecodeError: N_("a string is not UTF-8"),
+}
 COMPLEX = ("record", "error", "enum", "fixed", "array", "map")
 HEADER = {
     "type": "record",
@@ -47,14 +53,8 @@ def decode(body: bytes) -> tuple[dict[str, Any], bool]:
     """Schema name, codec and records of a file, and whether it was cut short; raises NotAvro."""
     try:
         return _container(body)
-    except RecursionError:
-        raise NotAvro(_("values are nested too deeply")) from None
-    except EOFError:
-        raise NotAvro(_("the body ends within a value")) from None
-    except IndexError:
-        raise NotAvro(_("a union or an enum has no such member")) from None
-    except UnicodeDecodeError:
-        raise NotAvro(_("a string is not UTF-8")) from None
+    except tuple(REASONS) as error:
+        raise NotAvro(translated(REASONS[type(error)])) from None
     except NOT_A_SCHEMA as error:
         # The header's schema may be any JSON: what it calls a list can be a number, and so on.
         raise NotAvro(_("the schema is none of Avro's: %(error)s", error=str(error)[:80])) from None

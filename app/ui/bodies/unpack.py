@@ -58,28 +58,21 @@ def _by_look(body: bytes) -> Unpacked:
     if kind in BY_ENGINE:
         return _by_engine(body, kind)
     if kind not in WINDOWS:
-        return Unpacked(
-            body, kind, False, _("compressed with %(kind)s, which is not unpacked here", kind=kind)
-        )
+        detail = _("compressed with %(kind)s, which is not unpacked here", kind=kind)
+        return Unpacked(body, kind, False, detail)
     unpacker = zlib.decompressobj(WINDOWS[kind])
     try:
         data = unpacker.decompress(body, UNPACKED_BYTES_MAX)
     except zlib.error as error:
-        return Unpacked(
-            body, kind, False, _("looks like %(kind)s, but %(error)s", kind=kind, error=error)
-        )
+        detail = _("looks like %(kind)s, but %(error)s", kind=kind, error=error)
+        return Unpacked(body, kind, False, detail)
     if unpacker.unconsumed_tail:
         limit = UNPACKED_BYTES_MAX // 1024 // 1024
-        return Unpacked(
-            data,
-            kind,
-            True,
-            _("%(kind)s; only the first %(limit)s MiB were unpacked", kind=kind, limit=limit),
-        )
+        detail = _("%(kind)s; only the first %(limit)s MiB were unpacked", kind=kind, limit=limit)
+        return Unpacked(data, kind, True, detail)
     if not unpacker.eof:
-        return Unpacked(
-            body, kind, False, _("looks like %(kind)s, but it ends too early", kind=kind)
-        )
+        detail = _("looks like %(kind)s, but it ends too early", kind=kind)
+        return Unpacked(body, kind, False, detail)
     return Unpacked(data, kind, True, _sizes(kind, len(body), len(data)))
 
 

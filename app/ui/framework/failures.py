@@ -56,12 +56,9 @@ def page(handler: Handler) -> Handler:
         await preferences.speak(request)
         try:
             return await handler(request)
-        except EngineError as error:
+        except (EngineError, ProblemError) as error:
             request.scope[REFUSED] = error
             return await refused(request, error)
-        except ProblemError as error:
-            request.scope[REFUSED] = error
-            return await _refused_early(request, error)
         except ClientDisconnect:
             return Response(status_code=400)  # the client is gone
         except Exception:
@@ -74,27 +71,18 @@ def page(handler: Handler) -> Handler:
     return guarded
 
 
-async def refused(request: Request, error: EngineError) -> Response:
-    """The page for an expected error of the engine."""
-    status = status_of(error)
+async def refused(request: Request, error: EngineError | ProblemError) -> Response:
+    """The page for an expected error of the engine, or of a request that no handler took."""
+    status = error.status_code if isinstance(error, ProblemError) else status_of(error)
     error_id = ""
-    if status >= 500:
+    if status >= 500 and isinstance(error, EngineError):
         error_id = secrets.token_hex(4)
         log.warning("error %s: %s %r: %s", error_id, request.method, request.url.path, error)
-    response = await _show(
-        request, status, _sentence(error.detail), error.remedy, error.code, error_id
-    )
-    if isinstance(error, Busy):
-        response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
-    return response
-
-
-async def _refused_early(request: Request, error: ProblemError) -> Response:
-    """The page for a request that was refused before it reached a handler."""
     detail = _sentence(str(error.detail))
-    response = await _show(request, error.status_code, detail, error.remedy, error.code, "")
-    if error.retry_after_s:
-        response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+    response = await _show(request, status, detail, error.remedy, error.code, error_id)
+    retry_after_s = getattr(error, "retry_after_s", None)
+    if retry_after_s or isinstance(error, Busy):
+        response.headers["Retry-After"] = str(max(1, round(retry_after_s or 0)))
     return response
 
 

@@ -69,8 +69,7 @@ class Form:
 
     def blame(self, error: EngineError, names: Mapping[str, str] | None = None) -> None:
         """Report an engine error at its field; `names` maps the engine's fields to the form's."""
-        text = f"{error.detail}; {error.remedy}" if error.remedy else error.detail
-        text = text[:1].upper() + text[1:].rstrip(".") + "."
+        text = sentence(error)
         name = error.field.rpartition(".")[2].partition("[")[0]
         name = (names or {}).get(name, name)
         self.error_status = status_of(error)
@@ -126,6 +125,12 @@ class Form:
             )
             return choices[0]
         return text
+
+
+def sentence(error: EngineError) -> str:
+    """An engine error and its remedy as one sentence."""
+    text = f"{error.detail}; {error.remedy}" if error.remedy else error.detail
+    return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
 async def read(request: Request, *, bytes_max: int = FORM_BYTES_MAX) -> Posted:

@@ -21,7 +21,7 @@ from app.services.read_only import ReadOnlyState
 from app.settings import is_loopback
 from app.ui.framework import language, preferences, rights, saved_bar
 from app.ui.framework.language import N_, Language
-from app.ui.framework.preferences import Density, Keys, Theme
+from app.ui.framework.preferences import Preferences
 from app.ui.framework.rights import Lock
 from app.ui.framework.saved_bar import SavedBar
 from app.ui.framework.unread import reason_of
@@ -81,12 +81,8 @@ class Frame:
     environment: str
     environment_color: str
     version: str
-    theme: Theme
-    refresh_s: int
-    zone: Zone
+    choices: Preferences
     language: Language
-    density: Density
-    keys: Keys
     origin: str
     now_ms: int
     notice: str
@@ -123,6 +119,10 @@ class Frame:
     def _lock_id(self) -> str:
         # Unique in every block, since a page has several.
         return "-".join(filter(None, ("lock", self.block, str(next(self.locks)))))
+
+    @property
+    def zone(self) -> Zone:
+        return self.choices.zone
 
     @property
     def zone_label(self) -> str:
@@ -193,6 +193,12 @@ async def respond(
     return await console.render(rendered)
 
 
+def as_file(name: str) -> dict[str, str]:
+    """The headers of a download."""
+    disposition = f'attachment; filename="{name}"'
+    return {"Content-Disposition": disposition, "Cache-Control": "no-store"}
+
+
 def section_of(path: str) -> str:
     """The section of the menu that a page belongs to: the first part of its address."""
     first = path[1:].partition("/")[0]
@@ -247,12 +253,8 @@ def _frame(
         environment=console.environment,
         environment_color=console.environment_color,
         version=console.version,
-        theme=choices.theme,
-        refresh_s=choices.refresh_s,
-        zone=choices.zone,
+        choices=choices,
         language=language.spoken(),
-        density=choices.density,
-        keys=choices.keys,
         origin=str(request.base_url).rstrip("/"),
         now_ms=console.now_ms(),
         notice=language.translated(NOTICES.get(request.query_params.get("done", ""), "")),

@@ -3,27 +3,24 @@
 The server reads them before it renders, so that no page flashes in the wrong colours.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated, Literal, get_args
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.ui.framework import forms, language, zones
+from app.ui.framework import forms, language, typed_forms, zones
 from app.ui.framework.language import Language
+from app.ui.framework.typed_forms import Fields, InvalidField
 from app.ui.framework.zones import UTC_ZONE, Zone
 
-THEME_COOKIE = "kitemq_theme"
-REFRESH_COOKIE = "kitemq_refresh"
-ZONE_COOKIE = "kitemq_zone"
-LANGUAGE_COOKIE = "kitemq_language"
-DENSITY_COOKIE = "kitemq_density"
-KEYS_COOKIE = "kitemq_keys"
+COOKIE = "kitemq_"  # before the name of the choice
 AUTO_LANGUAGE = "auto"
 OTHER_ZONE = "other"
 KEEP_S = 365 * 24 * 3600
-REFRESH_CHOICES_S = (0, 2, 5, 10)
-REFRESH_DEFAULT_S = 5
+Refresh = Literal[0, 2, 5, 10]
+REFRESH_CHOICES_S: tuple[int, ...] = get_args(Refresh)
 
 
 class Theme(StrEnum):
@@ -46,30 +43,31 @@ class Keys(StrEnum):
     OFF = "off"
 
 
-@dataclass(frozen=True)
-class Preferences:
+def _zone(text: str) -> Zone:
+    zone = zones.parse(text)
+    if zone is None:
+        raise InvalidField(text)
+    return zone
+
+
+class Preferences(Fields, frozen=True):
+    """The choices in cookies; an invalid one has its default."""
+
     theme: Theme = Theme.AUTO
-    refresh_s: int = REFRESH_DEFAULT_S
-    zone: Zone = UTC_ZONE
+    refresh_s: Refresh = msgspec.field(default=5, name="refresh")
+    zone: Annotated[Zone, _zone] = UTC_ZONE
     language: Language = Language.ENGLISH
     density: Density = Density.COMFORTABLE
     keys: Keys = Keys.ON
 
 
 def read(request: Request) -> Preferences:
-    """The preferences in the request's cookies; invalid values give the default."""
-    theme = request.cookies.get(THEME_COOKIE, "")
-    refresh = request.cookies.get(REFRESH_COOKIE, "")
-    density = request.cookies.get(DENSITY_COOKIE, "")
-    keys = request.cookies.get(KEYS_COOKIE, "")
-    return Preferences(
-        theme=Theme(theme) if theme in set(Theme) else Theme.AUTO,
-        refresh_s=next((s for s in REFRESH_CHOICES_S if str(s) == refresh), REFRESH_DEFAULT_S),
-        zone=zones.parse(request.cookies.get(ZONE_COOKIE, "")) or UTC_ZONE,
-        language=chosen_language(request) or language.preferred(_accepted(request)),
-        density=Density(density) if density in set(Density) else Density.COMFORTABLE,
-        keys=Keys(keys) if keys in set(Keys) else Keys.ON,
+    """The preferences in the request's cookies."""
+    values = {name.removeprefix(COOKIE): text for name, text in request.cookies.items()}
+    spoken = chosen_language(request) or language.preferred(
+        request.headers.get("accept-language", "")
     )
+    return msgspec.structs.replace(typed_forms.query(values, Preferences), language=spoken)
 
 
 async def speak(request: Request) -> None:
@@ -82,11 +80,16 @@ async def speak(request: Request) -> None:
 
 def chosen_language(request: Request) -> Language | None:
     """The language that the user chose here; None if the browser's settings decide."""
-    return language.parse(request.cookies.get(LANGUAGE_COOKIE, ""))
+    return language.parse(request.cookies.get(f"{COOKIE}language", ""))
 
 
-def _accepted(request: Request) -> str:
-    return request.headers.get("accept-language", "")
+CHOICES: dict[str, set[str]] = {
+    "theme": set(Theme),
+    "refresh": set(map(str, REFRESH_CHOICES_S)),
+    "language": {AUTO_LANGUAGE, *Language},
+    "density": set(Density),
+    "keys": set(Keys),
+}
 
 
 async def change(request: Request) -> Response:
@@ -102,22 +105,12 @@ async def change(request: Request) -> Response:
 
 def keep(response: Response, values: forms.Posted) -> None:
     """Store the values of a form in cookies; invalid values change nothing."""
-    theme, refresh = values.one("theme"), values.one("refresh")
-    if theme in set(Theme):
-        _keep(response, THEME_COOKIE, theme)
-    if refresh in {str(choice) for choice in REFRESH_CHOICES_S}:
-        _keep(response, REFRESH_COOKIE, refresh)
-    if values.one("language") in {AUTO_LANGUAGE, *Language}:
-        _keep(response, LANGUAGE_COOKIE, values.one("language"))
-    for name, cookie, choices in (
-        ("density", DENSITY_COOKIE, set(Density)),
-        ("keys", KEYS_COOKIE, set(Keys)),
-    ):
+    for name, choices in CHOICES.items():
         if values.one(name) in choices:
-            _keep(response, cookie, values.one(name))
+            _keep(response, name, values.one(name))
     zone = zones.parse(zone_text(values))
     if zone is not None:
-        _keep(response, ZONE_COOKIE, zone.choice)
+        _keep(response, "zone", zone.choice)
 
 
 def zone_text(values: forms.Posted) -> str:
@@ -127,4 +120,6 @@ def zone_text(values: forms.Posted) -> str:
 
 
 def _keep(response: Response, name: str, value: str) -> None:
-    response.set_cookie(name, value, max_age=KEEP_S, path="/", samesite="lax", httponly=True)
+    response.set_cookie(
+        f"{COOKIE}{name}", value, max_age=KEEP_S, path="/", samesite="lax", httponly=True
+    )

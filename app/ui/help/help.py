@@ -1,13 +1,13 @@
 """The help page: glossary, keyboard shortcuts, and links to the documentation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.ui.framework import pages
 from app.ui.framework.language import N_, _, translated
-from app.ui.help.glossary import CHAPTERS, Term
+from app.ui.help.glossary import CHAPTERS, Chapter, Term
 
 QUERY_CHARS_MAX = 100
 # The shortcuts of app.js; a test compares both.
@@ -36,26 +36,11 @@ LINKS = (
 
 
 @dataclass(frozen=True)
-class TermLine:
-    slug: str
-    name: str
-    text: str
-    href: str
-
-
-@dataclass(frozen=True)
-class ChapterLines:
-    slug: str
-    title: str
-    terms: list[TermLine]
-
-
-@dataclass(frozen=True)
 class HelpPage:
     """The context of `help.html`; `q` filters the terms."""
 
     q: str
-    chapters: list[ChapterLines]
+    chapters: list[Chapter]
     matches: int
     total: int
     keys: list[tuple[str, str]]
@@ -77,18 +62,13 @@ async def show(request: Request) -> Response:
     return await pages.respond(request, "help.html", context, title=_("Help"))
 
 
-def _chapters(text: str) -> list[ChapterLines]:
+def _chapters(text: str) -> list[Chapter]:
     """The terms that contain `text`, in either language, by chapter."""
-    chapters = []
-    for chapter in CHAPTERS:
-        terms = [
-            TermLine(term.slug, translated(term.name), translated(term.text), term.href)
-            for term in chapter.terms
-            if _is_meant(text, term)
-        ]
-        if terms:
-            chapters.append(ChapterLines(chapter.slug, translated(chapter.title), terms))
-    return chapters
+    chapters = [
+        replace(chapter, terms=tuple(term for term in chapter.terms if _is_meant(text, term)))
+        for chapter in CHAPTERS
+    ]
+    return [chapter for chapter in chapters if chapter.terms]
 
 
 def _is_meant(text: str, term: Term) -> bool:

@@ -2,6 +2,7 @@
 
 import heapq
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,19 +23,15 @@ from engine.broker import Health
 AGE_MAX_MS = 2_000
 TOP = 10
 
-
-@dataclass(frozen=True)
-class TopTopic:
-    name: str
-    figures: TopicFigures
-    rate: float
-    history: Sparkline
+Figures = TypeVar("Figures")
 
 
 @dataclass(frozen=True)
-class TopGroup:
+class Top(Generic[Figures]):
+    """A topic or a group of a top list."""
+
     name: str
-    figures: GroupFigures
+    figures: Figures
     history: Sparkline
 
 
@@ -66,8 +63,8 @@ class Overview:
     traffic: Traffic
     totals: SnapshotTotals
     p99_ms: int | None
-    topics: list[TopTopic]
-    groups: list[TopGroup]
+    topics: list[Top[TopicFigures]]
+    groups: list[Top[GroupFigures]]
     health: Health
     started_ms: int
     accepted_line: Sparkline
@@ -94,13 +91,10 @@ async def show(request: Request) -> Response:
     digest = await console.render(lambda: _digest(snapshot, health, watch, now_ms))
     traffic, meter = console.meter.traffic(), console.meter
     topics = [
-        TopTopic(
-            name, snapshot.topics[name], meter.topic_rate(name), line(meter.topic_history(name))
-        )
-        for name in digest.topics
+        Top(name, snapshot.topics[name], line(meter.topic_history(name))) for name in digest.topics
     ]
     groups = [
-        TopGroup(name, snapshot.groups[name], line(console.sampler.lag_history(name)))
+        Top(name, snapshot.groups[name], line(console.sampler.lag_history(name)))
         for name in digest.groups
     ]
     context = Overview(

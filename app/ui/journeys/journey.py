@@ -17,13 +17,7 @@ from app.ui.journeys.delivery_status import dead_letter_href
 from app.ui.journeys.filtered import filtered_out
 from app.ui.journeys.layout import AxisTick, StageBar, StageSpan
 from app.ui.messages.message import address
-from engine.broker import (
-    Branch,
-    CheckedReason,
-    Journey,
-    Stage,
-    StageName,
-)
+from engine.broker import Branch, CheckedReason, Journey, Stage, StageName
 from kitemq.model import journeys
 from kitemq.model.conversion import convert
 
@@ -206,8 +200,7 @@ def _rows(
 
 def _span(stage: Stage, now_ms: int) -> StageSpan:
     """The time of a stage in the chart: until now if it goes on, a moment if its end is unknown."""
-    end_ms = now_ms if journey_words.goes_on(stage) else stage.until_ms
-    end_ms = stage.at_ms if end_ms is None else max(stage.at_ms, end_ms)
+    end_ms = journey_words.end_ms(stage, now_ms)
     return StageSpan(stage.at_ms, end_ms, is_handout=stage.name is StageName.DELIVERY)
 
 

@@ -45,7 +45,9 @@ def _root(journey: Journey, now_ms: int) -> dict[str, Any]:
         "name": f"journey {journey.topic}".rstrip(),
         "kind": INTERNAL,
         "startTimeUnixNano": _ns(min(stage.at_ms for stage in journey.stages)),
-        "endTimeUnixNano": _ns(max(_end_ms(stage, now_ms) for stage in journey.stages)),
+        "endTimeUnixNano": _ns(
+            max(journey_words.end_ms(stage, now_ms) for stage in journey.stages)
+        ),
         "attributes": _attributes(attributes),
     }
 
@@ -73,15 +75,10 @@ def _span(journey: Journey, number: int, stage: Stage, now_ms: int) -> dict[str,
         "name": stage.name.value,
         "kind": KINDS.get(stage.name, INTERNAL),
         "startTimeUnixNano": _ns(stage.at_ms),
-        "endTimeUnixNano": _ns(_end_ms(stage, now_ms)),
+        "endTimeUnixNano": _ns(journey_words.end_ms(stage, now_ms)),
         "attributes": _attributes(attributes),
         "status": {"code": ERROR, "message": stage.detail} if is_bad else {"code": OK},
     }
-
-
-def _end_ms(stage: Stage, now_ms: int) -> int:
-    end_ms = now_ms if journey_words.goes_on(stage) else stage.until_ms
-    return stage.at_ms if end_ms is None else max(stage.at_ms, end_ms)
 
 
 def _ns(at_ms: int) -> str:

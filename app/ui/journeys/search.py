@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -10,11 +11,12 @@ from app.container import services_of
 from app.pause import Pause
 from app.security.access import Principal, principal_of
 from app.security.message_rights import lacks_messages, visible, visible_matches
-from app.ui.framework import pages
+from app.ui.framework import pages, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.templating import segment
+from app.ui.framework.typed_forms import Fields
 from engine.broker import Recent, StageOutcome, TraceStatus
 from engine.errors import EngineError, NotFound
 from engine.message import StoredMessage
@@ -26,6 +28,19 @@ LATEST_MAX = 200  # deliveries that "slowest" and "failed" choose from
 LATEST_SHOWN = 25
 WAYS = ("failed", "slowest")
 KEY_HITS_MAX = 64
+
+
+def _way(text: str) -> str:
+    return text if text in WAYS else ""
+
+
+class TraceFields(Fields, frozen=True):
+    """The search in an address: an id or a key, a key in a topic, or one of WAYS."""
+
+    q: str
+    topic: str
+    key: str
+    by: Annotated[str, _way]
 
 
 @dataclass(frozen=True)
@@ -83,17 +98,14 @@ WHY = {
 async def show(request: Request) -> Response:
     """GET /trace?q=, ?topic=&key= or ?by=failed|slowest&topic=; one hit leads to its journey."""
     console = pages.console_of(request)
-    names = ("q", "topic", "key")
-    form = Form({name: request.query_params.get(name, "").strip() for name in names})
-    by = request.query_params.get("by", "")
-    by = by if by in WAYS else ""
-    is_by_key = not by and bool(form.values["topic"] or form.values["key"])
+    form, fields = typed_forms.read(request.query_params, TraceFields)
+    is_by_key = not fields.by and bool(fields.topic or fields.key)
     hits: list[TraceHit] = []
     is_cut = False
     target = ""
     if is_by_key:
         hits, is_cut = await _by_key(request, form)
-    elif form.values["q"]:
+    elif fields.q:
         hits, is_cut, target = await _by_text(request, form)
     if len(hits) == 1 and not is_cut:
         target = hits[0].message_id
@@ -101,7 +113,7 @@ async def show(request: Request) -> Response:
         return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
     who = principal_of(request.scope)
     failed, others = await _recent(console, who)
-    latest = await _latest(console, who, by, form.values["topic"]) if by else None
+    latest = await _latest(console, who, fields.by, fields.topic) if fields.by else None
     context = TracePage(
         form=form,
         hits=hits,
@@ -112,22 +124,19 @@ async def show(request: Request) -> Response:
         latest=latest,
         status=console.broker.traces.status(),
     )
-    status = 422 if form.is_wrong else 200
-    return await pages.respond(request, "trace.html", context, title=_("Journeys"), status=status)
+    return await pages.respond(request, "trace.html", context, title=_("Journeys"))
 
 
 async def _by_text(request: Request, form: Form) -> tuple[list[TraceHit], bool, str]:
     """Messages with this key, whether there may be more, and the id to go to at once."""
     text = form.values["q"]
     if len(text) > TEXT_MAX:
-        form.refuse(
-            "q",
-            _(
-                "An id or a key has at most %(text_max)s characters, this has %(n)s.",
-                text_max=TEXT_MAX,
-                n=len(text),
-            ),
+        detail = _(
+            "An id or a key has at most %(text_max)s characters, this has %(n)s.",
+            text_max=TEXT_MAX,
+            n=len(text),
         )
+        form.refuse("q", detail)
         return [], False, ""
     try:
         result = await services_of(request.scope).search.anything(text)

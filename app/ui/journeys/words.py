@@ -120,6 +120,12 @@ def goes_on(stage: Stage) -> bool:
     return is_open and stage.until_ms is None
 
 
+def end_ms(stage: Stage, now_ms: int) -> int:
+    """The end of a stage: now while it goes on, its beginning if its end is unknown."""
+    until_ms = now_ms if goes_on(stage) else stage.until_ms
+    return stage.at_ms if until_ms is None else max(stage.at_ms, until_ms)
+
+
 def tone(stage: Stage) -> str:
     """The colour of a stage."""
     if stage.name is StageName.DEAD_LETTER:

@@ -22,7 +22,7 @@ from kitemq.model.numbers import is_whole
 from kitemq.model.views import NewView
 
 if TYPE_CHECKING:
-    from app.db.view_store import ViewRow
+    from app.db.rows import ViewRow
 
 ID_CHARS_MAX = 18
 VIEWS_MAX = 100  # per owner, the limit of app/db/view_store.py

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 
+from app.ui.framework import formats
 from app.ui.reports.axes import (
     HEIGHT,
     HourSpan,
@@ -25,6 +26,7 @@ HEAT_ROW = 15  # pixels
 HEAT_LEVELS = 6
 BAND_ROW = 24
 MARGIN_LINE = 1.5
+BAR_MARGIN = 0.08
 DASH = "\N{EN DASH}"
 Say = Callable[[float], str]
 # The kinds of value axes: counts, ms from 0, or ms on a logarithmic scale.
@@ -63,19 +65,29 @@ class SeriesLine:
     runs: list[str]
 
 
+def say_count(value: float) -> str:
+    """A count for axes and tooltips; large ones are rounded: 1,234 and 25k."""
+    if value >= 10_000_000:
+        return f"{value / 1_000_000:,.0f}M"
+    if value >= 10_000:
+        return f"{value / 1000:,.0f}k"
+    return formats.count(round(value)) if value >= 10 or value == int(value) else f"{value:.2g}"
+
+
 @dataclass(frozen=True)
 class Words:
-    """The texts of a chart, and the format of its values; `says` is its description.
-
-    `table` is the id of the table with the same figures.
-    """
+    """The texts of a chart, and the format of its values; `says` is its description."""
 
     id: str
     title: str
     says: str
-    table: str
-    say: Say
     note: str = ""
+    table: str = ""  # the id of the table with the same figures, if not that of the chart
+    say: Say = say_count
+
+    @property
+    def table_id(self) -> str:
+        return self.table or f"{self.id}-over-time"
 
 
 @dataclass(frozen=True)
@@ -127,7 +139,7 @@ def bars(span: HourSpan, series: Sequence[Series], words: Words, zone: tzinfo) -
             value = one.values[index]
             if value:
                 top, foot = scale.place(below + value), scale.place(below)
-                x, width = _inner(span, index)
+                x, width = _step(span, index, BAR_MARGIN)
                 boxes.append(Box(x, top, width, round(foot - top, 1), f"bar-{number}"))
                 below += value
     return Chart(
@@ -156,7 +168,7 @@ def heat(span: HourSpan, cells: Heat, words: Words, zone: tzinfo) -> Chart:
     height = HEAT_ROW * len(cells.rows)
     boxes: list[Box] = []
     for index, column in enumerate(cells.columns):
-        x, width = round(span.place(span.begin_ms(index)), 3), round(span.width(index), 3)
+        x, width = _step(span, index)
         if column is None:
             boxes.append(Box(x, 0, width, height, "heat-gap"))
             continue
@@ -301,7 +313,7 @@ def _hovers(span: HourSpan, series: Sequence[Series], say: Say, zone: tzinfo) ->
             for one in series
             if (value := one.values[index]) is not None
         ]
-        x, width = round(span.place(span.begin_ms(index)), 3), round(span.width(index), 3)
+        x, width = _step(span, index)
         title = "\n".join([stretch(span, index, zone), *parts])
         yield Box(x, 0, width, HEIGHT, "" if parts else "gap", title)
 
@@ -316,10 +328,10 @@ def _local(at_ms: int, zone: tzinfo) -> str:
     return datetime.fromtimestamp(at_ms / 1000, zone).strftime("%Y-%m-%d %H:%M")
 
 
-def _inner(span: HourSpan, index: int) -> tuple[float, float]:
-    """The position and width of a bar, with a margin on both sides."""
+def _step(span: HourSpan, index: int, margin: float = 0.0) -> tuple[float, float]:
+    """The position and width of a step, without a margin on both sides as a part of its width."""
     x, width = span.place(span.begin_ms(index)), span.width(index)
-    return round(x + width * 0.08, 3), round(width * 0.84, 3)
+    return round(x + width * margin, 3), round(width * (1 - 2 * margin), 3)
 
 
 def _level(count: int, most: int) -> int:

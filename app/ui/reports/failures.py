@@ -1,31 +1,21 @@
 """Reports on failures by reason, outcomes, the slowest messages, and transactions. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from app.ui.framework.language import N_, _, translated
-from app.ui.reports import charts as report_charts
-from app.ui.reports.charts import DASH, Series, Words, fold
-from app.ui.reports.flow import by_time, messages_compared, over_time, sums_by
-from app.ui.reports.parts import (
+from app.ui.reports.cells import ReportCell, ValueKind, count, length, share
+from app.ui.reports.charts import Series, Words, fold
+from app.ui.reports.parts import Figure, ReportQuery, ReportView, bars_over_time
+from app.ui.reports.rows import Row, Rows, by_time, grouped, matching, sums_by, total
+from app.ui.reports.tables import (
     Column,
-    Figure,
-    ReportCell,
-    ReportQuery,
-    ReportView,
-    Rows,
     Table,
-    ValueKind,
     compared,
-    count,
     group_column,
-    grouped,
-    length,
-    say_count,
-    share,
+    message_columns,
     table,
+    text_column,
     topic_column,
-    total,
 )
 from app.ui.reports.words import OUTCOMES
 
@@ -40,22 +30,14 @@ def failures(
     query: ReportQuery, rows: Mapping[str, Rows], before: Mapping[str, Rows]
 ) -> ReportView:
     """Failures of the kind `query.choice` by reason, and how attempts ended by topic and group."""
-    now = [row for row in rows["failures"] if row["kind"] == query.choice]
-    then = [row for row in before["failures"] if row["kind"] == query.choice]
+    now, then = (matching(each["failures"], "kind", query.choice) for each in (rows, before))
     ends, ends_before = rows["outcomes"], before["outcomes"]
-    series = _reason_series(query, now)
-    words = Words(
-        "reasons", _("By reason, over time"), _("How many there were of each reason."),
-        "reasons-over-time", say_count,
-    )  # fmt: skip
+    words = Words("reasons", _("By reason, over time"), _("How many there were of each reason."))
+    chart, twin = bars_over_time(query, words, _reason_series(query, now))
     return ReportView(
         figures=_end_figures(query, ends, ends_before),
-        charts=[report_charts.bars(query.span, series, words, query.zone)] if now else [],
-        tables=[
-            _by_reason(query, now, then),
-            *([over_time("reasons-over-time", query.span, series)] if now else []),
-            _by_name(query, ends, ends_before),
-        ],
+        charts=chart,
+        tables=[_by_reason(query, now, then), *twin, _by_name(query, ends, ends_before)],
         notes=[translated(MEANINGS[query.choice])],
     )
 
@@ -108,7 +90,7 @@ def _by_reason(query: ReportQuery, rows: Rows, before: Rows) -> Table:
 
     columns = [
         Column(_("Reason"), reason, is_number=False),
-        *messages_compared(query, sums, others),
+        *message_columns(query.before, sums, others),
         Column(_("Share"), lambda name: share(sums[name], everything)),
     ]
     order = sorted(sums, key=lambda name: (name == OTHERS, -sums[name], name))
@@ -123,20 +105,21 @@ def _ends(rows: Rows) -> dict[str, int]:
 def _end_figures(query: ReportQuery, rows: Rows, before: Rows) -> list[Figure]:
     now, then = _ends(rows), _ends(before)
 
-    def rate(label: str, part: str, whole: Sequence[str], tone: str = "") -> Figure:
-        value = share(now[part], sum(now[name] for name in whole))
-        other = query.earlier(share(then[part], sum(then[name] for name in whole)))
-        return Figure(label, value, other, tone=tone if value.value else "")
+    def rate(label: str, part: str, *whole: str, tone: str = "") -> Figure:
+        value, other = (
+            share(sums[part], sum(sums[name] for name in whole)) for sums in (now, then)
+        )
+        return query.figure(label, value, other, tone=tone if value.value else "")
 
     def sum_of(label: str, name: str, tone: str = "", note: str = "") -> Figure:
-        tone = tone if now[name] else ""
-        return Figure(label, count(now[name]), query.earlier(count(then[name])), note, tone)
+        cells = count(now[name]), count(then[name])
+        return query.figure(label, *cells, note, tone if now[name] else "")
 
     return [
         sum_of(_("Attempts"), "attempts"),
-        rate(_("Retry rate"), "retried", ("attempts",)),
+        rate(_("Retry rate"), "retried", "attempts"),
         sum_of(_("Dead"), "dead", "bad"),
-        rate(_("Dead-letter rate"), "dead", ("acked", "dead"), "bad"),
+        rate(_("Dead-letter rate"), "dead", "acked", "dead", tone="bad"),
         sum_of(_("Unfinished"), "unfinished", note=_("no end for 15 minutes")),
     ]
 
@@ -161,7 +144,7 @@ def _by_name(query: ReportQuery, rows: Rows, before: Rows) -> Table:
         group_column(lambda key: key[1]),
         sum_of(_("Attempts"), "attempts"),
         Column(_("Retry rate"), retry_rate, is_optional=True),
-        *compared(query, dead, lambda key: count(dead_before.get(key, 0))),
+        *compared(query.before, dead, lambda key: count(dead_before.get(key, 0))),
         Column(_("Dead-letter rate"), dead_rate, help=_("Dead of all that came to an end")),
         sum_of(_("Unfinished"), "unfinished"),
     ]
@@ -175,10 +158,10 @@ def slowest(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     ordered = sorted(rows, key=lambda row: (-row["end_to_end_ms"], row["acked_ms"]))
     unknown = _("not told by the traces")
 
-    def between(begin: str, end: str) -> Callable[[Mapping[str, Any]], ReportCell]:
+    def between(begin: str, end: str) -> Callable[[Row], ReportCell]:
         return lambda row: length(_between(row[begin], row[end]), unknown)
 
-    def acked(row: Mapping[str, Any]) -> ReportCell:
+    def acked(row: Row) -> ReportCell:
         return ReportCell(row["acked_ms"], ValueKind.MOMENT, why=unknown)
 
     columns = [
@@ -191,22 +174,24 @@ def slowest(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
         Column(_("Attempt"), lambda row: count(row["attempt"], unknown), is_optional=True),
         Column(_("Acknowledged"), acked, is_optional=True),
     ]
-    longest = ordered[0]["end_to_end_ms"] if ordered else None
-    earlier = max((row["end_to_end_ms"] for row in before), default=None)
     why = _("nothing was acknowledged")
+    longest, earlier = (
+        length(max((row["end_to_end_ms"] for row in each), default=None), why)
+        for each in (rows, before)
+    )
     empty = _("No group acknowledged anything in this range.")
     note = _(
         "Each hour keeps the ten slowest of a topic and group; after hours three are left, of days "
         "three as well, of four weeks one."
     )
     return ReportView(
-        figures=[Figure(_("Longest"), length(longest, why), query.earlier(length(earlier, why)))],
+        figures=[query.figure(_("Longest"), longest, earlier)],
         tables=[table("slowest", _("Slowest messages"), columns, ordered, empty)],
         notes=[note],
     )
 
 
-def _message_cell(row: Mapping[str, Any]) -> ReportCell:
+def _message_cell(row: Row) -> ReportCell:
     id = row["message_id"]
     if not id:
         return ReportCell(None, why=_("its record is not at hand"))
@@ -222,27 +207,20 @@ def transactions(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     sums, others = sums_by(rows, "outcome"), sums_by(before, "outcome")
 
     def figure(outcome: str) -> Figure:
-        messages = sums.get((outcome,), 0)
-        earlier = query.earlier(count(others.get((outcome,), 0)))
-        tone = "bad" if outcome == "check_given_up" and messages else ""
-        return Figure(translated(OUTCOMES[outcome]), count(messages), earlier, tone=tone)
+        now, then = (each.get((outcome,), 0) for each in (sums, others))
+        tone = "bad" if outcome == "check_given_up" and now else ""
+        return query.figure(translated(OUTCOMES[outcome]), count(now), count(then), tone=tone)
 
     def series_of(outcome: str) -> Series:
-        own = [row for row in rows if row["outcome"] == outcome]
-        return Series(outcome, translated(OUTCOMES[outcome]), fold(query.span, by_time(own)))
+        own = by_time(matching(rows, "outcome", outcome))
+        return Series(outcome, translated(OUTCOMES[outcome]), fold(query.span, own))
 
-    series = [series_of(outcome) for outcome in DECIDED]
-    words = Words(
-        "outcomes", _("Outcomes over time"), _("How transactions were decided."),
-        "outcomes-over-time", say_count,
-    )  # fmt: skip
+    words = Words("outcomes", _("Outcomes over time"), _("How transactions were decided."))
+    chart, twin = bars_over_time(query, words, [*map(series_of, DECIDED)] if rows else [])
     return ReportView(
-        figures=[figure(outcome) for outcome in OUTCOMES],
-        charts=[report_charts.bars(query.span, series, words, query.zone)] if rows else [],
-        tables=[
-            _by_group(query, rows, before),
-            *([over_time("outcomes-over-time", query.span, series)] if rows else []),
-        ],
+        figures=[*map(figure, OUTCOMES)],
+        charts=chart,
+        tables=[_by_group(query, rows, before), *twin],
         notes=[_("Exact: transactions are never sampled.")],
     )
 
@@ -250,16 +228,12 @@ def transactions(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
 def _by_group(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     names = ("topic", "group", "outcome", "detail")
     sums, others = sums_by(rows, *names), sums_by(before, *names)
-
-    def text(label: str, say: Callable[[Any], str], *, is_optional: bool = False) -> Column:
-        return Column(label, lambda key: ReportCell(say(key) or DASH), False, is_optional)
-
     columns = [
         topic_column(lambda key: key[0], _("the half message is not at hand")),
-        text(_("Producer group"), lambda key: key[1], is_optional=True),
-        text(_("Outcome"), lambda key: translated(OUTCOMES.get(key[2], key[2]))),
-        text(_("By"), lambda key: key[3].replace("_", " "), is_optional=True),
-        *messages_compared(query, sums, others),
+        text_column(_("Producer group"), lambda key: key[1], is_optional=True),
+        text_column(_("Outcome"), lambda key: translated(OUTCOMES.get(key[2], key[2]))),
+        text_column(_("By"), lambda key: key[3].replace("_", " "), is_optional=True),
+        *message_columns(query.before, sums, others),
     ]
     order = sorted(sums, key=lambda key: (key[:2], -sums[key]))
     empty = _("There was no transaction in this range.")

@@ -2,32 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.ui.framework.language import _, ngettext, translated
-from app.ui.reports import charts as report_charts
+from app.ui.reports import charts
 from app.ui.reports.axes import HourSpan
-from app.ui.reports.charts import Chart, Series, Words, fold
-from app.ui.reports.parts import (
+from app.ui.reports.cells import ReportCell, ValueKind, count, share, size, times
+from app.ui.reports.charts import Series, Words, fold
+from app.ui.reports.parts import Figure, ReportQuery, ReportView, bars_over_time, over_time
+from app.ui.reports.rows import Rows, by_time, grouped, matching, sums_by, total
+from app.ui.reports.tables import (
     Column,
-    Figure,
-    ReportCell,
-    ReportQuery,
-    ReportView,
-    Rows,
     Table,
-    ValueKind,
     compared,
-    count,
     group_column,
-    grouped,
-    hour_ms,
-    say_count,
-    share,
+    message_columns,
     table,
-    time_table,
+    text_column,
     topic_column,
-    total,
 )
 from app.ui.reports.words import KINDS, VALUES
 
@@ -39,80 +30,41 @@ KEYS_IN_CHART = 7
 
 def throughput(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     """The report of messages by kind and topic."""
-    stored, stored_before = _of(rows, "message"), _of(before, "message")
     words = Words(
-        "flow", _("Messages over time"),
-        _("How many messages were stored, handed out and acknowledged."), "flow-over-time",
-        say_count,
-    )  # fmt: skip
+        "flow",
+        _("Messages over time"),
+        _("How many messages were stored, handed out and acknowledged."),
+    )
     series = _series(query.span, rows)
     all_series = [*series, *(_series(query.before, before, is_before=True) if query.before else ())]
+
+    def messages(kind: str) -> Figure:
+        now, then = (count(total(matching(each, "kind", kind))) for each in (rows, before))
+        return query.figure(_("Messages %(kind)s", kind=translated(KINDS[kind])), now, then)
+
+    stored, stored_before = (
+        size(total(matching(each, "kind", "message"), "bytes")) for each in (rows, before)
+    )
     return ReportView(
-        figures=[
-            *(
-                Figure(
-                    _("Messages %(kind)s", kind=translated(KINDS[kind])),
-                    count(total(_of(rows, kind), "messages")),
-                    query.earlier(count(total(_of(before, kind), "messages"))),
-                )
-                for kind in FLOWING
-            ),
-            Figure(
-                _("Stored"),
-                ReportCell(total(stored, "bytes"), ValueKind.SIZE),
-                query.earlier(ReportCell(total(stored_before, "bytes"), ValueKind.SIZE)),
-            ),
-        ],
-        charts=[report_charts.lines(query.span, all_series, words, query.zone)] if rows else [],
-        tables=[_by_kind(query, rows, before), over_time("flow-over-time", query.span, series)],
+        figures=[*map(messages, FLOWING), query.figure(_("Stored"), stored, stored_before)],
+        charts=[charts.lines(query.span, all_series, words, query.zone)] if rows else [],
+        tables=[_by_kind(query, rows, before), over_time(words, query.span, series)],
         notes=_sampled(rows),
     )
-
-
-def _of(rows: Rows, kind: str) -> Rows:
-    return [row for row in rows if row["kind"] == kind]
 
 
 def _series(span: HourSpan, rows: Rows, *, is_before: bool = False) -> list[Series]:
     series = []
     for kind in FLOWING:
-        values = by_time(_of(rows, kind))
         label = translated(KINDS[kind])
         label = _("%(name)s before", name=label) if is_before else label
-        series.append(Series(kind, label, fold(span, values), is_before))
+        values = fold(span, by_time(matching(rows, "kind", kind)))
+        series.append(Series(kind, label, values, is_before))
     return series
 
 
-def by_time(rows: Rows) -> dict[int, float]:
-    """The sums of messages by the beginning of the hour."""
-    sums: dict[int, float] = {}
-    for row in rows:
-        at_ms = hour_ms(row["hour"])
-        sums[at_ms] = sums.get(at_ms, 0) + row["messages"]
-    return sums
-
-
-def sums_by(rows: Rows, *names: str) -> dict[tuple[str, ...], int]:
-    """The sums of messages by the values of some columns."""
-    return {key: total(each, "messages") for key, each in grouped(rows, names).items()}
-
-
-def over_time(id: str, span: HourSpan, series: Sequence[Series]) -> Table:
-    """The table with the figures of a chart of counts."""
-    why = _("no figures for this time")
-
-    def column(one: Series) -> Column:
-        return Column(one.label, lambda n: count(_whole(one.values[n]), why))
-
-    return time_table(id, span, [column(one) for one in series])
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else round(value)
-
-
 def _sampled(rows: Rows) -> list[str]:
-    counted, messages = total(rows, "counted"), total(rows, "messages")
+    counted, messages = total(rows, "counted"), total(rows)
     if counted >= messages:
         return []
     text = _(
@@ -126,55 +78,35 @@ def _sampled(rows: Rows) -> list[str]:
 def _by_kind(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     names = ("topic", "group", "kind")
     sums, others = sums_by(rows, *names), sums_by(before, *names)
-    sizes = {
-        key: [row["bytes"] for row in each if row["bytes"] is not None]
-        for key, each in grouped(rows, names).items()
-    }
+    sized = [row for row in rows if row["bytes"] is not None]
+    sizes = {key: total(each, "bytes") for key, each in grouped(sized, names).items()}
     why = _("only records have a size")
     columns = [
         topic_column(lambda key: key[0]),
         group_column(lambda key: key[1], is_optional=True),
-        Column(
-            _("What"),
-            lambda key: ReportCell(translated(KINDS.get(key[2], key[2]))),
-            is_number=False,
-        ),
-        *messages_compared(query, sums, others),
-        Column(
-            _("Bytes"),
-            lambda key: ReportCell(
-                sum(sizes[key]) if sizes[key] else None, ValueKind.SIZE, why=why
-            ),
-            is_optional=True,
-        ),
+        text_column(_("What"), lambda key: translated(KINDS.get(key[2], key[2]))),
+        *message_columns(query.before, sums, others),
+        Column(_("Bytes"), lambda key: size(sizes.get(key), why), is_optional=True),
     ]
     keys = sorted(sums, key=lambda key: -sums[key])
     empty = _("Nothing went through in this range.")
     return table("by-kind", _("By topic and group"), columns, keys, empty)
 
 
-def messages_compared(
-    query: ReportQuery, sums: Mapping[Any, int], others: Mapping[Any, int]
-) -> list[Column]:
-    """The column of messages by key, and in a comparison those of the range before."""
-    column = Column(_("Messages"), lambda key: count(sums[key]))
-    return compared(query, column, lambda key: count(others.get(key, 0)))
-
-
 def hot_keys(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     """The report of the most frequent keys, tags or message groups, by `query.choice`."""
-    rows, before = _of(rows, query.choice), _of(before, query.choice)
-    sums, others = _value_sums(rows), _value_sums(before)
-    everything = total(rows, "messages")
-    rest = total((row for row in rows if not row["rank"]), "messages")
+    rows, before = (matching(each, "kind", query.choice) for each in (rows, before))
+    ranked, names = [row for row in rows if row["rank"]], ("topic", "value")
+    sums, others = sums_by(ranked, *names), sums_by([row for row in before if row["rank"]], *names)
+    everything = total(rows)
+    rest = everything - total(ranked)
     columns = [
-        Column(_("Value"), lambda key: ReportCell(key[1]), is_number=False),
+        text_column(_("Value"), lambda key: key[1]),
         topic_column(lambda key: key[0]),
-        *messages_compared(query, sums, others),
+        *message_columns(query.before, sums, others),
         Column(_("Share"), lambda key: share(sums[key], everything)),
     ]
     keys = sorted(sums, key=lambda key: (-sums[key], key))
-    series = _key_series(query, rows, keys)
     note = _("Exact: every stored message counts.")
     if rest:
         note = _(
@@ -183,45 +115,34 @@ def hot_keys(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
             rest=f"{rest:,}",
         )
     title = translated(VALUES[query.choice])
-    values = table("values", title, columns, keys, _("No message had one."))
-    times = [over_time("keys-over-time", query.span, series)] if keys else []
+    chart, twin = _key_chart(query, ranked, keys)
     return ReportView(
         figures=[
             Figure(_("Messages with one"), count(everything)),
             Figure(_("Different values"), count(len(keys)), note=_("at least") if rest else ""),
         ],
-        charts=[_key_chart(query, series, len(keys))] if keys else [],
-        tables=[values, *times],
+        charts=chart,
+        tables=[table("values", title, columns, keys, _("No message had one.")), *twin],
         notes=[note],
     )
 
 
-def _value_sums(rows: Rows) -> dict[tuple[str, ...], int]:
-    return sums_by([row for row in rows if row["rank"]], "topic", "value")
-
-
-def _key_series(query: ReportQuery, rows: Rows, keys: Sequence[tuple[str, ...]]) -> list[Series]:
+def _key_chart(
+    query: ReportQuery, rows: Rows, keys: Sequence[tuple[str, ...]]
+) -> tuple[list[charts.Chart], list[Table]]:
     """The most frequent values over time."""
     top = keys[:KEYS_IN_CHART]
-    by_key = grouped([row for row in rows if row["rank"]], ("topic", "value"))
+    by_key = grouped(rows, ("topic", "value"))
     is_one_topic = len({topic for topic, __ in top}) == 1
     series = []
     for topic, value in top:
         label = value if is_one_topic else f"{topic} · {value}"
-        values = by_time(by_key[topic, value])
-        series.append(Series(label, label, fold(query.span, values)))
-    return series
-
-
-def _key_chart(query: ReportQuery, series: Sequence[Series], keys: int) -> Chart:
+        series.append(Series(label, label, fold(query.span, by_time(by_key[topic, value]))))
     note = ""
-    if keys > KEYS_IN_CHART:
-        note = _("The first %(n)s of %(all)s.", n=KEYS_IN_CHART, all=f"{keys:,}")
-    words = Words(
-        "keys", _("The most frequent over time"), _("Messages by value, one on the other."),
-        "keys-over-time", say_count, note,
-    )  # fmt: skip
-    return report_charts.bars(query.span, series, words, query.zone)
+    if len(keys) > KEYS_IN_CHART:
+        note = _("The first %(n)s of %(all)s.", n=KEYS_IN_CHART, all=f"{len(keys):,}")
+    title, says = _("The most frequent over time"), _("Messages by value, one on the other.")
+    return bars_over_time(query, Words("keys", title, says, note), series)
 
 
 def queue_skew(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
@@ -231,28 +152,23 @@ def queue_skew(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     over = sum(skew.times >= SKEWED for skew in skews.values())
     why = _("its topic got nothing then")
 
-    def times(key: tuple[str, int]) -> ReportCell:
-        tone = "warn" if skews[key].times >= SKEWED else ""
-        return ReportCell(skews[key].times, ValueKind.TIMES, tone=tone)
+    def of_mean(key: tuple[str, int]) -> ReportCell:
+        return times(skews[key].times, tone="warn" if skews[key].times >= SKEWED else "")
 
-    def times_before(key: tuple[str, int]) -> ReportCell:
-        skew = others.get(key)
-        return ReportCell(skew and skew.times, ValueKind.TIMES, why=why)
+    def of_mean_before(key: tuple[str, int]) -> ReportCell:
+        return times(others[key].times if key in others else None, why)
 
-    of_mean = Column(_("Of the mean"), times, help=_("1 is even, among the topic's queues"))
+    def part(key: tuple[str, int]) -> ReportCell:
+        return ReportCell(skews[key].part, ValueKind.SHARE)
+
+    help_ = _("1 is even, among the topic's queues")
     columns = [
         topic_column(lambda key: key[0]),
         Column(_("Queue"), lambda key: ReportCell(str(key[1]))),
         Column(_("Messages"), lambda key: count(skews[key].messages)),
-        Column(
-            _("Bytes"),
-            lambda key: ReportCell(skews[key].size_bytes, ValueKind.SIZE),
-            is_optional=True,
-        ),
-        Column(
-            _("Share"), lambda key: ReportCell(skews[key].part, ValueKind.SHARE), is_optional=True
-        ),
-        *compared(query, of_mean, times_before),
+        Column(_("Bytes"), lambda key: size(skews[key].size_bytes), is_optional=True),
+        Column(_("Share"), part, is_optional=True),
+        *compared(query.before, Column(_("Of the mean"), of_mean, help=help_), of_mean_before),
     ]
     note = ngettext(
         "%(n)s queue got more than one and a half times its topic's mean.",
@@ -260,17 +176,16 @@ def queue_skew(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
         over,
         n=over,
     )
-    worst = skews[keys[0]].times if keys else None
+    worst = times(skews[keys[0]].times if keys else None, _("nothing was stored"))
     empty = sum(not skew.messages for skew in skews.values())
+    nothing = _("Nothing was stored in this range.")
     return ReportView(
         figures=[
             Figure(_("Queues"), count(len(keys))),
             Figure(_("Queues without messages"), count(empty)),
-            Figure(_("Worst"), ReportCell(worst, ValueKind.TIMES, why=_("nothing was stored"))),
+            Figure(_("Worst"), worst),
         ],
-        tables=[
-            table("queues", _("By queue"), columns, keys, _("Nothing was stored in this range."))
-        ],
+        tables=[table("queues", _("By queue"), columns, keys, nothing)],
         notes=[note] if keys else [],
     )
 
@@ -289,12 +204,11 @@ def _skews(rows: Rows, queues: Mapping[str, int]) -> dict[tuple[str, int], Queue
     """The skew by topic and queue, current queues without messages included."""
     skews: dict[tuple[str, int], QueueSkew] = {}
     for (topic,), each in grouped(rows, ("topic",)).items():
-        whole = total(each, "messages")
-        by_queue = dict.fromkeys(range(queues.get(topic, 0)), (0, 0))
-        for row in each:
-            messages, size_bytes = by_queue.get(row["queue"], (0, 0))
-            by_queue[row["queue"]] = (messages + row["messages"], size_bytes + row["bytes"])
-        for queue, (messages, size_bytes) in by_queue.items():
-            times = messages * len(by_queue) / whole
-            skews[topic, queue] = QueueSkew(messages, size_bytes, times, messages / whole)
+        whole = total(each)
+        by_queue: dict[int, Rows] = dict.fromkeys(range(queues.get(topic, 0)), ())
+        by_queue |= {queue: own for (queue,), own in grouped(each, ("queue",)).items()}
+        for queue, own in by_queue.items():
+            messages = total(own)
+            ratio = messages * len(by_queue) / whole
+            skews[topic, queue] = QueueSkew(messages, total(own, "bytes"), ratio, messages / whole)
     return skews

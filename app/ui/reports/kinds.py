@@ -9,7 +9,8 @@ from app.ui.reports import flow as report_flow
 from app.ui.reports import lag as report_lag
 from app.ui.reports import latency as report_latency
 from app.ui.reports.axes import DAY_HOURS, WEEK_HOURS
-from app.ui.reports.parts import ReportQuery, ReportView, Rows
+from app.ui.reports.parts import ReportQuery, ReportView
+from app.ui.reports.rows import Rows
 from app.ui.reports.words import KINDS, METRICS, VALUES
 from kitemq.model.alerts import RuleKind
 

@@ -11,29 +11,20 @@ from typing import Any
 from app.db.report_evaluated import Intervals, clip_intervals, intervals
 from app.ui.framework.formats import say_length
 from app.ui.framework.language import _
-from app.ui.reports import charts as report_charts
-from app.ui.reports.axes import HOUR_MS
-from app.ui.reports.charts import DASH, Band, Chart, Series, Words
-from app.ui.reports.parts import (
+from app.ui.reports import charts
+from app.ui.reports.axes import HOUR_MS, HourSpan
+from app.ui.reports.cells import ReportCell, ValueKind, count, length, share
+from app.ui.reports.charts import DASH, Band, Chart, Series, Words, say_count
+from app.ui.reports.parts import Figure, ReportQuery, ReportView
+from app.ui.reports.rows import Row, Rows, grouped, hour_ms, total
+from app.ui.reports.tables import (
     Column,
-    Figure,
-    ReportCell,
-    ReportQuery,
-    ReportView,
-    Rows,
     Table,
-    ValueKind,
-    count,
     group_column,
-    grouped,
-    hour_ms,
-    length,
-    say_count,
-    share,
     table,
+    text_column,
     time_table,
     topic_column,
-    total,
 )
 from app.ui.reports.words import STATES, advice, severity, state, state_look
 
@@ -57,30 +48,26 @@ def lag(query: ReportQuery, rows: Mapping[str, Rows], before: Mapping[str, Rows]
 
 def _figures(query: ReportQuery, hours: Rows, before: Rows, now: Rows) -> list[Figure]:
     worst = min((row["state"] for row in now), key=severity, default=None)
+    oldest_ms = max((row["time_lag_ms"] or 0 for row in now), default=None)
     never = _("never evaluated yet")
-    state_ms = _state_ms(hours)
-    whole, then = sum(state_ms.values()), _state_ms(before)
-    in_time, was = state_ms.get(OK, 0), then.get(OK, 0)
+    lost, was_lost = (
+        count(total(each, "lost") if each else None, never) for each in (hours, before)
+    )
+    why = _("never evaluated in this range")
+    tone, note = "bad" if total(hours, "lost") else "", _("deleted unread")
     return [
         Figure(_("Worst state now"), ReportCell(worst, ValueKind.STATE, why=never)),
         Figure(_("Waiting now"), count(total(now, "lag") if now else None, never)),
-        Figure(
-            _("Oldest waiting"),
-            length(max((row["time_lag_ms"] or 0 for row in now), default=None), never),
-        ),
-        Figure(
-            _("Time in time"),
-            share(in_time, whole, _("never evaluated in this range")),
-            query.earlier(share(was, sum(then.values()))),
-        ),
-        Figure(
-            _("Lost"),
-            count(total(hours, "lost") if hours else None, never),
-            query.earlier(count(total(before, "lost") if before else None, never)),
-            note=_("deleted unread"),
-            tone="bad" if total(hours, "lost") else "",
-        ),
+        Figure(_("Oldest waiting"), length(oldest_ms, never)),
+        query.figure(_("Time in time"), _in_time(hours, why), _in_time(before)),
+        query.figure(_("Lost"), lost, was_lost, note, tone),
     ]
+
+
+def _in_time(hours: Rows, why: str = "") -> ReportCell:
+    """The share of the evaluated time that the queues were in time."""
+    spent = _state_ms(hours)
+    return share(spent.get(OK, 0), sum(spent.values()), why)
 
 
 def _state_ms(hours: Rows) -> dict[str, int]:
@@ -95,64 +82,54 @@ def _state_ms(hours: Rows) -> dict[str, int]:
 def _charts(query: ReportQuery, hours: Rows, before: Rows, bands: Rows) -> list[Chart]:
     if not hours:
         return []
-    words = Words(
-        "lag", _("Lag over time"), _("The most messages that waited in each hour."),
-        "lag-over-time", say_count, _("The greatest of each hour, or of each longer step."),
-    )  # fmt: skip
-    ages = Words(
-        "age", _("Oldest message over time"), _("How old the oldest waiting message was at most."),
-        "lag-over-time", say_length,
-    )  # fmt: skip
-    lags = [_greatest(query, hours, "lag_max", "lag", _("Messages that wait"))]
-    old = [_greatest(query, hours, "time_lag_max_ms", "age", _("Oldest message"))]
-    if query.before is not None:
-        other = ReportQuery(span=query.before)
-        lags.append(_greatest(other, before, "lag_max", "lag", _("before"), is_before=True))
-        old.append(_greatest(other, before, "time_lag_max_ms", "age", _("before"), is_before=True))
+    says = _("The most messages that waited in each hour.")
+    note = _("The greatest of each hour, or of each longer step.")
+    words = Words("lag", _("Lag over time"), says, note)
+    says = _("How old the oldest waiting message was at most.")
+    ages = Words("age", _("Oldest message over time"), says, "", words.table_id, say_length)
+
+    def lines(words: Words, column: str, label: str, axis: str) -> Chart:
+        series = [Series(words.id, label, _greatest(query.span, hours, column))]
+        if query.before is not None:
+            values = _greatest(query.before, before, column)
+            series.append(Series(words.id, _("before"), values, is_before=True))
+        return charts.lines(query.span, series, words, query.zone, axis)
+
     return [
         _band_chart(query, hours, bands),
-        report_charts.lines(query.span, lags, words, query.zone),
-        report_charts.lines(query.span, old, ages, query.zone, report_charts.LENGTHS),
+        lines(words, "lag_max", _("Messages that wait"), charts.COUNTS),
+        lines(ages, "time_lag_max_ms", _("Oldest message"), charts.LENGTHS),
     ]
 
 
-def _greatest(
-    query: ReportQuery, hours: Rows, name: str, id: str, label: str, *, is_before: bool = False
-) -> Series:
+def _greatest(span: HourSpan, hours: Rows, column: str) -> list[float | None]:
     """The greatest value by step; per hour, counts are summed and ages take the maximum."""
-    by_hour: dict[int, int] = {}
-    for row in hours:
-        at_ms, value = hour_ms(row["hour"]), row[name] or 0
-        previous = by_hour.get(at_ms, 0)
-        by_hour[at_ms] = previous + value if name == "lag_max" else max(previous, value)
-    values: list[float | None] = [None] * query.span.steps
-    for at_ms, value in by_hour.items():
-        index = query.span.index(at_ms)
+    values: list[float | None] = [None] * span.steps
+    for (hour,), rows in grouped(hours, ("hour",)).items():
+        index = span.index(hour_ms(hour))
         if index is not None:
-            values[index] = max(values[index] or 0, value)
-    return Series(id, label, values, is_before)
+            each = [row[column] or 0 for row in rows]
+            values[index] = max(values[index] or 0, sum(each) if column == "lag_max" else max(each))
+    return values
 
 
 def _band_chart(query: ReportQuery, hours: Rows, bands: Rows) -> Chart:
-    by_queue = bool(query.group) and bool(bands)
-    keys = list(grouped(hours, ("group", "topic")))
-    if by_queue:
-        keys = list(grouped(bands, ("group", "topic", "queue")))
-    order = {key: index for index, key in enumerate(_worst_first(keys, bands, by_queue))}
-    row_of_key = {key: index for key, index in order.items() if index < BAND_ROWS_MAX}
+    names: tuple[str, ...] = ("group", "topic")
+    says = _("In which state the worst queue of each group and topic was, and when.")
+    if query.group and bands:
+        names = ("group", "topic", "queue")
+        says = _("In which state each queue was, and when.")
+    bands_by_key = grouped(bands, names)
+    keys = _worst_first(list(grouped(bands if len(names) > 2 else hours, names)), bands_by_key)
+    row_of_key = {key: index for index, key in enumerate(keys[:BAND_ROWS_MAX])}
     evaluations = _measured_times(hours)
-    bars = [*_evaluated(evaluations, row_of_key), *_bands(bands, row_of_key, by_queue, evaluations)]
+    bars = [*_evaluated(evaluations, row_of_key), *_bands(bands, names, row_of_key, evaluations)]
     note = ""
-    if len(order) > len(row_of_key):
-        note = _("The worst %(n)s of %(all)s.", n=len(row_of_key), all=len(order))
-    words = Words(
-        "bands", _("States over time"),
-        _("In which state each queue was, and when.") if by_queue
-        else _("In which state the worst queue of each group and topic was, and when."),
-        "by-group", say_count, note,
-    )  # fmt: skip
+    if len(keys) > len(row_of_key):
+        note = _("The worst %(n)s of %(all)s.", n=len(row_of_key), all=len(keys))
+    words = Words("bands", _("States over time"), says, note, "by-group")
     labels = [_label(key, query) for key in row_of_key]
-    chart = report_charts.bands(query.span, labels, bars, words, query.zone)
+    chart = charts.bands(query.span, labels, bars, words, query.zone)
     looks = {band.look for band in bars}
     chart.legend.extend(
         (state_look(code), state(code)) for code in STATES if state_look(code) in looks
@@ -160,13 +137,9 @@ def _band_chart(query: ReportQuery, hours: Rows, bands: Rows) -> Chart:
     return chart
 
 
-def _worst_first(keys: Sequence[Place], bands: Rows, by_queue: bool) -> list[Place]:
+def _worst_first(keys: Sequence[Place], bands: Mapping[Place, Rows]) -> list[Place]:
     """The keys by their worst state, so that the table cuts off the least important."""
-    names = ("group", "topic", "queue") if by_queue else ("group", "topic")
-    worst = {
-        key: min(severity(row["state"]) for row in each)
-        for key, each in grouped(bands, names).items()
-    }
+    worst = {key: min(severity(row["state"]) for row in rows) for key, rows in bands.items()}
     return sorted(keys, key=lambda key: (worst.get(key, len(STATES)), key))
 
 
@@ -200,15 +173,14 @@ def _evaluated(
 
 def _bands(
     bands: Rows,
+    names: Sequence[str],
     row_of_key: Mapping[Place, int],
-    by_queue: bool,
     evaluations: Mapping[Place, Intervals],
 ) -> list[Band]:
     """The bands of other states within evaluated intervals, the worst on top."""
     bars: list[Band] = []
     for row in sorted(bands, key=lambda row: -severity(row["state"])):
-        key: Place = (row["group"], row["topic"])
-        index = row_of_key.get((*key, row["queue"]) if by_queue else key)
+        index = row_of_key.get(tuple(row[name] for name in names))
         if index is not None:
             parts = [
                 _("queue %(queue)s", queue=row["queue"]),
@@ -219,15 +191,14 @@ def _bands(
                 age = say_length(row["time_lag_max_ms"])
                 parts.append(_("the oldest for %(age)s", age=age))
             look, title = state_look(row["state"]), ", ".join(parts)
-            stretches = clip_intervals(row["begin_ms"], row["end_ms"], evaluations.get(key, []))
-            bars.extend(
-                Band(index, begin_ms, end_ms, look, title) for begin_ms, end_ms in stretches
-            )
+            evaluated = evaluations.get((row["group"], row["topic"]), [])
+            stretches = clip_intervals(row["begin_ms"], row["end_ms"], evaluated)
+            bars.extend(Band(index, *stretch, look, title) for stretch in stretches)
     return bars
 
 
 def _now_table(now: Rows) -> Table:
-    def eta(row: Mapping[str, Any]) -> ReportCell:
+    def eta(row: Row) -> ReportCell:
         if row["eta_s"] is None:
             return ReportCell(DASH, why=_("only told while it is catching up"))
         return length(row["eta_s"] * 1000)
@@ -252,25 +223,20 @@ def _state_column(label: str, code: Callable[[Any], str]) -> Column:
     return Column(label, lambda row: ReportCell(code(row), ValueKind.STATE), is_number=False)
 
 
-def _advice_column(row_of: Callable[[Any], Mapping[str, Any]]) -> Column:
-    def sentence(subject: Any) -> ReportCell:
+def _advice_column(row_of: Callable[[Any], Row]) -> Column:
+    def sentence(subject: Any) -> str:
         row = row_of(subject)
-        return ReportCell(advice(row["advice"], row["advice_params"]) or DASH)
+        return advice(row["advice"], row["advice_params"])
 
-    return Column(_("What to do"), sentence, is_number=False, is_sentence=True)
+    return text_column(_("What to do"), sentence, is_sentence=True)
 
 
 def _hours_table(hours: Rows) -> Table:
-    last = {}
-    worst = {}
     groups = grouped(hours, ("group", "topic"))
-    for key, rows in groups.items():
-        last[key] = max(rows, key=lambda row: row["at_ms"])
-        worst[key] = min((row["worst_state"] for row in rows), key=severity)
-
-    def in_time(key: Place) -> ReportCell:
-        spent = _state_ms(groups[key])
-        return share(spent.get(OK, 0), sum(spent.values()))
+    last = {key: max(rows, key=lambda row: row["at_ms"]) for key, rows in groups.items()}
+    worst = {
+        key: min((row["worst_state"] for row in rows), key=severity) for key, rows in groups.items()
+    }
 
     def hot_queue(key: Place) -> ReportCell:
         queue = last[key]["hot_queue"]
@@ -292,7 +258,7 @@ def _hours_table(hours: Rows) -> Table:
         group_column(lambda key: key[0]),
         topic_column(lambda key: key[1]),
         _state_column(_("Worst state"), lambda key: worst[key]),
-        Column(_("In time"), in_time),
+        Column(_("In time"), lambda key: _in_time(groups[key])),
         Column(_("Most waiting"), lambda key: count(greatest(key, "lag_max"))),
         optional(_("Oldest"), lambda key: length(greatest(key, "time_lag_max_ms"))),
         optional(_("Hot queue"), hot_queue, _("Far more waits in it than in the others")),
@@ -306,16 +272,11 @@ def _hours_table(hours: Rows) -> Table:
 
 
 def _over_time(query: ReportQuery, hours: Rows) -> Table:
-    lags = _greatest(query, hours, "lag_max", "", "").values
-    ages = _greatest(query, hours, "time_lag_max_ms", "", "").values
+    lags = _greatest(query.span, hours, "lag_max")
+    ages = _greatest(query.span, hours, "time_lag_max_ms")
     why = _("not evaluated")
-
-    def most(step: int) -> ReportCell:
-        value = lags[step]
-        return count(None if value is None else round(value), why)
-
     columns = [
-        Column(_("Most waiting"), most),
+        Column(_("Most waiting"), lambda step: count(lags[step], why)),
         Column(_("Oldest"), lambda step: length(ages[step], why)),
     ]
     return time_table("lag-over-time", query.span, columns)

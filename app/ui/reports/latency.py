@@ -7,26 +7,18 @@ from typing import Any
 from app.services.reports.cells import LatencyCell, gather
 from app.ui.framework.formats import say_length
 from app.ui.framework.language import _, ngettext, translated
-from app.ui.reports import charts as report_charts
+from app.ui.reports import charts
 from app.ui.reports.axes import HourSpan
 from app.ui.reports.bins import SHARES, bins_of
+from app.ui.reports.cells import ReportCell, ValueKind, count, length, times
 from app.ui.reports.charts import Chart, Heat, Histogram, Series, Words
-from app.ui.reports.parts import (
+from app.ui.reports.parts import Figure, ReportQuery, ReportView
+from app.ui.reports.rows import Row, Rows, grouped, hour_ms
+from app.ui.reports.tables import (
     Column,
-    Figure,
-    ReportCell,
-    ReportQuery,
-    ReportView,
-    Rows,
     Table,
-    ValueKind,
     compared,
-    count,
     group_column,
-    grouped,
-    hour_ms,
-    length,
-    say_count,
     table,
     time_table,
     topic_column,
@@ -34,7 +26,6 @@ from app.ui.reports.parts import (
 )
 from app.ui.reports.words import METRIC_HELP
 
-Row = Mapping[str, Any]
 Take = Callable[[LatencyCell], float]  # one figure of a cell
 
 
@@ -43,7 +34,7 @@ def latency(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     rows, before = _of(rows, query.choice), _of(before, query.choice)
     help_ = translated(METRIC_HELP[query.choice])
     return ReportView(
-        figures=_figures(rows, before if query.before else None),
+        figures=_figures(query, rows, before),
         charts=_charts(query, rows, before),
         tables=[_by_name(query, rows, before), _spread(rows), _by_time(query, rows, "over-time")],
         notes=[help_, *_skew_note(rows)],
@@ -55,7 +46,7 @@ def slow_consumers(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     rows, before = _of(rows, "process"), _of(before, "process")
     id = "clients-over-time"
     return ReportView(
-        figures=_figures(rows, before if query.before else None),
+        figures=_figures(query, rows, before),
         charts=[_percentiles(query, rows, before, id)] if rows else [],
         tables=[_by_client(query, rows, before), _by_time(query, rows, id)],
         notes=[translated(METRIC_HELP["process"]), *_skew_note(rows)],
@@ -66,14 +57,13 @@ def _of(rows: Rows, metric: str) -> Rows:
     return [row for row in rows if row["metric"] == metric and row["n"]]
 
 
-def _figures(rows: Rows, before: Rows | None) -> list[Figure]:
-    now = gather(rows)
-    then = None if before is None else gather(before)
+def _figures(query: ReportQuery, rows: Rows, before: Rows) -> list[Figure]:
+    now, then = gather(rows), gather(before)
     why = _("nothing was measured")
 
     def figure(label: str, take: Take, kind: ValueKind, note: str = "") -> Figure:
-        other = None if before is None else ReportCell(then and take(then), kind, why=why)
-        return Figure(label, ReportCell(now and take(now), kind, why=why), other, note)
+        value, other = (ReportCell(each and take(each), kind, why=why) for each in (now, then))
+        return query.figure(label, value, other, note)
 
     return [
         figure(_("Messages"), lambda cell: cell.messages, ValueKind.COUNT, _sampled_note(now)),
@@ -124,12 +114,11 @@ def _charts(query: ReportQuery, rows: Rows, before: Rows) -> list[Chart]:
     bins = bins_of([cell.buckets for cell in cells if cell])
     counts = [bins.counts(cell.buckets) if cell else None for cell in cells]
     heat = Heat(bins.names, bins.edges, counts)
-    words = Words(
-        "heat", _("Heat map"), _("How many messages took how long, over time."), "over-time",
-        say_count, note=_("Darker is more, by the logarithm. Grey: no figures."),
-    )  # fmt: skip
+    says = _("How many messages took how long, over time.")
+    note = _("Darker is more, by the logarithm. Grey: no figures.")
+    words = Words("heat", _("Heat map"), says, note, "over-time")
     return [
-        report_charts.heat(query.span, heat, words, query.zone),
+        charts.heat(query.span, heat, words, query.zone),
         _percentiles(query, rows, before, "over-time"),
         _histogram(rows, before),
     ]
@@ -139,12 +128,10 @@ def _percentiles(query: ReportQuery, rows: Rows, before: Rows, table: str) -> Ch
     series = _lines(by_step(query.span, rows))
     if query.before is not None:
         series += _lines(by_step(query.before, before), is_before=True)
-    words = Words(
-        "percentiles", _("Percentiles over time"),
-        _("The time that 50, 95 and 99 percent of the messages did not exceed."), table,
-        say_length, note=_("The axis is logarithmic."),
-    )  # fmt: skip
-    return report_charts.lines(query.span, series, words, query.zone, report_charts.LOGARITHMS)
+    says = _("The time that 50, 95 and 99 percent of the messages did not exceed.")
+    note = _("The axis is logarithmic.")
+    words = Words("percentiles", _("Percentiles over time"), says, note, table, say_length)
+    return charts.lines(query.span, series, words, query.zone, charts.LOGARITHMS)
 
 
 def _lines(cells: Sequence[LatencyCell | None], *, is_before: bool = False) -> list[Series]:
@@ -166,11 +153,9 @@ def _histogram(rows: Rows, before: Rows) -> Chart:
     scaled = [number * now.n / then.n for number in bins.counts(then.buckets)] if then else None
     marks = [(name, bins.place(now.percentile(part))) for name, part in SHARES]
     note = _("Outlined: the range before, scaled to as many messages.") if then else ""
-    words = Words(
-        "histogram", _("Spread"), _("How many messages took how long."), "spread", say_count, note
-    )
+    words = Words("histogram", _("Spread"), _("How many messages took how long."), note, "spread")
     bars = Histogram(bins.names, bins.edges, bins.counts(now.buckets), scaled, marks)
-    return report_charts.histogram(bars, words)
+    return charts.histogram(bars, words)
 
 
 def _spread(rows: Rows) -> Table:
@@ -228,7 +213,7 @@ def _measure_columns(
     def pair(label: str, part: float, *, is_optional: bool = False) -> list[Column]:
         column = Column(label, lambda row: length(row[1].percentile(part)), is_optional=is_optional)
         return compared(
-            query, column,
+            query.before, column,
             lambda row: length(others[row[0]].percentile(part) if row[0] in others else None, why),
         )  # fmt: skip
 
@@ -249,9 +234,9 @@ def _by_client(query: ReportQuery, rows: Rows, before: Rows) -> Table:
         """The median of a client as many times as that of its group."""
         key, cell = row
         median = medians[key[:2]]
-        times = cell.percentile(0.5) / median if median else None
-        tone = "bad" if times is not None and times >= 2 and cell.n >= 20 else ""
-        return ReportCell(times, ValueKind.TIMES, tone=tone, why=_("nothing to divide by"))
+        ratio = cell.percentile(0.5) / median if median else None
+        tone = "bad" if ratio is not None and ratio >= 2 and cell.n >= 20 else ""
+        return times(ratio, _("nothing to divide by"), tone)
 
     help_ = _("Its p50 as many times as that of the whole group")
     columns = [

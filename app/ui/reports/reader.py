@@ -9,7 +9,8 @@ from app.services.reports.cells import buckets_of
 from app.services.reports.results import PAGE_MAX, ReportResults
 from app.ui.reports.axes import HourSpan
 from app.ui.reports.kinds import Report
-from app.ui.reports.parts import ReportQuery, Rows, hour_name
+from app.ui.reports.parts import ReportQuery
+from app.ui.reports.rows import Rows, hour_name
 from engine.report_tables import RESULTS_BY_NAME
 
 READ_MAX = 20_000  # rows of one table on a page

@@ -13,10 +13,11 @@ from app.ui.framework import pages, preferences
 from app.ui.framework.language import _, translated
 from app.ui.reports import ranges as report_range
 from app.ui.reports.kinds import BY_NAME, REPORTS, Report
-from app.ui.reports.parts import ReportQuery, ReportView, hour_ms
+from app.ui.reports.parts import ReportQuery, ReportView
 from app.ui.reports.ranges import AGAINST, RANGES, RangeChoice
 from app.ui.reports.reader import READ_MAX, read, result_filter, unpacked
 from app.ui.reports.reports import fresh_of
+from app.ui.reports.rows import hour_ms
 from engine.errors import NotFound
 from kitemq.model.reports import Coarse
 
@@ -104,12 +105,9 @@ async def show(request: Request) -> Response:
         alert_href=_alert(report, query),
         view=view,
     )
+    status = 422 if choice.form.is_wrong else 200
     return await pages.respond(
-        request,
-        "report.html",
-        context,
-        title=translated(report.label),
-        status=422 if choice.form.is_wrong else 200,
+        request, "report.html", context, title=translated(report.label), status=status
     )
 
 
@@ -140,10 +138,7 @@ async def _file(request: Request, report: Report, query: ReportQuery, kind: str)
     table = table if table in report.tables else report.tables[0]
     results = services_of(request.scope).report_results
     match = result_filter(report, table, query, query.span)
-    headers = {
-        "Content-Disposition": f'attachment; filename="{table}.{kind}"',
-        "Cache-Control": "no-store",
-    }
+    headers = pages.as_file(f"{table}.{kind}")
     with pages.console_of(request).exports.taken():
         if kind == "parquet":
             content = await results.parquet(table, match)

@@ -1,8 +1,8 @@
 """The list of reports, their freshness and schedules, and the runs of their jobs."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,11 +14,10 @@ from app.services.reports.reports import Reports
 from app.services.reports.standing import JobStanding
 from app.ui.framework import forms, pages
 from app.ui.framework.console import actor_of
-from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.reports.axes import HOUR_MS
 from app.ui.reports.kinds import REPORTS, Report
-from app.ui.reports.parts import hour_ms
+from app.ui.reports.rows import hour_ms
 from engine.errors import Conflict, Invalid, NotFound, Refused
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
@@ -54,13 +53,33 @@ COUNTERS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
 class RunLine(RunRow):
     """A run as a row of a table; from `first_ms` to `last_ms`, not every hour is computed."""
 
-    first_ms: int | None
-    last_ms: int | None
-    engine: str
+    @property
+    def first_ms(self) -> int:
+        return hour_ms(min(self.hours))
+
+    @property
+    def last_ms(self) -> int:
+        return hour_ms(max(self.hours)) + HOUR_MS
+
+    @property
+    def engine(self) -> str:
+        versions = (("Spark", self.spark), ("Java", self.java))
+        return " · ".join(f"{name} {version}" for name, version in versions if version)
+
+    @property
+    def state_text(self) -> str:
+        return translated(STATES[self.state])
+
+    @property
+    def tone(self) -> str:
+        return STATE_TONES.get(self.state, "")
+
+    @property
+    def cause_text(self) -> str:
+        return translated(CAUSES[self.cause])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +114,6 @@ class ReportsPage:
     older: int | None
     error: str = ""
     reports: Sequence[Report] = REPORTS
-    words: Mapping[str, str] = field(default_factory=lambda: STATES)
-    tones: Mapping[str, str] = field(default_factory=lambda: STATE_TONES)
-    causes: Mapping[str, str] = field(default_factory=lambda: CAUSES)
 
 
 @dataclass(frozen=True)
@@ -109,9 +125,6 @@ class RunPage:
     inputs: Sequence[tuple[str, int, int, int]]
     counters: Sequence[tuple[str, int]]
     error: str
-    words: Mapping[str, str] = field(default_factory=lambda: STATES)
-    tones: Mapping[str, str] = field(default_factory=lambda: STATE_TONES)
-    causes: Mapping[str, str] = field(default_factory=lambda: CAUSES)
 
 
 async def fresh_of(reports: Reports, job: str) -> RunRow | None:
@@ -120,12 +133,8 @@ async def fresh_of(reports: Reports, job: str) -> RunRow | None:
     return runs[0] if runs else None
 
 
-async def show(request: Request) -> Response:
+async def show(request: Request, *, error: str = "", status: int = 200) -> Response:
     """GET /reports"""
-    return await _overview(request)
-
-
-async def _overview(request: Request, *, error: str = "", status: int = 200) -> Response:
     reports = services_of(request.scope).reports
     before = request.query_params.get("before", "")
     before_id = int(before) if is_whole(before) else None
@@ -161,26 +170,11 @@ def job_line(standing: JobStanding) -> JobLine:
 
 
 def _line(run: RunRow) -> RunLine:
-    engine = " · ".join(
-        text
-        for text in (run.spark and f"Spark {run.spark}", run.java and f"Java {run.java}")
-        if text
-    )
-    return convert(
-        run,
-        RunLine,
-        first_ms=hour_ms(min(run.hours)) if run.hours else None,
-        last_ms=hour_ms(max(run.hours)) + HOUR_MS if run.hours else None,
-        engine=engine,
-    )
+    return RunLine(**vars(run))
 
 
-async def show_run(request: Request) -> Response:
+async def show_run(request: Request, *, error: str = "", status: int = 200) -> Response:
     """GET /reports/runs/{id}"""
-    return await _run_page(request)
-
-
-async def _run_page(request: Request, *, error: str = "", status: int = 200) -> Response:
     reports = services_of(request.scope).reports
     run = await reports.get(_number(request.path_params["id"]))
     is_running = run.state == RunState.RUNNING
@@ -224,10 +218,8 @@ async def run(request: Request) -> Response:
     try:
         new_run = await services_of(request.scope).reports.run(actor, job, first, last)
     except (Conflict, Refused, Invalid) as error:
-        form = Form({})
-        form.blame(error)
         status = 422 if isinstance(error, Invalid) else 409
-        return await _overview(request, error=form.error, status=status)
+        return await show(request, error=forms.sentence(error), status=status)
     return forms.go(request, f"/reports/runs/{new_run.id}?done=report-begun")
 
 
@@ -237,9 +229,7 @@ async def cancel(request: Request) -> Response:
     try:
         await services_of(request.scope).reports.cancel(actor_of(request), run_id)
     except (Conflict, Refused) as error:
-        form = Form({})
-        form.blame(error)
-        return await _run_page(request, error=form.error, status=409)
+        return await show_run(request, error=forms.sentence(error), status=409)
     return forms.go(request, f"/reports/runs/{run_id}?done=report-cancelled")
 
 

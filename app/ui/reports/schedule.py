@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from msgspec import Meta, field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -10,17 +12,35 @@ from app.container import services_of
 from app.db.report_rows import ResultFilter
 from app.services.reports.schedule import LIMIT_MAX_S, LIMIT_MIN_S
 from app.services.reports.standing import HOURS_MAX, INSTALL, JobStanding
-from app.ui.framework import forms, pages, preferences
+from app.ui.framework import forms, pages, preferences, typed_forms
 from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
-from app.ui.framework.language import _
+from app.ui.framework.language import N_, _
+from app.ui.framework.typed_forms import Fields, Moment, Verbatim
 from app.ui.framework.typed_time import moment_text
 from app.ui.reports.axes import HOUR_MS
-from app.ui.reports.parts import hour_ms, hour_name
 from app.ui.reports.reports import JOB_LABELS, JobLine, job_line
+from app.ui.reports.rows import hour_ms, hour_name
 from engine.errors import Invalid, NotFound, Refused
 from engine.report_tables import JOBS
 from kitemq.model.reports import ScheduleChanges
+
+
+class BackfillFields(Fields, frozen=True):
+    """The hours to recompute; they begin and end with these times."""
+
+    job: str
+    from_ms: Moment = field(name="from")
+    to_ms: Moment = field(name="to")
+    zone: Verbatim
+
+
+class ScheduleFields(Fields, frozen=True):
+    """The form of a schedule."""
+
+    cron: str
+    limit_s: Annotated[int, Meta(title=N_("Time limit"), ge=LIMIT_MIN_S, le=LIMIT_MAX_S)]
+    is_enabled: bool
 
 
 @dataclass(frozen=True)
@@ -50,32 +70,29 @@ class BackfillPage:
 
 async def backfill(request: Request) -> Response:
     """GET /reports/backfill: preview the hours to recompute."""
-    query, zone = request.query_params, preferences.read(request).zone
-    reports = services_of(request.scope).reports
-    job = query.get("job", JOBS[0])
-    form = Form({"job": job, "from": query.get("from", ""), "to": query.get("to", "")})
+    zone = preferences.read(request).zone
+    services = services_of(request.scope)
+    form = typed_forms.fill({"job": JOBS[0], **request.query_params}, BackfillFields)
     hours, hours_done, first, last = None, 0, "", ""
-    if job not in JOBS:
+    if form.values["job"] not in JOBS:
         form.refuse("job", _("There is no such report."))
     if form.values["from"] or form.values["to"]:
-        from_ms = form.moment("from", query.get("zone", ""), zone)
-        to_ms = form.moment("to", query.get("zone", ""), zone)
-        if from_ms is not None and to_ms is not None and not form.is_wrong:
-            first, last = hour_name(from_ms), hour_name(max(from_ms, to_ms - 1))
+        fields = typed_forms.parse(form, BackfillFields, zone)
+        if not form.is_wrong:
+            first = hour_name(fields.from_ms)
+            last = hour_name(max(fields.from_ms, fields.to_ms - 1))
             hours = (hour_ms(last) - hour_ms(first)) // HOUR_MS + 1
-            if to_ms <= from_ms or hours > HOURS_MAX:
-                text = _("Choose 1 to %(n)s hours.", n=f"{HOURS_MAX:,}")
-                form.refuse("to", text)
+            if fields.to_ms <= fields.from_ms or hours > HOURS_MAX:
+                form.refuse("to", _("Choose 1 to %(n)s hours.", n=f"{HOURS_MAX:,}"))
                 hours = None
             else:
-                basis = await services_of(request.scope).report_results.basis(
-                    job, ResultFilter(first=first, last=last)
-                )
-                hours_done = basis.hours_done
+                match = ResultFilter(first=first, last=last)
+                hours_done = (await services.report_results.basis(fields.job, match)).hours_done
     else:
         now_ms = pages.console_of(request).now_ms()
         form.values["from"] = moment_text(now_ms - now_ms % HOUR_MS - 24 * HOUR_MS, zone)
         form.values["to"] = moment_text(now_ms - now_ms % HOUR_MS, zone)
+    missing = services.reports.missing()
     context = BackfillPage(
         jobs=[(name, JOB_LABELS.get(name, name)) for name in JOBS],
         form=form,
@@ -83,15 +100,14 @@ async def backfill(request: Request) -> Response:
         known=hours_done,
         first=first,
         last=last,
-        missing=reports.missing(),
-        remedy=INSTALL if reports.missing() else "",
+        missing=missing,
+        remedy=INSTALL if missing else "",
     )
     return await pages.respond(
         request,
         "report_backfill.html",
         context,
         title=_("Compute past hours"),
-        status=422 if form.is_wrong else 200,
     )
 
 
@@ -99,39 +115,31 @@ async def schedule(request: Request) -> Response:
     """GET /reports/schedules/{job}"""
     standing = await _standing(request)
     row = standing.schedule
-    form = Form(
-        {
-            "cron": row.cron,
-            "limit_s": str(row.limit_s),
-            "is_enabled": "on" if row.is_enabled else "",
-        }
-    )
+    is_enabled = "on" if row.is_enabled else ""
+    form = Form({"cron": row.cron, "limit_s": str(row.limit_s), "is_enabled": is_enabled})
     return await _schedule_page(request, standing, form)
 
 
 async def change_schedule(request: Request) -> Response:
     """POST /reports/schedules/{job}"""
     standing = await _standing(request)
-    form = forms.fill(await forms.read(request), ("cron", "limit_s", "is_enabled"))
-    limit_s = form.number("limit_s", _("Time limit"), LIMIT_MIN_S, LIMIT_MAX_S)
+    form, fields = typed_forms.read(await forms.read(request), ScheduleFields)
     if not form.is_wrong:
-        changes = ScheduleChanges(form.values["cron"], form.values["is_enabled"] == "on", limit_s)
+        changes = ScheduleChanges(fields.cron, fields.is_enabled, fields.limit_s)
         actor = actor_of(request)
+        reports = services_of(request.scope).reports
         try:
-            await services_of(request.scope).reports.change_schedule(
-                actor, standing.schedule.job, changes
-            )
+            await reports.change_schedule(actor, standing.schedule.job, changes)
         except (Invalid, Refused) as error:
             form.blame(error)
     if form.is_wrong:
-        return await _schedule_page(request, standing, form, status=422)
+        return await _schedule_page(request, standing, form)
     return forms.go(request, "/reports?done=changed")
 
 
-async def _schedule_page(
-    request: Request, standing: JobStanding, form: Form, status: int = 200
-) -> Response:
+async def _schedule_page(request: Request, standing: JobStanding, form: Form) -> Response:
     context = SchedulePage(job_line(standing), form)
+    status = 422 if form.is_wrong else 200
     return await pages.respond(
         request, "report_schedule.html", context, title=_("Schedule"), status=status
     )

@@ -41,7 +41,7 @@ LATER = (
 )
 
 
-class ScheduledQuery(Fields, frozen=True):
+class WaitingQuery(Fields, frozen=True):
     """The page of the list, and the span of the histogram."""
 
     topic: Annotated[str, Meta(max_length=255)] = ""
@@ -68,7 +68,7 @@ class LaterFields(Fields, frozen=True):
     ]
 
 
-class TimeFields(Fields, frozen=True):
+class ChangedTime(Fields, frozen=True):
     """The new time."""
 
     at: Moment
@@ -95,7 +95,7 @@ class ScheduledList:
     """The context of `scheduled.html`. `total` counts all topics; a page may be short."""
 
     rows: list[WaitingRow]
-    query: ScheduledQuery
+    query: WaitingQuery
     next_cursor: str
     total: int
     histogram: DueHistogram
@@ -116,7 +116,7 @@ class ScheduledMessage:
 async def show(request: Request) -> Response:
     """GET /scheduled"""
     console = pages.console_of(request)
-    query = typed_forms.query(request.query_params, ScheduledQuery)
+    query = typed_forms.query(request.query_params, WaitingQuery)
     page = await console.messaging.scheduled(
         topic=query.topic, after=query.cursor, count_max=query.size
     )
@@ -213,7 +213,7 @@ def _new_time(form: Form, now_ms: int, zone: Zone) -> int:
     later = typed_forms.parse(form, LaterFields).later
     if later or form.is_wrong:
         return now_ms + (later or 0)
-    at_ms = typed_forms.parse(form, TimeFields, zone).at
+    at_ms = typed_forms.parse(form, ChangedTime, zone).at
     if at_ms <= now_ms:
         form.refuse(
             "at", _("That time has passed: to deliver it at once, use the button for that.")

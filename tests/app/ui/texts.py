@@ -21,6 +21,7 @@ from app.services.alerts.rules import ABOUT
 from app.services.connections import WHY_NOT
 from app.ui.framework import language
 from app.ui.framework.language import Language
+from app.ui.help.glossary import CHAPTERS, TERMS
 from engine.broker import ReplayState, TransactionState
 from engine.delivery.dead_letter import DeadLetterReason
 from kitemq.model.alerts import Severity
@@ -46,12 +47,15 @@ def extract(folder: Path = UI) -> Catalog:
 
 
 def borrowed() -> Iterator[str]:
-    """Words that pages show and that other packages hold: they know no language."""
+    """Words that pages show and that data and other packages hold: they know no language."""
     for about in ABOUT.values():
         yield from (about.label, about.unit, about.help)
     yield from Severity
     yield from WHY_NOT
     yield from (span.label for span in SPANS)
+    yield from (chapter.title for chapter in CHAPTERS)
+    for term in TERMS.values():
+        yield from (term.name, term.text)
     yield from (NOT_BEGUN, TOO_YOUNG)
     yield from (state.value for state in ReplayState)
     yield from (state.value.replace("_", " ") for state in TransactionState)

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from app.ui.reports.parts import hour_name
+from app.ui.reports.rows import hour_name
 from engine.histogram import pack, percentile, summarize
 from engine.report_tables import RESULTS_BY_NAME
 

@@ -18,7 +18,9 @@ from app.ui.reports.axes import HOUR_MS, HourSpan, span_of, time_ticks
 from app.ui.reports.bins import EDGES, bins_of
 from app.ui.reports.charts import Chart
 from app.ui.reports.kinds import REPORTS
-from app.ui.reports.parts import ReportQuery, ReportView, Table, hour_ms, hour_name
+from app.ui.reports.parts import ReportQuery, ReportView
+from app.ui.reports.rows import hour_ms, hour_name
+from app.ui.reports.tables import Table
 from app.ui.reports.words import ADVICE, STATES, advice
 from engine.histogram import ERROR_MAX, bucket_of, histogram, pack, unpack
 from kitemq.model.reports import Coarse
