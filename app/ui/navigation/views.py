@@ -17,7 +17,6 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Conflict, EngineError, Invalid, NotFound
-from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 from kitemq.model.views import NewView
 
@@ -63,7 +62,7 @@ async def show(request: Request) -> Response:
 async def create(request: Request) -> Response:
     """POST /views: save and redirect to the list, or show the form with its errors."""
     form, fields = typed_forms.read(await forms.read(request), ViewFields)
-    new = convert(fields, NewView)
+    new = NewView(fields.name, fields.path, fields.query)
     try:
         view = await services_of(request.scope).views.add(actor_of(request), _owner(request), new)
     except (Invalid, Conflict) as error:

@@ -319,7 +319,7 @@ async def test_a_deletion_that_was_not_confirmed_tells_nothing_of_topics_of_othe
     ):
         answer = await http.post("/bulk/topics?format=json", data=chosen, headers=FORM)
         assert answer.status_code == 422
-        rows = {row["topic"]: row for row in answer.json()["rows"]}
+        rows = {row["name"]: row for row in answer.json()["rows"]}
         assert (rows[INSIDE]["outcome"], rows[OUTSIDE]["outcome"]) == ("would", "left")
         assert f"administer:topic:{OUTSIDE}" in rows[OUTSIDE]["note"]
 
