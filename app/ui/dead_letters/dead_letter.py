@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -98,7 +99,7 @@ def _context(
     return LetterPage(
         group=group,
         is_gone=not pages.exists(console.broker.group, group),
-        letter=letter,
+        letter=msgspec.structs.replace(letter, message=message),
         message=message,
         has_origin=pages.exists(console.broker.topic, letter.origin_topic),
         properties=properties_of(message),

@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.pause import paced
-from app.security.access import Action, Kind
+from app.security.access import Action, Kind, principal_of
+from app.security.message_rights import visible
 from app.services.clients import ASK_S, Offer
 from app.services.topic_kinds import group_of
 from app.ui.clients.client import path_of
@@ -65,7 +66,7 @@ async def show(
     message = await console.messaging.message(*place_of(request))
     groups = _groups(console, message, request.query_params.get("group", ""))
     context = VerifyPage(
-        message=message,
+        message=visible(principal_of(request.scope), message),
         back=address(message.topic, message.queue, message.offset),
         groups=[await _choices(request, group) for group in groups[:GROUPS_LISTED]],
         groups_total=len(groups),

@@ -58,7 +58,9 @@ def test_every_operation_stands_in_the_table_with_the_right_of_its_gate() -> Non
 
 def test_every_frame_of_a_client_stands_in_the_table() -> None:
     def name(kind: type) -> str:
-        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__.removesuffix("Frame")).upper()
+        return re.sub(
+            r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__.removesuffix("Frame").removeprefix("Packed")
+        ).upper()
 
     assert set(required_rights.rights_by_endpoint(required_rights.FRAMES)) == {
         name(kind) for kind in HANDLERS

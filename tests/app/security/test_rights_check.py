@@ -124,7 +124,7 @@ async def test_the_page_says_it_in_sentences_and_keeps_what_was_typed(guarded: A
     assert wrong.status_code == 422
     assert "nonsense" in wrong.text
     twin = (await guarded.http.get("/access/check?who=role&role=viewer&format=json")).json()
-    assert twin["allowed"] == sum(row["is_allowed"] for row in twin["rows"]) > 0
+    assert twin["allowed"] == sum(row["allowed"] for row in twin["rows"]) > 0
 
 
 async def test_whom_it_does_not_concern_is_refused(guarded: App) -> None:

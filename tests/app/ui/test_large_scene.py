@@ -152,10 +152,10 @@ def test_an_unknown_lag_is_last_either_way_and_told_in_the_total(
     browser: httpx.Client, sort: str
 ) -> None:
     first = browser.get(f"/groups?sort={sort}&size=200&format=json").json()
-    assert all(row["lag"] is not None for row in first["cut"]["rows"])
+    assert all(row["unread"] is not None for row in first["cut"]["rows"])
     last = browser.get(f"/groups?sort={sort}&size=200&page=999&format=json").json()
     silent = last["cut"]["rows"][-1]
-    assert (silent["name"], silent["lag"], first["unknown"]) == (SILENT_GROUP, None, 1)
+    assert (silent["name"], silent["unread"], first["unknown"]) == (SILENT_GROUP, None, 1)
     assert "+1 unknown" in browser.get("/groups").text
 
 

@@ -288,9 +288,8 @@ def test_a_message_is_sent_and_shown_after_the_redirect(browser: httpx.Client) -
     page = browser.get(answer.headers["location"])
     assert "2 messages stored" in page.text
     found = browser.get("/messages/sending/3/0?format=json").json()
-    assert found["tag"] == "blue"
-    assert found["keys"] == ["k1", "k2"]
     kept = {item["name"]: item["value"] for item in found["properties"]}
+    assert (kept["TAGS"], kept["KEYS"]) == ("blue", "k1 k2")
     assert (kept["source"], kept["note"]) == ("console", "a: b")
     raw = browser.get("/messages/sending/3/0/raw")
     assert raw.content == b"line 1\nline 2"
@@ -337,7 +336,7 @@ def test_newest_messages_walk_over_all_queues_without_gap_or_repeat(
         page = browser.get(f"{path}&cursor={cursor}" if cursor else path).json()
         seen += [(row["queue"], int(row["offset"])) for row in page["rows"]]
         times += [row["stored_ms"] for row in page["rows"]]
-        cursor = page["next_cursor"]
+        cursor = page["page"]["next_cursor"]
         if not cursor:
             break
     assert len(seen) == len(set(seen)) == 250
@@ -348,13 +347,13 @@ def test_one_queue_is_read_along_in_both_directions(browser: httpx.Client) -> No
     path = "/topics/user-events/messages?by=offset&queue=1&size=25&format=json"
     first = browser.get(f"{path}&offset=0").json()
     assert [row["offset"] for row in first["rows"]] == [str(n) for n in range(25)]
-    assert first["previous_cursor"] == ""
-    second = browser.get(f"{path}&offset={first['next_cursor']}").json()
+    assert first["page"]["previous_cursor"] == ""
+    second = browser.get(f"{path}&offset={first['page']['next_cursor']}").json()
     assert second["rows"][0]["offset"] == "25"
-    assert second["previous_cursor"] == "0"
+    assert second["page"]["previous_cursor"] == "0"
     past = browser.get(f"{path}&offset=999999").json()
     assert past["rows"] == []
-    assert "yet to come" in past["note"]
+    assert "yet to come" in past["page"]["note"]
 
 
 @pytest.mark.parametrize("cursor", ["x", "1-", "-", "1-2.x-3"])
