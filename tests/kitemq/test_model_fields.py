@@ -1,6 +1,8 @@
 """The model of the wire and the engine: one name for a field, and a new one shows everywhere."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -57,6 +59,7 @@ from kitemq.model import (
     transactions,
 )
 
+TEMPLATES = Path(dead_letter.__file__).parent / "templates"
 EXPORT_NAMES = {"message": "body", "died_ms": "died_at", "dismissed": "dismiss_note"}
 NOT_SHOWN = {"released", "corrupt", "message_size_ever"}  # metrics and pages have them
 
@@ -65,8 +68,10 @@ def test_a_field_of_a_dead_letter_shows_wherever_dead_letters_do() -> None:
     fields = set(dead_letters.DeadLetterInfo.__struct_fields__)
     assert fields == {*DeadLetter.__struct_fields__, "died_ms"}  # which is the message's
     assert {EXPORT_NAMES.get(name, name) for name in fields} <= set(exports.COLUMNS)
-    on_page = {field.name for field in dataclasses.fields(dead_letter.LetterPage)}
-    assert fields - {"message", "redriven_by"} <= on_page  # it shows the message's fields, and jobs
+    assert "letter" in {field.name for field in dataclasses.fields(dead_letter.LetterPage)}
+    on_page = set(re.findall(r"letter\.(\w+)", (TEMPLATES / "dlq_letter.html").read_text()))
+    # It shows the message's fields, `died_ms` among them, and the jobs.
+    assert fields - {"message", "redriven_by", "died_ms"} <= on_page
 
 
 @pytest.mark.parametrize(
