@@ -27,6 +27,7 @@ from engine.handover.tables import (
     is_own_group,
     number,
     numbered,
+    read_backup,
     read_table,
 )
 from engine.handover.timer_files import SECOND_MS, TimerCheck, read_check
@@ -227,7 +228,11 @@ class Adoption:
         except UnreadableTable as error:
             with suppress(OSError):  # KiteMQ writes another in its place
                 self._store.damage_log.keep_copy(name, read_whole(self._files, path))
-            self._store.note(f"config/{name} was passed over: {error}")
+            self._store.note(f"config/{name} was passed over, its backup read: {error}")
+        try:
+            return read_backup(self._files, path)
+        except UnreadableTable as error:
+            self._store.note(f"config/{name}.bak was passed over: {error}")
             return RocketmqTable()
 
 

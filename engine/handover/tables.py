@@ -52,16 +52,30 @@ class RocketmqTable:
 
 
 def read_table(files: Files, path: Path) -> RocketmqTable:
-    """Read the file; an empty table where there is none. Raises Unreadable."""
+    """Read the file; an empty table where there is none. Raises UnreadableTable.
+
+    Where it is missing or empty, the backup beside it is read, as RocketMQ does: a broker that is
+    killed while it replaces the file leaves only that.
+    """
+    return _read(files, path) or read_backup(files, path)
+
+
+def read_backup(files: Files, path: Path) -> RocketmqTable:
+    """Read the file as it was before its last change. Raises UnreadableTable."""
+    return _read(files, path.with_name(f"{path.name}.bak")) or RocketmqTable()
+
+
+def _read(files: Files, path: Path) -> RocketmqTable | None:
+    """None for a file that is missing or empty."""
     try:
         file = files.open(path)
     except FileNotFoundError:
-        return RocketmqTable()
+        return None
     size_bytes = file.size()
     file.close()
     if size_bytes > BYTES_MAX:
         raise UnreadableTable(f"{path.name} has {size_bytes} bytes, {BYTES_MAX} is the most")
-    return table_of(read_whole(files, path), path.name)
+    return table_of(read_whole(files, path), path.name) if size_bytes else None
 
 
 def table_of(data: bytes, name: str) -> RocketmqTable:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from engine.broker import GroupConfig
 from engine.handover.timer_files import CHECK, UNIT, read_check
 from engine.message import Message, PutResult
@@ -37,6 +39,23 @@ def test_offsets_of_rocketmqs_groups_are_taken_over(engine: Engine, send: Send) 
     broker = engine.start()
     assert broker.committed_offset("theirs", "orders", 0) == 2
     assert [group.name for group in broker.groups()] == ["theirs"]
+
+
+@pytest.mark.parametrize("left", [None, b"", b'{"offsetTable": {"orders@th'])
+def test_offsets_are_read_from_the_backup_where_a_kill_left_no_file(
+    engine: Engine, send: Send, left: bytes | None
+) -> None:
+    for body in "abc":
+        send(body)
+    engine.close()
+    touch_checkpoint(engine.root)
+    write_table(engine.root, "consumerOffset.json.bak", offsetTable={"orders@theirs": {"0": 2}})
+    table = engine.root / "config" / "consumerOffset.json"
+    if left is None:
+        table.unlink(missing_ok=True)
+    else:
+        table.write_bytes(left)
+    assert engine.start().committed_offset("theirs", "orders", 0) == 2
 
 
 def test_offsets_only_go_forward(engine: Engine, send: Send) -> None:
