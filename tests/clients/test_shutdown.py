@@ -9,18 +9,22 @@ from tests.clients.official import Client, Official
 
 # The clients wait their polls out, which are of 5 s at most; waiting for one of 20 s is too long.
 LEAVES_S = 15.0
+TRIES = 2  # a busy machine may hold one up; what waits for a poll does so each time
 POLLED_S = 6.0  # after it a push consumer has had an empty poll
 
 
 @pytest.mark.needs("push")
 @pytest.mark.parametrize("after_s", [0.0, POLLED_S])
 def test_a_push_consumer_leaves_soon(official: Official, topic: str, after_s: float):
-    producer = official.producer(topic)
-    producer.send(topic, "1")
-    consumer = official.push(topic, {topic: "*"})
-    consumer.heard(1)
-    time.sleep(after_s)
-    assert left_s(official, consumer, f"push, {after_s:g} s after a message") < LEAVES_S
+    producer, what = official.producer(topic), f"push, {after_s:g} s after a message"
+    for _ in range(TRIES):
+        producer.send(topic, "1")
+        consumer = official.push(topic, {topic: "*"})
+        consumer.heard(1)
+        time.sleep(after_s)
+        if left_s(official, consumer, what) < LEAVES_S:
+            return
+    pytest.fail(f"{what}: no shutdown of {TRIES} took less than {LEAVES_S:g} s")
 
 
 @pytest.mark.parametrize("is_polling", [False, True])
