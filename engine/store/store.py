@@ -16,7 +16,7 @@ from engine.config import EngineConfig
 from engine.errors import Busy, Corrupt, EngineError, OutOfFiles
 from engine.events import EventBus
 from engine.host import pack_host
-from engine.message import Durability, Message, PutResult
+from engine.message import Durability, Message, PutResult, SentRun
 from engine.message_columns import ColumnsResult, MessageColumns, PutColumns
 from engine.service import Service
 from engine.store.checkpoint import (
@@ -171,12 +171,11 @@ class Store(StoreOpening):
         except EngineError:
             _take_names(batch)
             raise
-        runs = [run.sent() for run in batch.runs]
-        for run in batch.runs:
-            run.queue.next_offset += len(run.tag_codes)
         end = start + len(batch.data)
         is_held = durability is Durability.FLUSHED
-        self._dispatch.add(DispatchBatch(end, stored_ms, is_held, batch.runs, batch.keyed, []))
+        runs = self._dispatch_written(
+            DispatchBatch(end, stored_ms, is_held, batch.runs, batch.keyed, [])
+        )
         if is_held and not waits:
             self._flusher.request(end, _ignore)
         level = durability if waits else Durability.STORED
@@ -197,16 +196,23 @@ class Store(StoreOpening):
         if start != position:  # it did not fit this segment: positions are part of the bytes
             batch = encode_columns(self._encoder, batches, queue, start, stored_ms)
         self._log.append(batch.data, start)
-        runs = [run.sent() for run in batch.runs]
-        for run in batch.runs:
-            run.queue.next_offset += len(run.tag_codes)
         end = start + len(batch.data)
         is_held = durability is Durability.FLUSHED
         hashed = [batch.hashed] if batch.hashed.hashes else []
-        self._dispatch.add(DispatchBatch(end, stored_ms, is_held, batch.runs, [], hashed))
+        runs = self._dispatch_written(
+            DispatchBatch(end, stored_ms, is_held, batch.runs, [], hashed)
+        )
         id_prefix = self._encoder.id_prefix
         results = [ColumnsResult(*place, durability, id_prefix) for place in batch.places]
         return PutColumns(results, durability, end, runs)
+
+    def _dispatch_written(self, batch: DispatchBatch) -> list[SentRun]:
+        """Bring what the log has now on its way to the readers; the result for each queue."""
+        runs = [run.sent() for run in batch.runs]  # before the dispatch takes them off the batch
+        for run in batch.runs:
+            run.queue.next_offset += len(run.tag_codes)
+        self._dispatch.add(batch)
+        return runs
 
     def may_take_columns(self, topic: str) -> bool:
         """Whether nothing about the messages of `topic` has to be known one by one."""
