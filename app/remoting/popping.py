@@ -100,7 +100,7 @@ async def peek(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     for each in every if queue < 0 else (queue,):
         if len(messages) >= count_max:
             break
-        offset = await _progress(backend, group, topic, each)
+        offset, _ = await _undone_range(backend, group, topic, each)
         count = count_max - len(messages)
         result = await backend.messaging.pull(topic, each, offset, filter="*", count_max=count)
         messages += result.messages
@@ -206,15 +206,18 @@ async def _undone(backend: "RemotingBackend", group: str, topic: str) -> int:
     """How many messages lie behind the group's place in a topic, those in flight included."""
     undone = 0
     for queue in range((await backend.messaging.topic(topic)).read_queues):
-        offset = await _progress(backend, group, topic, queue)
-        undone += (await backend.messaging.queue_bounds(topic, queue))[1] - offset
+        offset, end = await _undone_range(backend, group, topic, queue)
+        undone += end - offset
     return undone
 
 
-async def _progress(backend: "RemotingBackend", group: str, topic: str, queue: int) -> int:
-    """Where a group is in a queue; its beginning for a group that has not begun."""
-    first, _ = await backend.messaging.queue_bounds(topic, queue)
-    return max(first, await backend.messaging.committed_offset(group, topic, queue) or 0)
+async def _undone_range(
+    backend: "RemotingBackend", group: str, topic: str, queue: int
+) -> tuple[int, int]:
+    """Where a group is in a queue, which is the queue's beginning at first, and the queue's end."""
+    first, end = await backend.messaging.queue_bounds(topic, queue)
+    committed = await backend.messaging.committed_offset(group, topic, queue)
+    return max(first, committed or 0), end
 
 
 async def _begin_at(backend: "RemotingBackend", group: str, topic: str, mode: int) -> None:
