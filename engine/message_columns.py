@@ -11,13 +11,14 @@ import msgspec
 
 from engine.message import Durability, Message, SentRun
 
+SHARED = -1  # in the place of a column's beginning: all messages share one value
 BODY_LENGTH_BYTES = 4
 
 
 class MessageColumns(msgspec.Struct, frozen=True, gc=False):
     """`count` messages of one topic, whose columns lie in `data`.
 
-    A column begins at `bodies_at` and so on; -1: all messages have the value given beside it.
+    A column begins at `bodies_at` and so on; SHARED: all have the value given beside it.
     With an `id_prefix` the i-th message has the id prefix + 8 upper-case hex digits of
     `id_first` + i, else the store makes one. `messages` makes objects of them, for batches that
     are not plain after all; what it raises is said of the batch.
@@ -30,10 +31,10 @@ class MessageColumns(msgspec.Struct, frozen=True, gc=False):
     bodies_at: int
     body_bytes: int  # of all together
     messages: Callable[[], Sequence[Message]]
-    tags_at: int = -1
-    keys_at: int = -1
-    flags_at: int = -1
-    born_at: int = -1
+    tags_at: int = SHARED
+    keys_at: int = SHARED
+    flags_at: int = SHARED
+    born_at: int = SHARED
     tag: str = ""
     keys: tuple[str, ...] = ()
     properties: dict[str, str] = {}

@@ -12,7 +12,7 @@ from sys import byteorder
 from app.ws.shapes import DURABILITIES, build_messages
 from engine.broker import KERNEL
 from engine.message import Message
-from engine.message_columns import MessageColumns
+from engine.message_columns import SHARED, MessageColumns
 from kitemq.protocol.batches import SEND, SendFrame
 from kitemq.protocol.columns import (
     EACH,
@@ -30,7 +30,6 @@ from kitemq.protocol.frames import COUNT_MAX, Frame
 # A smaller batch is stored sooner by messages.
 COUNT_MIN = 4 if KERNEL == "compiled" else 16
 ID_NUMBERS = 1 << 32
-SHARED = -1
 
 
 class PackedSendFrame(Frame, frozen=True):

@@ -19,12 +19,12 @@ from engine.message import (
     SentRun,
     join_properties,
 )
-from engine.message_columns import MessageColumns
+from engine.message_columns import SHARED, MessageColumns
 from engine.store import kernel
 from engine.store.consume_queue import ConsumeQueue
 from engine.store.encode import Encoder
 from engine.store.hashing import absolute_hash, continue_hash, tag_hash, unsigned_hash
-from engine.store.kernel import SHARED, EncodedColumns, IndexNumbers, RecordColumns
+from engine.store.kernel import EncodedColumns, IndexNumbers, RecordColumns
 from engine.store.record import topic_field
 
 

@@ -7,7 +7,7 @@ keeps to Python, which tests and comparisons need.
 import os
 from typing import Final
 
-from engine.store.kernel.interface import SHARED, EncodedColumns, IndexNumbers, RecordColumns
+from engine.store.kernel.interface import EncodedColumns, IndexNumbers, RecordColumns
 
 _name = "pure"
 try:
@@ -23,7 +23,6 @@ KERNEL: Final = _name  # "compiled" or "pure"
 
 __all__ = [
     "KERNEL",
-    "SHARED",
     "EncodedColumns",
     "IndexNumbers",
     "RecordColumns",

@@ -1,8 +1,8 @@
 """What both twins of the kernel take and give.
 
 A batch lies in one `bytes` as its columns: lengths and numbers, big-endian, one for each message,
-and behind lengths the values without a gap. A column is named by where it begins; -1 says that
-all messages share the value given beside it.
+and behind lengths the values without a gap. A column is named by where it begins; SHARED (-1) says
+that all messages share the value given beside it.
 
 | column | width of a length or number | then       |
 |--------|-----------------------------|------------|
@@ -15,8 +15,6 @@ all messages share the value given beside it.
 
 from array import array
 from typing import NamedTuple, TypeAlias
-
-SHARED = -1  # in the place of a column's beginning
 
 IndexNumbers: TypeAlias = "array[int] | memoryview[int]"
 
