@@ -19,6 +19,10 @@ Done = Callable[[T | None, EngineError | None], None]  # a result, or else an er
 
 log = logging.getLogger("kitemq.messaging")
 
+# In the scope of a request whose endpoint may begin outside a task: the operation's direct way, or
+# None. See `network/whole_request.py`.
+EAGER = "kitemq.eager"
+
 _tasks: set[asyncio.Task[Any]] = set()  # the event loop keeps weak references only
 
 

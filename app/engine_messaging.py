@@ -27,10 +27,11 @@ from engine.broker import (
 )
 from engine.errors import EngineError
 from engine.message import Durability, Message
-from engine.message_columns import MessageColumns
+from engine.message_columns import ColumnsResult, MessageColumns
 
 E = TypeVar("E")
 P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 # A pull with time left goes on after these; on any other, waiting would change nothing.
@@ -119,9 +120,19 @@ class EngineMessaging(EngineVerbs[Broker]):
     async def send(
         self, messages: Sequence[Message], durability: Durability | None = None
     ) -> BatchSlice:
-        sent: asyncio.Future[BatchSlice] = self._host.loop.create_future()
+        return await self._outcome(partial(self.submit, messages, durability))
 
-        def done(result: BatchSlice | None, error: EngineError | None) -> None:
+    async def send_columns(
+        self, columns: MessageColumns, durability: Durability | None = None
+    ) -> BatchSlice | ColumnsResult:
+        return await self._outcome(partial(self.submit_columns, columns, durability))
+
+    def _outcome(
+        self, submit: Callable[[Callable[[R | None, EngineError | None], None]], None]
+    ) -> "asyncio.Future[R]":
+        sent: asyncio.Future[R] = self._host.loop.create_future()
+
+        def done(result: R | None, error: EngineError | None) -> None:
             if sent.done():
                 return
             if result is not None:
@@ -129,8 +140,8 @@ class EngineMessaging(EngineVerbs[Broker]):
             else:
                 sent.set_exception(error or RuntimeError("neither stored nor refused"))
 
-        self.submit(messages, durability, done)
-        return await sent
+        submit(done)
+        return sent
 
     def submit(
         self, messages: Sequence[Message], durability: Durability | None, done: Done

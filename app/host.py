@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol, TypeVar
 
+from app.turn_end import TurnEnd
 from engine.broker import Broker, LongPoll
 from engine.clock import Clock, SystemClock
 from engine.config import EngineConfig
@@ -122,6 +123,7 @@ class EngineHost:
         self._due_s = 0.0
         self._waiting: set[asyncio.Future[bool]] = set()
         self._is_draining = False
+        self.turn_end = TurnEnd()
 
     @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:

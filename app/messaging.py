@@ -39,7 +39,7 @@ from engine.broker import (
     TransactionPage,
 )
 from engine.message import Durability, Message, StoredMessage
-from engine.message_columns import MessageColumns
+from engine.message_columns import ColumnsResult, MessageColumns
 from kitemq.model.server import Capabilities
 
 
@@ -175,6 +175,12 @@ class Messaging(Protocol):
         At most 4,096 messages and 4 MiB of bodies. Where flushing fails the messages are stored
         and the caller gets the error: sending again may store them twice.
         """
+
+    async def send_columns(
+        self, columns: MessageColumns, durability: Durability | None = None
+    ) -> BatchSlice | ColumnsResult:
+        """The same for messages that came as columns."""
+        ...
 
     def submit(
         self, messages: Sequence[Message], durability: Durability | None, done: Done

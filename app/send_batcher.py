@@ -69,7 +69,7 @@ class SendBatcher:
 
     def _add(self, item: PendingSend) -> None:
         if not self._waiting:
-            self._host.loop.call_soon(self._flush)
+            self._host.loop.call_soon(self._host.turn_end.run, self._flush)
         self._waiting.append(item)
 
     def _flush(self) -> None:

@@ -44,6 +44,7 @@ from app.network.log_limits import limit_repeated_lines
 from app.network.open_files import files_max, log_files, queue_files, raise_file_limit
 from app.network.socket_connection import SocketConnection
 from app.network.websocket_protocol import with_budget
+from app.network.whole_request import KnownHeads
 from app.priority import go_first
 from app.private_data import keep_private, tighten
 from app.settings import Settings, SettingsError, is_loopback, load, origins, settings_fields
@@ -252,6 +253,7 @@ class Server(uvicorn.Server):
         """Begin to take HTTP connections, as many as the settings and the open files permit."""
         limits = self._services.connection_limits
         settings = self._services.settings
+        heads = KnownHeads()
 
         def connect(slot: ConnectionSlot) -> asyncio.Protocol:
             return HttpConnection(
@@ -260,6 +262,7 @@ class Server(uvicorn.Server):
                 self.lifespan.state,
                 slot=slot,
                 monitor=self._monitor,
+                heads=heads,
             )
 
         self._acceptor = Acceptor(

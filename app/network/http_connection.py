@@ -24,6 +24,7 @@ from app.network import connection_limits
 from app.network.connection_limits import ConnectionSlot
 from app.network.connection_monitor import ConnectionMonitor, MonitoredConnection, TransferRate
 from app.network.response_cycle import ResponseCycle
+from app.network.whole_request import KnownHead, KnownHeads, WholeRequest
 from app.security.headers import secured
 
 PIPELINED_MAX = 32  # requests that wait on one connection
@@ -53,7 +54,9 @@ class HttpConnection(MonitoredConnection, HttpToolsProtocol):
         *,
         slot: ConnectionSlot,
         monitor: ConnectionMonitor,
+        heads: KnownHeads,
     ) -> None:
+        """`heads` are those that all connections of the port know."""
         HttpToolsProtocol.__init__(self, config, server_state, app_state)
         self._enter(slot, monitor)
         self._phase = HEAD  # of the first request, from connecting on
@@ -65,10 +68,26 @@ class HttpConnection(MonitoredConnection, HttpToolsProtocol):
         self._is_pipelining = False
         self._is_idle = False  # answered, and no further request has begun
         self._idle_s = 0.0  # of the first check since then; 0: none yet
+        self._heads = heads
+        self._first = b""  # the piece that a request began with
+        self._is_busy = False  # a whole request is under way
+        self._whole: WholeRequest | None = None  # that one, where the application has it
+        self._later: list[bytes] = []  # what arrived meanwhile
+        self._is_stopping = False
 
     # -- transport callbacks ---------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        if self._is_busy:
+            self._later.append(data)
+            self.flow.pause_reading()
+            return
+        if not self._received or (self._is_idle and self._phase is IDLE):
+            if self._begin_whole(data):
+                return
+            self._first = data
+        else:
+            self._first = b""
         self._is_idle = False
         if self._phase is not HEAD and len(data) <= self._head_max:
             self._feed(data)  # nearly always
@@ -78,6 +97,69 @@ class HttpConnection(MonitoredConnection, HttpToolsProtocol):
             size_bytes = self._room()
             self._feed(view[at : at + size_bytes])
             at += size_bytes
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._whole is not None:
+            self._whole.leave()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close once the request under way is answered."""
+        if self._is_busy:
+            self._is_stopping = True
+        else:
+            super().shutdown()
+
+    # -- whole requests --------------------------------------------------------------------------
+
+    def _begin_whole(self, data: bytes) -> bool:
+        """Begin a request that arrived in one piece, if its head is known."""
+        known = None if self.flow.write_paused else self._heads.find(data)
+        if known is None:
+            return False
+        head, body = known
+        self._received += len(data)
+        self._phase, self._is_idle, self._is_busy = IDLE, False, True
+        answer = partial(self._answer_direct, head, body)
+        if head.direct is None or not head.direct.begin(self.client, body, answer):
+            self._begin_application(head, body)
+        return True
+
+    def _begin_application(self, head: KnownHead, body: bytes) -> None:
+        scope = {
+            **head.scope,
+            "client": self.client,
+            "server": self.server,
+            "scheme": self.scheme,
+            "state": self.app_state.copy(),
+        }
+        self._whole = whole = WholeRequest(scope, body, self.transport, self._end_whole)
+        whole.begin(self.app, self.loop)
+        if whole.task is not None:
+            self.tasks.add(whole.task)
+            whole.task.add_done_callback(self.tasks.discard)
+
+    def _answer_direct(self, head: KnownHead, body: bytes, answer: bytes | None) -> None:
+        if answer is None:
+            self._begin_application(head, body)
+            return
+        if not self.transport.is_closing():
+            self.transport.write(answer)
+        self._end_whole(is_answered=True)
+
+    def _end_whole(self, is_answered: bool) -> None:
+        """Go on with what arrived meanwhile."""
+        self._whole, self._is_busy = None, False
+        self.server_state.total_requests += 1
+        if not is_answered or self._is_stopping:
+            self.transport.close()
+        if self.transport.is_closing():
+            return
+        self._is_idle, self._idle_s = True, 0.0
+        if self._later:
+            data, self._later = b"".join(self._later), []
+            self.flow.resume_reading()
+            self.data_received(data)
 
     # -- parser callbacks ------------------------------------------------------------------------
 
@@ -107,6 +189,9 @@ class HttpConnection(MonitoredConnection, HttpToolsProtocol):
         self.server_state.total_requests += 1
         self.flow.resume_reading()
         self._is_idle, self._idle_s = True, 0.0
+        if self._first and self.cycle.keep_alive:
+            scope: Any = self.cycle.scope  # uvicorn's type of it has no keys of ours
+            self._heads.learn(self._first, scope)
 
     def handle_websocket_upgrade(self) -> None:
         self._phase = GONE

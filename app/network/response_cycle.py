@@ -5,7 +5,8 @@ before is taken from a cache, and the head is written without looking at it agai
 """
 
 from functools import lru_cache
-from typing import Any
+from http import HTTPStatus
+from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import (
     HEADER_RE,
@@ -37,23 +38,41 @@ class ResponseCycle(RequestResponseCycle):
         """Write the head of an answer whose length is known; False where it is not."""
         if not self.keep_alive or self.default_headers or self.scope["method"] == "HEAD":
             return False
-        length = -1
-        lines = [STATUS_LINE[status]]
-        for name, value in headers:
-            if name == LENGTH:
-                length = int(value)
-            elif name in SPECIAL:
-                return False
-            lines.append(_line(name, value))
-        if length < 0:
+        head = head_of(status, headers)
+        if head is None:
             return False
-        lines.append(b"\r\n")
         self.response_started = True
         self.waiting_for_100_continue = False
         self.chunked_encoding = False
-        self.expected_content_length = length
-        self.transport.write(b"".join(lines))
+        self.expected_content_length = head.body_bytes
+        self.transport.write(head.content)
         return True
+
+
+class AnswerHead(NamedTuple):
+    """Status line and headers as they are sent, and the length of the body."""
+
+    content: bytes
+    body_bytes: int
+
+
+def head_of(status: int, headers: Any) -> AnswerHead | None:
+    """The head of an answer whose length is known and after which the connection goes on.
+
+    None for any other, of which uvicorn decides how it ends. RuntimeError for what is no header.
+    """
+    body_bytes = 0 if status == HTTPStatus.NO_CONTENT else -1
+    lines = [STATUS_LINE[status]]
+    for name, value in headers:
+        if name == LENGTH:
+            body_bytes = int(value)
+        elif name in SPECIAL:
+            return None
+        lines.append(_line(name, value))
+    if body_bytes < 0:
+        return None
+    lines.append(b"\r\n")
+    return AnswerHead(b"".join(lines), body_bytes)
 
 
 @lru_cache(maxsize=LINES_MAX)

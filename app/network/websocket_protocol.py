@@ -23,6 +23,7 @@ from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
+from app.network.websocket_frames import FrameBoundaries, binary_head, plain_frame
 from app.security.byte_budget import (
     DETAILS,
     BudgetExceeded,
@@ -125,6 +126,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self._late: asyncio.TimerHandle | None = None
         self._rest = b""  # unparsed bytes that wait for their turn
         self._pings = 0
+        self._boundaries = FrameBoundaries()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -139,7 +141,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         rest, self._rest = self._rest, b""
         if rest and not self.close_sent:
-            super().data_received(rest)  # sent by the client before it closed
+            self._parse(rest)  # sent by the client before it closed
         super().connection_lost(exc)
         self._forget()
         if scope := getattr(self, "scope", None):
@@ -151,7 +153,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             self._rest += data
             self.transport.pause_reading()
         elif len(data) <= SLICE_BYTES:
-            super().data_received(data)
+            self._parse(data)
             self._recount()
         else:
             self._rest = data
@@ -168,10 +170,25 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             if position and perf_counter() > end_s:
                 self._rest = data[position:]
                 break
-            super().data_received(data[position : position + SLICE_BYTES])
+            self._parse(data[position : position + SLICE_BYTES])
             position += SLICE_BYTES
         self._recount()
         return not self._rest
+
+    def _parse(self, data: bytes) -> None:
+        """Hand over plain messages at once, and let the library read everything else."""
+        at = 0
+        if self.handshake_complete and self._boundaries.is_at_frame and not self.frames:
+            self.curr_msg_data_type = "bytes"
+            while self._is_reading() and (frame := plain_frame(data, at)) is not None:
+                self.frames = [frame.payload]
+                self.send_receive_event_to_app()
+                at = frame.end
+        if at < len(data):
+            rest = data[at:] if at else data
+            if self.handshake_initiated:
+                self._boundaries.follow(rest)
+            super().data_received(rest)
 
     def read_on(self) -> None:
         """Resume reading once all bytes are parsed."""
@@ -237,9 +254,9 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         """Write one WebSocket message; only while `can_write`."""
         if isinstance(data, str):
             self.conn.send_text(data.encode())
+            self.transport.write(b"".join(self.conn.data_to_send()))
         else:
-            self.conn.send_binary(data)
-        self.transport.write(b"".join(self.conn.data_to_send()))
+            self.transport.write(binary_head(len(data)) + data)
 
     def close_with(self, code: int, reason: str) -> None:
         """Begin the closing handshake; only while `can_write`."""

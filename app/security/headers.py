@@ -5,6 +5,8 @@ Pages get all of them; data gets only those that matter for it, as each costs a 
 
 from collections.abc import Iterable
 
+from app.security.hosts import LOOPBACK_NAMES, host_name
+
 PAGE_POLICY = (
     b"default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
     b"form-action 'self'; frame-ancestors 'none'"
@@ -36,3 +38,11 @@ def secured(headers: Iterable[Header], extra: tuple[Header, ...] = ()) -> list[H
     listed = list(headers)
     is_data = bool(listed) and listed[0][0] == b"content-type" and listed[0][1] in DATA_TYPES
     return [*listed, *(DATA_HEADERS if is_data else PAGE_HEADERS), *extra]
+
+
+def stay_secure(host: bytes) -> tuple[Header, ...]:
+    """The further headers of an answer over TLS to a request for `host`.
+
+    None on localhost, where they would affect ports of other programs.
+    """
+    return () if host_name(host.decode("latin-1")) in LOOPBACK_NAMES else STAY_SECURE

@@ -14,8 +14,8 @@ from app.db.rows import CLIENT_ADDRESS
 from app.errors import AUDITED, REFUSED, ProblemError, problem_answer
 from app.security.access import PRINCIPAL, principal_of
 from app.security.authenticator import Authenticator
-from app.security.headers import STAY_SECURE, Header, secured
-from app.security.hosts import LOOPBACK_NAMES, check_host, host_name, our_names
+from app.security.headers import Header, secured, stay_secure
+from app.security.hosts import check_host, our_names
 from app.security.origins import SAFE_METHODS, check_origin
 from app.security.proxies import client_address, proxies_of
 from app.security.refusal_audit import ACTION, KIND, RefusalAudit, RefusedAttempt
@@ -81,8 +81,8 @@ class SecurityMiddleware:
         small_bytes = 0
         try:
             headers = self._check(scope)
-            if self._is_tls and host_name(headers[b"host"].decode("latin-1")) not in LOOPBACK_NAMES:
-                answer.extra = STAY_SECURE  # on localhost it would affect ports of other programs
+            if self._is_tls:
+                answer.extra = stay_secure(headers[b"host"])
             is_chunked, length = b"transfer-encoding" in headers, headers.get(b"content-length")
             if length is not None and not is_chunked and share is not None:
                 small_bytes = self._limits.take_small(length)

@@ -2,7 +2,7 @@
 
 Everything runs on the loop's thread. A connection holds nothing that a restart would miss: what its
 client was handed is known to the engine under the client's name, and a client that comes back asks
-for it by subscribing again. What its frames ask for: socket_session.py.
+for it by subscribing again. What its frames ask for: session.py.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class Connection:
         self._limits = hub.limits
         self._remote = remote
         self._socket: BoundedWebSocketProtocol = scope[SOCKET]
-        self._outbox = Outbox(self._socket, self._on_room)
+        self._outbox = Outbox(self._socket, self._on_room, self._host.turn_end)
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._close_code: int | None = None  # once the connection is over
         self._work: asyncio.Task[None] | None = None  # on a message that has to wait

@@ -1,4 +1,4 @@
-"""Output queue of one WebSocket: bounded by its users, written at the loop's next turn.
+"""Output queue of one WebSocket: bounded by its users, written at the end of the loop's turn.
 
 Binary frames that wait together leave as one WebSocket message, so a loop turn that answered a
 hundred requests costs one write.
@@ -8,6 +8,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
+
+from app.turn_end import TurnEnd
 
 JOINED_BYTES_MAX = 256 * 1024
 
@@ -36,12 +38,13 @@ class FrameWriter(Protocol):
 class Outbox:
     """Frames in the order they were put; `size_bytes` says how much waits."""
 
-    def __init__(self, writer: FrameWriter, on_room: Callable[[], None]) -> None:
+    def __init__(self, writer: FrameWriter, on_room: Callable[[], None], turn_end: TurnEnd) -> None:
         self._writer = writer
         self._on_room = on_room
         self._waiting: deque[OutgoingFrame] = deque()
         self._loop = asyncio.get_running_loop()
-        self._next: asyncio.Handle | None = None
+        self._turn_end = turn_end
+        self._is_due = False
         self._close: tuple[int, str] | None = None
         self.size_bytes = 0
 
@@ -57,9 +60,12 @@ class Outbox:
         self.resume()
 
     def resume(self) -> None:
-        """Write at the loop's next turn; called also when the transport has room again."""
-        if self._next is None:
-            self._next = self._loop.call_soon(self._write)
+        """Write soon; called also when the transport has room again."""
+        if self._is_due:
+            return
+        self._is_due = True
+        if not self._turn_end.defer(self._write):
+            self._loop.call_soon(self._write)
 
     def abandon(self) -> None:
         """Undo unwritten frames; the connection is gone."""
@@ -70,12 +76,12 @@ class Outbox:
 
     def forget_owner(self) -> None:
         """Drop what refers to this outbox: nothing more is written."""
-        if self._next is not None:
-            self._next.cancel()
+        self._waiting.clear()
+        self._close = None
         self._on_room = _nothing
 
     def _write(self) -> None:
-        self._next = None
+        self._is_due = False
         writer = self._writer
         while self._waiting and writer.can_write:
             data = self._take()

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.framework.operation import API, Operation
+from app.api.framework.operation import API, DirectWay, Operation
+from app.eager import EAGER
 
 # "/api/v1/topics/orders/messages" in its six parts.
 PARTS = 6
@@ -21,13 +22,13 @@ class FastLane:
 
     def __init__(self, app: ASGIApp, *, operations: Iterable[Operation]) -> None:
         self._app = app
-        self._lanes: dict[tuple[str, str, str], tuple[ASGIApp, str]] = {}
+        self._lanes: dict[tuple[str, str, str], tuple[ASGIApp, str, DirectWay | None]] = {}
         for item in operations:
             parts = item.path.split("/")
             assert len(parts) == PARTS, f"{item.path} has no short way"
             assert item.path.startswith(f"{API}/"), f"{item.path} has no short way"
             key = (item.method, parts[KIND], parts[VERB])
-            self._lanes[key] = (item.route().app, parts[NAME].strip("{}"))
+            self._lanes[key] = (item.route().app, parts[NAME].strip("{}"), item.direct)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -35,8 +36,9 @@ class FastLane:
             if len(parts) == PARTS and parts[NAME] and parts[1] == "api" and parts[2] == "v1":
                 lane = self._lanes.get((scope["method"], parts[KIND], parts[VERB]))
                 if lane is not None:
-                    endpoint, name = lane
+                    endpoint, name, direct = lane
                     scope["path_params"] = {name: parts[NAME]}
+                    scope[EAGER] = direct
                     await endpoint(scope, receive, send)
                     return
         await self._app(scope, receive, send)

@@ -23,6 +23,7 @@ from app.db.rows import Actor, actor_at
 from app.errors import REFUSED, Headers, ProblemError, problem_answer
 from app.host import EngineHost
 from app.messaging import Messaging
+from app.network.whole_request import DirectRequests
 from app.security.access import (
     ADMINISTER_SERVER,
     Action,
@@ -37,6 +38,7 @@ from app.security.message_rights import require_messages
 from app.security.origins import check_own_page
 from app.settings import Settings
 from engine.errors import Invalid
+from engine.host import host_text
 from kitemq.model.conversion import decoded, encoded
 from kitemq.model.numbers import whole
 from kitemq.model.values import OFFSET_MAX
@@ -111,9 +113,7 @@ class Call(Generic[Q, B]):
     def client(self) -> str:
         """The client's address as "ip:port"; empty where the server does not know it."""
         client = self.scope.get("client")
-        if not client:
-            return ""
-        return f"[{client[0]}]:{client[1]}" if ":" in client[0] else f"{client[0]}:{client[1]}"
+        return host_text(*client) if client else ""
 
     @property
     def who(self) -> Principal:
@@ -174,6 +174,8 @@ class Call(Generic[Q, B]):
 
 
 Handler = Callable[[Call[Any, Any]], Awaitable[object]]
+# A way of requests that need no more of ASGI, by the scope of one that was answered; None for none.
+DirectWay = Callable[[Scope], DirectRequests | None]
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,7 @@ class Operation:
     example_body: str = ""
     curl_flags: str = ""  # further flags of the example
     needs: Needs | None = None  # the right; without one it is the admins', and a test fails
+    direct: DirectWay | None = None
 
     @property
     def name(self) -> str:

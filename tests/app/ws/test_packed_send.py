@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from app.host import EngineHost
 from app.send_batcher import SendBatcher
+from app.turn_end import TurnEnd
 from app.ws import packed_send
 from app.ws.packed_send import PackedSend, PackedSendFrame
 from app.ws.shapes import DURABILITIES, build_messages, error_frame, sent_frame
@@ -131,7 +132,10 @@ class Road:
     async def turn(self, payloads: list[bytes], parser: Any) -> list[Frame | str]:
         """The answers to frames that came in one turn of the loop."""
         host = cast(
-            EngineHost, SimpleNamespace(broker=self.broker, loop=asyncio.get_running_loop())
+            EngineHost,
+            SimpleNamespace(
+                broker=self.broker, loop=asyncio.get_running_loop(), turn_end=TurnEnd()
+            ),
         )
         answers: list[Frame | str] = []
         batcher = SendBatcher(host)

@@ -1,0 +1,198 @@
+"""The messages that a request asks to store: JSON, or one raw body that headers describe."""
+
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Iterable
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from app.api.framework.operation import decode_body, text_of
+from app.api.messages.message_columns import columns_of
+from engine.errors import Invalid
+from engine.message import BODY_BYTES_MAX, EVENT_MS, Durability, Message
+from engine.message_columns import MessageColumns
+from kitemq.model.numbers import is_whole
+from kitemq.model.produce import BATCH_MAX, NewMessage
+from kitemq.model.scheduled import TIME_MS_MAX
+
+PROPERTY_HEADER = b"kitemq-property-"
+CONTENT_TYPE_PROPERTY = "content-type"
+
+
+class Produced(NewMessage, kw_only=True):
+    """Either of the two bodies, discriminated by `messages`."""
+
+    body: str | UnsetType = UNSET  # type: ignore[assignment]
+    messages: Annotated[list[NewMessage], Meta(max_length=BATCH_MAX)] | UnsetType = UNSET
+    durability: Durability | None = None
+
+
+DECODER = msgspec.json.Decoder(Produced)
+
+
+class NewMessages(NamedTuple):
+    """Messages for one append, and their durability."""
+
+    messages: list[Message] | MessageColumns
+    durability: Durability | None
+    is_alone: bool  # the request has no list, so errors name its fields without an index
+
+    def renamed(self, error: Invalid) -> Invalid:
+        """The engine's error with the request's name of the field."""
+        field = error.field.replace(".message_id", ".id")
+        error.field = field.removeprefix("messages[0].") if self.is_alone else field
+        return error
+
+
+def from_json(topic: str, content: bytes, born_host: str, now_ms: int) -> NewMessages:
+    """The message or the batch of a JSON body; Invalid or ProblemError for what is wrong."""
+    produced = decode_body(content, DECODER)
+    if produced.messages is UNSET:
+        if produced.body is UNSET:
+            raise Invalid(
+                "neither `body` nor `messages` is given",
+                field="body",
+                remedy="send one message with a body, or a list of messages",
+            )
+        message = message_of(topic, produced, born_host, "", now_ms)
+        return NewMessages([message], produced.durability, is_alone=True)
+    if produced.body is not UNSET:
+        raise Invalid(
+            "`body` stands beside `messages`",
+            field="body",
+            remedy="put each message into `messages`, or send one without it",
+        )
+    listed = produced.messages
+
+    def messages() -> list[Message]:
+        return [
+            message_of(topic, new, born_host, index, now_ms) for index, new in enumerate(listed)
+        ]
+
+    batch = columns_of(topic, listed, born_host, messages) or messages()
+    return NewMessages(batch, produced.durability, is_alone=False)
+
+
+class RawHeaders:
+    """The headers that describe a raw body; Invalid names the one that is wrong."""
+
+    def __init__(self, topic: str, sent: Iterable[tuple[bytes, bytes]]) -> None:
+        properties: dict[str, str] = {}
+        headers: dict[bytes, str] = {}
+        for name, value in sent:
+            if name.startswith(PROPERTY_HEADER):
+                properties[text_of(name[len(PROPERTY_HEADER) :])] = text_of(value)
+            elif name.startswith(b"kitemq-") or name == b"content-type":
+                headers[name] = text_of(value)
+        content_type = headers.get(b"kitemq-content-type") or headers.get(b"content-type")
+        if content_type:
+            properties[CONTENT_TYPE_PROPERTY] = content_type
+        self._topic = topic
+        self._properties = properties
+        self._tag = headers.get(b"kitemq-tag", "")
+        keys = headers.get(b"kitemq-keys", "").split(",")
+        self._keys = tuple(key for part in keys if (key := part.strip()))
+        self._message_group = headers.get(b"kitemq-group", "")
+        self._queue = _number(headers, b"kitemq-queue", -1, 65535)
+        self._delay_level = _number(headers, b"kitemq-delay-level", 0, 18)
+        self._deliver_at_ms = _number(headers, b"kitemq-deliver-at-ms", 0, TIME_MS_MAX)
+        self._transaction_group = headers.get(b"kitemq-transaction-group", "")
+        self._durability = _durability(headers.get(b"kitemq-durability", ""))
+
+    def message(self, body: bytes, born_host: str) -> NewMessages:
+        """The message with this body."""
+        message = Message(
+            self._topic,
+            body,
+            self._tag,
+            self._keys,
+            self._properties.copy(),
+            self._message_group,
+            queue=self._queue,
+            delay_level=self._delay_level,
+            born_host=born_host,
+            deliver_at_ms=self._deliver_at_ms,
+            transaction_group=self._transaction_group,
+        )
+        return NewMessages([message], self._durability, is_alone=True)
+
+
+def message_of(
+    topic: str, new: NewMessage, born_host: str, index: int | str, now_ms: int
+) -> Message:
+    """The engine's message; `index` is its place in the batch, for the error's sake."""
+    body = bytes_of(new.body, new.encoding, index)
+    if sum(map(bool, (new.delay_level, new.delay_ms, new.deliver_at_ms))) > 1:
+        raise Invalid(
+            "more than one delay is given",
+            field=_field(index, "delay_ms"),
+            remedy="give one of delay_level, delay_ms and deliver_at_ms",
+        )
+    properties = new.properties
+    if new.event_ms is not None:
+        properties = {**properties, EVENT_MS: str(new.event_ms)}
+    return Message(
+        topic,
+        body,
+        new.tag,
+        new.keys,
+        properties,
+        new.message_group,
+        new.id,
+        new.queue,
+        new.delay_level,
+        born_ms=new.born_ms,
+        born_host=born_host,
+        deliver_at_ms=now_ms + new.delay_ms if new.delay_ms else new.deliver_at_ms,
+        transaction_group=new.transaction_group,
+        check_immunity_s=new.check_immunity_s,
+    )
+
+
+def bytes_of(text: str, encoding: str, index: int | str) -> bytes:
+    """Decode a body; `index` as in `message_of`. Invalid for malformed base64."""
+    return text.encode() if encoding == "utf-8" else _from_base64(text, index)
+
+
+def _number(headers: dict[bytes, str], name: bytes, default: int, most: int) -> int:
+    text = headers.get(name)
+    if text is None:
+        return default
+    if is_whole(text, len(str(most))) and int(text) <= most:
+        return int(text)
+    raise Invalid(
+        f"{text!r} is not a number from 0 to {most}",
+        field=name.decode(),
+        remedy="correct the header, or leave it out",
+    )
+
+
+def _durability(text: str) -> Durability | None:
+    if not text:
+        return None
+    try:
+        return Durability(text)
+    except ValueError:
+        raise Invalid(
+            f"{text!r} is no durability", field="kitemq-durability", remedy="send stored or flushed"
+        ) from None
+
+
+def _from_base64(text: str, index: int | str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (Base64Error, ValueError):
+        raise Invalid(
+            "the body is not valid base64",
+            field=_field(index, "body"),
+            remedy="encode the bytes with the standard alphabet and padding",
+        ) from None
+
+
+def _field(index: int | str, name: str) -> str:
+    return name if index == "" else f"messages[{index}].{name}"
+
+
+assert BODY_BYTES_MAX == 4 * 1024 * 1024, "the description of `body` says so"
