@@ -103,8 +103,9 @@ soak: $(DEV) ## MINUTES=10 of simulated crashes, then as many (or KILLS=1000) of
 	-sh tools/ensure_clients.sh $(BIN)/python python
 	$(BIN)/python -m bench.soak --kills $(or $(KILLS),0) --seconds $$((60 * $(or $(MINUTES),10)))
 
-# The SDK is of this repository; what it needs is locked, itself is not.
-COMPILE_ANY = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-package kitemq \
+# The SDK is of this repository; what it needs is locked, itself is not. Extras stay in the lock
+# files: a pip that finds `coverage==7` there where `coverage[toml]` is needed looks for a newer one.
+COMPILE_ANY = $(BIN)/uv pip compile --quiet --no-strip-extras --universal --generate-hashes --no-emit-package kitemq \
 	--no-emit-index-url --no-emit-find-links --no-header --python-version 3.11 $(UPGRADE)
 COMPILE = $(COMPILE_ANY) pyproject.toml
 

@@ -91,7 +91,7 @@ def test_a_lock_file_pins_every_dependency_with_hashes_and_names_no_registry(loc
     assert "index-url" not in text
     blocks = re.split(r"\n(?=\S)", text.strip())
     assert all("--hash=sha256:" in block for block in blocks if not block.startswith("#"))
-    pinned = {block.partition("==")[0] for block in blocks}
+    pinned = {re.split(r"==|\[", block, maxsplit=1)[0] for block in blocks}
     extras = project()["optional-dependencies"]
     wanted = [names(extras[extra]) for extra in EXTRAS_OF_LOCK[lock]]
     assert names(project()["dependencies"]).union(client(), *wanted) <= pinned, "run make lock"
