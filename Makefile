@@ -30,7 +30,8 @@ DEV := $(VENV)/.dev.stamp
 DEMO := $(VENV)/.demo.stamp
 # Its lock file pins the builds for Linux; elsewhere, and without Node, it is left out.
 BIOME := tools/web/node_modules/.bin/biome
-SHARED := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+# What fails beside others runs once more, alone (ADR 37).
+SHARED := $(BIN)/python -m tools.run_tests $(WORKERS)
 # The first run of `make test` begins the count anew, the second adds to it.
 MEASURED := $(if $(filter 1,$(COVERAGE)),--cov --cov-report=)
 

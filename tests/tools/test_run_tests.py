@@ -1,0 +1,58 @@
+"""What fails beside other tests runs once more alone, and is named where it passes then."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FLAKY = """
+from pathlib import Path
+
+def test_that_passes():
+    pass
+
+def test_that_passes_the_second_time():
+    seen = Path("seen")
+    first = not seen.exists()
+    seen.touch()
+    assert not first
+"""
+BROKEN = """
+def test_that_never_passes():
+    assert False
+"""
+
+
+def run(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "test_it.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, "-m", "tools.run_tests", "2", "-q"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_test_that_passes_alone_is_named_as_flaky(tmp_path: Path) -> None:
+    done = run(tmp_path, FLAKY)
+    assert done.returncode == 0, done.stdout + done.stderr
+    named = done.stdout.partition("FLAKY")[2]
+    assert "test_it.py::test_that_passes_the_second_time" in named
+    assert "test_it.py::test_that_passes\n" not in named
+
+
+def test_a_test_that_fails_twice_fails_the_run(tmp_path: Path) -> None:
+    done = run(tmp_path, FLAKY + BROKEN)
+    assert done.returncode == 1
+    assert "FLAKY" not in done.stdout
+
+
+def test_many_failures_are_not_repeated(tmp_path: Path) -> None:
+    broken = "".join(BROKEN.replace("never", f"never_{n}") for n in range(9))
+    done = run(tmp_path, FLAKY + broken)
+    assert done.returncode == 1
+    assert "once more" not in done.stdout
