@@ -271,6 +271,7 @@ class Server(uvicorn.Server):
             connect,
             certificate=self._certificate,
             handshake_s=settings.header_timeout_s,
+            takes_plain=self._certificate is None,
         )
         if limits.count_max < settings.connections_max:
             log.warning(
@@ -307,7 +308,7 @@ class Server(uvicorn.Server):
         """Serve RocketMQ's clients; False, and the log says why, where that cannot be."""
         from app.grpc.port import GrpcPort  # only where it is not off
 
-        self._grpc_port = GrpcPort(self._services, listener)
+        self._grpc_port = GrpcPort(self._services, listener, self._monitor)
         try:
             await self._grpc_port.start()
         except (OSError, ValueError) as error:

@@ -2,20 +2,17 @@
 
 from dataclasses import dataclass, field
 
-from app.grpc.connection_bytes import ConnectionBytes
-
 
 @dataclass(eq=False)
 class GrpcConnection:
     """A connection's addresses, and whether it is encrypted.
 
-    `ended_s` is its end in monotonic seconds, None while open. `bytes` counts its requests' bytes.
+    `ended_s` is its end in monotonic seconds, None while open.
     """
 
     client: str  # "127.0.0.1:52100"
     server: str
     is_tls: bool
-    bytes: ConnectionBytes
     ended_s: float | None = None
     host: str = field(init=False)  # "127.0.0.1", "::1": the key of limits by address
 

@@ -1,21 +1,23 @@
-"""The gRPC port: open from the start; its server is created for the first connection.
+"""The gRPC port: plain text and TLS on one port, by a connection's first byte.
 
-gRPC's library and its message classes take some 16 MiB and a third of a second, so they are loaded
-only once a RocketMQ client connects, on a thread.
+Its server is created for the first connection: the classes of the messages take 8 MiB and some
+time, so they are loaded only once a RocketMQ client connects, on a thread. Connections are not read
+from until then.
 """
 
 import asyncio
 import logging
-import os
 import socket
 from typing import TYPE_CHECKING
 
 from app.container import Services
 from app.grpc.certificate import certificate_of
+from app.grpc.http2_connection import Http2Connection
 from app.grpc.quotas import ConnectionQuota
-from app.grpc.tls_mux import TlsMux
+from app.network.acceptor import Acceptor
+from app.network.connection_limits import ConnectionSlot
+from app.network.connection_monitor import ConnectionMonitor
 from app.tasks import end_tasks
-from app.tls import Certificate
 from engine.host import host_text
 
 if TYPE_CHECKING:
@@ -24,21 +26,33 @@ if TYPE_CHECKING:
 log = logging.getLogger("kitemq.grpc")
 
 AGAIN_S = 10.0  # between attempts to create files that the disk has refused
-FILES_SPARE = 64  # file descriptors that must be free when gRPC's library starts
+GRACE_S = 1.0  # for calls under way when the port stops
 
 
 class GrpcPort:
     """Listens on `listener` and closes it at the end; `services` are the application's."""
 
-    def __init__(self, services: Services, listener: socket.socket) -> None:
+    def __init__(
+        self, services: Services, listener: socket.socket, monitor: ConnectionMonitor
+    ) -> None:
+        """`monitor` checks the connections; its owner starts and stops it."""
         self._services = services
-        self._settings = services.settings
         self._listener = listener
-        self._tls_mux: TlsMux | None = None
+        self.host = services.host
+        self.settings = settings = services.settings
+        self.budget = services.request_limits.budget
+        self.monitor = monitor
+        self._shares = ConnectionQuota(
+            services.connection_limits,
+            services.rpc_figures,
+            each_max=settings.grpc_address_connections_max,
+            all_max=settings.grpc_connections_max,
+        )
+        self._connections: set[Http2Connection] = set()
+        self._acceptor: Acceptor | None = None
         self._opening: asyncio.Future[GrpcServer] | None = None
         self._is_stopping = False
-        self._certificate: Certificate | None = None
-        self._upkeep: asyncio.Task[None] | None = None
+        self._retrying: asyncio.Task[None] | None = None
         host, port = listener.getsockname()[:2]
         self.address = host_text(host, port)
 
@@ -49,25 +63,18 @@ class GrpcPort:
         is retried. Until then the port serves neither access keys nor TLS.
         """
         self._services.targets.own_ports.add(self._listener.getsockname()[1])
-        refused = await self._prepared()
-        settings = self._settings
-        shares = ConnectionQuota(
-            self._services.connection_limits,
-            each_max=settings.grpc_address_connections_max,
-            all_max=settings.grpc_connections_max,
-        )
-        self._tls_mux = TlsMux(
+        self._acceptor = Acceptor(
             self._listener,
-            self._inner_port,
-            context=self._certificate.context if self._certificate else None,
-            figures=self._services.rpc_figures,
-            shares=shares,
-            clock_s=self._services.host.clock.monotonic_s,
-            budget=self._services.request_limits.budget,
-            is_plain_refused=settings.tls_required,
+            self._shares,
+            self._make_connection,
+            certificate=None,
+            handshake_s=self.settings.header_timeout_s,
+            takes_plain=not self.settings.tls_required,
         )
-        self._tls_mux.start()
-        self._upkeep = asyncio.create_task(self._keep_up(refused))
+        refusal = await self._prepare(self._acceptor)
+        self._acceptor.start()
+        if refusal:
+            self._retrying = asyncio.create_task(self._retry(self._acceptor, refusal))
         log.info("RocketMQ clients are served on %s", self.address)
 
     async def opened(self) -> "GrpcServer":
@@ -88,77 +95,97 @@ class GrpcPort:
         A server that is being created is awaited, as it could not be stopped half-way.
         """
         self._is_stopping = True
-        await end_tasks(self._upkeep)
-        if self._tls_mux is not None:
-            await self._tls_mux.stop_accepting()
+        await end_tasks(self._retrying)
+        if self._acceptor is not None:
+            await self._acceptor.stop()
+        self._listener.close()
         opening, self._opening = self._opening, None
         if opening is not None:
             (server,) = await asyncio.gather(opening, return_exceptions=True)
             if not isinstance(server, BaseException):
                 await server.stop()
-        if self._tls_mux is not None:
-            await self._tls_mux.stop()
-        self._listener.close()
+        await self._end_connections()
 
-    async def _inner_port(self) -> int:
-        return (await self.opened()).inner_port
+    def connected(self, connection: Http2Connection) -> None:
+        """Serve a new connection as soon as the server is there."""
+        self._connections.add(connection)
+        self._services.rpc_figures.connections = len(self._connections)
+        opening = self._opening
+        if opening is not None and opening.done() and opening.exception() is None:
+            connection.serve(opening.result().service.begin)
+        else:
+            connection.begin_task(self._serve_later(connection))
+
+    def disconnected(self, connection: Http2Connection) -> None:
+        self._connections.discard(connection)
+        self._services.rpc_figures.connections = len(self._connections)
+
+    def _make_connection(self, slot: ConnectionSlot) -> asyncio.Protocol:
+        return Http2Connection(self, slot)
+
+    def _end(self, address: str) -> bool:
+        """End the connection from an address; False if there is none."""
+        for connection in self._connections:
+            if connection.origin.client == address:
+                connection.close()
+                return True
+        return False
+
+    async def _serve_later(self, connection: Http2Connection) -> None:
+        try:
+            server = await self.opened()
+        except Exception as error:
+            if not self._is_stopping:
+                log.warning("a connection cannot be served: %s", error, exc_info=error)
+            connection.transport.abort()
+        else:
+            connection.serve(server.service.begin)
+
+    async def _end_connections(self) -> None:
+        """Let calls under way end, for a while."""
+        for connection in tuple(self._connections):
+            connection.finish()
+        ends = [connection.closed for connection in self._connections]
+        if ends:
+            await asyncio.wait(ends, timeout=GRACE_S)
+        for connection in tuple(self._connections):
+            connection.transport.abort()
+        await asyncio.gather(*ends)
 
     async def _open(self) -> "GrpcServer":
-        assert self._tls_mux is not None, "the port was started"
-        _check_files()
         server_class = await asyncio.to_thread(_server_class)
-        _check_files()
-        server = server_class(self._services, self.address, self._tls_mux)
-        await server.start()
-        self._services.targets.own_ports.add(server.inner_port)
+        server = server_class(self._services, self.address, self._end)
+        server.start()
         return server
 
-    async def _prepared(self) -> str:
+    async def _prepare(self, acceptor: Acceptor) -> str:
         """Read or create the port's files; returns the reason of a failure, or ""."""
         try:
             await asyncio.to_thread(self._services.access_keys.load)
-            if self._settings.grpc_tls and self._certificate is None:
-                self._certificate = await asyncio.to_thread(certificate_of, self._settings)
+            if self.settings.grpc_tls and not acceptor.has_certificate:
+                acceptor.use(await asyncio.to_thread(certificate_of, self.settings))
         except OSError as error:
             return str(error)
         return ""
 
-    async def _keep_up(self, refused: str) -> None:
-        """Retry creating files, then reload the certificate when it changes."""
-        if refused:
-            log.error(
-                "the gRPC port serves no access keys and no TLS until its files can be kept: %s",
-                refused,
-            )
-        while refused:
+    async def _retry(self, acceptor: Acceptor, refusal: str) -> None:
+        """Retry creating the files."""
+        log.error(
+            "the gRPC port serves no access keys and no TLS until its files can be kept: %s",
+            refusal,
+        )
+        while refusal:
             await asyncio.sleep(AGAIN_S)
             try:
-                refused = await self._prepared()
+                refusal = await self._prepare(acceptor)
             except ValueError as error:
                 log.error("the gRPC port serves no TLS: %s", error)
                 return
-            if not refused:
-                log.info("the gRPC port has its files now")
-        if self._certificate is not None and self._tls_mux is not None:
-            self._tls_mux.context = self._certificate.context
-            await self._certificate.keep_fresh()
-
-
-def _check_files() -> None:
-    """Raise OSError unless FILES_SPARE can be opened: gRPC's library ends the process instead."""
-    spare: list[int] = []
-    try:
-        while len(spare) < FILES_SPARE:
-            spare.append(os.open(os.devnull, os.O_RDONLY))
-    finally:
-        for each in spare:
-            os.close(each)
+        log.info("the gRPC port has its files now")
 
 
 def _server_class() -> "type[GrpcServer]":
-    """Load the server's class with gRPC's library, which takes long."""
-    # The library writes lines of its own to the standard error stream, as many as a stranger likes.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    """Load the server's class with the classes of the messages, which takes long."""
     from app.grpc.server import GrpcServer
 
     return GrpcServer

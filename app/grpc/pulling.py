@@ -1,7 +1,7 @@
 """PullMessage, and offsets of clients that track their own; Apache's proxy has neither."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
 from app.grpc.backend import GrpcBackend
@@ -26,7 +26,9 @@ BATCH_MAX = 160
 BYTES_MAX = 4 * 1024 * 1024
 
 
-async def pull_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> AsyncIterator[Any]:
+async def pull_message(
+    backend: GrpcBackend, call: GrpcCall, request: Any
+) -> AsyncGenerator[Any, None]:
     """Read a queue from an offset; the next offset always comes last."""
     group = call.group(request.group, Action.CONSUME)
     topic = call.topic(request.message_queue.topic, Action.CONSUME)

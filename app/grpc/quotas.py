@@ -2,7 +2,8 @@
 
 from collections import Counter
 
-from app.network.connection_limits import GRPC_FILES, ConnectionLimits
+from app.network.connection_limits import ConnectionLimits, ConnectionSlot
+from app.services.rpc_figures import RpcFigures
 
 
 class AddressQuota:
@@ -33,20 +34,40 @@ class AddressQuota:
             del self._counts[address]
 
 
-class ConnectionQuota(AddressQuota):
-    """gRPC's connection limits, within those of all ports."""
+class ConnectionQuota:
+    """gRPC's connection limits, within those of all ports; counts refusals in `figures`."""
 
-    def __init__(self, limits: ConnectionLimits, *, each_max: int, all_max: int) -> None:
-        super().__init__("connections", each_max=each_max, all_max=all_max)
+    def __init__(
+        self, limits: ConnectionLimits, figures: RpcFigures, *, each_max: int, all_max: int
+    ) -> None:
+        self._quota = AddressQuota("connections", each_max=each_max, all_max=all_max)
         self._limits = limits
+        self._figures = figures
+        self.refusals = limits.refusals
 
-    def take(self, address: str) -> str:
-        refusal = super().take(address)
-        if not refusal and self._limits.take(address, GRPC_FILES) is None:
-            super().give(address)
-            return "the server holds too many connections"
-        return refusal
+    def take(self, address: str) -> ConnectionSlot | None:
+        """A slot for a connection from `address`; None if it has to be closed."""
+        if not self._quota.take(address):
+            slot = self._limits.take(address)
+            if slot is not None:
+                return GrpcSlot(slot, self._quota)
+            self._quota.give(address)
+        self._figures.connections_refused += 1
+        return None
 
-    def give(self, address: str) -> None:
-        super().give(address)
-        self._limits.release_address(address, GRPC_FILES)
+
+class GrpcSlot(ConnectionSlot):
+    """The slot of a gRPC connection, in both quotas."""
+
+    __slots__ = ("_quota", "_slot")
+
+    def __init__(self, slot: ConnectionSlot, quota: AddressQuota) -> None:
+        self._slot: ConnectionSlot | None = slot
+        self._quota = quota
+        self.address = slot.address
+
+    def release(self) -> None:
+        slot, self._slot = self._slot, None
+        if slot is not None:
+            slot.release()
+            self._quota.give(self.address)

@@ -1,7 +1,7 @@
 """ReceiveMessage, and the operations on receipts: acknowledge, change invisible time, give up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -51,7 +51,7 @@ class Receives:
         self._backend = backend
         self._attempts = ReceiveAttempts()
 
-    async def receive_message(self, call: GrpcCall, request: Any) -> AsyncIterator[Any]:
+    async def receive_message(self, call: GrpcCall, request: Any) -> AsyncGenerator[Any, None]:
         """Deliver messages from any queue of a topic; waits for the first one."""
         backend = self._backend
         group = call.group(request.group, Action.CONSUME)

@@ -4,59 +4,53 @@ A handler that is cancelled because its client disconnected undoes its work.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import contextmanager, suppress
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any
-from urllib.parse import unquote
 
-import grpc
-import grpc.aio
+from google.protobuf.message import DecodeError
 
 from app.errors import ProblemError
 from app.grpc import pulling, routing, sending, telemetry, workarounds
 from app.grpc.backend import GrpcBackend
 from app.grpc.call import GrpcCall, client_of
 from app.grpc.codes import GrpcRefusal, status_of
-from app.grpc.connection import GrpcConnection
+from app.grpc.http2_stream import GrpcStatus, Http2Stream, Messages
 from app.grpc.receiving import Receives
 from app.grpc.signature import GrpcSignatures
-from app.security.byte_budget import RefusalReason
+from app.security.byte_budget import DETAILS, RefusalReason
 from app.security.request_limits import RequestLimits
 from engine.errors import EngineError
 from protocol.rocketmq.messages import METHODS, SERVICE, Method
 from protocol.rocketmq.numbers import Code
 
+log = logging.getLogger("kitemq.grpc")
+
 Unary = Callable[[GrpcCall, Any], Awaitable[Any]]
-Streaming = Callable[[GrpcCall, Any], AsyncIterator[Any]]
-OriginOf = Callable[[str], GrpcConnection | None]
+Streaming = Callable[[GrpcCall, Any], AsyncGenerator[Any, None]]
 CODE_NAMES = {int(code): code.name for code in Code}
 STREAM_ENDS = {
-    Code.UNAUTHORIZED: grpc.StatusCode.UNAUTHENTICATED,
-    Code.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
-    Code.TOO_MANY_REQUESTS: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    Code.INTERNAL_SERVER_ERROR: grpc.StatusCode.INTERNAL,
+    Code.UNAUTHORIZED: GrpcStatus.UNAUTHENTICATED,
+    Code.FORBIDDEN: GrpcStatus.PERMISSION_DENIED,
+    Code.TOO_MANY_REQUESTS: GrpcStatus.RESOURCE_EXHAUSTED,
+    Code.INTERNAL_SERVER_ERROR: GrpcStatus.INTERNAL,
 }
 FIRST_S = 3.0  # for the first command of a stream that is refused
-REQUEST_S = 120.0  # for a call's request to arrive whole
 POLL_BYTES_MAX = 64 * 1024  # of the request of a poll, which is held while it waits
 EXPECTED = (GrpcRefusal, EngineError, ProblemError)
+PATHS = {f"/{SERVICE}/{name}": method for name, method in METHODS.items()}
 
 
 class MessagingService:
     """Every RPC of `apache.rocketmq.v2.MessagingService`."""
 
     def __init__(
-        self,
-        backend: GrpcBackend,
-        signatures: GrpcSignatures,
-        limits: RequestLimits,
-        origin_of: OriginOf,
+        self, backend: GrpcBackend, signatures: GrpcSignatures, limits: RequestLimits
     ) -> None:
-        """`origin_of` finds the connection by gRPC's name of the peer; None if unknown."""
         self._backend = backend
         self._signatures = signatures
-        self._limits = limits
-        self._origin_of = origin_of
+        self.limits = limits
         receives = Receives(backend)
         self._unary: dict[str, Unary] = {
             "QueryRoute": self._with_backend(routing.query_route),
@@ -79,171 +73,212 @@ class MessagingService:
             "PullMessage": lambda call, request: pulling.pull_message(backend, call, request),
         }
 
-    def handler(self) -> Any:
-        """The handler for a gRPC server."""
-        handlers = {name: self._method(method) for name, method in METHODS.items()}
-        return grpc.method_handlers_generic_handler(SERVICE, handlers)
+    def begin(self, stream: Http2Stream) -> None:
+        """Serve a call whose headers have arrived; no byte of a stranger's request is kept."""
+        method = PATHS.get(stream.path)
+        if method is None:
+            stream.finish(GrpcStatus.UNIMPLEMENTED, f"there is no method {stream.path}")
+        elif method.is_client_stream:
+            stream.run_later(self._telemetry(stream, _Commands(stream.messages())))
+        else:
+            pending = PendingCall(self, method, stream)
+            stream.receiver = pending
+            pending.begin()
+
+    def call(self, stream: Http2Stream) -> GrpcCall:
+        """The authenticated call; raises GrpcRefusal."""
+        metadata = stream.metadata
+        principal = self._signatures.identify(metadata)
+        stream.identify(principal.caller)
+        return GrpcCall(principal, stream.origin, client_of(metadata), metadata, stream.limit_s)
+
+    async def answer(self, pending: "PendingCall", call: GrpcCall, data: bytes) -> None:
+        """Answer a call whose request is whole."""
+        method, stream = pending.method, pending.stream
+        try:
+            request = _parsed(method, data)
+            with self._holding(call, len(data)):
+                response = await self._unary[method.name](call, request)
+        except Exception as error:
+            response = method.response(status=_status_for(call, error))
+        finally:
+            pending.leave()
+        self.count(method, response.status.code)
+        stream.answer(response.SerializeToString())
+
+    async def answer_in_parts(self, pending: "PendingCall", call: GrpcCall, data: bytes) -> None:
+        """The same for a poll: it counts by itself (`GrpcBackend.polling`)."""
+        method, stream, has_begun = pending.method, pending.stream, False
+        pending.leave()
+        try:
+            request = _parsed(method, data)
+            with self._holding(call, len(data)):
+                async with aclosing(self._streaming[method.name](call, request)) as responses:
+                    async for response in responses:
+                        if not has_begun:
+                            self.count(method, response.status.code)
+                        has_begun = True
+                        stream.send(response.SerializeToString())
+                        await stream.drained()
+        except Exception as error:
+            if has_begun:
+                log.exception("a call of the client %r failed", call.client)
+                stream.finish(GrpcStatus.INTERNAL, "the server failed; its log says why")
+                return
+            failure = _status_for(call, error)
+            self.count(method, failure.code)
+            stream.send(method.response(status=failure).SerializeToString())
+        stream.finish(GrpcStatus.OK)
+
+    def refuse(
+        self, method: Method, stream: Http2Stream, call: GrpcCall | None, error: Exception
+    ) -> None:
+        """Answer a call that comes to no handler."""
+        failure = _status_for(call, error)
+        self.count(method, failure.code)
+        stream.answer(method.response(status=failure).SerializeToString())
+
+    def count(self, method: Method, code: int) -> None:
+        """Count an answer."""
+        self._backend.figures.calls[method.name, CODE_NAMES[code]] += 1
 
     def _with_backend(
         self, handler: Callable[[GrpcBackend, GrpcCall, Any], Awaitable[Any]]
     ) -> Unary:
         return lambda call, request: handler(self._backend, call, request)
 
-    def _method(self, method: Method) -> Any:
-        coding = {
-            "request_deserializer": method.request.FromString,
-            "response_serializer": method.response.SerializeToString,
-        }
-        if method.is_client_stream:
-            return grpc.stream_stream_rpc_method_handler(self._telemetry, **coding)
-        # Registered as streams of requests, as the library would read the request of a unary call
-        # before it is authenticated.
-        if method.is_server_stream:
-            streamed = self._answer_stream(method, self._streaming[method.name])
-            return grpc.stream_stream_rpc_method_handler(streamed, **coding)
-        unary = self._answer_unary(method, self._unary[method.name])
-        return grpc.stream_unary_rpc_method_handler(unary, **coding)
-
-    def _answer_unary(self, method: Method, handler: Unary) -> Any:
-        async def answer(_requests: Any, context: Any) -> Any:
-            call = None
-            try:
-                call = self._call(context)
-                with self._counted(call):
-                    request = await self._request(call, context)
-                    with self._poll_slot(call, request.ByteSize()):
-                        response = await handler(call, request)
-            except Exception as error:
-                response = method.response(status=_status_for(call, error))
-            self._count(method, response.status.code)
-            return response
-
-        return answer
-
-    def _answer_stream(self, method: Method, handler: Streaming) -> Any:
-        async def answer(_requests: Any, context: Any) -> AsyncIterator[Any]:
-            call, has_begun = None, False
-            try:
-                call = self._call(context)
-                with self._counted(call):  # later polls count by themselves (`GrpcBackend.polling`)
-                    request = await self._request(call, context, is_poll=True)
-                with self._poll_slot(call, request.ByteSize()):
-                    async for response in handler(call, request):
-                        if not has_begun:
-                            self._count(method, response.status.code)
-                        has_begun = True
-                        yield response
-            except Exception as error:
-                if has_begun:
-                    raise
-                failure = _status_for(call, error)
-                self._count(method, failure.code)
-                yield method.response(status=failure)
-
-        return answer
-
-    async def _telemetry(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        method, call, commands = METHODS["Telemetry"], None, _CommandStream(requests)
+    async def _telemetry(self, stream: Http2Stream, commands: "_Commands") -> None:
+        method, call = METHODS["Telemetry"], None
         try:
-            call = self._call(context)
+            call = self.call(stream)
             with self._backend.streaming(call):
-                async for command in telemetry.telemetry(self._backend, call, commands):
-                    yield command
-            self._count(method, Code.OK)
+                answers = telemetry.telemetry(self._backend, call, commands)
+                async with aclosing(answers):
+                    async for command in answers:
+                        stream.send(command.SerializeToString())
+                        await stream.drained()
         except EXPECTED as error:
-            status = _status_for(call, error)
-            self._count(method, status.code)
-            if call is not None and status.code == Code.FORBIDDEN:
+            failure = _status_for(call, error)
+            self.count(method, failure.code)
+            if call is not None and failure.code == Code.FORBIDDEN:
                 await commands.begun()
-            yield method.response(status=status)  # Node waits for one: see `workarounds.py`
-            grpc_code = STREAM_ENDS.get(status.code, grpc.StatusCode.INVALID_ARGUMENT)
-            await context.abort(grpc_code, status.message)
-
-    def _call(self, context: Any) -> GrpcCall:
-        """The authenticated call; raises GrpcRefusal."""
-        origin = self._origin_of(unquote(context.peer()))
-        if origin is None:
-            raise GrpcRefusal(
-                Code.UNAUTHORIZED, "the call did not come through the server's own port"
-            )
-        metadata = {
-            name: value for name, value in context.invocation_metadata() if isinstance(value, str)
-        }
-        principal = self._signatures.identify(metadata)
-        origin.bytes.name(principal.caller)
-        return GrpcCall(principal, origin, client_of(metadata), metadata, context.time_remaining())
-
-    async def _request(self, call: GrpcCall, context: Any, *, is_poll: bool = False) -> Any:
-        """The call's one request; raises GrpcRefusal for none, several, or after REQUEST_S."""
-        reading = call.origin.bytes.reading
-        limit = asyncio.timeout(REQUEST_S)
-        try:
-            async with limit:
-                reading.begin(limit)
-                request = await context.read()
-                if request is grpc.aio.EOF:
-                    raise GrpcRefusal(Code.BAD_REQUEST, "the call has no request")
-                if is_poll:
-                    _check_poll(request.ByteSize())
-                    # A second request would stay in memory while the poll waits.
-                    if await context.read() is not grpc.aio.EOF:
-                        raise GrpcRefusal(Code.BAD_REQUEST, "the call has more than one request")
-        except TimeoutError:
-            if reading.end(limit):
-                raise GrpcRefusal(
-                    Code.TOO_MANY_REQUESTS,
-                    "too many bytes of unfinished requests; send fewer at once, or try again later",
-                ) from None
-            self._limits.budget.refuse(RefusalReason.SLOW)
-            raise GrpcRefusal(
-                Code.REQUEST_TIMEOUT, f"the request did not arrive within {REQUEST_S:.0f} s"
-            ) from None
-        finally:
-            reading.end(limit)
-        return request
+            # Node waits for one: see `workarounds.py`.
+            stream.send(method.response(status=failure).SerializeToString())
+            await stream.drained()
+            grpc_status = STREAM_ENDS.get(failure.code, GrpcStatus.INVALID_ARGUMENT)
+            stream.finish(grpc_status, failure.message)
+        except Exception:
+            log.exception("a telemetry stream failed")
+            stream.finish(GrpcStatus.INTERNAL, "the server failed; its log says why")
+        else:
+            self.count(method, Code.OK)
+            stream.finish(GrpcStatus.OK)
 
     @contextmanager
-    def _counted(self, call: GrpcCall) -> Any:
-        """Count the call among all requests under way, with those of REST."""
-        address = call.origin.host
-        self._limits.enter(address)
-        try:
-            yield
-        finally:
-            self._limits.leave(address)
-
-    @contextmanager
-    def _poll_slot(self, call: GrpcCall, size_bytes: int) -> Any:
-        """Count the request's bytes in the server's budget."""
-        hold = self._limits.budget.reserve(call.origin.host, call.principal.caller, _nothing)
+    def _holding(self, call: GrpcCall, size_bytes: int) -> Iterator[None]:
+        """Count the request's bytes in the server's budget; raises ProblemError."""
+        budget, host, caller = self.limits.budget, call.origin.host, call.principal.caller
+        if budget.take_small(host, caller, size_bytes):
+            try:
+                yield
+            finally:
+                budget.give_small(host, caller, size_bytes)
+            return
+        hold = budget.reserve(host, caller, _nothing)
         hold.settle()
-        self._limits.take(hold, size_bytes)
+        self.limits.take(hold, size_bytes)
         try:
             yield
         finally:
             hold.close()
 
-    def _count(self, method: Method, code: int) -> None:
-        self._backend.figures.calls[method.name, CODE_NAMES[code]] += 1
+
+class PendingCall:
+    """A call that waits for its one request, counted among all requests under way."""
+
+    is_waiting = True
+    is_full = False
+
+    def __init__(self, service: MessagingService, method: Method, stream: Http2Stream) -> None:
+        self._service = service
+        self.method = method
+        self.stream = stream
+        self._call: GrpcCall | None = None
+        self._counted = ""  # the address for which it counts
+        self._request: bytes | None = None
+
+    def begin(self) -> None:
+        """Authenticate the caller, or refuse it."""
+        try:
+            call = self._call = self._service.call(self.stream)
+            self._service.limits.enter(call.origin.host)
+            self._counted = call.origin.host
+        except Exception as error:
+            self._refuse(error)
+
+    def leave(self) -> None:
+        """End the count of the call."""
+        if self._counted:
+            self._service.limits.leave(self._counted)
+            self._counted = ""
+
+    cancel = leave
+
+    def message(self, data: bytes) -> None:
+        if not self.method.is_server_stream:
+            self._run(data)
+        elif self._request is not None:
+            # It would stay in memory while the poll waits.
+            self._refuse(GrpcRefusal(Code.BAD_REQUEST, "the call has more than one request"))
+        elif len(data) > POLL_BYTES_MAX:
+            text = f"the request has {len(data)} bytes, {POLL_BYTES_MAX} are the most for a poll"
+            self._refuse(GrpcRefusal(Code.PAYLOAD_TOO_LARGE, text))
+        else:
+            self._request = data
+
+    def end(self) -> None:
+        if self._request is None:
+            self._refuse(GrpcRefusal(Code.BAD_REQUEST, "the call has no request"))
+        else:
+            self._run(self._request)
+
+    def refuse(self, reason: RefusalReason) -> bool:
+        if reason is RefusalReason.SLOW:
+            code, text = Code.REQUEST_TIMEOUT, DETAILS[reason]
+        else:
+            code = Code.TOO_MANY_REQUESTS
+            text = f"{DETAILS[reason]}; send fewer at once, or try again later"
+        self._refuse(GrpcRefusal(code, text))
+        return True
+
+    def _run(self, data: bytes) -> None:
+        call, stream = self._call, self.stream
+        assert call is not None, "it was authenticated"
+        stream.receiver = None
+        if self.method.is_server_stream:
+            stream.run(self._service.answer_in_parts(self, call, data))
+        else:
+            stream.run(self._service.answer(self, call, data))
+
+    def _refuse(self, error: Exception) -> None:
+        self.leave()
+        self._service.refuse(self.method, self.stream, self._call, error)
 
 
-class _CommandStream:
+class _Commands:
     """The commands of a client's stream."""
 
-    def __init__(self, requests: AsyncIterator[Any]) -> None:
-        self._requests = requests
-        self._commands: AsyncIterator[Any] | None = None  # opened at the first read
+    def __init__(self, messages: Messages) -> None:
+        self._messages = messages
         self._has_begun = False
 
-    def __aiter__(self) -> "_CommandStream":
+    def __aiter__(self) -> "_Commands":
         return self
 
     async def __anext__(self) -> Any:
-        if self._commands is None:
-            self._commands = aiter(self._requests)
-        command = await anext(self._commands)
+        data = await anext(self._messages)
         self._has_begun = True
-        return command
+        return _parsed(METHODS["Telemetry"], data)
 
     async def begun(self) -> None:
         """Wait for the first command, at most `FIRST_S`: see `workarounds.py`, on Java."""
@@ -253,21 +288,22 @@ class _CommandStream:
                     await anext(self)
 
 
+def _parsed(method: Method, data: bytes) -> Any:
+    """The request; raises GrpcRefusal."""
+    try:
+        return method.request.FromString(data)
+    except DecodeError:
+        raise GrpcRefusal(
+            Code.BAD_REQUEST, f"the request of {method.name} is no valid message"
+        ) from None
+
+
 def _status_for(call: GrpcCall | None, error: Exception) -> Any:
     """The status for `error`, with a code that the client knows."""
     status = status_of(error)
     if call is not None:
         status.code = workarounds.known_code(Code(status.code), call.speaks, call.version)
     return status
-
-
-def _check_poll(size_bytes: int) -> None:
-    """Raise GrpcRefusal for a poll whose request is too large to stay in memory."""
-    if size_bytes > POLL_BYTES_MAX:
-        raise GrpcRefusal(
-            Code.PAYLOAD_TOO_LARGE,
-            f"the request has {size_bytes} bytes, {POLL_BYTES_MAX} are the most for a poll",
-        )
 
 
 def _nothing() -> None:

@@ -6,7 +6,7 @@ reopens it after a restart without sending them.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 from app.grpc import client_settings, workarounds
@@ -37,7 +37,7 @@ SETTINGS_TOPICS_MAX = 256
 
 async def telemetry(
     backend: GrpcBackend, call: GrpcCall, requests: AsyncIterator[Any]
-) -> AsyncIterator[Any]:
+) -> AsyncGenerator[Any, None]:
     """Answer settings and send commands; ends when either side ends the stream."""
     client = backend.clients.touch(call)
     stream = TelemetryStream(call.metadata, backend.clients.outboxes)

@@ -8,9 +8,10 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from typing import Protocol
 
 from app.network import connection_limits
-from app.network.connection_limits import ConnectionLimits, ConnectionSlot
+from app.network.connection_limits import ConnectionRefusals, ConnectionSlot
 from app.tasks import end_tasks
 from app.tls import Certificate, refuse_plain, speaks_tls
 
@@ -19,22 +20,31 @@ SCARCE_S = 0.05  # after the first failure to accept; twice as long after each f
 SCARCE_MAX_S = 1.0
 
 
+class Slots(Protocol):
+    """The limits that a connection takes its slot from."""
+
+    @property
+    def refusals(self) -> ConnectionRefusals: ...
+
+    def take(self, address: str) -> ConnectionSlot | None: ...
+
+
 class Acceptor:
     """Accepts between `start` and `stop`; `make` creates a connection's protocol."""
 
     def __init__(
         self,
         listener: socket.socket,
-        limits: ConnectionLimits,
+        limits: Slots,
         make: Callable[[ConnectionSlot], asyncio.Protocol],
         *,
         certificate: Certificate | None,
         handshake_s: float,
-        takes_plain: bool = False,
+        takes_plain: bool,
     ) -> None:
-        """With a `certificate` the port speaks TLS and refuses plain clients with a message.
+        """With a `certificate` the port speaks TLS; without `takes_plain` it refuses plain clients.
 
-        With `takes_plain`, the first byte of each connection decides instead.
+        They get a message. With both, the first byte of each connection decides.
         """
         self._takes_plain = takes_plain
         self._listener = listener
@@ -51,8 +61,18 @@ class Acceptor:
         """Start accepting; the listener is non-blocking, and its owner closes it."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self._listener, self._accept)
-        if self._certificate is not None and self._keeping_fresh is None:
-            self._keeping_fresh = loop.create_task(self._certificate.keep_fresh())
+        if self._certificate is not None:
+            self.use(self._certificate)
+
+    @property
+    def has_certificate(self) -> bool:
+        return self._certificate is not None
+
+    def use(self, certificate: Certificate) -> None:
+        """Speak TLS with a certificate from now on, and keep it fresh."""
+        self._certificate = certificate
+        if self._keeping_fresh is None:
+            self._keeping_fresh = asyncio.get_running_loop().create_task(certificate.keep_fresh())
 
     async def stop(self) -> None:
         """Stop accepting; ends connections in their handshake, the others go on."""
@@ -99,9 +119,11 @@ class Acceptor:
     async def _serve(self, accepted: socket.socket, slot: ConnectionSlot) -> None:
         """Create the connection, with TLS after its handshake."""
         try:
-            if self._certificate is None:
+            if self._certificate is None and self._takes_plain:
                 await self._connect(accepted, slot)
             elif await speaks_tls(accepted, self._handshake_s):
+                if self._certificate is None:
+                    raise ConnectionAbortedError("the port speaks no TLS yet")
                 await self._connect(accepted, slot, self._certificate.context)
             elif self._takes_plain:
                 await self._connect(accepted, slot)

@@ -41,8 +41,6 @@ REASONS = (
     UNREAD,
     TLS,
 )
-HTTP_FILES = 1  # that one connection has open
-GRPC_FILES = 3  # its own, and both ends of the relay to gRPC's server
 CROWDED = 0.9  # of what is permitted
 LOG_EACH_S = 60.0  # between two lines of the log for one reason
 
@@ -73,18 +71,17 @@ class ConnectionRefusals:
 class ConnectionSlot:
     """The slot of a connection; call `release` once its socket is closed, again does nothing."""
 
-    __slots__ = ("_files", "_key", "_limits", "address")
+    __slots__ = ("_key", "_limits", "address")
 
-    def __init__(self, limits: "ConnectionLimits", address: str, key: str, files: int) -> None:
+    def __init__(self, limits: "ConnectionLimits", address: str, key: str) -> None:
         self._limits: ConnectionLimits | None = limits
         self.address = address
         self._key = key
-        self._files = files
 
     def release(self) -> None:
         limits, self._limits = self._limits, None
         if limits is not None:
-            limits.give(self._key, self._files)
+            limits.give(self._key)
 
 
 class ConnectionLimits:
@@ -103,20 +100,18 @@ class ConnectionLimits:
         self._is_trusted = is_trusted
         self.shares = shares
         self.files_max = shares.connections  # for connections; fewer if other files need more
-        self.files = 0
         self.count = 0
         self._counts: Counter[str] = Counter()  # connections by address
-        self._file_counts: Counter[str] = Counter()
         self.refusals = ConnectionRefusals(clock_s)
 
     @property
     def count_max(self) -> int:
-        """The limit of HTTP connections."""
+        """The limit of connections."""
         return min(self._settings.connections_max, self.files_max)
 
     @property
     def address_count_max(self) -> int:
-        """The limit of HTTP connections of one address."""
+        """The limit of connections of one address."""
         return max(1, min(self._settings.address_connections_max, self.files_max // 2))
 
     def state(self) -> tuple[bool, str]:
@@ -129,32 +124,24 @@ class ConnectionLimits:
         )
         return self.count < self.count_max * CROWDED, text
 
-    def take(self, address: str, files: int = HTTP_FILES) -> ConnectionSlot | None:
+    def take(self, address: str) -> ConnectionSlot | None:
         """A slot for a connection from `address`; None if it has to be closed."""
         key = self._key(address)
-        if reason := self._refusal(key, files):
+        if reason := self._refusal(key):
             self.refusals.note(reason, address)
             return None
         self.count += 1
-        self.files += files
         if key:
             self._counts[key] += 1
-            self._file_counts[key] += files
-        return ConnectionSlot(self, address, key, files)
+        return ConnectionSlot(self, address, key)
 
-    def give(self, key: str, files: int) -> None:
+    def give(self, key: str) -> None:
         """Release a slot."""
         self.count -= 1
-        self.files -= files
         if key:
             self._counts[key] -= 1
-            self._file_counts[key] -= files
             if not self._counts[key]:
-                del self._counts[key], self._file_counts[key]
-
-    def release_address(self, address: str, files: int) -> None:
-        """Release a slot of `address` without its ConnectionSlot."""
-        self.give(self._key(address), files)
+                del self._counts[key]
 
     def make_room(self, others: int) -> None:
         """Lower the limit if `others`, the open files of no connection, are many."""
@@ -164,12 +151,10 @@ class ConnectionLimits:
     def _key(self, address: str) -> str:
         return "" if self._is_trusted(address) else network_of(address)
 
-    def _refusal(self, key: str, files: int) -> str:
+    def _refusal(self, key: str) -> str:
         settings = self._settings
-        if key and self._counts[key] >= settings.address_connections_max:
-            return BY_ADDRESS
-        if key and self._file_counts[key] + files > max(files, self.files_max // 2):
+        if key and self._counts[key] >= self.address_count_max:
             return BY_ADDRESS
         if self.count >= settings.connections_max:
             return IN_ALL
-        return NO_FILES if self.files + files > self.files_max else ""
+        return NO_FILES if self.count >= self.files_max else ""

@@ -193,7 +193,7 @@ class ConnectionMonitor:
             self._end_largest()
 
     async def _count_files(self) -> None:
-        of_connections = self.limits.files
+        of_connections = self.limits.count
         count = await asyncio.to_thread(open_count)
         if count is not None:
-            self.limits.make_room(count - min(of_connections, self.limits.files))
+            self.limits.make_room(count - min(of_connections, self.limits.count))

@@ -24,6 +24,7 @@ import httpx
 from app.grpc.port import GrpcPort
 from app.grpc.server import GrpcServer
 from app.main import Application, create_app
+from app.network.connection_monitor import ConnectionMonitor
 from app.settings import Settings
 from engine.clock import ManualClock
 from protocol.rocketmq.messages import (
@@ -211,7 +212,9 @@ async def opened(data: Path, **changes: Any) -> AsyncIterator[Running]:
     clock = ManualClock()
     app = create_app(Settings(data=data, disk_free_min_bytes=0, **changes), clock=clock)
     async with app.router.lifespan_context(app):
-        port = GrpcPort(app.services, listening())
+        monitor = monitor_of(app)
+        monitor.start()
+        port = GrpcPort(app.services, listening(), monitor)
         await port.start()
         try:
             grpc_server = await port.opened()
@@ -224,6 +227,12 @@ async def opened(data: Path, **changes: Any) -> AsyncIterator[Running]:
         finally:
             app.services.host.drain()
             await port.stop()
+            await monitor.stop()
+
+
+def monitor_of(app: Application) -> ConnectionMonitor:
+    """What looks at the connections of a port."""
+    return ConnectionMonitor(app.services.settings, app.services.connection_limits)
 
 
 # Each channel its own connection: else those of two tests would share one.

@@ -2,21 +2,13 @@
 
 import asyncio
 import gzip
-import socket
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc.aio
 import pytest
 
-from app.grpc import clients, service, tls_mux
-from app.grpc.quotas import AddressQuota
-from app.grpc.tls_mux import RelayEnd, TlsMux
-from app.security.byte_budget import ByteBudget, ByteLimits
+from app.grpc import clients, service
 from app.services import receive_attempts
-from app.services.rpc_figures import RpcFigures
 from engine.message import BODY_BYTES_MAX
 from protocol.rocketmq.messages import (
     NotifyClientTerminationRequest,
@@ -24,12 +16,11 @@ from protocol.rocketmq.messages import (
     TelemetryCommand,
 )
 from protocol.rocketmq.numbers import BodyEncoding, Code
-from tests.grpc.endpoint import LIMIT_S, Running, listening, message_of, receive_of
+from tests.grpc.endpoint import LIMIT_S, Running, message_of, receive_of
 from tests.grpc.test_endpoint import PASSWORD, key_for, signed
 from tests.grpc.test_receiving import until
 
 pytestmark = pytest.mark.anyio
-UNREAD = b"x" * 20_000_000  # more than all buffers on the way
 
 
 @pytest.mark.parametrize("is_bound_by_all", [False, True])
@@ -157,67 +148,3 @@ async def test_a_stream_ends_when_the_access_key_behind_it_is_deleted(open_endpo
         for stream in streams:
             assert (await stream.read()).status.code == Code.UNAUTHORIZED
         await until(lambda: running.grpc_server.backend.clients.stream_count == 0)
-
-
-@asynccontextmanager
-async def splitting() -> AsyncIterator[tuple[socket.socket, RpcFigures]]:
-    """A client that reads nothing, on a splitter before a server that says much and hangs up."""
-    served: set[asyncio.StreamWriter] = set()
-
-    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        served.add(writer)
-        writer.write(UNREAD)
-        writer.close()
-
-    inner = await asyncio.start_server(serve, tls_mux.LOOPBACK, 0)
-    figures, listener = RpcFigures(), listening()
-
-    async def inner_port() -> int:
-        return int(inner.sockets[0].getsockname()[1])
-
-    shares = AddressQuota("connections", each_max=10, all_max=10)
-    limit = 64 * 1024 * 1024
-    budget = ByteBudget(
-        ByteLimits(all_max=limit, address_max=limit, caller_max=limit, connection_max=limit)
-    )
-    relay = TlsMux(
-        listener,
-        inner_port,
-        context=None,
-        figures=figures,
-        shares=shares,
-        clock_s=time.monotonic,
-        budget=budget,
-    )
-    relay.start()
-    client = socket.create_connection(listener.getsockname())
-    try:
-        yield client, figures
-    finally:
-        client.close()
-        for writer in served:
-            writer.transport.abort()
-        await relay.stop()
-        inner.close()
-
-
-@pytest.mark.parametrize(("bound", "half_closes"), [("STALL_S", False), ("CLOSE_S", True)])
-async def test_a_client_that_reads_nothing_does_not_keep_its_connection(
-    monkeypatch: pytest.MonkeyPatch, bound: str, half_closes: bool
-) -> None:
-    monkeypatch.setattr(tls_mux, bound, 0.1)
-    full, pause = asyncio.Event(), RelayEnd.pause_writing
-
-    def pause_writing(side: RelayEnd) -> None:
-        full.set()
-        pause(side)
-
-    monkeypatch.setattr(RelayEnd, "pause_writing", pause_writing)
-    async with splitting() as (client, figures), asyncio.timeout(30):
-        client.sendall(b"PRI")
-        await full.wait()
-        assert figures.connections == 1
-        if half_closes:
-            client.shutdown(socket.SHUT_WR)
-        while figures.connections:
-            await asyncio.sleep(0.01)

@@ -1,14 +1,9 @@
 """Bounds by address and by bytes, work in bounded steps, and what a dead connection costs."""
 
 import asyncio
-import errno
 import logging
-import resource
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -17,17 +12,11 @@ import pytest
 
 from app.grpc import clients, leases, telemetry
 from app.grpc.connection import GrpcConnection
-from app.grpc.connection_bytes import ConnectionBytes
-from app.grpc.port import GrpcPort
 from app.grpc.stream import OUTBOX_BYTES_MAX, OUTBOX_MAX, StreamBytesBudget, TelemetryStream
-from app.grpc.tls_mux import SCARCE_MAX_S, SCARCE_S, AcceptBackoff
-from app.main import create_app
-from app.settings import Settings
 from engine.broker import GroupConfig
 from protocol.rocketmq.messages import NotifyClientTerminationRequest, TelemetryCommand
 from protocol.rocketmq.numbers import ClientLanguage, Code
-from tests.grpc.endpoint import OPTIONS, ROOT, Running, Stub, listening, receive_of
-from tests.grpc.test_endpoint import end_of
+from tests.grpc.endpoint import OPTIONS, ROOT, Running, Stub, receive_of
 from tests.grpc.test_receiving import until
 from tests.grpc.test_telemetry import consumer_settings, producer_settings, told
 
@@ -260,52 +249,7 @@ async def test_a_client_that_hangs_up_leaves_no_error_in_the_log(
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
-async def test_without_room_for_a_connection_the_log_gets_a_line_a_minute(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    shortage, error = AcceptBackoff(), OSError(errno.EMFILE, "Too many open files")
-    waits_s = [shortage.met(error) for _ in range(10)]
-    assert waits_s[:3] == [SCARCE_S, 2 * SCARCE_S, 4 * SCARCE_S]
-    assert waits_s[-1] == SCARCE_MAX_S
-    assert [record.getMessage() for record in caplog.records] == [
-        "no connection can be served (1 times): [Errno 24] Too many open files"
-    ]
-    shortage.is_over()
-    assert shortage.met(error) == SCARCE_S
-
-
-@contextmanager
-def few_files(count: int) -> Iterator[None]:
-    """At most so many more can be opened meanwhile, by this process."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    opened = sum(1 for _ in Path("/dev/fd").iterdir())
-    resource.setrlimit(resource.RLIMIT_NOFILE, (opened + count, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
-async def test_without_files_for_grpc_a_connection_is_closed_and_a_later_one_served(
-    tmp_path: Path,
-) -> None:
-    """Its library would end the whole process."""
-    app = create_app(Settings(data=tmp_path / "data", disk_free_min_bytes=0, grpc_tls=False))
-    async with app.router.lifespan_context(app):
-        port = GrpcPort(app.services, listening())
-        await port.start()
-        host, _, number = port.address.rpartition(":")
-        with few_files(30):
-            reader, writer = await asyncio.open_connection(host, int(number))
-            writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-            assert await end_of(reader) == b""
-            writer.close()
-        async with grpc.aio.insecure_channel(port.address, options=OPTIONS) as channel:
-            assert (await Stub(channel).send("orders", b"1")).status.code == Code.OK
-        await port.stop()
-
-
-async def test_the_library_of_grpc_is_loaded_for_the_first_connection_only() -> None:
+async def test_the_classes_of_messages_are_loaded_for_the_first_connection_only() -> None:
     code = (
         "import sys, app.serve, app.main, app.grpc.port\n"
         "print([name for name in ('grpc', 'google.protobuf') if name in sys.modules])"
@@ -323,10 +267,7 @@ async def test_an_answer_that_was_read_slowly_is_doubtful_from_when_it_left(
     backend, clock = running.grpc_server.backend, running.clock
     await running.stub.send("orders", b"1")
     (delivery,) = running.broker.receive("g", {"orders": "*"}, client="slow", invisible_s=600)
-    counted = ConnectionBytes(
-        running.app.services.request_limits.budget, "127.0.0.1", set_reading=bool, end=bool
-    )
-    origin = GrpcConnection("127.0.0.1:9", "127.0.0.1:8081", is_tls=False, bytes=counted)
+    origin = GrpcConnection("127.0.0.1:9", "127.0.0.1:8081", is_tls=False)
     backend.leases.add("g", "slow", origin, [delivery.receipt])
     clock.advance(50)
     backend.leases.written("g", [delivery.receipt])

@@ -29,7 +29,7 @@ from app.security.access_keys import AccessKeys
 from app.settings import Settings
 from app.tls import TlsError
 from protocol.rocketmq.numbers import Code
-from tests.grpc.endpoint import OPTIONS, Stub, listening
+from tests.grpc.endpoint import OPTIONS, Stub, listening, monitor_of
 
 pytestmark = pytest.mark.anyio
 
@@ -231,7 +231,7 @@ async def test_an_operators_broken_certificate_is_an_error_that_names_setting_an
     given = {"grpc_tls_certificate": str(certificate), "grpc_tls_key": str(key)}
     app = create_app(Settings(data=tmp_path / "data", disk_free_min_bytes=0, **given))
     async with app.router.lifespan_context(app):
-        port = GrpcPort(app.services, listening())
+        port = GrpcPort(app.services, listening(), monitor_of(app))
         with pytest.raises(TlsError, match=r"grpc_tls\.crt .setting 'grpc_tls_certificate'"):
             await port.start()
         await port.stop()
@@ -260,7 +260,7 @@ async def test_where_tls_is_required_a_plain_client_is_told_so(tmp_path: Path) -
     )
     app = create_app(settings)
     async with app.router.lifespan_context(app):
-        port = GrpcPort(app.services, listening())
+        port = GrpcPort(app.services, listening(), monitor_of(app))
         await port.start()
         assert await sends_over_tls(port.address, certificate)
         async with grpc.aio.insecure_channel(port.address, options=OPTIONS) as channel:
@@ -288,7 +288,7 @@ async def test_a_port_whose_files_the_disk_refuses_serves_plain_text_until_it_ha
     monkeypatch.setattr(port_module, "AGAIN_S", 0.01)
     app = create_app(Settings(data=tmp_path / "data", disk_free_min_bytes=0))
     async with app.router.lifespan_context(app):
-        port = GrpcPort(app.services, listening())
+        port = GrpcPort(app.services, listening(), monitor_of(app))
         await port.start()
         async with grpc.aio.insecure_channel(port.address, options=OPTIONS) as channel:
             assert (await Stub(channel).send("orders", b"1")).status.code == Code.OK
@@ -296,7 +296,7 @@ async def test_a_port_whose_files_the_disk_refuses_serves_plain_text_until_it_ha
         assert not (tmp_path / "data" / CERTIFICATE_FILE).exists()
         is_full = False
         async with asyncio.timeout(30):
-            while port._tls_mux is None or port._tls_mux.context is None:
+            while port._acceptor is None or not port._acceptor.has_certificate:
                 await asyncio.sleep(0.01)
         assert await sends_over_tls(port.address, tmp_path / "data" / CERTIFICATE_FILE)
         await port.stop()

@@ -19,7 +19,7 @@ from app.main import create_app
 from app.security.access_keys import AccessKeys, access_key_of
 from app.settings import Settings, SettingsError, load
 from protocol.rocketmq.numbers import Code
-from tests.grpc.endpoint import OPTIONS, Running, Stub, listening, served
+from tests.grpc.endpoint import OPTIONS, Running, Stub, listening, monitor_of, served
 
 pytestmark = pytest.mark.anyio
 PASSWORD = "correct horse"
@@ -141,13 +141,6 @@ async def test_a_client_has_to_say_its_name(running: Running) -> None:
     assert (await nameless.route("orders")).status.code == Code.CLIENT_ID_REQUIRED
 
 
-async def test_only_what_comes_through_the_port_is_served(running: Running) -> None:
-    """The inner server listens on loopback; whoever finds its port is told so."""
-    inner = running.grpc_server.inner_port
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{inner}", options=OPTIONS) as channel:
-        assert (await Stub(channel).route("orders")).status.code == Code.UNAUTHORIZED
-
-
 async def test_with_users_a_call_needs_the_signature_of_an_access_key(open_endpoint: Any) -> None:
     async with open_endpoint(admin_password=PASSWORD) as running:
         made = await key_for(running, "admin")
@@ -247,7 +240,7 @@ async def test_a_server_that_is_being_made_as_the_port_stops_is_ended_whole(
     monkeypatch.setattr(GrpcServer, "stop", stop)
     app = create_app(Settings(data=tmp_path / "data", disk_free_min_bytes=0, grpc_tls=False))
     async with app.router.lifespan_context(app):
-        port = GrpcPort(app.services, listening())
+        port = GrpcPort(app.services, listening(), monitor_of(app))
         await port.start()
         opening = [asyncio.ensure_future(port.opened()) for _ in range(2)]
         await asyncio.sleep(0)  # both have begun

@@ -10,8 +10,11 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from app.grpc import connection_bytes, service
-from app.grpc.partial_messages import FRAME_BYTES, PREFACE, PartialMessages
+from app.grpc import http2_connection
+from app.grpc.http2_connection import Http2Connection
+from app.grpc.http2_stream import FRAME_BYTES
+from app.security.byte_budget import RefusalReason
+from protocol.http2.frames import PREFACE
 from protocol.rocketmq.messages import SendMessageRequest
 from protocol.rocketmq.numbers import Code
 from tests.attack.http2 import (
@@ -20,10 +23,13 @@ from tests.attack.http2 import (
     END_STREAM,
     HEADERS,
     RST_STREAM,
+    SETTINGS,
     Connection,
+    call_headers,
     frame,
 )
 from tests.grpc.endpoint import OPTIONS, Running, Stub, message_of, receive_of
+from tests.grpc.memory_transport import connection_of
 from tests.grpc.test_endpoint import PASSWORD, key_for, signed
 
 pytestmark = pytest.mark.anyio
@@ -40,50 +46,61 @@ def message(size: int, sent: int) -> bytes:
     return b"\0" + struct.pack(">I", size) + bytes(sent)
 
 
-def fed(pieces: bytes, *, at_once: int) -> PartialMessages:
-    unfinished = PartialMessages()
-    data = PREFACE + pieces
+def begun(stream: int) -> bytes:
+    return frame(HEADERS, END_HEADERS, stream, call_headers())
+
+
+def fed(running: Running, data: bytes, *, at_once: int = 100_000) -> Http2Connection:
+    """A connection that has read `data` behind what HTTP/2 begins with."""
+    connection = connection_of(running)
+    data = PREFACE + frame(SETTINGS) + data
     for start in range(0, len(data), at_once):
-        unfinished.received(data[start : start + at_once])
-    return unfinished
-
-
-def begun(stream: int, *, flags: int = END_HEADERS) -> bytes:
-    return frame(HEADERS, flags, stream, b"xyz")
+        connection.data_received(data[start : start + at_once])
+    return connection
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 100_000])
-async def test_what_has_arrived_of_messages_counts_until_they_are_whole(at_once: int) -> None:
-    half = begun(1) + frame(DATA, 0, 1, message(1000, 400)) + frame(DATA, 0, 1, bytes(100))
-    found = fed(half, at_once=at_once).size_bytes
-    assert 505 + 2 * FRAME_BYTES <= found <= 505 + 600 * FRAME_BYTES
-    assert fed(half + frame(DATA, 0, 1, bytes(500)), at_once=at_once).size_bytes == 0
-    whole = begun(3) + frame(DATA, END_STREAM, 3, message(10, 10))
-    assert fed(whole, at_once=at_once).size_bytes == 0
-
-
-@pytest.mark.parametrize(
-    "end",
-    [
-        lambda each: each.received(frame(RST_STREAM, 0, 1, bytes(4))),
-        lambda each: each.received(frame(DATA, END_STREAM, 1)),
-        lambda each: each.sent(frame(RST_STREAM, 0, 1, bytes(4))),
-        lambda each: each.sent(frame(HEADERS, END_STREAM | END_HEADERS, 1, b"x")),
-    ],
-)
-async def test_a_stream_that_either_side_ends_holds_nothing(
-    end: Callable[[PartialMessages], None],
+async def test_what_has_arrived_of_messages_counts_until_they_are_whole(
+    running: Running, at_once: int
 ) -> None:
-    unfinished = fed(begun(1) + frame(DATA, 0, 1, message(1000, 400)), at_once=100)
-    assert unfinished.size_bytes
-    end(unfinished)
-    unfinished.received(frame(DATA, 0, 1, bytes(100)))  # it was on its way: nobody keeps it
-    assert unfinished.size_bytes == 0
+    half = begun(1) + frame(DATA, 0, 1, message(1000, 400)) + frame(DATA, 0, 1, bytes(100))
+    assert fed(running, half, at_once=at_once).held_bytes == 505 + 2 * FRAME_BYTES
+    assert held(running) == 505 + 2 * FRAME_BYTES
+    whole = fed(running, half + frame(DATA, 0, 1, bytes(500)), at_once=at_once)
+    assert whole.held_bytes == 0
+    whole = fed(running, begun(3) + frame(DATA, END_STREAM, 3, message(10, 10)), at_once=at_once)
+    assert whole.held_bytes == 0
 
 
-async def test_frames_without_data_count_as_well() -> None:
+@pytest.mark.parametrize("end", [frame(RST_STREAM, 0, 1, bytes(4)), frame(DATA, END_STREAM, 1)])
+async def test_a_stream_that_its_client_ends_holds_nothing(running: Running, end: bytes) -> None:
+    connection = fed(running, begun(1) + frame(DATA, 0, 1, message(1000, 400)))
+    assert held(running) == connection.held_bytes > 0
+    connection.data_received(end)
+    assert held(running) == connection.held_bytes == 0
+
+
+async def test_a_call_that_is_answered_holds_nothing_of_what_still_comes(running: Running) -> None:
+    connection = fed(running, begun(1) + frame(DATA, 0, 1, message(1000, 400)))
+    (stream,) = connection._streams.values()
+    assert stream.receiver is not None
+    assert stream.receiver.refuse(RefusalReason.ALL)
+    assert held(running) == connection.held_bytes == 0
+    connection.data_received(frame(DATA, 0, 1, bytes(100)))  # it was on its way: nobody keeps it
+    assert held(running) == connection.held_bytes == 0
+
+
+async def test_frames_without_data_count_as_well(running: Running) -> None:
     empty = begun(1) + frame(DATA, 0, 1) * 1000
-    assert fed(empty, at_once=100_000).size_bytes == 1000 * FRAME_BYTES
+    assert fed(running, empty).held_bytes == 1000 * FRAME_BYTES
+
+
+async def test_what_a_connection_held_comes_back_with_its_end(running: Running) -> None:
+    connection = fed(running, begun(1) + frame(DATA, 0, 1, message(1000, 400)))
+    assert held(running) > 0
+    connection.transport.close()
+    await connection.closed
+    assert held(running) == running.app.services.request_limits.requests == 0
 
 
 # -- the endpoint ------------------------------------------------------------------------------
@@ -181,7 +198,7 @@ async def test_a_connection_that_cannot_be_told_otherwise_is_closed_with_a_reaso
 async def test_a_request_that_does_not_arrive_ends_its_call(
     open_endpoint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "REQUEST_S", 0.05)
+    monkeypatch.setattr(http2_connection, "REQUEST_S", 0.05)
     async with open_endpoint() as running:
         with raw(running) as connection:
             await push(connection, 1, 1000, 10)
@@ -192,20 +209,21 @@ async def test_a_request_that_does_not_arrive_ends_its_call(
         assert running.app.services.request_limits.requests == 0
 
 
-async def test_a_message_that_is_never_whole_ends_its_connection(
+async def test_a_streams_message_that_is_never_whole_ends_its_connection(
     open_endpoint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_bytes, "ROUNDS_MAX", 2)
+    """A stream cannot be told otherwise."""
+    monkeypatch.setattr(http2_connection, "REQUEST_S", 0.05)
     async with open_endpoint() as running:
         with raw(running) as connection:
-            await push(connection, 1, 1000, 10)
+            connection.open(1, "/apache.rocketmq.v2.MessagingService/Telemetry")
+            await asyncio.to_thread(connection.put, 1, message(1000, 10))
             await until_true(lambda: held(running) > 0)
-            for _ in range(3):
-                running.advance(5)
             async with asyncio.timeout(WAIT_S):
                 while not connection.is_over:
                     await asyncio.to_thread(connection.poll)
             assert b"in time" in connection.goodbye
+        await until_true(lambda: held(running) == 0)
 
 
 async def test_a_poll_with_a_second_request_is_refused(open_endpoint: Any) -> None:

@@ -22,6 +22,7 @@ from app.network.log_limits import LINES_MAX, RepeatFilter
 from app.network.open_files import FileShares, file_shares, log_files, queue_files
 from app.security.login_limits import network_of
 from app.security.proxies import TrustedProxies
+from app.services.rpc_figures import RpcFigures
 
 pytestmark = pytest.mark.anyio
 
@@ -54,18 +55,26 @@ def test_a_place_is_given_back_once() -> None:
     assert found.take("10.0.0.1") is None
     place.release()
     place.release()
-    assert (found.count, found.files) == (0, 0)
+    assert found.count == 0
     assert found.take("10.0.0.1") is not None
 
 
-def test_a_grpc_connection_takes_three_files_and_no_more_than_there_are() -> None:
-    found = places_of(files=12)
-    shares = ConnectionQuota(found, each_max=10, all_max=10)
-    assert [shares.take("10.0.0.1") for _ in range(2)] == ["", ""]
-    assert shares.take("10.0.0.1") != ""
-    assert (found.count, found.files, shares.count) == (2, 6, 2)
-    shares.give("10.0.0.1")
-    assert (found.count, found.files, shares.count) == (1, 3, 1)
+def test_a_grpc_connection_takes_a_place_of_all_ports_and_one_of_its_own() -> None:
+    found, figures = places_of(files=4), RpcFigures()
+    quota = ConnectionQuota(found, figures, each_max=10, all_max=3)
+    places = [quota.take(f"10.0.0.{number}") for number in range(4)]
+    assert [place is not None for place in places] == [True] * 3 + [False]
+    assert (found.count, figures.connections_refused) == (3, 1)
+    other = found.take("10.0.0.9")
+    assert other is not None
+    assert places[0] is not None
+    places[0].release()
+    places[0].release()
+    assert found.count == 3
+    assert found.take("10.0.0.10") is not None
+    assert quota.take("10.0.0.1") is None, "no file is left"
+    other.release()
+    assert quota.take("10.0.0.1") is not None, "and its own place was given back"
 
 
 def test_what_has_no_room_in_all_is_refused_for_that_reason() -> None:
@@ -202,7 +211,12 @@ async def test_a_listener_without_files_rests_instead_of_trying_again_and_again(
     with listening() as listener:
         failing: Any = Failing(listener)
         made = Acceptor(
-            failing, found, lambda place: asyncio.Protocol(), certificate=None, handshake_s=1
+            failing,
+            found,
+            lambda place: asyncio.Protocol(),
+            certificate=None,
+            handshake_s=1,
+            takes_plain=True,
         )
         made.start()
         _, writer = await asyncio.open_connection(*listener.getsockname())
@@ -226,6 +240,7 @@ async def test_a_silent_tls_handshake_holds_a_place_and_gives_it_back(tmp_path: 
             lambda place: asyncio.Protocol(),
             certificate=own_certificate(tmp_path, "127.0.0.1"),
             handshake_s=0.3,
+            takes_plain=False,
         )
         acceptor.start()
         _, writer = await asyncio.open_connection(*listener.getsockname())
