@@ -8,8 +8,8 @@ the first wait runs outside a task: it may not use what needs one, such as `asyn
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Generator
-from functools import partial, wraps
-from typing import Any, Generic, ParamSpec, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from engine.errors import EngineError
 
@@ -26,24 +26,35 @@ EAGER = "kitemq.eager"
 _tasks: set[asyncio.Task[Any]] = set()  # the event loop keeps weak references only
 
 
-class Remainder(Generic[T]):
-    """The part of a coroutine after its first wait; to be awaited once."""
+class Remainder(Coroutine[Any, Any, T]):
+    """The part of a coroutine after its first wait; to be awaited once, or made a task.
+
+    A task of it that is cancelled before its first step still lets the coroutine clean up.
+    """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: Any) -> None:
         self._coroutine = coroutine
         self._waits_for = waits_for
 
+    def send(self, value: Any) -> Any:
+        waits_for, self._waits_for = self._waits_for, None
+        return self._coroutine.send(value) if waits_for is None else waits_for
+
+    def throw(self, *error: Any) -> Any:
+        self._waits_for = None
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
     def __await__(self) -> Generator[Any, Any, T]:
-        waits_for = self._waits_for
-        while True:
-            try:
-                step = partial(self._coroutine.send, (yield waits_for))
-            except BaseException as error:
-                step = partial(self._coroutine.throw, error)
-            try:
-                waits_for = step()
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+        return self
+
+    def __iter__(self) -> "Remainder[T]":
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
 
 
 def begin(coroutine: Coroutine[Any, Any, T]) -> T | Remainder[T]:

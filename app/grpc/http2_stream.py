@@ -291,7 +291,7 @@ class Http2Stream:
         """Serve the call, in this turn of the event loop as far as it does not wait."""
         rest = eager.begin(coroutine)
         if isinstance(rest, eager.Remainder):
-            self._task = self._connection.begin_task(_awaited(rest))
+            self._task = self._connection.begin_task(rest)
 
     def run_later(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Serve the call as a task from its begin."""
@@ -372,10 +372,6 @@ class Messages:
     def _wake(self) -> None:
         if self._arrived is not None and not self._arrived.done():
             self._arrived.set_result(None)
-
-
-async def _awaited(rest: eager.Remainder[None]) -> None:
-    await rest
 
 
 def _timeout_s(text: str) -> float | None:

@@ -24,7 +24,7 @@ from engine.errors import EngineError, GroupNotFound
 LEASE_S = 60.0
 RENEW_BEFORE_S = 30.0
 LEASE_MAX_S = 3 * 3600.0
-DOUBTFUL_S = 90.0  # a dead connection is noticed within a minute, see server.py and tls_mux.py
+DOUBTFUL_S = 90.0  # a dead connection is noticed within a minute, see http2_connection.py
 SLOW_S = 5.0  # an answer that took longer gets the time when it was written
 ABANDONED_S = 1.0  # until messages of a lost client are delivered again
 STEP_MAX = 200  # receipts in one turn of the event loop

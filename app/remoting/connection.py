@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from app import eager
 from app.db.rows import CLIENT_ADDRESS
 from app.network import connection_limits
 from app.network.connection_limits import ConnectionSlot
@@ -216,8 +217,11 @@ class RemotingConnection(MonitoredConnection):
             self._begin(call, outcome)
 
     def _begin(self, call: RemotingCall, outcome: Awaitable[ErrorResponse]) -> None:
-        """Continue an asynchronous handler as a task."""
-        task = asyncio.get_running_loop().create_task(self._finish(call, outcome))
+        """Continue an asynchronous handler as a task, once it waits."""
+        rest = eager.begin(self._finish(call, outcome))
+        if not isinstance(rest, eager.Remainder):
+            return
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(rest)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
