@@ -76,10 +76,9 @@ class Http2Stream:
     ) -> None:
         self._connection = connection
         self.number = number
-        metadata: dict[str, str] = {}
-        for name, value in headers:
-            metadata[name] = f"{metadata[name]},{value}" if name in metadata else value
-        self.metadata = metadata
+        # The last one of a name counts: Go's client signs again when it repeats a call, and sends
+        # both signatures.
+        self.metadata = metadata = dict(headers)
         self.path = metadata.get(":path", "")
         self.input_since_s = connection.now_s  # when the message that is unfinished began
         limit_s = _timeout_s(metadata.get("grpc-timeout", ""))

@@ -27,7 +27,7 @@ from protocol.http2.frames import (
     Setting,
     frame,
 )
-from protocol.http2.hpack import HeaderDecoder
+from protocol.http2.hpack import HeaderDecoder, encode
 from protocol.rocketmq.messages import ReceiveMessageResponse, SendMessageRequest
 from tests.attack.http2 import call_headers
 from tests.grpc.endpoint import Running, message_of, receive_of
@@ -111,6 +111,18 @@ async def test_a_method_that_is_none_and_a_compressed_message_are_refused(runnin
         if kind == HEADERS and flags & END_STREAM
     }
     assert statuses == {1: "12", 3: "12"}
+
+
+async def test_of_headers_of_one_name_the_last_counts(running: Running) -> None:
+    """Go's client signs again when it repeats a call, and sends both signatures."""
+    connection = opened(running)
+    block = call_headers() + encode([("x-mq-client-id", "the-last")])
+    request = send_of(b"1")
+    whole = frame(DATA, END_STREAM, 1, b"\0" + struct.pack(">I", len(request)) + request)
+    connection.data_received(frame(HEADERS, END_HEADERS, 1, block) + whole)
+    await written(connection, 3)
+    (client,) = running.grpc_server.backend.clients.all()
+    assert client.name == "the-last"
 
 
 async def test_an_answer_waits_for_the_room_that_its_client_makes(running: Running) -> None:
