@@ -222,6 +222,7 @@ class EngineMessaging(EngineVerbs[Broker]):
     ) -> LongPoll:
         return self.engine.wait_to_pull(topic, queue, offset, filter, wake)
 
+    receive_columns = _verb(Broker.receive_columns)
     ack = _verb(Broker.ack)
     nack = _verb(Broker.nack)
     extend = _verb(Broker.extend)

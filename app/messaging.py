@@ -16,6 +16,7 @@ from engine.broker import (
     Assignment,
     Decider,
     Delivery,
+    DeliveryColumns,
     ExtendResult,
     GroupConfig,
     LockedQueue,
@@ -28,6 +29,7 @@ from engine.broker import (
     QueueContent,
     QueueLock,
     Receipt,
+    Receipts,
     Scheduled,
     ScheduledPage,
     Strategy,
@@ -207,6 +209,18 @@ class Messaging(Protocol):
     ) -> list[Delivery]:
         """Deliver messages of `topics` (name to filter); waits up to `wait_s` for the first."""
 
+    async def receive_columns(
+        self,
+        group: str,
+        topics: Mapping[str, str],
+        *,
+        count_max: int = 1,
+        invisible_s: float = 60.0,
+        client: str = "",
+    ) -> DeliveryColumns | list[Delivery]:
+        """The same without a wait, by column where plain messages come first."""
+        ...
+
     def wait_to_receive(
         self, group: str, topics: Mapping[str, str], wake: Callable[[], None], client: str = ""
     ) -> LongPoll:
@@ -215,7 +229,7 @@ class Messaging(Protocol):
         Cancelling the result gives up the place; a wake that came already goes to another waiter.
         """
 
-    async def ack(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
+    async def ack(self, group: str, receipts: Receipts) -> list[AckResult]:
         """Mark messages as done; one result for each receipt, in order."""
 
     async def nack(self, group: str, nacks: Sequence[Nack], client: str = "") -> list[AckResult]:
@@ -229,7 +243,7 @@ class Messaging(Protocol):
     async def renew(self, group: str, receipt: Receipt, invisible_s: float) -> Receipt | None:
         """Keep a message under a new receipt; None where `receipt` is stale."""
 
-    async def release(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
+    async def release(self, group: str, receipts: Receipts) -> list[AckResult]:
         """Put messages back without counting an attempt."""
 
     async def held(self, group: str, client: str) -> list[Receipt]:

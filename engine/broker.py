@@ -37,12 +37,16 @@ from engine.delivery.subscriptions import SubscriptionVariant, SubscriptionWarni
 from engine.delivery.values import (
     AckResult,
     Delivery,
+    DeliveryColumns,
+    DeliveryRun,
     ExtendResult,
     GroupLag,
     LagBasis,
     Nack,
     QueueLag,
     Receipt,
+    ReceiptRun,
+    Receipts,
 )
 from engine.errors import EngineError, unusable
 from engine.message import Durability, Message, PutResult
@@ -149,6 +153,8 @@ __all__ = [
     "DeadLetterTally",
     "Decider",
     "Delivery",
+    "DeliveryColumns",
+    "DeliveryRun",
     "DismissNote",
     "DismissalPlan",
     "DismissalSnapshot",
@@ -203,6 +209,8 @@ __all__ = [
     "ReaderMetrics",
     "ReasonCode",
     "Receipt",
+    "ReceiptRun",
+    "Receipts",
     "Recent",
     "ReplayJob",
     "ReplayOutcomePage",

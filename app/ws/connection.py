@@ -23,6 +23,7 @@ from app.security.client_names import check_name, owner_of
 from app.ws.calls import Calls
 from app.ws.limits import SocketLimits
 from app.ws.outbox import Outbox
+from app.ws.packed_deliver import PackedAck, PackedDeliverFrame
 from app.ws.packed_send import PackedSend
 from app.ws.producers import Producers
 from app.ws.push import Subscription
@@ -34,7 +35,11 @@ from kitemq.protocol.stream import CLIENT_FRAMES, FrameParser, UnreadableFrame, 
 
 log = logging.getLogger("kitemq.socket")
 
-PARSERS: dict[int, FrameParser] = {**CLIENT_FRAMES, batches.SendFrame.TYPE: PackedSend()}
+PARSERS: dict[int, FrameParser] = {
+    **CLIENT_FRAMES,
+    batches.SendFrame.TYPE: PackedSend(),
+    batches.AckFrame.TYPE: PackedAck(),
+}
 CLEAN_CLOSES = frozenset({1000, 1001})  # the client said goodbye: normal, or leaving its page
 TURN_FRAMES = 128  # of one message that are worked on without a break
 CLOSE_UNREADABLE = 1002
@@ -186,7 +191,7 @@ class Connection:
     def deliver(
         self,
         subscription: int,
-        frame: batches.DeliverFrame,
+        frame: batches.DeliverFrame | PackedDeliverFrame,
         *,
         is_text: bool,
         undo: Callable[[], None],

@@ -6,20 +6,31 @@ back, and when the engine says that something may be there.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from operator import attrgetter
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 from app import eager
 from app.messaging import Messaging
 from app.services import bodies
 from app.ws.limits import SocketLimits
-from engine.broker import AckResult, Delivery, LongPoll, MemberConnection, Receipt
+from app.ws.packed_deliver import PackedDeliverFrame
+from engine.broker import (
+    AckResult,
+    Delivery,
+    DeliveryColumns,
+    LongPoll,
+    MemberConnection,
+    Receipts,
+)
 from engine.errors import Busy, EngineError, Paused
 from kitemq.protocol.batches import DeliverFrame
 from kitemq.protocol.frames import SubscribeFrame
 
 log = logging.getLogger("kitemq.socket")
+
+Deliveries: TypeAlias = list[Delivery] | DeliveryColumns
 
 _message = attrgetter("message")
 
@@ -37,7 +48,12 @@ class Pusher(Protocol):
         """Raise RightMissing or ReadOnly unless the client may be handed these as of now."""
 
     def deliver(
-        self, subscription: int, frame: DeliverFrame, *, is_text: bool, undo: Callable[[], None]
+        self,
+        subscription: int,
+        frame: DeliverFrame | PackedDeliverFrame,
+        *,
+        is_text: bool,
+        undo: Callable[[], None],
     ) -> None:
         """Write a DELIVER; `undo` if it cannot be."""
 
@@ -119,7 +135,10 @@ class Subscription:
             self._fail(error)
             return
         self._is_receiving = True
-        receive = self._messaging.receive(
+        messaging = self._messaging
+        # Text is written from messages.
+        verb = messaging.receive if self._is_text else messaging.receive_columns
+        receive: Coroutine[Any, Any, Deliveries] = verb(
             self.group,
             self._topics,
             count_max=min(self._credit, self._limits.deliver_count_max),
@@ -128,7 +147,7 @@ class Subscription:
         )
         eager.run(receive, self._received)
 
-    def _received(self, deliveries: list[Delivery] | None, error: EngineError | None) -> None:
+    def _received(self, deliveries: Deliveries | None, error: EngineError | None) -> None:
         """Deliver a batch, let the event loop do its other work, and repeat; park without one."""
         self._is_receiving = False
         if not self._is_open:
@@ -148,8 +167,12 @@ class Subscription:
         self.close()
         self._pusher.ended(self._number, error, is_text=self._is_text)
 
-    def _hand_out(self, deliveries: list[Delivery]) -> None:
+    def _hand_out(self, deliveries: Deliveries) -> None:
         self._unpark()  # after a wake: if more is left, the next waiter is woken
+        if isinstance(deliveries, DeliveryColumns):
+            self._write(deliveries)
+            self.resume()
+            return
         messages = list(map(_message, deliveries))
         if not bodies.is_small(messages):
             self._held = deliveries
@@ -175,27 +198,27 @@ class Subscription:
         self._write(deliveries[:count])
         self.resume()
 
-    def _release(self, deliveries: list[Delivery]) -> None:
-        if deliveries:
-            self._give_back([delivery.receipt for delivery in deliveries])
+    def _release(self, deliveries: Deliveries) -> None:
+        self._give_back(_receipts_of(deliveries))
 
-    def _give_back(self, receipts: list[Receipt]) -> None:
-        eager.run(self._messaging.release(self.group, receipts), _released)
+    def _give_back(self, receipts: list[Receipts]) -> None:
+        for run in receipts:
+            eager.run(self._messaging.release(self.group, run), _released)
 
     def _woken(self) -> None:
         """There may be something; can come from within `wait_to_receive`."""
         if self._next is None and self._is_open:
             self._next = asyncio.get_running_loop().call_soon(self._pump)
 
-    def _write(self, deliveries: list[Delivery]) -> None:
-        receipts = [delivery.receipt for delivery in deliveries]
-
-        def undo() -> None:
-            self._give_back(receipts)
-
-        self._credit -= len(deliveries)
-        frame = deliver_frame(deliveries, receipts)
-        self._pusher.deliver(self._number, frame, is_text=self._is_text, undo=undo)
+    def _write(self, deliveries: Deliveries) -> None:
+        receipts = _receipts_of(deliveries)
+        self._credit -= sum(map(len, receipts))
+        self._pusher.deliver(
+            self._number,
+            deliver_frame(deliveries),
+            is_text=self._is_text,
+            undo=partial(self._give_back, receipts),
+        )
 
 
 def _released(_results: list[AckResult] | None, error: EngineError | None) -> None:
@@ -203,11 +226,20 @@ def _released(_results: list[AckResult] | None, error: EngineError | None) -> No
         log.warning("deliveries that never left were not put back: %s", error.detail)
 
 
-def deliver_frame(deliveries: list[Delivery], receipts: list[Receipt]) -> DeliverFrame:
-    """The columns of a DELIVER."""
+def _receipts_of(deliveries: Deliveries) -> list[Receipts]:
+    """What is settled with one call each."""
+    if isinstance(deliveries, DeliveryColumns):
+        return [run.receipts for run in deliveries.runs]
+    return [[delivery.receipt for delivery in deliveries]] if deliveries else []
+
+
+def deliver_frame(deliveries: Deliveries) -> DeliverFrame | PackedDeliverFrame:
+    """The DELIVER of these messages."""
+    if isinstance(deliveries, DeliveryColumns):
+        return PackedDeliverFrame(deliveries)
     messages = list(map(_message, deliveries))
     return DeliverFrame(
-        receipts,  # type: ignore[arg-type]  # a named tuple is a tuple
+        [delivery.receipt for delivery in deliveries],
         [delivery.attempt for delivery in deliveries],
         [delivery.invisible_until_ms for delivery in deliveries],
         [message.born_ms for message in messages],

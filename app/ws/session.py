@@ -7,6 +7,7 @@ from app.security.access import Action, Kind
 from app.security.client_names import ClientNames
 from app.send_batcher import BatchSlice, ColumnsDone
 from app.ws.connection import Connection
+from app.ws.packed_deliver import AckRunFrame
 from app.ws.packed_send import PackedSendFrame
 from app.ws.push import Subscription
 from app.ws.shapes import (
@@ -188,6 +189,10 @@ class Session(Connection):
         self._require(Action.CONSUME, Kind.GROUP, frame.group)
         return result_frame(await self._messaging.ack(frame.group, receipts_of(frame.receipts)))
 
+    async def _on_ack_run(self, _request: int, frame: AckRunFrame, _is_text: bool) -> frames.Frame:
+        self._require(Action.CONSUME, Kind.GROUP, frame.group)
+        return result_frame(await self._messaging.ack(frame.group, frame.receipts))
+
     async def _on_release(
         self, _request: int, frame: batches.ReleaseFrame, _is_text: bool
     ) -> frames.Frame:
@@ -224,6 +229,7 @@ HANDLERS: dict[
     batches.SendFrame: Session._on_send,
     PackedSendFrame: Session._on_packed_send,
     batches.AckFrame: Session._on_ack,
+    AckRunFrame: Session._on_ack_run,
     batches.ReleaseFrame: Session._on_release,
     batches.NackFrame: Session._on_nack,
     batches.ExtendFrame: Session._on_extend,

@@ -15,14 +15,15 @@ from engine.delivery.message_state import InFlightState, MessageState, Transitio
 from engine.delivery.progress_store import ProgressStore
 from engine.delivery.queue_progress import QueueProgress
 from engine.delivery.receive import invisible_ms
-from engine.delivery.values import AckResult, ExtendResult, Receipt
+from engine.delivery.values import AckResult, ExtendResult, Receipt, ReceiptRun, Receipts
 from engine.errors import Invalid
 from engine.events import Acked, EventBus, Returned
 from engine.run_length import to_runs
 
 RECEIPTS_MAX = 4096
 NEVER_CURRENT = 1  # a serial below all that are given out
-Checked = tuple[list[AckResult], list[tuple[QueueProgress, list[int]]]]
+Current = list[tuple[QueueProgress, Sequence[int]]]
+Checked = tuple[list[AckResult], Current]
 DONE, ALREADY, STALE = AckResult.DONE, AckResult.ALREADY, AckResult.STALE
 INFLIGHT = MessageState.INFLIGHT
 
@@ -44,7 +45,7 @@ class Inflight:
         self._clock = clock
         self._events = events
 
-    def ack(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
+    def ack(self, group: str, receipts: Receipts) -> list[AckResult]:
         """Mark messages as done; a result for each receipt, in the order given."""
         results, current = self.check(group, receipts)
         for progress, offsets in current:
@@ -81,7 +82,7 @@ class Inflight:
             return receipt._replace(serial=serial)
         return None
 
-    def release(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
+    def release(self, group: str, receipts: Receipts) -> list[AckResult]:
         """Put messages back unused: they are delivered again, and no attempt is counted."""
         results, current = self.check(group, receipts)
         for progress, offsets in current:
@@ -114,7 +115,7 @@ class Inflight:
         is_current = slot is not None and slot.phase is INFLIGHT and slot.until_ms == until_ms
         return Receipt(topic, queue, offset, slot.serial if slot and is_current else NEVER_CURRENT)
 
-    def check(self, group: str, receipts: Sequence[Receipt]) -> Checked:
+    def check(self, group: str, receipts: Receipts) -> Checked:
         """A result for each receipt; and the current ones by queue, ascending, without doubles."""
         config = self._groups.get(group)
         if len(receipts) > RECEIPTS_MAX:
@@ -123,6 +124,11 @@ class Inflight:
                 field="receipts",
                 remedy="split them",
             )
+        if isinstance(receipts, ReceiptRun):
+            progress = self._progress_store.find(group, receipts.topic, receipts.queue)
+            if progress is not None and _holds_all(progress, receipts):
+                return [DONE] * len(receipts), [(progress, receipts.offsets)]
+            receipts = list(receipts)
         if config.mode is Mode.BROADCAST:
             return self._check_each(group, receipts)
         return self._check(group, receipts)
@@ -133,7 +139,7 @@ class Inflight:
         for place, name in enumerate(self._broadcasts.holders(group, receipts)):
             places.setdefault(name, []).append(place)
         results = [STALE] * len(receipts)
-        current: list[tuple[QueueProgress, list[int]]] = []
+        current: Current = []
         for name, indexes in places.items():
             deliveries, queues = self._check(name, [receipts[place] for place in indexes])
             current += queues
@@ -169,6 +175,12 @@ class Inflight:
         return results, [
             (progress, sorted(offsets)) for progress, offsets in by_queue.values() if offsets
         ]
+
+
+def _holds_all(progress: QueueProgress, receipts: ReceiptRun) -> bool:
+    """Whether all of these are current."""
+    slot = progress.shared_slot(receipts.offsets)
+    return slot is not None and slot.serial == receipts.serial and slot.phase is INFLIGHT
 
 
 def _why_not(

@@ -104,6 +104,12 @@ class QueueProgress:
         """Number of messages that are done, those before its beginning included."""
         return self.cursor - len(self.slots)
 
+    def shared_slot(self, offsets: Sequence[int]) -> InFlightState | None:
+        """The state that all of these messages share; None where they do not share one."""
+        find = self.slots.get
+        slot = find(offsets[0]) if offsets else None
+        return slot if len(set(map(id, map(find, offsets)))) == 1 else None
+
     def ready_offsets(self, buckets: Sequence[str], count_max: int) -> list[int]:
         """Offsets that were examined before and may be delivered now, from these lanes."""
         offsets = [
@@ -158,6 +164,12 @@ class QueueProgress:
         slots = self.slots
         lanes = self.lanes
         freed: list[int] = []
+        slot = self.shared_slot(offsets) if move is Transition.ACK and lanes is None else None
+        if slot is not None and slot.phase is MessageState.INFLIGHT:  # as most often
+            slot.open -= len(offsets)
+            for offset in offsets:
+                del slots[offset]
+            return freed
         last: InFlightState | None = None
         for offset in offsets:
             slot = slots.pop(offset, None)

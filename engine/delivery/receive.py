@@ -5,6 +5,7 @@ message that the filter holds back is done; one whose lane is busy is set aside.
 at a bounded number of entries and reads a bounded number of bytes.
 """
 
+import struct
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -18,7 +19,7 @@ from engine.delivery.progress_store import ProgressStore
 from engine.delivery.queue_progress import QueueProgress
 from engine.delivery.reading import find_entries, fit
 from engine.delivery.receive_targets import ReceiveTarget, ReceiveTargets
-from engine.delivery.values import Delivery, Receipt
+from engine.delivery.values import Delivery, DeliveryColumns, DeliveryRun, Receipt, ReceiptRun
 from engine.errors import EngineError, Invalid
 from engine.events import MessagesDelivered
 from engine.message import RETRY_TOPIC, StoredMessage
@@ -93,14 +94,62 @@ class Receiver:
         nothing that matches: then there is more to examine at once. Raises Invalid,
         TopicNotFound, GroupNotFound and Forbidden.
         """
+        targets, call = self._begin(group, topics, count_max, invisible_s, client)
+        return self._take_from(targets, call)
+
+    def receive_columns(
+        self,
+        group: str,
+        topics: Mapping[str, str],
+        *,
+        count_max: int = 1,
+        invisible_s: float = 60.0,
+        client: str = "",
+    ) -> DeliveryColumns | list[Delivery]:
+        """As `receive`, by column where plain messages come first: fewer than that may come then.
+
+        Plain are messages that no filter chooses, that have no order and did not fail before, and
+        whose records are (see `Store.read_columns`).
+        """
+        targets, call = self._begin(group, topics, count_max, invisible_s, client)
+        runs: list[DeliveryRun] = []
+        for index, target in enumerate(targets):
+            if not self.has_work(target):
+                continue
+            try:
+                run = self._take_columns(target, call)
+            except EngineError:
+                if not runs:
+                    raise
+                break  # what is delivered already must reach its client
+            if run is None and not runs:
+                return self._take_from(targets[index:], call)
+            if run is None:
+                break
+            runs.append(run)
+            if call.want <= 0 or call.size_bytes <= 0:
+                break
+        return DeliveryColumns(runs, call.deadline_ms) if runs else []
+
+    def _begin(
+        self,
+        group: str,
+        topics: Mapping[str, str],
+        count_max: int,
+        invisible_s: float,
+        client: str,
+    ) -> tuple[list[ReceiveTarget], ReceiveCall]:
+        """Where to look, in this call's order, and its limits."""
         check_count(count_max)
         check_client(client)
         deadline_ms = self._clock.now_ms() + invisible_ms(invisible_s)
         targets = self._targets.of(group, topics, client)
-        call = ReceiveCall(count_max, deadline_ms, client, max(SCAN_MAX, count_max))
         turn = self._turns[group] = (self._turns.get(group, -1) + 1) % len(targets)
-        for index in range(turn - len(targets), turn):
-            target = targets[index]
+        call = ReceiveCall(count_max, deadline_ms, client, max(SCAN_MAX, count_max))
+        return targets[turn:] + targets[:turn], call
+
+    def _take_from(self, targets: Sequence[ReceiveTarget], call: ReceiveCall) -> list[Delivery]:
+        for target in targets:
             if self.has_work(target):
                 try:
                     self._take(target, call)
@@ -134,6 +183,52 @@ class Receiver:
             self._pick_fresh(target, call, picked)
         self._hand_out(target.progress, call, picked)
 
+    def _take_columns(self, target: ReceiveTarget, call: ReceiveCall) -> DeliveryRun | None:
+        """Deliver plain messages from the cursor on; None where what comes first is not plain."""
+        progress = target.progress
+        place = (progress.topic, progress.queue)
+        first, end = self._store.bounds(*place)
+        cursor = progress.cursor
+        is_again = bool(progress.ready) and progress.has_ready(target.buckets)
+        if is_again or cursor < first or not _takes_all(target):
+            return None
+        count = min(call.want, self._progress_store.window - len(progress.slots), end - cursor)
+        columns = self._store.read_columns(
+            *place, cursor, count_max=count, bytes_max=call.size_bytes
+        )
+        if columns is None:
+            return None
+        count = columns.message_count
+        serial = self._progress_store.next_serial()
+        self._progress_store.write(
+            HandedOut(
+                progress.group,
+                *place,
+                cursor + count,
+                [cursor, count],
+                serial,
+                call.deadline_ms,
+                call.client,
+                [],
+                [],
+                [],
+            )
+        )
+        call.want -= count
+        call.size_bytes -= columns.size_bytes
+        offsets = range(cursor, cursor + count)
+        if self._events.has_subscribers:
+            numbers = struct.Struct(f">{count}q").unpack
+            self._tell(
+                progress,
+                call.client,
+                tuple(offsets),
+                born_ms=numbers(columns.born_ms),
+                stored_ms=numbers(columns.stored_ms),
+                size_bytes=columns.size_bytes,
+            )
+        return DeliveryRun(ReceiptRun(*place, offsets, serial), columns)
+
     def _pick_again(
         self, target: ReceiveTarget, call: ReceiveCall, picked: MessageSelection
     ) -> None:
@@ -158,8 +253,7 @@ class Receiver:
         if picked.cursor < first:
             self._min_offset_corrector.look(progress)
             picked.cursor = first
-        is_laned = target.is_ordered or progress.is_retry
-        looks_at_all = target.filter.is_all and not is_laned
+        is_laned, looks_at_all = _is_laned(target), _takes_all(target)
         room = self._progress_store.window - len(progress.slots)
         while picked.cursor < end and call.scans > 0 and call.size_bytes > 0:
             fresh = len(picked.messages) - picked.again
@@ -294,16 +388,28 @@ class Receiver:
         )
         self._deliver(progress, call, picked, serial)
         if offsets and self._events.has_subscribers:
-            self._tell(progress, call, picked.messages, tuple(offsets))
+            attempts = [each.attempt for each in call.deliveries[-len(offsets) :]]
+            self._tell(
+                progress,
+                call.client,
+                tuple(offsets),
+                attempts=() if attempts.count(1) == len(attempts) else tuple(attempts),
+                born_ms=tuple([message.born_ms for message in picked.messages]),
+                stored_ms=tuple([message.stored_ms for message in picked.messages]),
+                size_bytes=sum([message.size_bytes for message in picked.messages]),
+            )
 
     def _tell(
         self,
         progress: QueueProgress,
-        call: ReceiveCall,
-        messages: list[StoredMessage],
+        client: str,
         offsets: tuple[int, ...],
+        *,
+        attempts: tuple[int, ...] = (),
+        born_ms: tuple[int, ...],
+        stored_ms: tuple[int, ...],
+        size_bytes: int,
     ) -> None:
-        attempts = [each.attempt for each in call.deliveries[-len(offsets) :]]
         self._events.emit(
             MessagesDelivered(
                 self._clock.now_ms(),
@@ -311,11 +417,11 @@ class Receiver:
                 progress.topic,
                 progress.queue,
                 offsets,
-                call.client,
-                () if attempts.count(1) == len(attempts) else tuple(attempts),
-                tuple([message.born_ms for message in messages]),
-                tuple([message.stored_ms for message in messages]),
-                sum([message.size_bytes for message in messages]),
+                client,
+                attempts,
+                born_ms,
+                stored_ms,
+                size_bytes,
             )
         )
 
@@ -330,6 +436,16 @@ class Receiver:
             attempt = slots[offset].failures + (message.attempt if is_retry else 1)
             append(Delivery(message, Receipt(topic, queue, offset, serial), attempt, until_ms))
         call.want -= len(picked.messages)
+
+
+def _is_laned(target: ReceiveTarget) -> bool:
+    """Whether a message may have to wait for others."""
+    return target.is_ordered or target.progress.is_retry
+
+
+def _takes_all(target: ReceiveTarget) -> bool:
+    """Whether every message is delivered when its turn comes."""
+    return target.filter.is_all and not _is_laned(target)
 
 
 def check_count(count_max: int) -> None:

@@ -1,11 +1,13 @@
 """Values that delivery returns to its callers."""
 
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from engine.message import StoredMessage
+from engine.store.kernel import StoredColumns
 
 
 class Receipt(NamedTuple):
@@ -17,12 +19,47 @@ class Receipt(NamedTuple):
     serial: int
 
 
+class ReceiptRun(msgspec.Struct, gc=False, frozen=True):
+    """The receipts of one delivery of neighbouring messages; there is at least one.
+
+    Iterating over it gives each of them.
+    """
+
+    topic: str
+    queue: int
+    offsets: range
+    serial: int
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __iter__(self) -> Iterator[Receipt]:
+        return (Receipt(self.topic, self.queue, each, self.serial) for each in self.offsets)
+
+
+Receipts: TypeAlias = Sequence[Receipt] | ReceiptRun
+
+
 class Delivery(msgspec.Struct, gc=False, frozen=True):
     """A message in a client's hands until `invisible_until_ms`; `attempt` starts at 1."""
 
     message: StoredMessage
     receipt: Receipt
     attempt: int
+    invisible_until_ms: int
+
+
+class DeliveryRun(NamedTuple):
+    """Plain neighbouring messages of one queue in a client's hands, each for the first time."""
+
+    receipts: ReceiptRun
+    columns: StoredColumns
+
+
+class DeliveryColumns(NamedTuple):
+    """Messages in a client's hands until `invisible_until_ms`, by column."""
+
+    runs: list[DeliveryRun]
     invisible_until_ms: int
 
 

@@ -279,7 +279,7 @@ class ConsumeQueue:
 
     def read(self, offset: int, count_max: int) -> list[QueueEntry]:
         """Readable entries from `offset` on, at most `count_max`; fewer where a file is gone."""
-        data = self._entry_bytes(offset, count_max)
+        data = self.read_packed(offset, count_max)
         count = len(data) // ENTRY.size
         fields = entries_layout(count).unpack_from(data)
         columns = zip(
@@ -287,7 +287,7 @@ class ConsumeQueue:
         )
         return list(map(_to_entry, columns))
 
-    def _entry_bytes(self, offset: int, count_max: int) -> bytes:
+    def read_packed(self, offset: int, count_max: int) -> bytes:
         """What `read` gives, as it lies in the files."""
         count = min(count_max, self.visible - offset)
         if count <= 0:
@@ -464,7 +464,7 @@ class ConsumeQueue:
         offset = visible
         while (offset := self._next_data(offset)) < end:
             at = (offset * ENTRY.size) % self._files.file_bytes
-            data = self._entry_bytes(offset, -(-(PAGE_BYTES - at % PAGE_BYTES) // ENTRY.size))
+            data = self.read_packed(offset, -(-(PAGE_BYTES - at % PAGE_BYTES) // ENTRY.size))
             if not data:
                 break
             # Most of it was never written: a step for each of its entries would make a start slow.

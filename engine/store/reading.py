@@ -4,22 +4,25 @@ The half of `Store` that changes nothing. Records are read from the page cache; 
 cold have jobs for the pool (`reader_of`, `reader_at`).
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import Corrupt, MessageNotFound
 from engine.events import CorruptRecord, EventBus
 from engine.message import StoredMessage
+from engine.store import kernel
 from engine.store.background_reader import BackgroundReader, RecordBatch
 from engine.store.commit_log import CommitLog
-from engine.store.consume_queue import ConsumeQueue, QueueEntry
+from engine.store.consume_queue import ENTRY, ConsumeQueue, QueueEntry, entries_layout
 from engine.store.damage import Damage, DamageLog
 from engine.store.decoding import decode, decode_run
 from engine.store.dispatch import Dispatch
 from engine.store.entry_codes import CodeCheck, EntryCodes, TagCode
 from engine.store.files import Files
+from engine.store.kernel import StoredColumns
 from engine.store.key_index import KeyIndex
 from engine.store.queue_mending import Mender
 from engine.store.record import (
@@ -31,6 +34,7 @@ from engine.store.record import (
 from engine.store.sealed_files import SealedFiles
 
 RUN_BYTES_MAX = 1024 * 1024
+GAP_BYTES_MAX = 64 * 1024  # of other queues' records, read along with as many bytes as wanted
 
 
 class StoreReader:
@@ -116,6 +120,32 @@ class StoreReader:
                 else:
                     messages.append(self._mended(entry, message, place))
         return messages
+
+    def read_columns(
+        self, topic: str, queue: int, offset: int, *, count_max: int, bytes_max: int
+    ) -> StoredColumns | None:
+        """The plain records from a kept `offset` on that lie near each other in the log.
+
+        Together of `bytes_max` bytes at most. None where the first of them is not plain, or too
+        large, or where they lie scattered: read by message then, which also tells damage.
+        """
+        known = self._queues.get((topic, queue))
+        packed = b"" if known is None else known.read_packed(offset, count_max)
+        fields = entries_layout(len(packed) // ENTRY.size).unpack(packed)
+        count = bisect_right(list(accumulate(fields[1::3])), bytes_max)
+        if not count:
+            return None
+        start, size_bytes = fields[0], sum(fields[1 : 3 * count : 3])
+        span = fields[3 * count - 3] + fields[3 * count - 2] - start
+        if not size_bytes <= span <= 2 * size_bytes + GAP_BYTES_MAX:
+            return None
+        data = self._log.read(start, span)
+        columns = StoredColumns(
+            *kernel.stored_columns(
+                data, packed[: count * ENTRY.size], start, offset, queue, topic.encode()
+            )
+        )
+        return columns if columns.message_count else None
 
     def read_at(self, position: int, *, held: bool = False) -> StoredMessage:
         """The record that begins at `position`; MessageNotFound when there is none.

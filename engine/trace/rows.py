@@ -6,6 +6,9 @@ proves (a message was produced, moved, released) is not repeated here: a journey
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
+from itertools import count as counting
+from itertools import groupby
+from operator import sub
 from typing import Any, NamedTuple
 
 from engine.events import (
@@ -267,10 +270,10 @@ def _of_request(
 def runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Stretches without a gap, as first offset and count."""
     start = 0
-    for index in range(1, len(offsets) + 1):
-        if index == len(offsets) or offsets[index] != offsets[index - 1] + 1:
-            yield offsets[start], index - start
-            start = index
+    for place, members in groupby(map(sub, offsets, counting())):
+        size = len(list(members))
+        yield place + start, size
+        start += size
 
 
 def _one(_: EngineEvent) -> int:

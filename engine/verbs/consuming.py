@@ -5,7 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from engine.delivery.filter import parse_filter
 from engine.delivery.long_polling import LongPoll
 from engine.delivery.pull import PullResult
-from engine.delivery.values import AckResult, Delivery, ExtendResult, Nack, Receipt
+from engine.delivery.values import (
+    AckResult,
+    Delivery,
+    DeliveryColumns,
+    ExtendResult,
+    Nack,
+    Receipt,
+    Receipts,
+)
 from engine.verbs.verbs import Verbs
 
 
@@ -113,7 +121,22 @@ class ConsumeVerbs(Verbs):
             group, topics, count_max=count_max, invisible_s=invisible_s, client=client
         )
 
-    def ack(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
+    def receive_columns(
+        self,
+        group: str,
+        topics: Mapping[str, str],
+        *,
+        count_max: int = 1,
+        invisible_s: float = 60.0,
+        client: str = "",
+    ) -> DeliveryColumns | list[Delivery]:
+        """As `receive`, by column where plain messages come first."""
+        self._check_running()
+        return self._delivery.receives.receive_columns(
+            group, topics, count_max=count_max, invisible_s=invisible_s, client=client
+        )
+
+    def ack(self, group: str, receipts: Receipts) -> list[AckResult]:
         """Mark messages as done."""
         return self._delivery.inflight.ack(group, receipts)
 
@@ -131,7 +154,7 @@ class ConsumeVerbs(Verbs):
         """Keep a message for another time under a new receipt; None where `receipt` is stale."""
         return self._delivery.inflight.renew(group, receipt, invisible_s)
 
-    def release(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
+    def release(self, group: str, receipts: Receipts) -> list[AckResult]:
         """Put messages back unused, without counting an attempt."""
         return self._delivery.inflight.release(group, receipts)
 

@@ -398,8 +398,13 @@ def message_ids(prefix: str, first: int, count: int) -> list[str]:
 
 def put_receipts(receipts: Sequence[Receipt]) -> bytes:
     """Many receipts; each is (topic, queue, offset, serial)."""
-    columns = zip(*receipts, strict=True) if receipts else ((), (), (), ())
-    topics, queues, offsets, serials = columns
+    return put_receipt_columns(*zip(*receipts, strict=True) if receipts else ((), (), (), ()))
+
+
+def put_receipt_columns(
+    topics: Sequence[str], queues: Sequence[int], offsets: Sequence[int], serials: Sequence[int]
+) -> bytes:
+    """The same of receipts by column."""
     table = list(dict.fromkeys(topics))
     places = {topic: place for place, topic in enumerate(table)}
     return b"".join(

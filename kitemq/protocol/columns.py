@@ -77,6 +77,14 @@ def put_numbers(values: Sequence[int]) -> bytes:
     return _FORMS[EACH] + _pack("q", values, "a number column")
 
 
+def put_packed_numbers(packed: bytes) -> bytes:
+    """The same of one or more numbers that are packed already: big-endian i64, side by side."""
+    first = packed[: I64.size]
+    if packed != first * (len(packed) // I64.size):
+        return _FORMS[EACH] + packed
+    return _FORMS[SAME] + first if any(first) else _FORMS[NOTHING]
+
+
 def take_numbers(data: bytes, at: int, count: int) -> tuple[list[int], int]:
     """The column that begins at `at`, and where it ends."""
     form = take_byte(data, at)

@@ -7,17 +7,34 @@ keeps to Python, which tests and comparisons need.
 import os
 from typing import Final
 
-from engine.store.kernel.interface import EncodedColumns, IndexNumbers, RecordColumns
+from engine.store.kernel.interface import (
+    EncodedColumns,
+    IndexNumbers,
+    RecordColumns,
+    StoredColumns,
+)
 
 _name = "pure"
 try:
     if os.environ.get("KITEMQ_KERNEL") == "pure":
         raise ImportError("the environment keeps to Python")
-    from engine.store.kernel.compiled import are_plain, decode_records, encode_records, index_items
+    from engine.store.kernel.compiled import (
+        are_plain,
+        decode_records,
+        encode_records,
+        index_items,
+        stored_columns,
+    )
 
     _name = "compiled"
 except ImportError:  # or there was no compiler, or no headers of Python
-    from engine.store.kernel.pure import are_plain, decode_records, encode_records, index_items
+    from engine.store.kernel.pure import (
+        are_plain,
+        decode_records,
+        encode_records,
+        index_items,
+        stored_columns,
+    )
 
 KERNEL: Final = _name  # "compiled" or "pure"
 
@@ -26,8 +43,10 @@ __all__ = [
     "EncodedColumns",
     "IndexNumbers",
     "RecordColumns",
+    "StoredColumns",
     "are_plain",
     "decode_records",
     "encode_records",
     "index_items",
+    "stored_columns",
 ]

@@ -531,40 +531,58 @@ static int set_object(PyObject *fields, Py_ssize_t index, PyObject *value) {
     return value && !PyTuple_SetItem(fields, index, value);
 }
 
+/* Where the parts of a record lie, counted from its first byte. */
+typedef struct {
+    const byte *p;
+    Py_ssize_t size, body_at, body_size, topic_at, topic_size, properties_at, crc_at;
+    Py_ssize_t born_size, store_size;
+} Parts;
+
+#define BORN_HOST_AT 48
+
+/* Whether the record at `at` is whole and has a CRC of its own. */
+static int find_parts(const byte *data, Py_ssize_t data_size, Py_ssize_t at, Parts *r) {
+    if (at < 0 || at > data_size - HEAD_BYTES) return 0;
+    const byte *p = r->p = data + at;
+    Py_ssize_t left = data_size - at;
+    r->born_size = p[FLAGS_LAST] & 0x10 ? 8 + V6_MORE : 8;
+    r->store_size = p[FLAGS_LAST] & 0x20 ? 8 + V6_MORE : 8;
+    r->body_at = HEAD_BYTES - 16 + r->born_size + r->store_size;
+    if (r->body_at > left) return 0;
+    r->size = (int32_t)get_u32(p);
+    r->body_size = (int32_t)get_u32(p + r->body_at - 4);
+    uint32_t magic = get_u32(p + 4);
+    if (r->size > left || r->body_size < 0 || r->body_size > left) return 0;
+    if (magic != MAGIC_V1 && magic != MAGIC_V2) return 0;
+    Py_ssize_t length_size = magic == MAGIC_V1 ? 1 : 2;
+    r->crc_at = r->size - CRC_BYTES;
+    r->topic_at = r->body_at + r->body_size + length_size;
+    if (r->topic_at > r->crc_at) return 0;
+    const byte *length = p + r->topic_at - length_size;
+    r->topic_size = magic == MAGIC_V1 ? length[0] : (int16_t)get_u16(length);
+    r->properties_at = r->topic_at + r->topic_size + 2;
+    if (r->topic_size < 1 || r->properties_at > r->crc_at) return 0;
+    if (r->properties_at + (int16_t)get_u16(p + r->properties_at - 2) != r->size) return 0;
+    byte crc[CRC_BYTES];
+    put_crc(crc, crc_of(p, (size_t)r->crc_at));
+    return !memcmp(crc, p + r->crc_at, CRC_BYTES);
+}
+
 /* The fields of the record at `at`; None for one that is not whole, or has no CRC of its own. */
 static PyObject *decode_one(const byte *data, Py_ssize_t data_size, Py_ssize_t at, Last last[3],
                             PyObject *unpack_host) {
-    if (at < 0 || at > data_size - HEAD_BYTES) Py_RETURN_NONE;
-    const byte *p = data + at;
-    Py_ssize_t left = data_size - at, born_size = 8, store_size = 8;
-    if (p[FLAGS_LAST] & 0x10) born_size += V6_MORE;
-    if (p[FLAGS_LAST] & 0x20) store_size += V6_MORE;
-    Py_ssize_t head = HEAD_BYTES - 16 + born_size + store_size;
-    if (head > left) Py_RETURN_NONE;
-    const byte *born = p + 48, *stored = born + born_size, *store = stored + 8;
-    const byte *behind = store + store_size; /* times, prepared position, bytes of the body */
-    int32_t size = (int32_t)get_u32(p), body_size = (int32_t)get_u32(behind + 12);
-    uint32_t magic = get_u32(p + 4);
-    if (size > left || body_size < 0 || body_size > left || (magic != MAGIC_V1 && magic != MAGIC_V2)) Py_RETURN_NONE;
-    Py_ssize_t length_size = magic == MAGIC_V1 ? 1 : 2;
-    Py_ssize_t crc_at = (Py_ssize_t)size - CRC_BYTES, topic_at = head + body_size + length_size;
-    if (topic_at > crc_at) Py_RETURN_NONE;
-    const byte *length = p + topic_at - length_size;
-    Py_ssize_t topic_size = magic == MAGIC_V1 ? length[0] : (int16_t)get_u16(length);
-    Py_ssize_t properties_at = topic_at + topic_size + 2;
-    if (topic_size < 1 || properties_at > crc_at) Py_RETURN_NONE;
-    if (properties_at + (int16_t)get_u16(p + properties_at - 2) != size) Py_RETURN_NONE;
-    byte crc[CRC_BYTES];
-    put_crc(crc, crc_of(p, (size_t)crc_at));
-    if (memcmp(crc, p + crc_at, CRC_BYTES)) Py_RETURN_NONE;
-    PyObject *topic = take_last(&last[0], p + topic_at, topic_size);
+    Parts r;
+    if (!find_parts(data, data_size, at, &r)) Py_RETURN_NONE;
+    const byte *p = r.p, *born = p + BORN_HOST_AT, *stored = born + r.born_size;
+    const byte *store = stored + 8, *behind = store + r.store_size;
+    PyObject *topic = take_last(&last[0], p + r.topic_at, r.topic_size);
     if (!topic) {
-        topic = PyUnicode_DecodeUTF8((const char *)p + topic_at, topic_size, NULL);
+        topic = PyUnicode_DecodeUTF8((const char *)p + r.topic_at, r.topic_size, NULL);
         if (!topic) {
             PyErr_Clear();
             Py_RETURN_NONE;
         }
-        keep_last(&last[0], p + topic_at, topic_size, topic);
+        keep_last(&last[0], p + r.topic_at, r.topic_size, topic);
     }
     PyObject *fields = PyTuple_New(15);
     if (!fields) {
@@ -575,17 +593,17 @@ static PyObject *decode_one(const byte *data, Py_ssize_t data_size, Py_ssize_t a
         && set_number(fields, 1, (int32_t)get_u32(p + 12))
         && set_number(fields, 2, (int64_t)get_u64(p + 20))
         && set_number(fields, 3, (int64_t)get_u64(p + 28))
-        && set_number(fields, 4, size)
-        && set_object(fields, 5, PyBytes_FromStringAndSize((const char *)p + head, body_size))
-        && set_object(fields, 6, PyBytes_FromStringAndSize((const char *)p + properties_at,
-                                                           crc_at - properties_at))
+        && set_number(fields, 4, r.size)
+        && set_object(fields, 5, PyBytes_FromStringAndSize((const char *)p + r.body_at, r.body_size))
+        && set_object(fields, 6, PyBytes_FromStringAndSize((const char *)p + r.properties_at,
+                                                           r.crc_at - r.properties_at))
         && set_number(fields, 7, (int32_t)get_u32(p + 16))
         && set_number(fields, 8, (int32_t)get_u32(p + 36))
         && set_number(fields, 9, (long long)(int32_t)get_u32(behind) + 1)
         && set_number(fields, 10, (int64_t)get_u64(p + 40))
-        && set_object(fields, 11, host_of(&last[1], born, born_size, unpack_host))
+        && set_object(fields, 11, host_of(&last[1], born, r.born_size, unpack_host))
         && set_number(fields, 12, (int64_t)get_u64(stored))
-        && set_object(fields, 13, host_of(&last[2], store, store_size, unpack_host))
+        && set_object(fields, 13, host_of(&last[2], store, r.store_size, unpack_host))
         && set_number(fields, 14, (int64_t)get_u64(behind + 4)))
         return fields;
     Py_DECREF(fields);
@@ -618,6 +636,106 @@ static PyObject *decode_records(PyObject *self, PyObject *args) {
     return results;
 }
 
+/* -- columns of what was stored ---------------------------------------------------------------- */
+
+#define FLAG_AT 16
+#define OFFSET_AT 20
+#define POSITION_AT 28
+#define SYSTEM_FLAG_AT 36
+#define BORN_MS_AT 40
+#define COMPRESSED 1
+#define COLUMNS 5
+
+/* Whether the hash of the tag in a property block is `code`; not for a tag beyond ASCII. */
+static int has_tag_code(const byte *p, const byte *end, int64_t code) {
+    uint32_t hash = 0;
+    while (p < end) {
+        const byte *next = memchr(p, 2, (size_t)(end - p));
+        if (!next) next = end;
+        if (next - p > LENGTH(TAG_NAME) && !memcmp(p, TAG_NAME, (size_t)LENGTH(TAG_NAME))) {
+            hash = 0;
+            for (p += LENGTH(TAG_NAME); p < next; p++) {
+                if (*p >= 0x80) return 0;
+                hash = hash * 31 + *p;
+            }
+        }
+        p = next + 1;
+    }
+    return (int32_t)hash == code;
+}
+
+/* Whether the record of an entry is plain, and is what it should be. */
+static int is_plain(const Parts *r, const byte *entry, long long offset, int queue,
+                    const char *topic, Py_ssize_t topic_size) {
+    const byte *p = r->p;
+    return !memcmp(p + POSITION_AT, entry, 8) && !memcmp(p, entry + 8, 4)
+        && (int64_t)get_u64(p + OFFSET_AT) == offset && (int32_t)get_u32(p + 12) == queue
+        && r->topic_size == topic_size && !memcmp(p + r->topic_at, topic, (size_t)topic_size)
+        && !(get_u32(p + SYSTEM_FLAG_AT) & COMPRESSED)
+        && has_tag_code(p + r->properties_at, p + r->crc_at, (int64_t)get_u64(entry + 12));
+}
+
+static byte *put_i32_wide(byte *p, uint32_t value) {
+    return put_u64(p, (uint64_t)(int64_t)(int32_t)value);
+}
+
+static PyObject *stored_columns(PyObject *self, PyObject *args) {
+    const char *data, *entries, *topic;
+    Py_ssize_t data_size, entries_size, topic_size, plain = 0, body_bytes = 0, property_bytes = 0;
+    Py_ssize_t size_bytes = 0;
+    long long start, first_offset;
+    int queue;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y#y#LLiy#", &data, &data_size, &entries, &entries_size, &start,
+                          &first_offset, &queue, &topic, &topic_size))
+        return NULL;
+    Py_ssize_t count = entries_size / ENTRY_BYTES;
+    Parts *parts = PyMem_Malloc((size_t)(count ? count : 1) * sizeof(Parts));
+    if (!parts) return PyErr_NoMemory();
+    for (; plain < count; plain++) {
+        Parts *r = &parts[plain];
+        const byte *entry = (const byte *)entries + plain * ENTRY_BYTES;
+        long long at = (long long)(get_u64(entry) - (uint64_t)start);
+        if (at < 0 || at > data_size) break;
+        if (!find_parts((const byte *)data, data_size, (Py_ssize_t)at, r)) break;
+        if (!is_plain(r, entry, first_offset + plain, queue, topic, topic_size)) break;
+        size_bytes += r->size;
+        body_bytes += r->body_size;
+        property_bytes += r->crc_at - r->properties_at;
+    }
+    PyObject *columns[COLUMNS + 2] = {0}, *result = NULL;
+    byte *at[COLUMNS];
+    for (int i = 0; i < COLUMNS; i++)
+        columns[i] = PyBytes_FromStringAndSize(NULL, plain * 8);
+    columns[COLUMNS] = PyBytes_FromStringAndSize(NULL, plain * 4 + property_bytes);
+    columns[COLUMNS + 1] = PyBytes_FromStringAndSize(NULL, plain * 4 + body_bytes);
+    for (int i = 0; i < COLUMNS + 2; i++)
+        if (!columns[i]) goto done;
+    for (int i = 0; i < COLUMNS; i++) at[i] = (byte *)PyBytes_AsString(columns[i]);
+    byte *property_size = (byte *)PyBytes_AsString(columns[COLUMNS]);
+    byte *body_size = (byte *)PyBytes_AsString(columns[COLUMNS + 1]);
+    byte *property = property_size + plain * 4, *body = body_size + plain * 4;
+    for (const Parts *r = parts; r < parts + plain; r++) {
+        const byte *p = r->p;
+        at[0] = put_bytes(at[0], p + BORN_MS_AT, 8);
+        at[1] = put_bytes(at[1], p + BORN_HOST_AT + r->born_size, 8);
+        at[2] = put_bytes(at[2], p + POSITION_AT, 8);
+        at[3] = put_i32_wide(at[3], get_u32(p + FLAG_AT));
+        at[4] = put_i32_wide(at[4], get_u32(p + SYSTEM_FLAG_AT));
+        size_t size = (size_t)(r->crc_at - r->properties_at);
+        property_size = put_u32(property_size, (uint32_t)size);
+        property = put_bytes(property, p + r->properties_at, size);
+        body_size = put_u32(body_size, (uint32_t)r->body_size);
+        body = put_bytes(body, p + r->body_at, (size_t)r->body_size);
+    }
+    result = Py_BuildValue("(nnOOOOOOO)", plain, size_bytes, columns[0], columns[1], columns[2],
+                           columns[3], columns[4], columns[5], columns[6]);
+done:
+    for (int i = 0; i < COLUMNS + 2; i++) Py_XDECREF(columns[i]);
+    PyMem_Free(parts);
+    return result;
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
@@ -625,6 +743,7 @@ static PyMethodDef functions[] = {
     {"encode_records", encode_records, METH_O, NULL},
     {"index_items", index_items, METH_VARARGS, NULL},
     {"decode_records", decode_records, METH_VARARGS, NULL},
+    {"stored_columns", stored_columns, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

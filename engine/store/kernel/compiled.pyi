@@ -29,3 +29,6 @@ def decode_records(
     make: Callable[..., StoredMessage],
     unpack_host: Callable[[bytes], str],
 ) -> list[StoredMessage | None]: ...
+def stored_columns(
+    data: bytes, entries: bytes, start: int, first_offset: int, queue: int, topic: bytes
+) -> tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes, bytes]: ...

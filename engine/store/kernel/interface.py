@@ -55,6 +55,23 @@ class RecordColumns(NamedTuple):
     key_hashes: bytes
 
 
+class StoredColumns(NamedTuple):
+    """Plain records of neighbouring offsets, by column; `size_bytes` is that of the records.
+
+    Numbers are big-endian i64. Properties and bodies are u32 lengths, then the values.
+    """
+
+    message_count: int
+    size_bytes: int
+    born_ms: bytes
+    stored_ms: bytes
+    positions: bytes
+    flags: bytes
+    sys_flags: bytes
+    properties: bytes
+    bodies: bytes
+
+
 class EncodedColumns(NamedTuple):
     """Records for the log and entries for the queue, as written; `tag_codes` None: all the same.
 

@@ -19,7 +19,8 @@ from engine.message import (
     UNIQ_KEY,
     StoredMessage,
 )
-from engine.store.consume_queue import entries_layout
+from engine.store import record
+from engine.store.consume_queue import ENTRY, entries_layout
 from engine.store.hashing import (
     MASK,
     PAIR_HASHES,
@@ -31,7 +32,12 @@ from engine.store.hashing import (
     tag_hash,
 )
 from engine.store.index_mark import items_layout
-from engine.store.kernel.interface import EncodedColumns, IndexNumbers, RecordColumns
+from engine.store.kernel.interface import (
+    EncodedColumns,
+    IndexNumbers,
+    RecordColumns,
+    StoredColumns,
+)
 from engine.store.record import (
     CRC_BYTES,
     CRC_MASK,
@@ -168,6 +174,54 @@ def decode_records(
     These are all that are not whole or have no CRC of their own, and here in Python any.
     """
     return [None] * len(starts)
+
+
+def stored_columns(
+    data: bytes, entries: bytes, start: int, first_offset: int, queue: int, topic: bytes
+) -> StoredColumns:
+    """The records of these entries, up to the first that has to be looked at by itself.
+
+    `data` is the log from position `start` on. A record is plain that is whole, has a CRC of its
+    own, is what its entry and the place say, is not compressed, and has no tag beyond ASCII.
+    """
+    plain: list[StoredMessage] = []
+    for offset, entry in enumerate(ENTRY.iter_unpack(entries), first_offset):
+        message = _plain_record(data, entry[0] - start, entry)
+        if message is None or (message.offset, message.queue) != (offset, queue):
+            break
+        if message.topic.encode() != topic:
+            break
+        plain.append(message)
+    pack = struct.Struct(f">{len(plain)}q").pack
+    return StoredColumns(
+        message_count=len(plain),
+        size_bytes=sum([each.size_bytes for each in plain]),
+        born_ms=pack(*[each.born_ms for each in plain]),
+        stored_ms=pack(*[each.stored_ms for each in plain]),
+        positions=pack(*[each.position for each in plain]),
+        flags=pack(*[each.flag for each in plain]),
+        sys_flags=pack(*[each.sys_flag for each in plain]),
+        properties=_packed([each.property_block for each in plain]),
+        bodies=_packed([each.body for each in plain]),
+    )
+
+
+def _plain_record(data: bytes, at: int, entry: tuple[int, int, int]) -> StoredMessage | None:
+    """The message of an entry whose record lies at `at`; None for one that is not plain."""
+    position, size_bytes, code = entry
+    if at < 0 or not record.has_crc(data[at : at + size_bytes]):
+        return None
+    message = record.decode_run(data, (at,))[0]
+    if not isinstance(message, StoredMessage) or message.is_compressed:
+        return None
+    tag = message.tag
+    is_entry = (message.position, message.size_bytes) == (position, size_bytes)
+    return message if is_entry and tag.isascii() and tag_hash(tag) == code else None
+
+
+def _packed(values: Sequence[bytes]) -> bytes:
+    """Lengths, then the values."""
+    return struct.pack(f">{len(values)}I", *map(len, values)) + b"".join(values)
 
 
 def _shared(columns: RecordColumns) -> Iterable[bytes]:

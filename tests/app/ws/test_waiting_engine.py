@@ -74,7 +74,7 @@ class _Messaging:
         self.receives: list[asyncio.Future[list[Any]]] = []
         self.released: list[Receipt] = []
 
-    async def receive(self, *_args: object, **_options: object) -> list[Any]:
+    async def receive_columns(self, *_args: object, **_options: object) -> list[Any]:
         self.receives.append(asyncio.get_running_loop().create_future())
         return await self.receives[-1]
 

@@ -15,7 +15,7 @@ from engine.message import Message, StoredMessage
 from engine.store import kernel, record
 from engine.store.consume_queue import ConsumeQueue
 from engine.store.decoding import decode_run
-from engine.store.encode import Encoder
+from engine.store.encode import EncodedBatch, Encoder
 from engine.store.kernel import RecordColumns, pure
 from engine.store.record import OWN, SHARED_V4, decode
 from tests.engine.store.kernel.twins import FUNCTIONS, TWINS, using
@@ -157,10 +157,14 @@ def test_the_engine_uses_the_compiled_twin_where_there_is_one() -> None:
 
 def log_of(messages: list[Message], host: str) -> tuple[bytes, list[int]]:
     """Records as the encoder makes them, and where each begins."""
+    batch = batch_of(messages, host)
+    return batch.data, batch.positions
+
+
+def batch_of(messages: list[Message], host: str, position: int = 0) -> EncodedBatch:
     queue = cast(ConsumeQueue, SimpleNamespace(next_offset=5, id=("t", 1)))
     encoder = Encoder(host, "0123456789ABCDEF", lambda topic, number: queue, {})
-    batch = encoder.encode(messages, 0, 1_700_000_000_000)
-    return batch.data, batch.positions
+    return encoder.encode(messages, position, 1_700_000_000_000)
 
 
 MESSAGES = st.builds(
@@ -212,6 +216,57 @@ def test_both_read_the_same_of_whole_and_of_damaged_records(
 def describe(found: StoredMessage | Corrupt) -> object:
     """What is to be equal: all fields, or what is wrong."""
     return found if isinstance(found, StoredMessage) else found.detail
+
+
+@given(
+    messages=st.lists(MESSAGES, min_size=1, max_size=5),
+    host=st.sampled_from(("127.0.0.1:1", "[fe80::1]:9")),
+    hurts=HURTS,
+    topic=st.sampled_from(("t", "ü" * 70)),
+    start=st.sampled_from((0, 0, 7)),
+    is_exact=st.booleans(),
+)
+@settings(max_examples=300, deadline=None)
+def test_both_make_the_same_columns_of_what_was_stored(
+    messages: list[Message],
+    host: str,
+    hurts: list[tuple[int, int]],
+    topic: str,
+    start: int,
+    is_exact: bool,
+) -> None:
+    for each in messages:
+        if is_exact:  # else most batches end with their first message
+            each.topic, each.queue = topic, 1
+    batch = batch_of(messages, host, position=1000)
+    entries = b"".join([run.packed() for run in batch.runs])
+    hurt = bytearray(batch.data)
+    for place, value in hurts:
+        hurt[place % len(hurt)] = value
+    given = (bytes(hurt), entries, 1000 + start, 5, 1, topic.encode())
+    expected = tuple(pure.stored_columns(*given))
+    for twin in TWINS.values():
+        assert tuple(twin.stored_columns(*given)) == expected
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_columns_end_before_the_first_record_that_is_not_plain(name: str) -> None:
+    for index, odd in (
+        (1, {"sys_flag": 1}),
+        (2, {"tag": "ß"}),
+        (3, {"topic": "other"}),
+        (4, {}),
+    ):
+        plain = {"topic": "t", "queue": 1, "tag": "a"}
+        fields = [plain | odd if number == index else plain for number in range(4)]
+        messages = [
+            Message(body=b"%d" % number, message_id=f"A{number}", **each)  # type: ignore[arg-type]
+            for number, each in enumerate(fields)
+        ]
+        batch = batch_of(messages, "127.0.0.1:1")
+        entries = b"".join([run.packed() for run in batch.runs])
+        columns = TWINS[name].stored_columns(batch.data, entries, 0, 5, 1, b"t")
+        assert columns[0] == min(index, 4)
 
 
 @given(data=st.binary(max_size=300))
