@@ -13,11 +13,23 @@ _name = "pure"
 try:
     if os.environ.get("KITEMQ_KERNEL") == "pure":
         raise ImportError("the environment keeps to Python")
-    from engine.store.kernel.compiled import are_plain, decode_records, encode_records, index_items
+    from engine.store.kernel.compiled import (
+        are_plain,
+        batch_columns,
+        decode_records,
+        encode_records,
+        index_items,
+    )
 
     _name = "compiled"
 except ImportError:  # or there was no compiler, or no headers of Python
-    from engine.store.kernel.pure import are_plain, decode_records, encode_records, index_items
+    from engine.store.kernel.pure import (
+        are_plain,
+        batch_columns,
+        decode_records,
+        encode_records,
+        index_items,
+    )
 
 KERNEL: Final = _name  # "compiled" or "pure"
 
@@ -27,6 +39,7 @@ __all__ = [
     "IndexNumbers",
     "RecordColumns",
     "are_plain",
+    "batch_columns",
     "decode_records",
     "encode_records",
     "index_items",
