@@ -149,9 +149,13 @@ class EngineMessaging(EngineVerbs[Broker]):
         self._batcher.add(messages, durability, done)
 
     def submit_columns(
-        self, columns: MessageColumns, durability: Durability | None, done: ColumnsDone
+        self,
+        columns: MessageColumns,
+        durability: Durability | None,
+        done: ColumnsDone,
+        split: Callable[[], None] | None = None,
     ) -> None:
-        self._batcher.add_columns(columns, durability, done)
+        self._batcher.add_columns(columns, durability, done, split)
 
     async def receive(
         self,

@@ -190,9 +190,16 @@ class Messaging(Protocol):
         """The same without a task: `done` is called once, with the result or the error."""
 
     def submit_columns(
-        self, columns: MessageColumns, durability: Durability | None, done: ColumnsDone
+        self,
+        columns: MessageColumns,
+        durability: Durability | None,
+        done: ColumnsDone,
+        split: Callable[[], None] | None = None,
     ) -> None:
-        """The same for messages that came as columns; `done` gets what is known of either road."""
+        """The same for messages that came as columns; `done` gets what is known of either road.
+
+        Columns of several sends are refused by a call of `split`, which sends them one by one.
+        """
         ...
 
     # -- receiving and settling -----------------------------------------------------------------

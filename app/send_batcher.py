@@ -41,6 +41,7 @@ class PendingSend(NamedTuple):
     size_bytes: int
     durability: Durability | None
     done: Callable[[Any, EngineError | None], None]
+    split: Callable[[], None] | None = None
 
     def messages(self) -> Sequence[Message]:
         """The messages as objects; raises what is wrong with columns."""
@@ -61,11 +62,19 @@ class SendBatcher:
         self._add(PendingSend(messages, topic, len(messages), size_bytes, durability, done))
 
     def add_columns(
-        self, columns: MessageColumns, durability: Durability | None, done: ColumnsDone
+        self,
+        columns: MessageColumns,
+        durability: Durability | None,
+        done: ColumnsDone,
+        split: Callable[[], None] | None = None,
     ) -> None:
-        """The same for messages that came as columns."""
+        """The same for messages that came as columns.
+
+        Columns of several sends have a `split`, which is called instead of `done` where they are
+        refused together: it adds them again, each for itself.
+        """
         count, size_bytes = columns.count, columns.body_bytes
-        self._add(PendingSend(columns, columns.topic, count, size_bytes, durability, done))
+        self._add(PendingSend(columns, columns.topic, count, size_bytes, durability, done, split))
 
     def _add(self, item: PendingSend) -> None:
         if not self._waiting:
@@ -94,11 +103,13 @@ class SendBatcher:
         try:
             slices, durability, flush_position = self._send(run)
         except Exception as error:
-            if len(run) == 1:
+            if len(run) > 1:  # one of them is at fault: each for itself
+                for item in run:
+                    self._store([item])
+            elif run[0].split is not None:
+                run[0].split()
+            else:
                 run[0].done(None, as_engine_error(error))
-                return
-            for item in run:  # one of them is at fault: each for itself
-                self._store([item])
             return
 
         def answer(error: Exception | None) -> None:

@@ -1,10 +1,12 @@
 """Messages as columns: a batch of one sender that is stored without an object for each message.
 
-Only plain messages travel so: no delay, transaction or message group, and properties that all of
-them share. The layout of the columns is `engine.store.kernel.interface`'s.
+Only plain messages travel so: no delay, transaction or message group. The layout of the columns is
+`engine.store.kernel.interface`'s.
 """
 
+import struct
 from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -13,15 +15,35 @@ from engine.message import Durability, Message, SentRun
 
 SHARED = -1  # in the place of a column's beginning: all messages share one value
 BODY_LENGTH_BYTES = 4
+ID_LENGTH_BYTES = 2
+
+
+class BatchColumns(NamedTuple):
+    """Plain messages of a batch as columns of `data`, where the bodies come first.
+
+    The batch's byte at `end` is where the first message begins that is not plain, if any. Columns
+    in which no message has anything are left out: SHARED.
+    """
+
+    data: bytes
+    message_count: int
+    end: int
+    body_bytes: int
+    ids_at: int
+    tags_at: int
+    keys_at: int
+    properties_at: int
+    flags_at: int
 
 
 class MessageColumns(msgspec.Struct, frozen=True, gc=False):
     """`count` messages of one topic, whose columns lie in `data`.
 
     A column begins at `bodies_at` and so on; SHARED: all have the value given beside it.
-    With an `id_prefix` the i-th message has the id prefix + 8 upper-case hex digits of
-    `id_first` + i, else the store makes one. `messages` makes objects of them, for batches that
-    are not plain after all; what it raises is said of the batch.
+    Ids are a column, or with an `id_prefix` the i-th message has the id prefix + 8 upper-case hex
+    digits of `id_first` + i, else the store makes them. `properties` all messages have; a column of
+    property strings adds to them, and is always of `engine.plain_columns`' making. `messages` makes
+    objects of them, for batches that are not plain after all; what it raises is said of the batch.
     """
 
     topic: str
@@ -35,6 +57,8 @@ class MessageColumns(msgspec.Struct, frozen=True, gc=False):
     keys_at: int = SHARED
     flags_at: int = SHARED
     born_at: int = SHARED
+    ids_at: int = SHARED
+    properties_at: int = SHARED
     tag: str = ""
     keys: tuple[str, ...] = ()
     properties: dict[str, str] = {}
@@ -51,10 +75,20 @@ class MessageColumns(msgspec.Struct, frozen=True, gc=False):
 
     def message_ids(self, count_max: int) -> tuple[str, ...]:
         """The ids that the sender chose, at most so many."""
+        if self.ids_at >= 0:
+            return self.own_ids()[:count_max]
         if not self.id_prefix:
             return ()
         numbers = range(self.id_first, self.id_first + min(self.count, count_max))
         return tuple([f"{self.id_prefix}{number:08X}" for number in numbers])
+
+    def own_ids(self) -> tuple[str, ...]:
+        """The ids of the column."""
+        start = self.ids_at + ID_LENGTH_BYTES * self.count
+        sizes = struct.unpack_from(f">{self.count}H", self.data, self.ids_at)
+        ends = accumulate(sizes, initial=0)
+        text = self.data[start : start + sum(sizes)].decode("ascii")
+        return tuple([text[a:b] for a, b in pairwise(ends)])
 
 
 class ColumnsResult(NamedTuple):

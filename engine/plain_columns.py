@@ -3,9 +3,16 @@
 from collections.abc import Callable, Sequence
 
 from engine.errors import EngineError
-from engine.message import BATCH_BYTES_MAX, BATCH_COUNT_MAX, BODY_BYTES_MAX, WAIT, Message
-from engine.message_checks import KEYS_MAX, LENGTH_PLAIN, check_message
-from engine.message_columns import MessageColumns
+from engine.message import (
+    BATCH_BYTES_MAX,
+    BATCH_COUNT_MAX,
+    BODY_BYTES_MAX,
+    RESERVED,
+    WAIT,
+    Message,
+)
+from engine.message_checks import KEYS_MAX, LENGTH_PLAIN, MESSAGE_ID_LENGTH_MAX, check_message
+from engine.message_columns import BatchColumns, MessageColumns
 from engine.store import kernel
 from engine.store.record import encode_properties
 from engine.store.store import Store
@@ -14,6 +21,22 @@ from engine.topic.catalog import TopicConfig, TopicType
 # Longer ones in a column may be good, too: together with `LENGTH_PLAIN` these always are.
 COLUMN_TAG_BYTES_MAX = 1024
 COLUMN_KEYS_BYTES_MAX = 4096
+LIMITS = (
+    *(BODY_BYTES_MAX, COLUMN_TAG_BYTES_MAX, COLUMN_KEYS_BYTES_MAX, KEYS_MAX),
+    *(MESSAGE_ID_LENGTH_MAX, LENGTH_PLAIN),
+)
+RESERVED_NAMES = frozenset([name.encode() for name in RESERVED])
+
+
+def batch_columns(batch: bytes, start: int = 0) -> BatchColumns:
+    """The plain messages of a classic batch from byte `start` on, up to the first that is special.
+
+    The layout of the batch is `protocol.remoting.batches`'. Special is all that is not stored just
+    as it is: without an id, delayed, transactional, with a message group, a request, or in error.
+    """
+    return BatchColumns(
+        *kernel.batch_columns(batch, start, BATCH_COUNT_MAX, *LIMITS, RESERVED_NAMES)
+    )
 
 
 def plain_topic(
@@ -66,7 +89,7 @@ def _is_plain_batch(batch: MessageColumns, alike: Message) -> bool:
         and len(encode_properties(alike)) <= LENGTH_PLAIN
         and kernel.are_plain(
             *(batch.data, batch.count, batch.bodies_at, batch.tags_at, batch.keys_at),
-            *(batch.flags_at, batch.born_at, BODY_BYTES_MAX),
-            *(COLUMN_TAG_BYTES_MAX, COLUMN_KEYS_BYTES_MAX, KEYS_MAX),
+            *(batch.flags_at, batch.born_at, batch.ids_at, batch.properties_at),
+            *LIMITS,
         )
     )

@@ -88,8 +88,8 @@ class RemotingBackend:
         self.figures.connections = len(self.connections)
         self.clients.connection_lost(connection)
 
-    def count(self, code: int, answer: ResponseCode) -> None:
-        self.figures.requests[code if code in KNOWN else UNKNOWN_CODE, int(answer)] += 1
+    def count(self, code: int, answer: ResponseCode, requests: int = 1) -> None:
+        self.figures.requests[code if code in KNOWN else UNKNOWN_CODE, int(answer)] += requests
 
     def address(self, connection: RemotingConnection) -> str:
         """The broker's address for this client: where it called us, unless the settings differ."""

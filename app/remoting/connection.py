@@ -8,7 +8,7 @@ connection; earlier requests are not affected.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from app import eager
@@ -19,11 +19,12 @@ from app.network.connection_monitor import ConnectionMonitor, MonitoredConnectio
 from app.network.keep_alive import keep_alive
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal, answer_of
+from app.remoting.plain_sends import PlainSends
 from app.security.access import NOBODY
 from app.security.byte_budget import BudgetExceeded
 from engine.host import host_text
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode
-from protocol.remoting.frames import Command, FrameError, FrameReader, encode
+from protocol.remoting.frames import Command, FrameError, FrameReader, RawFrame, encode
 
 if TYPE_CHECKING:
     from app.remoting.backend import RemotingBackend
@@ -114,14 +115,13 @@ class RemotingConnection(MonitoredConnection):
         """Process the frames that have arrived, up to as many as may be under way."""
         CLIENT_ADDRESS.set(self.host)
         try:
-            if not self._is_held:
-                for command in self._reader.frames():
-                    self._take(command)
-                    if not self.is_open:
-                        return
-                    if self._ahead >= self._ahead_max:
-                        self._is_held = True
-                        break
+            while not self._is_held and (
+                frames := self._reader.take(self._ahead_max - self._ahead)
+            ):
+                self._take_frames(frames)
+                if not self.is_open:
+                    return
+                self._is_held = self._ahead >= self._ahead_max
             self._count_pending()
         except FrameError as error:
             log.debug("%s sent what is no frame: %s", self.client, error)
@@ -196,7 +196,24 @@ class RemotingConnection(MonitoredConnection):
 
     # -- requests --------------------------------------------------------------------------------
 
-    def _take(self, command: Command) -> None:
+    def _take_frames(self, frames: Sequence[RawFrame]) -> None:
+        principal = self.backend.signatures.anybody
+        sends = None if principal is None else PlainSends(self, principal, len(frames))
+        try:
+            for frame in frames:
+                if sends is None or not sends.take(frame):
+                    if sends is not None:
+                        sends.submit()
+                    self.take(frame)
+                    if not self.is_open:
+                        return
+        finally:
+            if sends is not None:
+                sends.submit()
+
+    def take(self, frame: RawFrame) -> None:
+        """Handle one frame by itself; FrameError where it is none."""
+        command = frame.command()
         if command.is_answer:
             question = self._questions.get(command.opaque)
             if question is not None and not question.done():
@@ -240,7 +257,7 @@ class RemotingConnection(MonitoredConnection):
         limits = self.backend.request_limits
         limits.enter(self.host)
         call.counted = self.host
-        self._ahead += 1
+        self.ahead(1)
         size_bytes = len(call.command.body)
         if not size_bytes:
             return
@@ -257,9 +274,7 @@ class RemotingConnection(MonitoredConnection):
         if call.counted:
             self.backend.request_limits.leave(call.counted)
             call.counted = ""
-            self._ahead -= 1
-            if self._is_held and self._ahead == self._ahead_max // 2:
-                asyncio.get_running_loop().call_soon(self._go_on)
+            self.ahead(-1)
         if call.small_bytes:
             self.backend.request_limits.budget.give_small(
                 self.host, call.principal.caller, call.small_bytes
@@ -268,6 +283,12 @@ class RemotingConnection(MonitoredConnection):
         if call.reservation is not None:
             call.reservation.close()
             call.reservation = None
+
+    def ahead(self, count: int) -> None:
+        """So many more requests are under way, or fewer; half of what may be is read on at."""
+        before, self._ahead = self._ahead, self._ahead + count
+        if self._is_held and self._ahead <= self._ahead_max // 2 < before:
+            asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
         """Process what waited for earlier requests to be answered."""
@@ -283,11 +304,16 @@ class RemotingConnection(MonitoredConnection):
     # -- inside ----------------------------------------------------------------------------------
 
     def _write(self, command: Command) -> None:
+        if self.is_open:
+            self.write(encode(command))
+
+    def write(self, frames: bytes) -> None:
+        """Write whole frames, together with all others of this turn of the event loop."""
         if not self.is_open:
             return
         if not self._out:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._out.append(encode(command))
+        self._out.append(frames)
 
     def _flush(self) -> None:
         out, self._out = self._out, []

@@ -13,6 +13,7 @@ from app.remoting.records import REGION
 from app.remoting.replies import begin_request, is_request
 from app.security.access import Action
 from app.send_batcher import BatchSlice
+from app.services.requests import CORRELATION_ID
 from engine.broker import RETRY_PREFIX
 from engine.errors import EngineError
 from engine.message import (
@@ -58,15 +59,12 @@ def send(
     """Store one message or a batch of one topic; answered once it has its durability."""
     call.use_long_names()
     is_retry = call.text("topic").startswith(RETRY_PREFIX)  # which consumers send to
-    topic = call.topic(Action.CONSUME if is_retry else Action.PRODUCE)
-    if _is_batch(call):
-        messages = _batch(backend, call, topic)
-    else:
-        properties = split_properties(call.text("properties", ""))
-        message = _message(backend, call, topic, call.body, properties, call.number("flag", 0))
+    call.topic(Action.CONSUME if is_retry else Action.PRODUCE)
+    messages = messages_of(backend, call)
+    if CORRELATION_ID in call.text("properties", "") and not _is_batch(call):
+        properties = split_properties(call.text("properties"))
         if is_request(properties):
-            return _send_request(backend, call, message, properties)
-        messages = [message]
+            return _send_request(backend, call, messages[0], properties)
 
     def done(part: BatchSlice | None, error: EngineError | None) -> None:
         if part is None:
@@ -76,6 +74,15 @@ def send(
 
     backend.messaging.submit(messages, None, done)
     return None
+
+
+def messages_of(backend: "RemotingBackend", call: RemotingCall) -> list[Message]:
+    """The messages of a send with long names, not yet checked; raises RemotingRefusal."""
+    topic = call.text("topic")
+    if _is_batch(call):
+        return _batch(backend, call, topic)
+    properties = split_properties(call.text("properties", ""))
+    return [_message(backend, call, topic, call.body, properties, call.number("flag", 0))]
 
 
 async def _send_request(
@@ -97,26 +104,32 @@ def _stored(backend: "RemotingBackend", call: RemotingCall, part: BatchSlice) ->
     ids = [backend.offset_id(connection, position) for position in part.positions]
     first = part.messages[0]
     queue = call.number("queueId", -1)  # a half or waiting message lies in the engine's own queue
-    fields = {
-        "msgId": ",".join(ids),
-        "queueId": str(queue if queue >= 0 else first.queue),
-        "queueOffset": str(part.offsets[0]),
-        **REGION,
-    }
-    if message_id := (_is_batch(call) and _batch_id(call)) or first.message_id:
-        fields["transactionId"] = message_id
+    fields = stored_fields(
+        ",".join(ids),
+        queue if queue >= 0 else first.queue,
+        str(part.offsets[0]),
+        (_is_batch(call) and batch_id(call.text("properties", ""))) or first.message_id,
+    )
     if handle := recall_handle(backend, call.fields["topic"], first):
         fields["recallHandle"] = handle
     return ErrorResponse(fields=fields)
+
+
+def stored_fields(
+    offset_ids: str, queue: int, first_offset: str, message_id: str
+) -> dict[str, str]:
+    """The fields of the answer to a send."""
+    fields = {"msgId": offset_ids, "queueId": str(queue), "queueOffset": first_offset, **REGION}
+    return {**fields, "transactionId": message_id} if message_id else fields
 
 
 def _is_batch(call: RemotingCall) -> bool:
     return call.command.code == RequestCode.SEND_BATCH_MESSAGE or call.is_true("batch")
 
 
-def _batch_id(call: RemotingCall) -> str:
+def batch_id(properties: str) -> str:
     """The id of a batch as a whole, in the properties beside its messages; "" for none."""
-    return split_properties(call.text("properties", "")).get(UNIQ_KEY, "")
+    return split_properties(properties).get(UNIQ_KEY, "")
 
 
 def _batch(backend: "RemotingBackend", call: RemotingCall, topic: str) -> list[Message]:

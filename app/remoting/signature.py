@@ -27,6 +27,13 @@ class RemotingSignatures:
         self._directory = directory
         self._keys = keys
 
+    @property
+    def anybody(self) -> Principal | None:
+        """Who all senders are while all requests are allowed; else None."""
+        anonymous = self._directory.anonymous
+        is_open = self._directory.is_known and self._directory.is_open
+        return anonymous if is_open and not anonymous.is_read_only else None
+
     def identify(self, command: Command) -> Principal:
         """The sender's principal; raises RemotingRefusal with NO_PERMISSION."""
         directory = self._directory

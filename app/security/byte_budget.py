@@ -110,14 +110,14 @@ class ByteBudget:
 
         This is the fast path of most requests; `give_small` returns the bytes.
         """
+        return size_bytes <= SMALL_BYTES and self.take_whole(address, caller, size_bytes)
+
+    def take_whole(self, address: str, caller: str, size_bytes: int) -> bool:
+        """The same for several small requests together."""
         limits, addresses = self.limits, self._addresses
         used_bytes = self.used_bytes + size_bytes
         of_address = addresses.get(address, 0) + size_bytes
-        if (
-            size_bytes > SMALL_BYTES
-            or used_bytes > limits.all_max
-            or of_address > limits.address_max
-        ):
+        if used_bytes > limits.all_max or of_address > limits.address_max:
             return False
         if caller:
             of_caller = self._callers.get(caller, 0) + size_bytes

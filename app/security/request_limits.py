@@ -41,8 +41,16 @@ class RequestLimits:
         """Bytes of requests held in memory, over every protocol."""
         return self.budget.used_bytes
 
-    def enter(self, client: str | None) -> None:
-        """Count a request; call `leave` when it is over.
+    def has_room(self, client: str, count: int) -> bool:
+        """Whether so many further requests of this client would be counted."""
+        under_way = self._clients.get(client, 0)
+        return (
+            under_way + count <= self._client_requests_max
+            and self.requests + count <= self._requests_max
+        )
+
+    def enter(self, client: str | None, count: int = 1) -> None:
+        """Count a request, or several for which there is room; call `leave` when it is over.
 
         Requests without a client (None: health and metrics) count and are never refused.
         """
@@ -54,8 +62,8 @@ class RequestLimits:
                 )
             if self.requests >= self._requests_max:
                 raise self._refuse(503, "busy", "the server has too many requests under way")
-            self._clients[client] = under_way + 1
-        self.requests += 1
+            self._clients[client] = under_way + count
+        self.requests += count
 
     def take_small(self, length: bytes) -> int:
         """Count a small body by its Content-Length; returns its bytes, for `leave`.
@@ -69,14 +77,14 @@ class RequestLimits:
             return 0
         return size_bytes
 
-    def leave(self, client: str | None, small_bytes: int = 0) -> None:
-        """End the count of a request, and of the bytes of `take_small`."""
+    def leave(self, client: str | None, small_bytes: int = 0, count: int = 1) -> None:
+        """End the count of a request or several, and of the bytes of `take_small`."""
         if small_bytes:
             self.budget.give_announced(small_bytes)
-        self.requests -= 1
+        self.requests -= count
         if client is None:
             return
-        requests = self._clients[client] - 1
+        requests = self._clients[client] - count
         if requests:
             self._clients[client] = requests
         else:

@@ -137,6 +137,8 @@ def _columns(
         keys_at=batch.keys_at,
         flags_at=batch.flags_at,
         born_at=batch.born_at,
+        ids_at=batch.ids_at,
+        properties_at=batch.properties_at,
         position=position,
         first_offset=first_offset,
         magic=magic,

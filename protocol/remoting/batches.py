@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 HEAD = struct.Struct(">iiiii")  # up to the length of the body
 SHORT = struct.Struct(">h")
+SHORT_MAX = 32767
 assert HEAD.size == 20
 
 
@@ -46,10 +47,20 @@ def encode_batch(messages: list[BatchMessage]) -> bytes:
     """The body of a batch."""
     parts: list[bytes] = []
     for flag, body, properties in messages:
-        text = properties.encode()
-        size = HEAD.size + len(body) + SHORT.size + len(text)
-        parts += HEAD.pack(size, 0, 0, flag, len(body)), body, SHORT.pack(len(text)), text
+        parts += message_parts(flag, body, properties.encode())
     return b"".join(parts)
+
+
+def message_parts(flag: int, body: bytes, properties: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """One message of a batch, in pieces; its properties have at most SHORT_MAX bytes."""
+    length = len(properties)
+    size = HEAD.size + len(body) + SHORT.size + length
+    return HEAD.pack(size, 0, 0, flag, len(body)), body, SHORT.pack(length), properties
+
+
+def message_size(batch: bytes, at: int) -> int:
+    """The size of the message that begins at a byte of a well-formed batch."""
+    return int.from_bytes(batch[at : at + 4], "big")
 
 
 def _decode(data: bytes, at: int) -> tuple[BatchMessage, int]:

@@ -14,7 +14,7 @@ big-endian and signed. An answer is written as its request was, with the same `o
 
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -61,6 +61,19 @@ class Command(msgspec.Struct, gc=False):
     def is_one_way(self) -> bool:
         """Whether no answer is expected."""
         return self.flag & ONE_WAY != 0
+
+
+class RawFrame(NamedTuple):
+    """A frame whose header is not read yet; `kind` says how that is written."""
+
+    kind: int
+    header: bytes
+    body: bytes
+
+    def command(self) -> Command:
+        """The command; FrameError where the header is none."""
+        read = _from_binary if self.kind == BINARY else _from_json
+        return read(self.header, self.body)
 
 
 Int32 = Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
@@ -111,23 +124,32 @@ class FrameReader:
 
     def frames(self) -> Iterator[Command]:
         """Whole frames in order; FrameError at the first that is none."""
-        buffer = self._buffer
-        while len(buffer) - self._at >= LENGTHS.size:
-            size, word = LENGTHS.unpack_from(buffer, self._at)
-            if not LENGTH_BYTES <= size <= self._frame_bytes_max:
-                raise FrameError(f"a frame of {size} bytes")
-            kind, length = _check_header(word, size)
-            begin = self._at + LENGTHS.size
-            end = self._at + LENGTH_BYTES + size
-            if end > len(buffer):
-                break
-            self._at = end
-            header = bytes(buffer[begin : begin + length])
-            body = bytes(buffer[begin + length : end])
-            yield _from_binary(header, body) if kind == BINARY else _from_json(header, body)
-        else:
-            self._check_length()
+        while taken := self.take(1):
+            yield taken[0].command()
+
+    def take(self, count_max: int) -> list[RawFrame]:
+        """At most so many whole frames in order, unread; FrameError if the first is none."""
+        buffer, taken = self._buffer, list[RawFrame]()
+        try:
+            while len(taken) < count_max and len(buffer) - self._at >= LENGTHS.size:
+                size, word = LENGTHS.unpack_from(buffer, self._at)
+                if not LENGTH_BYTES <= size <= self._frame_bytes_max:
+                    raise FrameError(f"a frame of {size} bytes")
+                kind, length = _check_header(word, size)
+                begin = self._at + LENGTHS.size
+                end = self._at + LENGTH_BYTES + size
+                if end > len(buffer):
+                    break
+                self._at = end
+                header = bytes(buffer[begin : begin + length])
+                taken.append(RawFrame(kind, header, bytes(buffer[begin + length : end])))
+            else:
+                self._check_length()
+        except FrameError:
+            if not taken:  # else the next call comes upon it
+                raise
         self._compact()
+        return taken
 
     def _check_length(self) -> None:
         """Refuse a frame that is too long by its first bytes alone."""

@@ -20,6 +20,7 @@ try:
         raise ImportError("the environment keeps to Python")
     from engine.store.kernel.compiled import (
         are_plain,
+        batch_columns,
         decode_records,
         encode_records,
         index_items,
@@ -30,6 +31,7 @@ try:
 except ImportError:  # or there was no compiler, or no headers of Python
     from engine.store.kernel.pure import (
         are_plain,
+        batch_columns,
         decode_records,
         encode_records,
         index_items,
@@ -45,6 +47,7 @@ __all__ = [
     "RecordColumns",
     "StoredColumns",
     "are_plain",
+    "batch_columns",
     "decode_records",
     "encode_records",
     "index_items",

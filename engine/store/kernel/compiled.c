@@ -9,6 +9,7 @@
 #define Py_LIMITED_API 0x030B0000
 #endif
 #include <Python.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -151,7 +152,7 @@ static uint32_t absolute(uint32_t hash) {
 
 typedef struct {
     const char *data; Py_ssize_t size;
-    Py_ssize_t count, bodies_at, tags_at, keys_at, flags_at, born_at;
+    Py_ssize_t count, bodies_at, tags_at, keys_at, flags_at, born_at, ids_at, properties_at;
     long long position, first_offset;
     int magic, queue, flag, tag_code;
     long long born_ms;
@@ -184,7 +185,8 @@ static int has_columns(const Batch *b) {
     return b->count >= 0 && b->bodies_at >= 0
         && has_column(b, b->bodies_at, 4, 1) && has_column(b, b->tags_at, 2, 1)
         && has_column(b, b->keys_at, 2, 1) && has_column(b, b->flags_at, 8, 0)
-        && has_column(b, b->born_at, 8, 0);
+        && has_column(b, b->born_at, 8, 0) && has_column(b, b->ids_at, 2, 1)
+        && has_column(b, b->properties_at, 2, 1);
 }
 
 static int is_good_tag(const byte *p, size_t size) {
@@ -207,14 +209,25 @@ static int are_good_keys(const byte *p, size_t size, int count_max) {
     return count <= count_max;
 }
 
+static int is_good_id(const byte *p, size_t size, size_t size_max) {
+    if (!size || size > size_max) return 0;
+    while (size--) {
+        byte lower = *p | 0x20;
+        if ((*p < '0' || *p > '9') && (lower < 'a' || lower > 'z')) return 0;
+        p++;
+    }
+    return 1;
+}
+
 static PyObject *are_plain(PyObject *self, PyObject *args) {
     Batch b = {0};
     long body_max;
-    int tag_max, keys_max, key_count_max;
+    int tag_max, keys_max, key_count_max, id_max, properties_max;
     (void)self;
-    if (!PyArg_ParseTuple(args, "y#nnnnnnliii", &b.data, &b.size, &b.count, &b.bodies_at,
-                          &b.tags_at, &b.keys_at, &b.flags_at, &b.born_at,
-                          &body_max, &tag_max, &keys_max, &key_count_max))
+    if (!PyArg_ParseTuple(args, "y#nnnnnnnnliiiii", &b.data, &b.size, &b.count, &b.bodies_at,
+                          &b.tags_at, &b.keys_at, &b.flags_at, &b.born_at, &b.ids_at,
+                          &b.properties_at, &body_max, &tag_max, &keys_max, &key_count_max,
+                          &id_max, &properties_max))
         return NULL;
     if (!has_columns(&b)) {
         PyErr_SetString(PyExc_ValueError, "a column goes beyond its data");
@@ -250,6 +263,17 @@ static PyObject *are_plain(PyObject *self, PyObject *args) {
     if (b.born_at >= 0)
         for (Py_ssize_t i = 0; i < b.count; i++)
             if ((int64_t)get_u64(data + b.born_at + 8 * i) < 0) Py_RETURN_FALSE;
+    if (b.ids_at >= 0) {
+        const byte *text = data + b.ids_at + 2 * b.count;
+        for (Py_ssize_t i = 0; i < b.count; i++) {
+            uint32_t size = get_u16(data + b.ids_at + 2 * i);
+            if (!is_good_id(text, size, (size_t)id_max)) Py_RETURN_FALSE;
+            text += size;
+        }
+    }
+    if (b.properties_at >= 0)
+        for (Py_ssize_t i = 0; i < b.count; i++)
+            if (get_u16(data + b.properties_at + 2 * i) > (uint32_t)properties_max) Py_RETURN_FALSE;
     Py_RETURN_TRUE;
 }
 
@@ -271,14 +295,16 @@ static Py_ssize_t text_part(const byte *lengths, Py_ssize_t name_size) {
     return size ? name_size + size + 1 : 0;
 }
 
-static Py_ssize_t id_size(const Batch *b) {
+static Py_ssize_t id_size(const Batch *b, Py_ssize_t i) {
+    if (b->ids_at >= 0) return (Py_ssize_t)get_u16((const byte *)b->data + b->ids_at + 2 * i);
     return b->id_prefix_size + (b->id_first < 0 ? 16 : 8);
 }
 
 /* Bytes of the properties of message i, without the CRC. */
 static Py_ssize_t property_size(const Batch *b, Py_ssize_t i) {
     const byte *data = (const byte *)b->data;
-    Py_ssize_t size = LENGTH(ID_NAME) + id_size(b) + 1 + b->properties_size;
+    Py_ssize_t size = LENGTH(ID_NAME) + id_size(b, i) + 1 + b->properties_size;
+    if (b->properties_at >= 0) size += (Py_ssize_t)get_u16(data + b->properties_at + 2 * i);
     size += b->tags_at < 0 ? b->tag_size : text_part(data + b->tags_at + 2 * i, LENGTH(TAG_NAME));
     size += b->keys_at < 0 ? b->keys_size : text_part(data + b->keys_at + 2 * i, LENGTH(KEYS_NAME));
     return size;
@@ -324,6 +350,9 @@ static int encode_all(const Batch *b, Output out, PyObject *positions, PyObject 
     const byte *data = (const byte *)b->data;
     const byte *body = data + b->bodies_at + 4 * b->count;
     const byte *tag = data + b->tags_at + 2 * b->count, *keys = data + b->keys_at + 2 * b->count;
+    const byte *own_id = data + b->ids_at + 2 * b->count;
+    const byte *own = data + b->properties_at + 2 * b->count; /* properties of the message */
+    int is_indexed = b->ids_at >= 0 || b->id_first >= 0;
     Py_ssize_t shared_keys = b->key_hashes_size / 4;
     int64_t position = b->position;
     for (Py_ssize_t i = 0; i < b->count; i++) {
@@ -352,16 +381,22 @@ static int encode_all(const Batch *b, Output out, PyObject *positions, PyObject 
         p = put_u16(p, (uint32_t)(properties + CRC_BYTES));
         p = put_bytes(p, ID_NAME, LENGTH(ID_NAME));
         byte *id = p;
-        p = put_bytes(p, b->id_prefix, (size_t)b->id_prefix_size);
-        p = b->id_first < 0 ? put_hex(p, (uint64_t)position, 16)
-                            : put_hex(p, (uint64_t)(b->id_first + i), 8);
-        size_t id_bytes = (size_t)(p - id);
+        size_t id_bytes = (size_t)id_size(b, i);
+        if (b->ids_at >= 0) {
+            p = put_bytes(p, own_id, id_bytes);
+        } else {
+            p = put_bytes(p, b->id_prefix, (size_t)b->id_prefix_size);
+            p = b->id_first < 0 ? put_hex(p, (uint64_t)position, 16)
+                                : put_hex(p, (uint64_t)(b->id_first + i), 8);
+        }
         *p++ = 2;
         p = b->tags_at < 0 ? put_bytes(p, b->tag, (size_t)b->tag_size)
                            : put_text_part(p, TAG_NAME, LENGTH(TAG_NAME), tag, tag_size);
         p = b->keys_at < 0 ? put_bytes(p, b->keys, (size_t)b->keys_size)
                            : put_text_part(p, KEYS_NAME, LENGTH(KEYS_NAME), keys, keys_size);
         p = put_bytes(p, b->properties, (size_t)b->properties_size);
+        size_t own_size = b->properties_at < 0 ? 0 : get_u16(data + b->properties_at + 2 * i);
+        if (own_size) p = put_bytes(p, own, own_size);
         p = put_crc(p, crc_of(start, (size_t)(p - start)));
         out.record = p;
 
@@ -379,7 +414,7 @@ static int encode_all(const Batch *b, Output out, PyObject *positions, PyObject 
                     from = k + 1;
                 }
         }
-        if (b->id_first >= 0) {
+        if (is_indexed) {
             *out.hash++ = absolute(extend_hash(b->topic_hash, id, id_bytes));
             *out.place++ = position;
         }
@@ -392,6 +427,8 @@ static int encode_all(const Batch *b, Output out, PyObject *positions, PyObject 
         body += body_size;
         tag += tag_size;
         keys += keys_size;
+        own_id += id_bytes;
+        own += own_size;
         position += size;
     }
     return 1;
@@ -404,9 +441,9 @@ static PyObject *encode_records(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_TypeError, "a RecordColumns is needed");
         return NULL;
     }
-    if (!PyArg_ParseTuple(args, "y#nnnnnnLLiiiiLy#y#y#Ly#y#y#Iy#", &b.data, &b.size, &b.count,
+    if (!PyArg_ParseTuple(args, "y#nnnnnnnnLLiiiiLy#y#y#Ly#y#y#Iy#", &b.data, &b.size, &b.count,
                           &b.bodies_at, &b.tags_at, &b.keys_at, &b.flags_at, &b.born_at,
-                          &b.position, &b.first_offset, &b.magic, &b.queue, &b.flag, &b.tag_code,
+                          &b.ids_at, &b.properties_at, &b.position, &b.first_offset, &b.magic, &b.queue, &b.flag, &b.tag_code,
                           &b.born_ms, &b.shared, &b.shared_size, &b.topic, &b.topic_size,
                           &b.id_prefix, &b.id_prefix_size, &b.id_first, &b.tag, &b.tag_size,
                           &b.keys, &b.keys_size, &b.properties, &b.properties_size,
@@ -430,7 +467,7 @@ static PyObject *encode_records(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "a batch of more than 2 GiB");
         return NULL;
     }
-    Py_ssize_t hashed = count_keys(&b) + (b.id_first < 0 ? 0 : b.count);
+    Py_ssize_t hashed = count_keys(&b) + (b.ids_at < 0 && b.id_first < 0 ? 0 : b.count);
     PyObject *records = PyBytes_FromStringAndSize(NULL, total);
     PyObject *entries = PyBytes_FromStringAndSize(NULL, b.count * ENTRY_BYTES);
     PyObject *hashes = PyBytes_FromStringAndSize(NULL, hashed * 4);
@@ -452,6 +489,212 @@ static PyObject *encode_records(PyObject *self, PyObject *args) {
     Py_XDECREF(places);
     Py_XDECREF(positions);
     Py_XDECREF(codes);
+    return result;
+}
+
+/* -- messages of the classic protocol ---------------------------------------------------------- */
+
+#define BODY_AT 20 /* in a message of a batch */
+#define NAMES_MAX 32
+static const char WAIT_NAME[] = "WAIT";
+static const char NO_WAIT[] = "false";
+
+typedef struct { const byte *bytes; size_t size; } Slice;
+typedef struct { Slice body, id, tag, keys; size_t own_size; uint32_t flag; } Sent;
+typedef struct {
+    Py_ssize_t body_max, tag_max, keys_max, id_max, properties_max;
+    int key_count_max;
+    PyObject *reserved;
+} SentLimits;
+
+static int is_text(Slice slice, const char *text, Py_ssize_t size) {
+    return slice.size == (size_t)size && !memcmp(slice.bytes, text, (size_t)size);
+}
+static int is_same(Slice a, Slice b) {
+    return a.size == b.size && !memcmp(a.bytes, b.bytes, a.size);
+}
+/* Text with something to see and no separator; UTF-8 is checked for the block as a whole. */
+static int is_storable(Slice text) {
+    int is_seen = 0;
+    for (size_t i = 0; i < text.size; i++) {
+        if (text.bytes[i] < 2) return 0;
+        is_seen |= text.bytes[i] > 0x20 && text.bytes[i] < 0x7F;
+    }
+    return is_seen;
+}
+
+/* Sorts one property in; 1 if it is plain, 0 if not, -1 with an exception. */
+static int take_property(Sent *sent, Slice name, Slice value, Slice *names, int *count,
+                         byte **own, const SentLimits *limits) {
+    if (*count == NAMES_MAX) return 0;
+    for (int i = 0; i < *count; i++)
+        if (is_same(names[i], name)) return 0;
+    names[(*count)++] = name;
+    Slice *field = is_text(name, ID_NAME, LENGTH(ID_NAME) - 1)       ? &sent->id
+                   : is_text(name, TAG_NAME, LENGTH(TAG_NAME) - 1)   ? &sent->tag
+                   : is_text(name, KEYS_NAME, LENGTH(KEYS_NAME) - 1) ? &sent->keys
+                                                                     : NULL;
+    if (field) {
+        *field = value;
+        return 1;
+    }
+    if (is_text(name, WAIT_NAME, LENGTH(WAIT_NAME)))
+        return !is_text(value, NO_WAIT, LENGTH(NO_WAIT));
+    if (!is_storable(name) || !is_storable(value)) return 0;
+    PyObject *key = PyBytes_FromStringAndSize((const char *)name.bytes, (Py_ssize_t)name.size);
+    int is_reserved = key ? PySet_Contains(limits->reserved, key) : -1;
+    Py_XDECREF(key);
+    if (is_reserved) return is_reserved < 0 ? -1 : 0;
+    byte *p = put_bytes(*own, name.bytes, name.size);
+    *p++ = 1;
+    p = put_bytes(p, value.bytes, value.size);
+    *p++ = 2;
+    *own = p;
+    return 1;
+}
+
+/* Takes a property string apart; 1 if it is plain, 0 if not, -1 with an exception. */
+static int take_properties(Sent *sent, Slice text, byte *own, const SentLimits *limits) {
+    Slice names[NAMES_MAX];
+    int count = 0, is_ascii = 1;
+    byte *own_end = own;
+    const byte *p = text.bytes, *end = p + text.size;
+    while (p < end) {
+        const byte *stop = memchr(p, 2, (size_t)(end - p));
+        if (!stop) stop = end;
+        const byte *middle = memchr(p, 1, (size_t)(stop - p));
+        if (middle && middle > p && middle + 1 < stop) {
+            Slice name = {p, (size_t)(middle - p)};
+            Slice value = {middle + 1, (size_t)(stop - middle - 1)};
+            int is_plain = take_property(sent, name, value, names, &count, &own_end, limits);
+            if (is_plain != 1) return is_plain;
+        }
+        p = stop + 1;
+    }
+    for (size_t i = 0; i < text.size; i++) is_ascii &= text.bytes[i] < 0x80;
+    if (!is_ascii) {
+        PyObject *decoded = PyUnicode_DecodeUTF8((const char *)text.bytes, (Py_ssize_t)text.size,
+                                                 NULL);
+        if (!decoded) {
+            PyErr_Clear();
+            return 0;
+        }
+        Py_DECREF(decoded);
+    }
+    sent->own_size = (size_t)(own_end - own);
+    return sent->own_size <= (size_t)limits->properties_max
+        && is_good_id(sent->id.bytes, sent->id.size, (size_t)limits->id_max)
+        && sent->tag.size <= (size_t)limits->tag_max
+        && is_good_tag(sent->tag.bytes, sent->tag.size)
+        && sent->keys.size <= (size_t)limits->keys_max
+        && are_good_keys(sent->keys.bytes, sent->keys.size, limits->key_count_max);
+}
+
+/* The message at `p`, and where it ends; 1 if it is plain, 0 if not, -1 with an exception. */
+static int take_sent(Sent *sent, const byte **at, const byte *end, byte *own,
+                     const SentLimits *limits) {
+    const byte *p = *at;
+    Py_ssize_t left = end - p;
+    *sent = (Sent){0};
+    if (left < BODY_AT + 2) return 0;
+    int32_t size = (int32_t)get_u32(p), body_size = (int32_t)get_u32(p + 16);
+    if (body_size <= 0 || body_size > limits->body_max || body_size > left - BODY_AT - 2) return 0;
+    const byte *behind = p + BODY_AT + body_size;
+    int16_t length = (int16_t)get_u16(behind);
+    if (length < 0 || size != BODY_AT + body_size + 2 + length || size > left) return 0;
+    sent->body = (Slice){p + BODY_AT, (size_t)body_size};
+    sent->flag = get_u32(p + 12);
+    *at = p + size;
+    return take_properties(sent, (Slice){behind + 2, (size_t)length}, own, limits);
+}
+
+/* A column of texts: lengths, then the texts. */
+static byte *put_texts(byte *p, const Sent *rows, Py_ssize_t count, size_t field) {
+    for (Py_ssize_t i = 0; i < count; i++)
+        p = put_u16(p, (uint32_t)((const Slice *)((const byte *)&rows[i] + field))->size);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const Slice *text = (const Slice *)((const byte *)&rows[i] + field);
+        if (text->size) p = put_bytes(p, text->bytes, text->size);
+    }
+    return p;
+}
+
+static PyObject *columns_of_rows(const Sent *rows, Py_ssize_t count, const byte *own,
+                                 Py_ssize_t end) {
+    size_t bodies = 0, ids = 0, tags = 0, keys = 0, own_size = 0;
+    uint32_t flags = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        bodies += rows[i].body.size;
+        ids += rows[i].id.size;
+        tags += rows[i].tag.size;
+        keys += rows[i].keys.size;
+        own_size += rows[i].own_size;
+        flags |= rows[i].flag;
+    }
+    Py_ssize_t lengths = 2 * count, at = 4 * count + (Py_ssize_t)bodies;
+    Py_ssize_t ids_at = at, tags_at = -1, keys_at = -1, own_at = -1, flags_at = -1;
+    at += lengths + (Py_ssize_t)ids;
+    if (tags) { tags_at = at; at += lengths + (Py_ssize_t)tags; }
+    if (keys) { keys_at = at; at += lengths + (Py_ssize_t)keys; }
+    if (own_size) { own_at = at; at += lengths + (Py_ssize_t)own_size; }
+    if (flags) { flags_at = at; at += 8 * count; }
+    PyObject *data = PyBytes_FromStringAndSize(NULL, at);
+    if (!data) return NULL;
+    byte *p = (byte *)PyBytes_AsString(data);
+    for (Py_ssize_t i = 0; i < count; i++) p = put_u32(p, (uint32_t)rows[i].body.size);
+    for (Py_ssize_t i = 0; i < count; i++)
+        p = put_bytes(p, rows[i].body.bytes, rows[i].body.size);
+    p = put_texts(p, rows, count, offsetof(Sent, id));
+    if (tags) p = put_texts(p, rows, count, offsetof(Sent, tag));
+    if (keys) p = put_texts(p, rows, count, offsetof(Sent, keys));
+    if (own_size) {
+        for (Py_ssize_t i = 0; i < count; i++) p = put_u16(p, (uint32_t)rows[i].own_size);
+        p = put_bytes(p, own, own_size);
+    }
+    if (flags)
+        for (Py_ssize_t i = 0; i < count; i++)
+            p = put_u64(p, (uint64_t)(int64_t)(int32_t)rows[i].flag);
+    return Py_BuildValue("Nnnnnnnnn", data, count, end, (Py_ssize_t)bodies, ids_at, tags_at,
+                         keys_at, own_at, flags_at);
+}
+
+static PyObject *batch_columns(PyObject *self, PyObject *args) {
+    const char *data;
+    Py_ssize_t size, start, count_max, count = 0;
+    SentLimits limits;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y#nnnnninnO", &data, &size, &start, &count_max,
+                          &limits.body_max, &limits.tag_max, &limits.keys_max,
+                          &limits.key_count_max, &limits.id_max, &limits.properties_max,
+                          &limits.reserved))
+        return NULL;
+    if (start < 0 || start > size || count_max < 0) {
+        PyErr_SetString(PyExc_ValueError, "no place in a batch");
+        return NULL;
+    }
+    Py_ssize_t rows_max = (size - start) / (BODY_AT + 2);
+    if (rows_max > count_max) rows_max = count_max;
+    Sent *rows = PyMem_Malloc((size_t)(rows_max ? rows_max : 1) * sizeof(Sent));
+    byte *own = PyMem_Malloc((size_t)(size - start) + 2); /* a last property may lack its end */
+    PyObject *result = NULL;
+    if (!rows || !own) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    const byte *at = (const byte *)data + start, *end = (const byte *)data + size;
+    byte *own_end = own;
+    while (count < rows_max) {
+        const byte *next = at;
+        int is_plain = take_sent(&rows[count], &next, end, own_end, &limits);
+        if (is_plain < 0) goto done;
+        if (!is_plain) break;
+        own_end += rows[count++].own_size;
+        at = next;
+    }
+    result = columns_of_rows(rows, count, own, at - (const byte *)data);
+done:
+    PyMem_Free(rows);
+    PyMem_Free(own);
     return result;
 }
 
@@ -741,6 +984,7 @@ done:
 static PyMethodDef functions[] = {
     {"are_plain", are_plain, METH_VARARGS, NULL},
     {"encode_records", encode_records, METH_O, NULL},
+    {"batch_columns", batch_columns, METH_VARARGS, NULL},
     {"index_items", index_items, METH_VARARGS, NULL},
     {"decode_records", decode_records, METH_VARARGS, NULL},
     {"stored_columns", stored_columns, METH_VARARGS, NULL},

@@ -12,11 +12,27 @@ def are_plain(
     keys_at: int,
     flags_at: int,
     born_at: int,
+    ids_at: int,
+    properties_at: int,
     body_bytes_max: int,
     tag_bytes_max: int,
     keys_bytes_max: int,
     key_count_max: int,
+    id_bytes_max: int,
+    properties_bytes_max: int,
 ) -> bool: ...
+def batch_columns(
+    data: bytes,
+    start: int,
+    count_max: int,
+    body_bytes_max: int,
+    tag_bytes_max: int,
+    keys_bytes_max: int,
+    key_count_max: int,
+    id_bytes_max: int,
+    properties_bytes_max: int,
+    reserved: frozenset[bytes],
+) -> tuple[bytes, int, int, int, int, int, int, int, int]: ...
 def encode_records(
     columns: RecordColumns,
 ) -> tuple[bytes, bytes, list[int], list[int] | None, bytes, bytes]: ...

@@ -11,6 +11,8 @@ that all messages share the value given beside it.
 | keys   | 2                           | ASCII, a blank between each two |
 | flags  | 8                           |            |
 | born   | 8, in ms                    |            |
+| ids    | 2                           | ASCII letters and digits |
+| properties | 2                       | property strings, UTF-8 |
 """
 
 from array import array
@@ -24,7 +26,8 @@ class RecordColumns(NamedTuple):
 
     `shared` is what lies in a record from the system flag to the prepared position. `id_first` is
     the number of the first message's id, 8 hex digits behind the prefix; or -1: the prefix is
-    followed by the 16 digits of the record's position, and the id is not indexed.
+    followed by the 16 digits of the record's position, and the id is not indexed. Neither counts
+    where ids are a column. What the column of properties has follows the shared ones.
     `tag`, `keys` and `properties` are parts of the property block that all share. `topic_hash` is
     the unsigned hash of "topic#", `key_hashes` those of the shared keys in the machine's order.
     A `born_ms` stands for a 0 in its column.
@@ -37,6 +40,8 @@ class RecordColumns(NamedTuple):
     keys_at: int
     flags_at: int
     born_at: int
+    ids_at: int
+    properties_at: int
     position: int
     first_offset: int
     magic: int

@@ -12,15 +12,19 @@ from hypothesis import strategies as st
 from engine.errors import Corrupt
 from engine.host import unpack_host
 from engine.message import Message, StoredMessage
+from engine.message_columns import BatchColumns
+from engine.plain_columns import batch_columns
 from engine.store import kernel, record
 from engine.store.consume_queue import ConsumeQueue
 from engine.store.decoding import decode_run
 from engine.store.encode import EncodedBatch, Encoder
 from engine.store.kernel import RecordColumns, pure
 from engine.store.record import OWN, SHARED_V4, decode
+from protocol.remoting.batches import BatchMessage, encode_batch
 from tests.engine.store.kernel.twins import FUNCTIONS, TWINS, using
 
 COUNT_MAX = 6
+HURTS = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=2)
 ascii_text = st.text(st.characters(max_codepoint=0x7F), max_size=12)
 key_text = st.lists(st.text("abz09~!", min_size=1, max_size=4), max_size=4).map(" ".join)
 i64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -56,6 +60,14 @@ def columns(draw: st.DrawFn, *, is_good: bool) -> tuple[bytes, int, list[int]]:
         if draw(st.booleans()):
             starts.append(len(data))
             data += struct.pack(f">{count}q", *each(numbers))
+        else:
+            starts.append(-1)
+    ids = st.text("abZ09", min_size=1, max_size=9) if is_good else ascii_text
+    for text in (ids, st.text("ab\u00fc\x01\x02", max_size=12)):
+        if draw(st.booleans()):
+            packed = [value.encode() for value in each(text)]
+            starts.append(len(data))
+            data += struct.pack(f">{count}H", *map(len, packed)) + b"".join(packed)
         else:
             starts.append(-1)
     return data + draw(st.binary(max_size=3)), count, starts
@@ -100,9 +112,68 @@ def test_both_encode_a_batch_to_the_same_bytes(batch: RecordColumns) -> None:
 @settings(max_examples=300)
 def test_both_find_the_same_batches_plain(drawn: tuple[bytes, int, list[int]]) -> None:
     data, count, starts = drawn
-    given = (data, count, *starts, 1000, 6, 12, 3)
+    given = (data, count, *starts, 1000, 6, 12, 3, 8, 20)
     answers = {twin.are_plain(*given) for twin in TWINS.values()}
     assert len(answers) == 1
+
+
+PROPERTY_TEXTS = st.lists(
+    st.sampled_from(
+        (
+            "UNIQ_KEY\x01A1", "UNIQ_KEY\x01A1", "UNIQ_KEY\x01B2", "UNIQ_KEY\x01a-b", "WAIT\x01true",
+            "WAIT\x01false", "TAGS\x01a", "TAGS\x01a|b", "TAGS\x01\u00e9", "KEYS\x01k1 k2",
+            "KEYS\x01k1  k2", "KEYS\x01 k", "colour\x01blue", "\u00fc\x01\u00df", "n\x01\u00df1",
+            "DELAY\x013", "a\x01", "\x01b", "c", "", "d\x01e\x01f", "g\x01\0h", " \x01i", "j\x01\t",
+            "name\x01a longer value",
+        )
+    ),
+    max_size=6,
+).map("\x02".join)  # fmt: skip
+
+
+@st.composite
+def sent_batches(draw: st.DrawFn) -> bytes:
+    """Batches of the classic protocol: mostly plain messages, some of them damaged."""
+    plain = st.sampled_from(("UNIQ_KEY\x01A1\x02", "KEYS\x01k\x02n\x01v\x02UNIQ_KEY\x01B2"))
+    message = st.builds(
+        BatchMessage,
+        st.sampled_from((0, 0, 1, -1, (1 << 31) - 1, -(1 << 31))),
+        st.binary(max_size=9),
+        plain | PROPERTY_TEXTS,
+    )
+    batch = bytearray(encode_batch(draw(st.lists(message, max_size=6))))
+    for place, value in draw(HURTS):
+        if batch:
+            batch[place % len(batch)] = value
+    return bytes(batch[: len(batch) - draw(st.sampled_from((0, 0, 0, 1, 9)))])
+
+
+@given(batch=sent_batches(), start=st.sampled_from((0, 0, 0, 3)))
+@settings(max_examples=500)
+def test_both_make_the_same_columns_of_a_batch(batch: bytes, start: int) -> None:
+    start = min(start, len(batch))
+    limits = (start, 5, 8, 6, 12, 2, 2, 20, frozenset((b"DELAY", b"WAIT")))
+    expected = pure.batch_columns(batch, *limits)
+    for twin in TWINS.values():
+        assert BatchColumns(*twin.batch_columns(batch, *limits)) == expected
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_columns_of_a_batch_end_before_the_first_message_that_is_special(name: str) -> None:
+    texts = ("UNIQ_KEY\x01A1\x02WAIT\x01true\x02", "x\x01y\x02UNIQ_KEY\x01B2", "DELAY\x013\x02")
+    messages = [BatchMessage(7, b"body", text) for text in (*texts, texts[0])]
+    batch = encode_batch(messages)
+    with using(name):
+        found = batch_columns(batch)
+        rest = batch_columns(batch, len(encode_batch(messages[:3])))
+        special = batch_columns(batch, found.end)
+    assert (found.message_count, found.body_bytes) == (2, 8)
+    assert found.end == len(encode_batch(messages[:2]))
+    assert found.data[found.ids_at :].startswith(b"\0\2\0\2A1B2")
+    assert found.data[found.properties_at :].startswith(b"\0\0\0\4x\x01y\x02")
+    assert (found.tags_at, found.keys_at) == (-1, -1)
+    assert (rest.message_count, rest.end) == (1, len(batch))
+    assert (special.message_count, special.end) == (0, found.end)
 
 
 @given(
@@ -130,8 +201,23 @@ def test_what_a_twin_encodes_is_a_record(name: str) -> None:
     shared = SHARED_V4.pack(0, 5, bytes(8), 6, bytes(8), 0, 0)
     body = bytes(range(200))
     batch = RecordColumns(
-        *(struct.pack(">I", len(body)) + body, 1, 0, -1, -1, -1, -1, 1000, 7, -626843481, 3, 9),
-        *(0, 0, shared, b"\x06orders", b"ID", 10, b"TAGS\x01a\x02", b"", b"", 0, b""),
+        *(struct.pack(">I", len(body)) + body, 1, 0, -1, -1, -1, -1, -1, -1, 1000, 7),
+        *(
+            -626843481,
+            3,
+            9,
+            0,
+            0,
+            shared,
+            b"\x06orders",
+            b"ID",
+            10,
+            b"TAGS\x01a\x02",
+            b"",
+            b"",
+            0,
+            b"",
+        ),
     )
     records, entries, positions, codes, _, _ = TWINS[name].encode_records(batch)
     message = decode(records, crc_range=range(1 << 40))
@@ -147,7 +233,7 @@ def test_what_a_twin_encodes_is_a_record(name: str) -> None:
 def test_no_twin_reads_behind_the_data(name: str, size: int) -> None:
     data = struct.pack(">II", 2, 3)[:size] + b"bodys"[: max(0, size - 8)]
     with pytest.raises((ValueError, struct.error)):
-        TWINS[name].are_plain(data, 2, 0, 0, 0, 0, 0, 1000, 6, 12, 3)
+        TWINS[name].are_plain(data, 2, 0, 0, 0, 0, 0, 0, 0, 1000, 6, 12, 3, 8, 20)
 
 
 def test_the_engine_uses_the_compiled_twin_where_there_is_one() -> None:
@@ -182,7 +268,6 @@ MESSAGES = st.builds(
     born_host=st.sampled_from(("", "10.1.2.3:4", "[::1]:5")),
     prepared_position=st.sampled_from((0, 77)),
 )
-HURTS = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=2)
 
 
 @given(

@@ -10,7 +10,14 @@ import pytest
 from engine.store import kernel
 from engine.store.kernel import pure
 
-FUNCTIONS = ("are_plain", "decode_records", "encode_records", "index_items", "stored_columns")
+FUNCTIONS = (
+    "are_plain",
+    "batch_columns",
+    "decode_records",
+    "encode_records",
+    "index_items",
+    "stored_columns",
+)
 
 
 def find_twins() -> dict[str, ModuleType]:
