@@ -20,7 +20,7 @@ from tests.remoting.server_process import LIMIT_S, ROOT, Server, served
 pytestmark = pytest.mark.slow
 
 JAVA = Path(__file__).parent / "java"
-VERSIONS = ("4.9.8", "5.3.3")
+VERSIONS = ("4.9.8", "5.5.0")
 NUMBERS = count(1)
 
 
