@@ -1,7 +1,7 @@
 #!/bin/sh
 # Classic clients of RocketMQ, unmodified, for the tests of tests/remoting, and the small programs that drive
 # them (ali-ons is npm's: ensure_node.sh). `sh tools/ensure_remoting_clients.sh PYTHON` installs
-#   java    the newest 4.9 and 5.3: jars of Maven Central, as java/jars-*.sha256 list them
+#   java    the newest 4.9 and 5.5: jars of Maven Central, as java/jars-*.sha256 list them
 #   spring  rocketmq-spring-boot-starter: jars of Maven Central, as spring/jars.sha256 lists them
 #   go      rocketmq-client-go/v2: a module of the Go proxy, as go/go.sum has it
 #   cpp     the Python packages that bundle the C++ client, each in an environment of its own
@@ -28,7 +28,7 @@ if ! command -v javac >/dev/null 2>&1; then
     apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jdk-headless || fail
 fi
 
-for version in 4.9.8 5.3.3; do
+for version in 4.9.8 5.5.0; do
     lock="$folder/jars-$version.sha256"
     build="$folder/build/$version"
     stamp="$build/.compiled"

@@ -35,7 +35,7 @@ OFFERED: dict[R, RemotingOperation] = {
     ),
     R.LITE_PULL_MESSAGE: RemotingOperation(pulling.pull, "The same for lite pull consumers."),
     R.QUERY_MESSAGE: RemotingOperation(
-        message_queries.query_message, "Messages of a topic by key or message id."
+        message_queries.query_message, "Messages of a topic by key, tag or message id."
     ),
     R.VIEW_MESSAGE_BY_ID: RemotingOperation(
         message_queries.view_message, "The message that an offset id names."
@@ -137,6 +137,11 @@ CONTROLLER_CODES = (
     R.UPDATE_CONTROLLER_CONFIG,
     R.GET_CONTROLLER_CONFIG,
     R.CLEAN_BROKER_DATA,
+    R.BROKER_CLOSE_CHANNEL_REQUEST,
+    R.CHECK_NOT_ACTIVE_BROKER_REQUEST,
+    R.GET_BROKER_LIVE_INFO_REQUEST,
+    R.GET_SYNC_STATE_DATA_REQUEST,
+    R.RAFT_BROKER_HEART_BEAT_EVENT_REQUEST,
 )
 COLD_CODES = (
     R.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
@@ -159,7 +164,19 @@ UNUSED_CODES = (
     R.ADJUST_CONSUMER_THREAD_POOL,
     R.WHO_CONSUME_THE_MESSAGE,
 )
-TIMER_CODES = (R.GET_TIMER_CHECK_POINT, R.GET_TIMER_METRICS)
+TIMER_CODES = (R.GET_TIMER_CHECK_POINT, R.GET_TIMER_METRICS, R.SWITCH_TIMER_ENGINE)
+LITE_CODES = (
+    R.POP_LITE_MESSAGE,
+    R.LITE_SUBSCRIPTION_CTL,
+    R.ACK_LITE_MESSAGE,
+    R.NOTIFY_UNSUBSCRIBE_LITE,
+    R.GET_BROKER_LITE_INFO,
+    R.GET_PARENT_TOPIC_INFO,
+    R.GET_LITE_TOPIC_INFO,
+    R.GET_LITE_CLIENT_INFO,
+    R.GET_LITE_GROUP_INFO,
+    R.TRIGGER_LITE_DISPATCH,
+)
 FILTER_CODES = (R.REGISTER_FILTER_SERVER, R.REGISTER_MESSAGE_FILTER_CLASS)
 REFUSED: dict[R, str] = {
     R.CHECK_TRANSACTION_STATE: TO_CLIENT,
@@ -181,6 +198,7 @@ REFUSED: dict[R, str] = {
     **dict.fromkeys(UNUSED_CODES, "no client or tool of RocketMQ sends it"),
     **dict.fromkeys(TIMER_CODES, "waiting messages are in no timer wheel"),
     **dict.fromkeys(FILTER_CODES, "filter classes are not offered"),
+    **dict.fromkeys(LITE_CODES, "there are no lite topics"),
     R.POP_ROLLBACK: "deliveries are kept in the progress of their group, not in records of POPs",
     R.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics spread over brokers, and there is one",
 }

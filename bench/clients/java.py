@@ -17,7 +17,7 @@ from bench.peers.rocketmq import RocketMQServer
 from bench.server import Server
 
 ROOT = Path(__file__).parents[2]
-JARS = ROOT / "tests/remoting/java/lib/5.3.3"
+JARS = ROOT / "tests/remoting/java/lib/5.5.0"
 PROGRAM = Path(__file__).parent / "Send.java"
 WARM_TIMES = 15  # as long as other lines warm up
 MICROSECONDS = 1e6

@@ -46,6 +46,7 @@ class Match(Protocol):
 class ScanQuery(msgspec.Struct, frozen=True):
     """Conditions of a scan: messages stored from `begin_ms` to before `end_ms` (ms since 1970 UTC).
 
+    Those before `begin_position` in the log are left out.
     `filter` is "*", tags, or an SQL92 expression; `contains` is a text that the body holds, as its
     UTF-8 bytes (of a body that its producer compressed, once it is decompressed).
     """
@@ -55,6 +56,7 @@ class ScanQuery(msgspec.Struct, frozen=True):
     end_ms: int = FOREVER_MS
     filter: str = "*"
     contains: str = ""
+    begin_position: int = 0
 
 
 class ScanPage(msgspec.Struct, frozen=True):
@@ -234,6 +236,8 @@ class MessageScan:
         begin, end = store.bounds(topic, queue)
         if query.begin_ms > 0:
             begin = store.offset_at_time(topic, queue, query.begin_ms)
+        if query.begin_position > 0:
+            begin = max(begin, store.offset_at_position(topic, queue, query.begin_position))
         if query.end_ms < FOREVER_MS:
             end = store.offset_at_time(topic, queue, query.end_ms)
         if begin < end:

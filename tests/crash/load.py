@@ -90,10 +90,12 @@ class Load:
         for thread in self._threads:
             thread.start()
 
-    def finish(self, drained_by_s: float) -> None:
-        """Send no more; consume until nothing is missing or the time is over."""
-        self._is_sending = False
+    def finish(self, drained_by_s: float, *, accepted_min: int) -> None:
+        """Send until so many are accepted; consume until nothing is missing or the time is over."""
         until_s = time.monotonic() + drained_by_s
+        while len(self.book.accepted) < accepted_min and time.monotonic() < until_s:
+            time.sleep(RETRY_S)
+        self._is_sending = False
         while self.book.missing and time.monotonic() < until_s:
             time.sleep(RETRY_S)
         self._is_ended = True

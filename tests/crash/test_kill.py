@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(170)]
 KILLS = 8
 UP_S = (0.05, 1.0)
 DRAIN_S = 60.0
+ACCEPTED_MIN = 10 * KILLS + 1
 
 
 def test_kills_at_random_moments_lose_nothing_and_bring_nothing_back(server: ServerProcess) -> None:
@@ -31,7 +32,7 @@ def test_kills_at_random_moments_lose_nothing_and_bring_nothing_back(server: Ser
         server.kill()
         server.start()
         faults = faults or server.verify()
-    load.finish(DRAIN_S)
+    load.finish(DRAIN_S, accepted_min=ACCEPTED_MIN)
     book = load.book
     said = f"seed {seed}, {len(book.accepted)} accepted, {len(book.done_s)} acknowledged"
     assert not load.errors, said
@@ -39,4 +40,4 @@ def test_kills_at_random_moments_lose_nothing_and_bring_nothing_back(server: Ser
     assert not book.missing, f"{said}: {len(book.missing)} lost, {sorted(book.missing)[:5]}"
     assert not book.came_back, f"{said}: {book.came_back[:5]} after their acknowledgement"
     assert not book.out_of_order, f"{said}: {book.out_of_order[:5]}"
-    assert len(book.accepted) > 10 * KILLS, f"{said}: too few to prove anything"
+    assert len(book.accepted) >= ACCEPTED_MIN, f"{said}: too few to prove anything"

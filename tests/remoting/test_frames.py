@@ -139,7 +139,8 @@ def test_a_frame_of_no_bytes_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(479, "5.3.3"), (399, "4.9.3"), (401, "4.9.4"), (413, "5.0.0"), (0, "")]
+    ("number", "text"),
+    [(513, "5.5.0"), (479, "5.3.3"), (399, "4.9.3"), (401, "4.9.4"), (413, "5.0.0"), (0, "")],
 )
 def test_version_numbers_are_told_as_people_write_them(number: int, text: str) -> None:
     assert version_text(number) == text

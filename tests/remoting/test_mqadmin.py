@@ -1,4 +1,4 @@
-"""Apache's mqadmin 5.3.3, unmodified, against a server process; its output compared with REST's."""
+"""Apache's mqadmin 5.5.0, unmodified, against a server process; its output compared with REST's."""
 
 import json
 import re
@@ -185,7 +185,7 @@ def producers(text: str, session: Session) -> None:
 
 def producer_connections(text: str, session: Session) -> None:
     assert session.tool.client in text
-    assert "V5_3_3" in text
+    assert "V5_5_0" in text
 
 
 def consumer_connections(text: str, session: Session) -> None:
@@ -232,13 +232,20 @@ def done(text: str, session: Session) -> None:
     assert "success" in text
 
 
+def indexed(text: str) -> dict[str, str]:
+    """The IndexKey of each message that a query by key shows, by message id, in order."""
+    rows = (line.split() for line in text.splitlines())
+    return {row[0]: row[3] for row in rows if len(row) == 4 and "@" in row[3]}
+
+
 def messages_by_key(text: str, session: Session) -> None:
     found = session.get("/topics/orders/messages/by-key?key=k1")["items"]
-    assert {
-        row[0]
-        for row in (line.split() for line in text.splitlines())
-        if row[1:2] != ["ID"] and len(row) == 3
-    } == {each["message_id"] for each in found}
+    assert list(indexed(text)) == [each["message_id"] for each in found]
+
+
+def messages_by_tag(text: str, session: Session) -> None:
+    found = session.get("/topics/orders/search?filter=paid")["items"]
+    assert list(indexed(text)) == [each["message_id"] for each in found]
 
 
 def message_by_offset(text: str, session: Session) -> None:
@@ -300,6 +307,7 @@ READS: dict[str, Check] = {
     "deleteKvConfig -s own -k name": done,
     "updateBrokerConfig -b {broker} -k brokerName -v kitemq": done,
     "queryMsgByKey -t orders -k k1": messages_by_key,
+    "queryMsgByKey -t orders -k paid -p T": messages_by_tag,
     "queryMsgByOffset -t orders -b kitemq -i 1 -o 0": message_by_offset,
     "queryCq -t orders -q 1 -i 0 -c 5 -b {broker} -g billing": queue_entries,
     "consumeMessage -t orders -b kitemq -i 1 -o 0": bodies,
@@ -334,6 +342,14 @@ REFUSALS = {
     "updateColdDataFlowCtrGroupConfig -b {broker} -g billing -v 10": "not throttled",
     "exportPopRecord -b {broker}": "not in records of POPs",
     "wipeWritePerm -b other": "the one broker is",
+    "switchTimerEngine -b {broker} -e F": "in no timer wheel",
+    "getBrokerLiteInfo -b {broker}": "there are no lite topics",
+    # These print no reason of any broker.
+    "getParentTopicInfo -p orders": "[kitemq] error.",
+    "getLiteTopicInfo -p orders -l one": "[kitemq] error.",
+    "getLiteClientInfo -p orders -g billing -c one": "[kitemq] error.",
+    "getLiteGroupInfo -p orders -g billing": "[kitemq] error.",
+    "triggerLiteDispatch -p orders -g billing": "error",
 }
 
 
@@ -396,6 +412,17 @@ def test_what_the_tool_sends_has_a_trace(session: Session) -> None:
     assert status == "SEND_OK"
     assert session.get(f"/messages/{message_id}/journey")["stages"]
     assert lines_with(session.tool.run(f"queryMsgTraceById -i {message_id}"), "Pub")
+
+
+@pytest.mark.parametrize("query", ["-k k1", "-k paid -p T"])
+def test_a_query_by_key_or_tag_goes_on_after_the_last_key(session: Session, query: str) -> None:
+    command = f"queryMsgByKey -t orders {query}"
+    all_of_them = indexed(session.tool.run(command))
+    pages = [indexed(session.tool.run(f"{command} -m 2"))]
+    while pages[-1]:
+        last = list(pages[-1].values())[-1]
+        pages.append(indexed(session.tool.run(f"{command} -m 2 -l {last}")))
+    assert [list(page) for page in pages] == [list(all_of_them)[:2], list(all_of_them)[2:], []]
 
 
 def test_a_message_is_processed_by_its_message_id(session: Session) -> None:

@@ -122,7 +122,9 @@ async def test_an_unfinished_frame_does_not_stay(running: Running) -> None:
     """A half-open connection with half a frame ends with `body_timeout_s`."""
     client = await running.connect()
     client.writer.write(GOLDEN[0][:40])
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(LIMIT_S):
+        while not running.app.services.request_limits.used_bytes:  # the half of it is there
+            await asyncio.sleep(0.01)
     (connection,) = running.port.backend.connections
     now_s = asyncio.get_running_loop().time()
     connection.check(now_s)

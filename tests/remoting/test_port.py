@@ -446,7 +446,7 @@ async def test_a_member_is_shown_with_language_and_version(
 ) -> None:
     await client.beat("c1", "billing")
     (member,) = running.broker.members.of("billing")
-    assert (member.language, member.version, member.topics) == ("JAVA", "5.3.3", {"orders": "*"})
+    assert (member.language, member.version, member.topics) == ("JAVA", "5.5.0", {"orders": "*"})
     assert member.is_pulling
 
 
@@ -601,6 +601,42 @@ async def test_a_message_is_found_by_offset_id_key_and_message_id(
     assert answer.code == ResponseCode.QUERY_NOT_FOUND
 
 
+@pytest.mark.parametrize(
+    ("index", "key", "order"), [("K", "a@b", [4, 3, 2, 1, 0]), ("T", "hot", [0, 1, 2, 3, 4])]
+)
+async def test_a_query_goes_on_after_the_last_key(
+    running: Running, client: Client, index: str, key: str, order: list[int]
+) -> None:
+    positions: list[int] = []
+    for number in range(5):
+        properties = UNIQ.format(f"AB{number}") + "KEYS\x01a@b\x02TAGS\x01hot\x02"
+        sent = await client.send("orders", b"%d" % number, properties=properties)
+        positions.append(int(sent.fields["msgId"][16:], 16))
+        await client.send("orders", b"cold", properties="KEYS\x01c\x02TAGS\x01cold\x02")
+    query = {"topic": "orders", "key": key, "maxNum": 2, "beginTimestamp": 0, "indexType": index}
+    query["endTimestamp"] = (1 << 63) - 1
+    pages, last_key = [], ""
+    for _ in range(3):
+        answer = await client.ok(RequestCode.QUERY_MESSAGE, query | {"lastKey": last_key})
+        pages.append([int(body) for body in bodies(answer.body)])
+        last_key = f"0@orders@{index}@{key}@AB@{positions[pages[-1][-1]]}"
+    assert pages == [order[:2], order[2:4], order[4:]]
+    done = await client.ask(RequestCode.QUERY_MESSAGE, query | {"lastKey": last_key})
+    assert done.code == ResponseCode.QUERY_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"lastKey": "0@orders@K@other@AB@1"}, {"lastKey": "0@orders@K@k1@AB@x"}, {"indexType": "X"}],
+)
+async def test_a_query_by_an_odd_index_is_refused(client: Client, wrong: dict[str, str]) -> None:
+    await client.send("orders", b"x", properties=UNIQ.format("AB12") + "KEYS\x01k1\x02")
+    query = {"topic": "orders", "key": "k1", "maxNum": 2, "beginTimestamp": 0, "endTimestamp": 0}
+    answer = await client.ask(RequestCode.QUERY_MESSAGE, query | wrong)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert next(iter(wrong)) in answer.remark
+
+
 # -- the console and metrics ---------------------------------------------------------------------
 
 
@@ -614,7 +650,7 @@ async def test_the_console_lists_a_client_asks_it_and_sends_it_away(
         "c1",
         "TCP",
         "JAVA",
-        "5.3.3",
+        "5.5.0",
     )
     (facts,) = connections.find("c1")
     assert (facts.kind, dict(facts.groups)) == (

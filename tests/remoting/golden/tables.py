@@ -83,7 +83,6 @@ FREE = (
 PULLS = (R.PULL_MESSAGE, R.LITE_PULL_MESSAGE)
 # KiteMQ differs on purpose.
 DELIBERATE = (
-    row("version", "KiteMQ speaks the protocol of 5.3.3, and says so to clients that look at it"),
     row("remark", "a text for people; clients do not read it"),
     row("binary", "an answer has the header of its request; Apache 5.5.0 answers in JSON"),
     row("body[].properties.CLUSTER", "the same for each message: it is not stored"),
