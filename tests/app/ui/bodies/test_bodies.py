@@ -161,8 +161,8 @@ def test_no_container_is_too_large_or_too_deep_to_be_looked_at() -> None:
     many, is_cut = avro.decode(avro_file(PEOPLE * 2000))
     assert is_cut
     assert len(many["records"]) < 4000
-    shown = bodies.decode(avro_file(PEOPLE * 2000))
-    assert shown.tree_cut
+    body = bodies.decode(avro_file(PEOPLE * 2000))
+    assert body.tree_cut
     nested = {"type": "record", "name": "R", "fields": [{"name": "r", "type": "R"}]}
     head = b"Obj\x01" + long(1) + text("avro.schema") + text(json.dumps(nested)) + long(0) + SYNC
     with pytest.raises(avro.NotAvro, match="nested too deeply"):

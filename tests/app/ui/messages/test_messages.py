@@ -53,16 +53,16 @@ def haystack(site: Site) -> str:
 
 def walk(browser: httpx.Client, path: str) -> list[Any]:
     """The contexts of a search from its first page to its last, by following its own links."""
-    found = []
+    pages = []
     while path:
-        found.append(browser.get(f"{path}&format=json").json())
-        path = found[-1]["scan"]["next_href"]
-        assert len(found) < 200
-    return found
+        pages.append(browser.get(f"{path}&format=json").json())
+        path = pages[-1]["scan"]["next_href"]
+        assert len(pages) < 200
+    return pages
 
 
-def places(found: list[Any]) -> list[tuple[int, str]]:
-    return [(row["queue"], row["offset"]) for page in found for row in page["rows"]]
+def places(pages: list[Any]) -> list[tuple[int, str]]:
+    return [(row["queue"], row["offset"]) for page in pages for row in page["rows"]]
 
 
 @pytest.fixture(scope="module")
@@ -102,10 +102,10 @@ def test_all_messages_of_a_key_are_reached_by_its_pages(
 def test_a_search_continued_to_its_end_finds_each_match_once(
     browser: httpx.Client, haystack: str, query: str
 ) -> None:
-    found = walk(browser, f"/messages?topic={haystack}&{query}&size=25")
-    assert len(found) >= 8
-    assert len(places(found)) == len(set(places(found))) == 200
-    first, last = found[0]["scan"], found[-1]["scan"]
+    pages = walk(browser, f"/messages?topic={haystack}&{query}&size=25")
+    assert len(pages) >= 8
+    assert len(places(pages)) == len(set(places(pages))) == 200
+    first, last = pages[0]["scan"], pages[-1]["scan"]
     assert (first["matched"], first["total"]) == (25, 400)
     assert first["scanned"] < 400
     assert (last["matched"], last["scanned"], last["total"]) == (200, 400, 400)
@@ -120,9 +120,9 @@ def test_a_search_whose_time_is_up_says_how_far_it_came_and_goes_on(
     text = re.sub(r"<[^>]+>", "", page)
     assert re.search(r"0 found so far, scanned \d+ of 400", text)
     assert "Continue" in text
-    found = walk(browser, path)
-    assert len(found) > 1
-    assert [row["preview"] for page in found for row in page["rows"]] == ["needle 398"]
+    pages = walk(browser, path)
+    assert len(pages) > 1
+    assert [row["preview"] for page in pages for row in page["rows"]] == ["needle 398"]
 
 
 def test_the_address_of_a_page_is_a_permalink(browser: httpx.Client, haystack: str) -> None:
