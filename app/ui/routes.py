@@ -261,5 +261,5 @@ router = APIRouter(
         _post("/views/{id}/delete", views.delete, OWN),
         _get("/static/{name:path}", static, PUBLIC),
         UnknownPage("/{path:path}", unknown_page, methods=["GET"]),
-    ],
+    ]
 )

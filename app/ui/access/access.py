@@ -4,30 +4,20 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import UNSET, Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.db.rows import SessionRow, TokenRow, UserRow
 from app.errors import ProblemError
-from app.security.access import (
-    TABLE,
-    Action,
-    Kind,
-    Principal,
-    Role,
-    lacks,
-    principal_of,
-)
+from app.security.access import TABLE, Action, Kind, Principal, Role, lacks
 from app.security.authenticator import LOGIN
 from app.security.credentials import parse_role
 from app.security.user_directory import UserDirectory
 from app.settings import is_loopback
 from app.ui.access.login import browser_of, logged_in
 from app.ui.framework import forms, pages, rights, typed_forms
-from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Conflict, Forbidden, Invalid, NotFound
 from kitemq.model.access import NewToken, NewUser
@@ -36,10 +26,7 @@ from kitemq.model.numbers import is_whole
 
 ROWS_MAX = 200
 ROLES = (
-    (
-        Role.VIEWER.value,
-        N_("viewer: sees all but people; reads messages where patterns say so"),
-    ),
+    (Role.VIEWER.value, N_("viewer: sees all but people; reads messages where patterns say so")),
     (Role.OPERATOR.value, N_("operator: produces, consumes, administers what the patterns name")),
     (Role.ADMIN.value, N_("admin: everything")),
 )
@@ -158,7 +145,7 @@ class Access:
 
 
 async def show(
-    request: Request,
+    request: PageRequest,
     *,
     user_form: Form | None = None,
     token_form: Form | None = None,
@@ -168,12 +155,12 @@ async def show(
     made_pair: tuple[str, str] = ("", ""),
 ) -> Response:
     """GET /access"""
-    directory, who = services_of(request.scope).user_directory, principal_of(request.scope)
+    directory, who = request.services.user_directory, request.who
     owner = who.name if lacks(who, Action.READ, Kind.PEOPLE) else ""
     users = [user for user in directory.users() if not owner or user.name == owner]
     myself = directory.user(who.name)
     tokens, sessions = directory.tokens(owner), directory.sessions(owner)
-    now_ms = pages.console_of(request).now_ms()
+    now_ms = request.console.now_ms()
     user_values = {"name": "", "password": "", "role": "viewer", "patterns": "*:*:*"}
     token_values = {"name": "", "owner": who.name, "role": "", "patterns": "", "days": "90"}
     user_form = user_form or Form(user_values)
@@ -205,11 +192,11 @@ async def show(
     return await pages.respond(request, "access.html", context, title=_("Access"), status=status)
 
 
-async def add_user(request: Request) -> Response:
+async def add_user(request: PageRequest) -> Response:
     """POST /access/users: a new user; the first one is logged in at once."""
-    form, fields = typed_forms.read(await forms.read(request), UserFields)
+    form, fields = await request.read_form(UserFields)
     form.values["password"] = ""
-    is_first = principal_of(request.scope).is_open
+    is_first = request.who.is_open
     if is_first and not _may_begin(request):
         raise Forbidden(
             _("the server listens on a network, so the first user is not made here"),
@@ -218,9 +205,7 @@ async def add_user(request: Request) -> Response:
     try:
         role = Role.ADMIN if is_first else parse_role(fields.role)
         new = NewUser(fields.name, fields.password, role, fields.patterns or UNSET)
-        user = await services_of(request.scope).accounts.add_user(
-            actor_of(request), new, is_first=is_first
-        )
+        user = await request.services.accounts.add_user(request.actor, new, is_first=is_first)
     except (Invalid, Conflict) as error:
         form.blame(error)
         return await show(request, user_form=form)
@@ -229,55 +214,55 @@ async def add_user(request: Request) -> Response:
     return forms.go(request, "/access?done=created")
 
 
-async def add_token(request: Request) -> Response:
+async def add_token(request: PageRequest) -> Response:
     """POST /access/tokens: the page with the token's text on it, this once."""
-    form, fields = typed_forms.read(await forms.read(request), TokenFields)
-    owner = fields.owner or principal_of(request.scope).name
+    form, fields = await request.read_form(TokenFields)
+    owner = fields.owner or request.who.name
     _require_owned(request, owner)
     if form.is_wrong:
         return await show(request, token_form=form)
     try:
         role = parse_role(fields.role) if fields.role else UNSET
         new = NewToken(fields.name, owner, role, fields.patterns or UNSET, fields.days)
-        token, secret = await services_of(request.scope).accounts.add_token(actor_of(request), new)
+        token, secret = await request.services.accounts.add_token(request.actor, new)
     except (Invalid, Conflict, NotFound) as error:
         form.blame(error)
         return await show(request, token_form=form)
-    keys = services_of(request.scope).access_keys
+    keys = request.services.access_keys
     pair = await keys.key_pair(token.secret_hash)
     return await show(request, made=secret, made_name=token.name, made_pair=pair)
 
 
-async def revoke_token(request: Request) -> Response:
+async def revoke_token(request: PageRequest) -> Response:
     """POST /access/tokens/{id}/revoke"""
-    directory, token_id = services_of(request.scope).user_directory, _id(request)
+    directory, token_id = request.services.user_directory, _id(request)
     token = next((row for row in directory.tokens() if row.id == token_id), None)
     _require_owned(request, directory.name_of(token.user_id) if token else "")
-    await services_of(request.scope).accounts.revoke_token(actor_of(request), token_id)
+    await request.services.accounts.revoke_token(request.actor, token_id)
     return forms.go(request, "/access?done=revoked")
 
 
-async def end_session(request: Request) -> Response:
+async def end_session(request: PageRequest) -> Response:
     """POST /access/sessions/{id}/end"""
-    directory, session_id = services_of(request.scope).user_directory, _id(request)
+    directory, session_id = request.services.user_directory, _id(request)
     session = next((row for row in directory.sessions() if row.id == session_id), None)
     _require_owned(request, directory.name_of(session.user_id) if session else "")
-    await services_of(request.scope).accounts.end_session(actor_of(request), session_id)
-    is_this = session_id == principal_of(request.scope).session_id
+    await request.services.accounts.end_session(request.actor, session_id)
+    is_this = session_id == request.who.session_id
     return forms.go(request, LOGIN if is_this else "/access?done=ended")
 
 
-async def change_password(request: Request) -> Response:
+async def change_password(request: PageRequest) -> Response:
     """POST /access/password: change the user's own password and end their other sessions."""
-    __, fields = typed_forms.read(await forms.read(request), PasswordFields)
+    __, fields = await request.read_form(PasswordFields)
     form = typed_forms.fill({}, PasswordFields)
     if fields.new != fields.again:
         form.refuse("again", _("The two new passwords differ."))
         return await show(request, password_form=form)
-    name = principal_of(request.scope).name
+    name = request.who.name
     try:
-        await services_of(request.scope).accounts.change_password(
-            actor_of(request), name, fields.old, fields.new, browser=browser_of(request)
+        await request.services.accounts.change_password(
+            request.actor, name, fields.old, fields.new, browser=browser_of(request)
         )
     except Invalid as error:
         form.blame(error, {"password": "new"})
@@ -318,17 +303,17 @@ def _session_line(session: SessionRow, directory: UserDirectory, who: Principal)
     return convert(session, SessionLine, user=directory.name_of(session.user_id), is_this=is_this)
 
 
-def _require_owned(request: Request, owner: str) -> None:
+def _require_owned(request: PageRequest, owner: str) -> None:
     """Raise RightMissing if the object belongs to another user and the caller is no admin."""
-    if owner != principal_of(request.scope).name:
+    if owner != request.who.name:
         rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
 
 
-def _may_begin(request: Request) -> bool:
-    return is_loopback(services_of(request.scope).settings.host)
+def _may_begin(request: PageRequest) -> bool:
+    return is_loopback(request.services.settings.host)
 
 
-def _id(request: Request) -> int:
+def _id(request: PageRequest) -> int:
     text = request.path_params["id"]
     if not is_whole(text):
         raise NotFound(_("there is nothing with the id %(text)s", text=f"{text[:40]!r}"))

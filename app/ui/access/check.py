@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.security.access import NAMED, Action, Kind
 from app.security.rights_check import RightsSubject, decide_all, subject_of
 from app.ui.access.access import ROLES
 from app.ui.framework import pages
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from engine.errors import Invalid, NotFound
 from kitemq.model.access import CheckedRight, RightReason
 from kitemq.model.conversion import convert
@@ -71,7 +70,7 @@ class AccessCheckPage:
     choices_max: int = CHOICES_MAX
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /access/check"""
     values = request.query_params
     form = Form({name: values.get(name, "").strip()[:4096] for name in FIELDS})
@@ -104,9 +103,9 @@ async def show(request: Request) -> Response:
     )
 
 
-def _subject(request: Request, form: Form) -> RightsSubject:
+def _subject(request: PageRequest, form: Form) -> RightsSubject:
     kind, __, name = form.values["who"].partition(":")
-    directory = services_of(request.scope).user_directory
+    directory = request.services.user_directory
     if kind == "role":
         patterns = form.values["patterns"].split()
         return subject_of(directory, role=form.values["role"], patterns=patterns)
@@ -125,9 +124,9 @@ def _judged(subject: RightsSubject, form: Form) -> list[CheckedRight]:
     return decide_all(subject, action=Action(action) if action else None, kind=of, name=name)
 
 
-def _people(request: Request) -> tuple[list[tuple[str, str]], int]:
+def _people(request: PageRequest) -> tuple[list[tuple[str, str]], int]:
     """The users and tokens to choose from, users first, and their total number."""
-    people = services_of(request.scope).user_directory
+    people = request.services.user_directory
     users = [(f"user:{user.name}", user.name) for user in people.users()]
     tokens = []
     for token in people.tokens():

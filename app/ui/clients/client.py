@@ -4,16 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.services.client_figures import ClientActivity, Refusals
 from app.services.clients import ASK_S, ClientState, Membership
 from app.services.connections import ClientFacts
 from app.ui.framework import forms, pages
-from app.ui.framework.console import actor_of
 from app.ui.framework.language import _, ngettext
+from app.ui.framework.page_request import PageRequest
 from engine.broker import Member
 from engine.errors import Busy, NotFound, Refused
 from kitemq.model.clients import SentAway, ThreadStack
@@ -64,19 +62,19 @@ def path_of(name: str) -> str:
     return f"/clients/{quote(name, safe='')}"
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /clients/{id}"""
-    return await _page(request, services_of(request.scope).clients.find(request.path_params["id"]))
+    return await _page(request, request.services.clients.find(request.path_params["id"]))
 
 
-async def stack(request: Request) -> Response:
+async def stack(request: PageRequest) -> Response:
     """POST /client/stack: request and show the client's thread stacks."""
     name = (await forms.read(request)).one("client")
-    clients = services_of(request.scope).clients
+    clients = request.services.clients
     client = clients.find(name)
     answer, trouble = None, ""
     try:
-        answer = await clients.stack(actor_of(request), name)
+        answer = await clients.stack(request.actor, name)
     except (Refused, Busy) as error:
         trouble = error.detail
     try:
@@ -86,21 +84,21 @@ async def stack(request: Request) -> Response:
     return await _page(request, client, answer, trouble)
 
 
-async def disconnect_page(request: Request) -> Response:
+async def disconnect_page(request: PageRequest) -> Response:
     """GET /client/disconnect?client=: ask for confirmation and show the impact."""
-    client = services_of(request.scope).clients.find(request.query_params.get("client", ""))
+    client = request.services.clients.find(request.query_params.get("client", ""))
     return await _disconnect(request, client.name, _impact(client))
 
 
-async def disconnect(request: Request) -> Response:
+async def disconnect(request: PageRequest) -> Response:
     """POST /client/disconnect"""
     name = (await forms.read(request)).one("client")
-    done = await services_of(request.scope).clients.disconnect(actor_of(request), name)
+    done = await request.services.clients.disconnect(request.actor, name)
     return await _disconnect(request, name, [], done)
 
 
 async def _disconnect(
-    request: Request, name: str, impact: Sequence[str], done: SentAway | None = None
+    request: PageRequest, name: str, impact: Sequence[str], done: SentAway | None = None
 ) -> Response:
     return await pages.respond(
         request,
@@ -140,10 +138,10 @@ def _impact(client: ClientState) -> list[str]:
 
 
 async def _page(
-    request: Request, client: ClientState, answer: ThreadStack | None = None, trouble: str = ""
+    request: PageRequest, client: ClientState, answer: ThreadStack | None = None, trouble: str = ""
 ) -> Response:
-    now_ms = pages.console_of(request).now_ms()
-    figures = services_of(request.scope).client_figures
+    now_ms = request.console.now_ms()
+    figures = request.services.client_figures
     members = [each.member for each in client.memberships]
     sources: list[ClientFacts | Member] = [*client.endpoints, *members]
     seen_times = [each.seen_ms for each in sources if each.seen_ms is not None]

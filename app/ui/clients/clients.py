@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.pause import paced
 from app.services.client_figures import ClientActivity, ClientFigures
 from app.services.connections import Connected
@@ -16,6 +14,7 @@ from app.ui.framework import formats, list_exports, pages, tables
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.list_exports import Listing
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.tables import Cut, Query
 from engine.broker import Member
 from engine.errors import NotFound
@@ -106,12 +105,12 @@ class ClientsPage:
     connections_total: int
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /clients"""
-    console = pages.console_of(request)
+    console = request.console
     query = tables.parse_query(request.query_params, SORTS, "client")
-    connections = services_of(request.scope).connections
-    figures = services_of(request.scope).client_figures
+    connections = request.services.connections
+    figures = request.services.client_figures
     connected = connections.all()
     entries = await _everyone(console, figures, connected)
     values = await _values(figures, entries, query.sort, console.now_ms())
@@ -127,15 +126,15 @@ async def show(request: Request) -> Response:
 
 
 async def _context(
-    request: Request,
+    request: PageRequest,
     console: Console,
     query: Query,
     selection: ClientSelection,
     connected: list[Connected],
 ) -> ClientsPage:
-    transactions = services_of(request.scope).transactions
+    transactions = request.services.transactions
     producers = sorted(transactions.producers.groups().items())
-    rows = await _rows(console, services_of(request.scope).client_figures, selection.cut.rows)
+    rows = await _rows(console, request.services.client_figures, selection.cut.rows)
     return ClientsPage(
         selection=selection,
         cut=selection.cut.with_rows(rows),

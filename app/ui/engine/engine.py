@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.monitoring import sparkline
 from app.monitoring.sparkline import Bar
 from app.services import settings_view
@@ -14,6 +12,7 @@ from app.services.settings_view import Hidden
 from app.settings import Settings
 from app.ui.framework import pages
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from engine.broker import (
     BrokerMetrics,
     Health,
@@ -117,9 +116,9 @@ class EnginePage:
     log_end: int
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /engine"""
-    console, services = pages.console_of(request), services_of(request.scope)
+    console, services = request.console, request.services
     broker, heartbeat = console.broker, services.heartbeat
 
     retention, figures = broker.retention.status(), broker.statistics.broker()

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from app.ui.framework import pages
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.help.glossary import CHAPTERS, Chapter, Term
 
 QUERY_CHARS_MAX = 100
@@ -47,7 +47,7 @@ class HelpPage:
     links: list[tuple[str, str]]
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /help"""
     text = request.query_params.get("q", "").strip()[:QUERY_CHARS_MAX]
     chapters = _chapters(text)

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.ui.framework import pages
 from app.ui.framework.language import _, ngettext, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.journeys import layout as journey_layout
 from app.ui.journeys import otel as journey_otel
@@ -105,11 +104,11 @@ class JourneyPage:
     message_href: str
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /trace/{id}"""
-    console = pages.console_of(request)
+    console = request.console
     message_id = request.path_params["id"]
-    journey = await services_of(request.scope).journeys.find(message_id)
+    journey = await request.services.journeys.find(message_id)
     if request.query_params.get("format") == "otel":
         content = await console.render(lambda: journey_otel.encode(journey, console.now_ms()))
         return Response(content, media_type="application/json", headers=_as_file(journey))

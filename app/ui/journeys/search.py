@@ -4,17 +4,16 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.container import services_of
 from app.pause import Pause
-from app.security.access import Principal, principal_of
+from app.security.access import Principal
 from app.security.message_rights import lacks_messages, visible, visible_matches
 from app.ui.framework import pages, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields
 from engine.broker import Recent, StageOutcome, TraceStatus
@@ -95,9 +94,9 @@ WHY = {
 }
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /trace?q=, ?topic=&key= or ?by=failed|slowest&topic=; one hit leads to its journey."""
-    console = pages.console_of(request)
+    console = request.console
     form, fields = typed_forms.read(request.query_params, TraceFields)
     is_by_key = not fields.by and bool(fields.topic or fields.key)
     hits: list[TraceHit] = []
@@ -111,7 +110,7 @@ async def show(request: Request) -> Response:
         target = hits[0].message_id
     if target:
         return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
-    who = principal_of(request.scope)
+    who = request.who
     failed, others = await _recent(console, who)
     latest = await _latest(console, who, fields.by, fields.topic) if fields.by else None
     context = TracePage(
@@ -127,7 +126,7 @@ async def show(request: Request) -> Response:
     return await pages.respond(request, "trace.html", context, title=_("Journeys"))
 
 
-async def _by_text(request: Request, form: Form) -> tuple[list[TraceHit], bool, str]:
+async def _by_text(request: PageRequest, form: Form) -> tuple[list[TraceHit], bool, str]:
     """Messages with this key, whether there may be more, and the id to go to at once."""
     text = form.values["q"]
     if len(text) > TEXT_MAX:
@@ -139,28 +138,28 @@ async def _by_text(request: Request, form: Form) -> tuple[list[TraceHit], bool, 
         form.refuse("q", detail)
         return [], False, ""
     try:
-        result = await services_of(request.scope).search.anything(text)
+        result = await request.services.search.anything(text)
     except EngineError as error:
         form.blame(error)
         return [], False, ""
     is_id = any(text in (m.message_id, m.offset_id) for m in result.messages)
-    hits = _distinct(visible_matches(principal_of(request.scope), text, result.messages))
+    hits = _distinct(visible_matches(request.who, text, result.messages))
     # An id without a message may still have a journey (a refused send), or reasons for none.
     return hits, result.messages_cut, text if is_id or not (hits or result.messages_cut) else ""
 
 
-async def _by_key(request: Request, form: Form) -> tuple[list[TraceHit], bool]:
+async def _by_key(request: PageRequest, form: Form) -> tuple[list[TraceHit], bool]:
     for name in ("topic", "key"):
         if not form.values[name]:
             form.refuse(name, _("A key is looked for in one topic: give both."))
     if form.is_wrong:
         return [], False
     topic, key = form.values["topic"], form.values["key"]
-    if lacks_messages(principal_of(request.scope), topic):
+    if lacks_messages(request.who, topic):
         form.refuse("topic", _("You may not read message bodies of this topic."))
         return [], False
     try:
-        page = await services_of(request.scope).search.by_key(topic, key, count_max=KEY_HITS_MAX)
+        page = await request.services.search.by_key(topic, key, count_max=KEY_HITS_MAX)
     except NotFound:
         form.refuse("topic", _("There is no topic %(topic)s.", topic=topic))
         return [], False

@@ -13,15 +13,13 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from app.container import services_of
-from app.security.access import principal_of
 from app.security.message_rights import all_visible, require_messages
-from app.ui.framework import cells, formats, list_exports, pages, preferences
+from app.ui.framework import cells, formats, list_exports
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.messages import query as message_query
 from engine.broker import FOREVER_MS, ScanPage, ScanQuery
 from engine.errors import Busy, EngineError, Invalid
@@ -63,20 +61,18 @@ class Format:
     last: Callable[[Summary], bytes]
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /messages/export?format=ndjson|csv with the search of /messages"""
-    console = pages.console_of(request)
+    console = request.console
     values = request.query_params
     name = list_exports.require_kind(request, tuple(FORMATS))
-    form, query = message_query.read(values, console.now_ms(), preferences.read(request).zone)
+    form, query = message_query.read(values, console.now_ms(), request.zone)
     if form.is_wrong or not query.topic:
         detail = next(iter(form.errors.values()), _("no topic was named"))
         raise Invalid(detail.rstrip("."), remedy=_("go back to the search and mend it there"))
-    require_messages(principal_of(request.scope), query.topic)
+    require_messages(request.who, query.topic)
     console.exports.check()
-    first = await services_of(request.scope).search.scan(
-        query, count_max=PAGE_COUNT, budget_s=BUDGET_S
-    )
+    first = await request.services.search.scan(query, count_max=PAGE_COUNT, budget_s=BUDGET_S)
     file = quote(f"{query.topic}.{name}", safe="-_.")
     return StreamingResponse(
         _parts(request, query, FORMATS[name], first),
@@ -90,9 +86,9 @@ async def show(request: Request) -> Response:
 
 
 async def _parts(
-    request: Request, query: ScanQuery, format_: Format, first: ScanPage
+    request: PageRequest, query: ScanQuery, format_: Format, first: ScanPage
 ) -> AsyncIterator[bytes]:
-    console = pages.console_of(request)
+    console = request.console
     summary = Summary(
         topic=query.topic,
         filter=query.filter,
@@ -106,7 +102,7 @@ async def _parts(
         while True:
             summary = _counted(summary, page)
             if page.items:
-                items = all_visible(principal_of(request.scope), page.items)
+                items = all_visible(request.who, page.items)
                 yield await console.render(partial(format_.rows, items))
             if page.next_cursor is None:
                 break
@@ -118,9 +114,9 @@ async def _parts(
         yield format_.last(_ended(summary, page))
 
 
-async def _next(request: Request, console: Console, query: ScanQuery, cursor: str) -> ScanPage:
+async def _next(request: PageRequest, console: Console, query: ScanQuery, cursor: str) -> ScanPage:
     """The next page; retries a few times while too many searches are running."""
-    search = services_of(request.scope).search
+    search = request.services.search
     for __ in range(BUSY_TRIES):
         if not console.host.is_ready:
             break

@@ -9,8 +9,6 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.container import services_of
-from app.security.access import principal_of
 from app.security.message_rights import all_visible, missing_right, require_message, visible
 from app.services.bodies import decompress
 from app.services.topic_kinds import group_of
@@ -19,6 +17,7 @@ from app.ui.bodies.bodies import Body
 from app.ui.framework import pages, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields
 from app.ui.journeys import delivery_status
@@ -105,13 +104,13 @@ class Gone:
     id: str = ""
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /messages/{topic}/{queue}/{offset}"""
-    console = pages.console_of(request)
+    console = request.console
     message = await _find(console, request)
     if message is None:
         return await _show_gone(request)
-    who = principal_of(request.scope)
+    who = request.who
     message = visible(who, message)
     # Decoding a large body takes milliseconds, too long for the event loop.
     body = await console.render(lambda: body_of(request, message))
@@ -123,10 +122,10 @@ async def show(request: Request) -> Response:
     return await pages.respond(request, "message.html", context, title=title, section="topics")
 
 
-async def by_id(request: Request) -> Response:
+async def by_id(request: PageRequest) -> Response:
     """GET /m/{id}: redirect to the message with this message id or offset id."""
     text = request.path_params["id"]
-    result = await services_of(request.scope).search.by_id(text)
+    result = await request.services.search.by_id(text)
     if not result:
         gone = await _show_gone_id(request, text)
         if gone is not None:
@@ -145,10 +144,10 @@ def _waits(message: StoredMessage) -> bool:
     return message.properties.get(REAL_TOPIC, message.topic) != message.topic
 
 
-async def download(request: Request) -> Response:
+async def download(request: PageRequest) -> Response:
     """GET /messages/{topic}/{queue}/{offset}/raw: the body's bytes as a file."""
-    message = await pages.console_of(request).messaging.message(*place_of(request))
-    require_message(principal_of(request.scope), message)
+    message = await request.console.messaging.message(*place_of(request))
+    require_message(request.who, message)
     return await body_file(message, f"{message.topic}-{message.queue}-{message.offset}.bin")
 
 
@@ -183,7 +182,7 @@ def body_of(request: Request, message: StoredMessage) -> Body:
     return bodies.decode(message.plain, view=query.view, is_all=query.body == "all")
 
 
-def place_of(request: Request) -> tuple[str, int, int]:
+def place_of(request: PageRequest) -> tuple[str, int, int]:
     """Topic, queue and offset in the path; raises NotFound if they are no numbers."""
     numbers = (request.path_params["queue"], request.path_params["offset"])
     if not all(is_whole(text) for text in numbers):
@@ -192,7 +191,7 @@ def place_of(request: Request) -> tuple[str, int, int]:
     return request.path_params["topic"], queue, offset
 
 
-async def _find(console: Console, request: Request) -> StoredMessage | None:
+async def _find(console: Console, request: PageRequest) -> StoredMessage | None:
     """The message of a permalink, None if it was deleted; raises MessageNotFound."""
     topic, queue, offset = place_of(request)
     try:
@@ -209,9 +208,9 @@ def _queue_of(console: Console, topic: str, queue: int) -> QueueStats | None:
     return next(matches, None)
 
 
-async def _show_gone(request: Request) -> Response:
+async def _show_gone(request: PageRequest) -> Response:
     """The 410 page for an offset below the queue's beginning, with its first message."""
-    console = pages.console_of(request)
+    console = request.console
     topic, queue, offset = place_of(request)
     stats = _queue_of(console, topic, queue)
     begin = stats.min_offset if stats else 0
@@ -222,15 +221,15 @@ async def _show_gone(request: Request) -> Response:
     return await _gone_page(request, context)
 
 
-async def _gone_page(request: Request, context: Gone) -> Response:
+async def _gone_page(request: PageRequest, context: Gone) -> Response:
     return await pages.respond(
         request, "message_gone.html", context, title=_("Gone"), section="topics", status=410
     )
 
 
-async def _show_gone_id(request: Request, text: str) -> Response | None:
+async def _show_gone_id(request: PageRequest, text: str) -> Response | None:
     """The 410 page for a deleted message with an id of this broker; else None."""
-    console = pages.console_of(request)
+    console = request.console
     purged = console.broker.search.purged(text)
     if purged is not None:
         return _go(purged)
@@ -252,7 +251,7 @@ def _go(message: StoredMessage) -> Response:
 
 def _context(
     console: Console,
-    request: Request,
+    request: PageRequest,
     message: StoredMessage,
     body: Body,
     copies: list[MessageRow],
@@ -310,10 +309,10 @@ def _failure(message: StoredMessage) -> FailureOfMessage | None:
     )
 
 
-async def _records(request: Request, message: StoredMessage) -> list[StoredMessage]:
+async def _records(request: PageRequest, message: StoredMessage) -> list[StoredMessage]:
     """All records of the message, oldest first; none if too many searches are running."""
     try:
-        return await services_of(request.scope).search.by_id(message.message_id)
+        return await request.services.search.by_id(message.message_id)
     except EngineError:
         return []
 

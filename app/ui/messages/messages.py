@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
-from app.security.access import Principal, principal_of
+from app.security.access import Principal
 from app.security.message_rights import (
     all_visible,
     lacks_messages,
@@ -25,9 +23,10 @@ from app.services.bodies import decompress_all
 from app.services.search import SearchService
 from app.ui.bodies import columns
 from app.ui.bodies.columns import Columns, RowColumns
-from app.ui.framework import pages, preferences, tables, typed_forms
+from app.ui.framework import pages, tables, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields
 from app.ui.messages import browsing
 from app.ui.messages import query as message_query
@@ -109,18 +108,18 @@ class _Answer:
     older: str = ""  # a cursor of the search by key
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /messages?by=search|key|id|offset"""
-    console = pages.console_of(request)
+    console = request.console
     values = request.query_params
     way = typed_forms.query(values, WayFields)
     by = way.by
-    form, query = message_query.read(values, console.now_ms(), preferences.read(request).zone)
+    form, query = message_query.read(values, console.now_ms(), request.zone)
     form.values.update(queue=way.queue, offset=way.offset, key=way.key, id=way.id)
     shape = columns.read(values, form)
     has_query = bool({"id": way.id, "key": way.key}.get(by, query.topic))
     answer = _Answer([])
-    who = principal_of(request.scope)
+    who = request.who
     unread = lacks_messages(who, query.topic) if query.topic else ""
     if unread and by != "id":
         _refuse_inside(form, by, query)
@@ -185,9 +184,9 @@ def _blame(form: Form, error: EngineError) -> None:
 
 
 async def _answer(
-    request: Request, way: WayFields, form: Form, query: ScanQuery, shape: Columns
+    request: PageRequest, way: WayFields, form: Form, query: ScanQuery, shape: Columns
 ) -> _Answer:
-    search = services_of(request.scope).search
+    search = request.services.search
     if way.by == "id":
         return _Answer(await search.by_id(way.id))
     if way.by == "key":
@@ -229,8 +228,8 @@ async def _by_key(search: SearchService, topic: str, way: WayFields) -> _Answer:
     return _Answer(list(anything.messages), note=note)
 
 
-async def _along(request: Request, form: Form, topic: str, size: int) -> _Answer:
-    console = pages.console_of(request)
+async def _along(request: PageRequest, form: Form, topic: str, size: int) -> _Answer:
+    console = request.console
     stats = console.broker.topic_stats(topic).queues
     for name in ("queue", "offset"):
         form.values[name] = form.values[name] or "0"

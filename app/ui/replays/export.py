@@ -8,14 +8,13 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.pause import Pause
-from app.security.access import principal_of
 from app.security.message_rights import lacks_messages
-from app.ui.framework import cells, list_exports, pages
+from app.ui.framework import cells, list_exports
 from app.ui.framework.console import Console
+from app.ui.framework.page_request import PageRequest
 from app.ui.replays.jobs import OUTCOMES
 from engine.broker import OutcomeRow
 
@@ -25,14 +24,14 @@ COLUMNS = (
 )  # fmt: skip
 
 
-async def export(request: Request) -> Response:
+async def export(request: PageRequest) -> Response:
     """GET /jobs/{id}/export?format=csv|ndjson, of one outcome where `outcome` names it."""
-    console = pages.console_of(request)
+    console = request.console
     kind = list_exports.require_kind(request, ("csv", "ndjson"))
     outcome = request.query_params.get("outcome", "")
     job = console.broker.replays.get(request.path_params["id"])
     console.broker.replays.outcomes(job.id, outcome=outcome, count_max=1)  # Invalid
-    may_read = not lacks_messages(principal_of(request.scope), job.source)
+    may_read = not lacks_messages(request.who, job.source)
     console.exports.check()
     return StreamingResponse(
         _parts(console, job.id, outcome, kind, may_read),

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.db.rows import JobFilter, JobRow
 from app.services.replay_copies import parse_cursor
-from app.ui.framework import pages, typed_forms
+from app.ui.framework import pages
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.replays import jobs
 from app.ui.replays.jobs import STATES, ListQuery, Text, Total
 from engine.broker import DEAD_LETTER_PREFIX
@@ -73,12 +72,12 @@ class PastPage:
     past: PastJob
 
 
-async def index(request: Request) -> Response:
+async def index(request: PageRequest) -> Response:
     """GET /jobs/history"""
-    query = typed_forms.query(request.query_params, PastQuery)
+    query = request.read_query(PastQuery)
     state = query.state or ""
     job_filter = JobFilter(source=query.source, state=state, created_by=query.created_by)
-    rows = await services_of(request.scope).replay_copies.find(
+    rows = await request.services.replay_copies.find(
         job_filter, jobs.PAGE_SIZE, parse_cursor(query.cursor)
     )
     is_more = len(rows) == jobs.PAGE_SIZE
@@ -94,12 +93,12 @@ async def index(request: Request) -> Response:
     return await pages.respond(request, "jobs_history.html", context, title=title)
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /jobs/{id}: the engine's job, or its copy in the database."""
     try:
         return await jobs.show(request)
     except NotFound:
-        row = await services_of(request.scope).replay_copies.get(request.path_params["id"])
+        row = await request.services.replay_copies.get(request.path_params["id"])
         if row is None:
             raise
     past = _past(request, row)
@@ -107,7 +106,7 @@ async def show(request: Request) -> Response:
     return await pages.respond(request, "job_past.html", PastPage(past), title=title)
 
 
-def _past(request: Request, row: JobRow) -> PastJob:
+def _past(request: PageRequest, row: JobRow) -> PastJob:
     totals: dict[str, int] = msgspec.json.decode(row.totals_json)
     counted = jobs.totals_of(totals, row.selected)
     source = row.source
@@ -121,5 +120,5 @@ def _past(request: Request, row: JobRow) -> PastJob:
         totals=counted,
         sent=totals.get("sent", 0),
         bad=sum(total.count for total in counted if total.tone == "bad"),
-        is_stored=pages.exists(pages.console_of(request).broker.replays.get, row.id),
+        is_stored=pages.exists(request.broker.replays.get, row.id),
     )

@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.db.report_rows import ResultFilter, RunRow
-from app.ui.framework import pages, preferences
+from app.ui.framework import pages
 from app.ui.framework.language import _, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.reports import ranges as report_range
 from app.ui.reports.kinds import BY_NAME, REPORTS, Report
 from app.ui.reports.parts import ReportQuery, ReportView
@@ -56,11 +55,11 @@ class ReportPage:
     read_max: int = READ_MAX
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /reports/{report}"""
     report = _report(request.path_params["report"])
-    console, zone = pages.console_of(request), preferences.read(request).zone
-    results = services_of(request.scope).report_results
+    console, zone = request.console, request.zone
+    results = request.services.report_results
     choice = report_range.read(request.query_params, console.now_ms(), zone, report.least_hours)
     coarse = await results.coarse(report.job)
     choice = report_range.coarsened(choice, coarse)
@@ -86,7 +85,7 @@ async def show(request: Request) -> Response:
     match = result_filter(report, table, query, query.span)
     basis = await results.basis(report.job, ResultFilter(first=match.first, last=match.last))
     name_filter = replace(match, equal=())
-    reports = services_of(request.scope).reports
+    reports = request.services.reports
     context = ReportPage(
         report=report,
         range=choice,
@@ -132,14 +131,14 @@ def _values(report: Report, query: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-async def _file(request: Request, report: Report, query: ReportQuery, kind: str) -> Response:
+async def _file(request: PageRequest, report: Report, query: ReportQuery, kind: str) -> Response:
     """Respond with the stored rows of one of the report's tables, as CSV or Parquet."""
     table = request.query_params.get("table", "")
     table = table if table in report.tables else report.tables[0]
-    results = services_of(request.scope).report_results
+    results = request.services.report_results
     match = result_filter(report, table, query, query.span)
     headers = pages.as_file(f"{table}.{kind}")
-    with pages.console_of(request).exports.taken():
+    with request.console.exports.taken():
         if kind == "parquet":
             content = await results.parquet(table, match)
             return Response(content, media_type=PARQUET, headers=headers)

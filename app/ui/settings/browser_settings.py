@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from app.ui.framework import formats, forms, pages, preferences, zones
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, Language, _
+from app.ui.framework.page_request import PageRequest
 
 FIELDS = ("theme", "refresh", "zone", "local_zone", "language", "density", "keys")
 THEMES = (("auto", N_("As the system")), ("light", N_("Light")), ("dark", N_("Dark")))
@@ -33,7 +33,7 @@ class SettingsPage:
     keys: tuple[tuple[str, str], ...] = KEYS
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /settings"""
     current = preferences.read(request)
     zone = zones.LOCAL if current.zone.is_local else current.zone.name
@@ -45,12 +45,12 @@ async def show(request: Request) -> Response:
     return await _page(request, Form(dict(zip(FIELDS, values, strict=True))), 200)
 
 
-async def change(request: Request) -> Response:
+async def change(request: PageRequest) -> Response:
     """POST /settings: store the preferences in cookies; an unknown zone is an error."""
     posted = await forms.read(request)
     form = forms.fill(posted, FIELDS)
     form.values["zone"] = form.values["zone"].strip()
-    console = pages.console_of(request)
+    console = request.console
     text = preferences.zone_text(posted)
     if await console.render(lambda: zones.parse(text)) is None:
         form.refuse("zone", _("No zone has this name; choose one from the list, UTC, or local."))
@@ -60,9 +60,9 @@ async def change(request: Request) -> Response:
     return response
 
 
-async def _page(request: Request, form: Form, status: int) -> Response:
-    console = pages.console_of(request)
-    zone = preferences.read(request).zone
+async def _page(request: PageRequest, form: Form, status: int) -> Response:
+    console = request.console
+    zone = request.zone
     zone_names = await console.render(zones.names)
     example = formats.absolute(console.now_ms(), zone.rules)
     context = SettingsPage(form, example, zone_names, _refreshes())
