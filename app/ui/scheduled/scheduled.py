@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.security.access import Principal
 from app.security.message_rights import visible
 from app.services.bodies import decompress
-from app.ui.bodies.preview import preview_of
+from app.ui.bodies.bodies import preview_of
 from app.ui.framework import forms, pages, tables, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.forms import Form

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from app.security.access import Principal
 from app.security.message_rights import all_visible, lacks_messages, missing_right
 from app.services.bodies import decompress_all
-from app.ui.bodies.preview import preview_of
+from app.ui.bodies.bodies import preview_of
 from app.ui.framework.language import _
 from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.ui.bodies import bodies, json_text
-from app.ui.bodies.bodies import NotDecodable
+from app.ui.bodies.trees import NotDecodable
 from tests.app.ui import page_context
 from tests.app.ui.bodies.containers import SYNC, container, long, text
 
