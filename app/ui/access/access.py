@@ -118,14 +118,20 @@ class RightLine:
 
 
 @dataclass(frozen=True)
-class Access:
-    """The context of `access.html`; `made` is a token's text, shown this once."""
+class NewTokenText:
+    """The text of a new token, and the same token as access key and secret."""
 
-    is_open: bool
+    name: str
+    text: str
+    pair: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Access:
+    """The context of `access.html`; `made` is a new token, shown this once."""
+
     may_begin: bool
-    me: str
     provider: str  # the current user's identity provider; "" for a local password
-    token: str
     users: list[UserLine]
     users_total: int
     tokens: list[TokenLine]
@@ -137,9 +143,7 @@ class Access:
     user_form: Form
     token_form: Form
     password_form: Form
-    made: str
-    made_name: str
-    made_pair: tuple[str, str]  # the same token as access key and secret
+    made: NewTokenText | None
     roles: tuple[tuple[str, str], ...] = ROLES
     lifetimes: tuple[tuple[str, str], ...] = LIFETIMES
 
@@ -150,9 +154,7 @@ async def show(
     user_form: Form | None = None,
     token_form: Form | None = None,
     password_form: Form | None = None,
-    made: str = "",
-    made_name: str = "",
-    made_pair: tuple[str, str] = ("", ""),
+    made: NewTokenText | None = None,
 ) -> Response:
     """GET /access"""
     directory, who = request.services.user_directory, request.who
@@ -163,16 +165,9 @@ async def show(
     now_ms = request.console.now_ms()
     user_values = {"name": "", "password": "", "role": "viewer", "patterns": "*:*:*"}
     token_values = {"name": "", "owner": who.name, "role": "", "patterns": "", "days": "90"}
-    user_form = user_form or Form(user_values)
-    token_form = token_form or Form(token_values)
-    password_form = password_form or typed_forms.fill({}, PasswordFields)
-    statuses = (form.status for form in (user_form, token_form, password_form))
     context = Access(
-        is_open=who.is_open,
         may_begin=_may_begin(request),
-        me=who.name,
         provider=(myself.issuer if myself is not None else "") or "",
-        token=who.token,
         users=[user_line(user, directory, who) for user in users[:ROWS_MAX]],
         users_total=len(users),
         tokens=[_token_line(token, directory, now_ms) for token in tokens[:ROWS_MAX]],
@@ -181,14 +176,12 @@ async def show(
         sessions_total=len(sessions),
         table=_table(),
         owners=[(user.name, user.name) for user in users],
-        user_form=user_form,
-        token_form=token_form,
-        password_form=password_form,
+        user_form=user_form or Form(user_values),
+        token_form=token_form or Form(token_values),
+        password_form=password_form or typed_forms.fill({}, PasswordFields),
         made=made,
-        made_name=made_name,
-        made_pair=made_pair,
     )
-    status = 201 if made else max(statuses)
+    status = 201 if made else None
     return await pages.respond(request, "access.html", context, title=_("Access"), status=status)
 
 
@@ -228,9 +221,8 @@ async def add_token(request: PageRequest) -> Response:
     except (Invalid, Conflict, NotFound) as error:
         form.blame(error)
         return await show(request, token_form=form)
-    keys = request.services.access_keys
-    pair = await keys.key_pair(token.secret_hash)
-    return await show(request, made=secret, made_name=token.name, made_pair=pair)
+    pair = await request.services.access_keys.key_pair(token.secret_hash)
+    return await show(request, made=NewTokenText(token.name, secret, pair))
 
 
 async def revoke_token(request: PageRequest) -> Response:

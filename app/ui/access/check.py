@@ -55,7 +55,7 @@ class VerdictLine(CheckedRight, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class AccessCheckPage:
-    """The context of `access_check.html`; the lists of choices hold the first `choices_max`."""
+    """The context of `access_check.html`; `people` are the first CHOICES_MAX."""
 
     form: Form
     is_checked: bool
@@ -67,7 +67,6 @@ class AccessCheckPage:
     roles: tuple[tuple[str, str], ...]
     actions: tuple[str, ...]
     kinds: tuple[str, ...]
-    choices_max: int = CHOICES_MAX
 
 
 async def show(request: PageRequest) -> Response:
@@ -99,7 +98,7 @@ async def show(request: PageRequest) -> Response:
         kinds=tuple(kind for kind in Kind if kind is not Kind.PUBLIC),
     )
     return await pages.respond(
-        request, "access_check.html", context, title=_("What somebody may do"), status=form.status
+        request, "access_check.html", context, title=_("What somebody may do")
     )
 
 

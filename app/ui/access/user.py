@@ -72,18 +72,15 @@ async def show(
         "disabled": "yes" if user.disabled else "",
     }
     on = request.query_params.get("on", "").strip()[:255]
-    form, password_form = form or Form(values), password_form or Form({"password": ""})
-    delete_form = delete_form or Form({"confirm": ""})
-    status = max(each.status for each in (form, password_form, delete_form))
     context = UserPage(
         user=user_line(user, directory, request.who),
-        form=form,
-        password_form=password_form,
-        delete_form=delete_form,
+        form=form or Form(values),
+        password_form=password_form or Form({"password": ""}),
+        delete_form=delete_form or Form({"confirm": ""}),
         on=on,
         answers=_answers(user, on),
     )
-    return await pages.respond(request, "access_user.html", context, title=user.name, status=status)
+    return await pages.respond(request, "access_user.html", context, title=user.name)
 
 
 async def change(request: PageRequest) -> Response:

@@ -83,8 +83,7 @@ class RuleForm:
 class RuleDeletion:
     """The context of `alert_delete.html`: the alerts that end with the rule."""
 
-    rule_id: int
-    name: str
+    rule: RuleRow
     firing: list[str]
     firing_total: int
     silences: int
@@ -202,7 +201,7 @@ async def _page(
     severities = [(severity.value, translated(severity.value)) for severity in Severity]
     context = RuleForm(rule_id, form, about, trial, severities=severities)
     title = _("Change a rule") if rule_id else _("New alert rule")
-    return await pages.respond(request, "alert_form.html", context, title=title, status=form.status)
+    return await pages.respond(request, "alert_form.html", context, title=title)
 
 
 async def delete_page(request: PageRequest, form: Form | None = None) -> Response:
@@ -211,8 +210,7 @@ async def delete_page(request: PageRequest, form: Form | None = None) -> Respons
     firing = [row.subject for row in standing.states if row.state == "firing"]
     silences = await request.services.alerts.silences()
     context = RuleDeletion(
-        rule_id=standing.rule.id,
-        name=standing.rule.name,
+        rule=standing.rule,
         firing=firing[:READINGS_SHOWN_MAX],
         firing_total=len(firing),
         silences=sum(silence.rule_id == standing.rule.id for silence in silences),

@@ -135,10 +135,7 @@ async def show(request: PageRequest) -> Response:
         next_cursor=last if more else "",
         export_query=_export_query(form, request.zone),
     )
-    status = 422 if form.is_wrong else 200
-    return await pages.respond(
-        request, "audit.html", context, title=_("Audit"), status=status, is_live=True
-    )
+    return await pages.respond(request, "audit.html", context, title=_("Audit"), is_live=True)
 
 
 async def export(request: PageRequest) -> Response:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from app.services.client_figures import ClientActivity, Refusals
-from app.services.clients import ASK_S, ClientState, Membership
+from app.services.clients import ASK_S, ClientState
 from app.services.connections import ClientFacts
 from app.ui.framework import forms, pages
 from app.ui.framework.language import _, ngettext
@@ -26,25 +26,19 @@ class ClientPage:
     If several endpoints know it, `language`, `version` and `kind` are the first known ones.
     """
 
-    name: str
-    path: str
+    client: ClientState
     language: str
     version: str
     kind: str
     user: str
-    endpoints: Sequence[ClientFacts]
-    groups: Sequence[Membership]
-    topics_max: int
-    in_flight: int
     activity: ClientActivity
     refusals: Refusals
     is_heard: bool
     seen_ms: int | None
-    why_no_stack: str
-    why_no_verify: str
-    ask_s: float
     stack: ThreadStack | None
     trouble: str
+    topics_max: int = TOPICS_SHOWN
+    ask_s: float = ASK_S
 
 
 @dataclass(frozen=True)
@@ -149,23 +143,15 @@ async def _page(
     addresses = {each.address for each in sources if each.address}
     refusals = [figures.refused(address) for address in sorted(addresses)]
     context = ClientPage(
-        name=client.name,
-        path=path_of(client.name),
+        client=client,
         language=next((each.language for each in sources if each.language), ""),
         version=next((each.version for each in sources if each.version), ""),
         kind=next((each.kind for each in client.endpoints if each.kind), ""),
         user=next((each.user for each in client.endpoints if each.user), ""),
-        endpoints=client.endpoints,
-        groups=client.memberships,
-        topics_max=TOPICS_SHOWN,
-        in_flight=client.in_flight,
         activity=activity,
         refusals=max(refusals, key=lambda each: each.at_ms or 0, default=Refusals()),
         is_heard=bool(activity.handed or activity.sent or activity.failed),
         seen_ms=max(seen_times, default=None),
-        why_no_stack=client.why_no_stack,
-        why_no_verify=client.why_no_verify,
-        ask_s=ASK_S,
         stack=answer,
         trouble=trouble,
     )

@@ -109,9 +109,7 @@ async def show(request: PageRequest) -> Response:
     """GET /clients"""
     console = request.console
     query = tables.parse_query(request.query_params, SORTS, "client")
-    connections = request.services.connections
-    figures = request.services.client_figures
-    connected = connections.all()
+    figures, connected = request.services.client_figures, request.services.connections.all()
     entries = await _everyone(console, figures, connected)
     values = await _values(figures, entries, query.sort, console.now_ms())
     kind_of_file = list_exports.file_kind(request)
@@ -121,21 +119,9 @@ async def show(request: PageRequest) -> Response:
         rows = await _rows(console, figures, selection.cut.rows)
         listing = Listing("clients", COLUMNS, map(_cells, rows), len(rows))
         return await list_exports.respond(console, listing, kind_of_file)
-    context = await _context(request, console, query, selection, connected)
-    return await pages.respond(request, "clients.html", context, title=_("Clients"), is_live=True)
-
-
-async def _context(
-    request: PageRequest,
-    console: Console,
-    query: Query,
-    selection: ClientSelection,
-    connected: list[Connected],
-) -> ClientsPage:
-    transactions = request.services.transactions
-    producers = sorted(transactions.producers.groups().items())
-    rows = await _rows(console, request.services.client_figures, selection.cut.rows)
-    return ClientsPage(
+    producers = sorted(request.services.transactions.producers.groups().items())
+    rows = await _rows(console, figures, selection.cut.rows)
+    context = ClientsPage(
         selection=selection,
         cut=selection.cut.with_rows(rows),
         query=query,
@@ -147,6 +133,7 @@ async def _context(
         connections=connected[:CONNECTIONS_SHOWN_MAX],
         connections_total=len(connected),
     )
+    return await pages.respond(request, "clients.html", context, title=_("Clients"), is_live=True)
 
 
 async def _everyone(

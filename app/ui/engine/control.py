@@ -54,20 +54,17 @@ async def show(
     services, broker = request.services, request.broker
     levels = services.log_levels
     jobs = len(broker.replays.list(state="running", count_max=JOBS_MAX))
-    form = form or typed_forms.fill({}, SwitchFields)
-    level_form = level_form or typed_forms.fill({}, LevelFields)
-    status = max(form.status, level_form.status)
     context = ControlPage(
         state=services.read_only.state,
-        form=form,
-        level_form=level_form,
+        form=form or typed_forms.fill({}, SwitchFields),
+        level_form=level_form or typed_forms.fill({}, LevelFields),
         loggers=levels.list(),
         levels=(INHERITED, *LEVELS),
         connections=services.connections.count,
         jobs=jobs,
     )
     title = _("Read-only, log levels")
-    return await pages.respond(request, "control.html", context, title=title, status=status)
+    return await pages.respond(request, "control.html", context, title=title)
 
 
 async def switch(request: PageRequest) -> Response:

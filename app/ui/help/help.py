@@ -1,5 +1,6 @@
 """The help page: glossary, keyboard shortcuts, and links to the documentation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from starlette.responses import Response
@@ -43,8 +44,8 @@ class HelpPage:
     chapters: list[Chapter]
     matches: int
     total: int
-    keys: list[tuple[str, str]]
-    links: list[tuple[str, str]]
+    keys: Sequence[tuple[str, str]] = KEYS
+    links: Sequence[tuple[str, str]] = LINKS
 
 
 async def show(request: PageRequest) -> Response:
@@ -56,8 +57,6 @@ async def show(request: PageRequest) -> Response:
         chapters=chapters,
         matches=sum(len(chapter.terms) for chapter in chapters),
         total=sum(len(chapter.terms) for chapter in CHAPTERS),
-        keys=[(keys, translated(what)) for keys, what in KEYS],
-        links=[(href, translated(what)) for href, what in LINKS],
     )
     return await pages.respond(request, "help.html", context, title=_("Help"))
 

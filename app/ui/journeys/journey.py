@@ -111,7 +111,8 @@ async def show(request: PageRequest) -> Response:
     journey = await request.services.journeys.find(message_id)
     if request.query_params.get("format") == "otel":
         content = await console.render(lambda: journey_otel.encode(journey, console.now_ms()))
-        return Response(content, media_type="application/json", headers=_as_file(journey))
+        headers = pages.as_file(f"trace-{journey.message_id[:120]}.json", is_free=True)
+        return Response(content, media_type="application/json", headers=headers)
     filtered = await filtered_out(console, journey)
     query = dict(request.query_params)
     now_ms = console.now_ms()
@@ -125,14 +126,6 @@ async def show(request: PageRequest) -> Response:
         title=_("Journey of %(asked)s", asked=message_id[:64]),
         is_live=not context.is_over,
     )
-
-
-def _as_file(journey: Journey) -> dict[str, str]:
-    name = segment(journey.message_id)[:120]
-    return {
-        "Content-Disposition": f"attachment; filename*=UTF-8''trace-{name}.json",
-        "Cache-Control": "no-store",
-    }
 
 
 def _page(

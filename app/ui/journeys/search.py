@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Annotated
 
 from starlette.responses import RedirectResponse, Response
@@ -110,9 +111,7 @@ async def show(request: PageRequest) -> Response:
         target = hits[0].message_id
     if target:
         return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
-    who = request.who
-    failed, others = await _recent(console, who)
-    latest = await _latest(console, who, fields.by, fields.topic) if fields.by else None
+    failed, others = await _recent(console, request.who)
     context = TracePage(
         form=form,
         hits=hits,
@@ -120,7 +119,7 @@ async def show(request: PageRequest) -> Response:
         is_by_key=is_by_key,
         failed=failed,
         others=others,
-        latest=latest,
+        latest=await _latest(console, request.who, fields) if fields.by else None,
         status=console.broker.traces.status(),
     )
     return await pages.respond(request, "trace.html", context, title=_("Journeys"))
@@ -204,23 +203,22 @@ async def _traced(
         yield each, replace(hit, group=each.group, why=translated(why), tone=tone, took_ms=took_ms)
 
 
-async def _latest(console: Console, who: Principal, by: str, topic: str) -> LatestDeliveries:
+async def _latest(console: Console, who: Principal, fields: TraceFields) -> LatestDeliveries:
     """The recently traced messages, worst first, each once."""
     hits_by_id: dict[str, TraceHit] = {}
     times: list[int] = []
     async for each, hit in _traced(console, who, LATEST_MAX):
-        if topic and hit.topic != topic:
+        if fields.topic and hit.topic != fields.topic:
             continue
         times.append(each.at_ms)
-        is_match = each.is_failure if by == "failed" else each.outcome is StageOutcome.ACKED
+        is_match = each.is_failure if fields.by == "failed" else each.outcome is StageOutcome.ACKED
         previous = hits_by_id.get(hit.message_id)
         if is_match and (previous is None or previous.took_ms < hit.took_ms):
             hits_by_id[hit.message_id] = hit
-    hits = sorted(hits_by_id.values(), key=lambda hit: -hit.took_ms)
-    if by == "failed":
-        hits = sorted(hits_by_id.values(), key=lambda hit: -hit.at_ms)
+    key = "at_ms" if fields.by == "failed" else "took_ms"
+    hits = sorted(hits_by_id.values(), key=attrgetter(key), reverse=True)
     return LatestDeliveries(
-        by, hits[:LATEST_SHOWN], len(hits), len(times), min(times, default=None)
+        fields.by, hits[:LATEST_SHOWN], len(hits), len(times), min(times, default=None)
     )
 
 

@@ -4,7 +4,6 @@ import contextlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -116,8 +115,24 @@ async def show(request: PageRequest) -> Response:
     body = await console.render(lambda: body_of(request, message))
     records = all_visible(who, await _records(request, message))
     await decompress(records[: COPIES_MAX + 1])
-    verdicts = await delivery_status.verdicts(request, records)
-    context = _context(console, request, message, body, _copies(records, message), verdicts)
+    stats = _queue_of(console, message.topic, message.queue)
+    where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
+    context = MessagePage(
+        message=message,
+        group=group_of(message.topic),
+        is_dead=message.topic.startswith(DEAD_LETTER_PREFIX),
+        is_retry=message.topic.startswith(RETRY_PREFIX),
+        properties=properties_of(message),
+        failure=_failure(message),
+        body=body,
+        copies=_copies(records, message),
+        verdicts=await delivery_status.verdicts(request, records),
+        min_offset=stats.min_offset if stats else message.offset,
+        max_offset=stats.max_offset if stats else message.offset + 1,
+        curl=f"curl -s {shlex.quote(str(request.base_url).rstrip('/') + where)}",
+        cli=_send_again(message),
+        unread=missing_right(message),
+    )
     title = f"{message.topic} {message.queue}:{message.offset}"
     return await pages.respond(request, "message.html", context, title=title, section="topics")
 
@@ -157,11 +172,7 @@ async def body_file(message: StoredMessage, name: str) -> Response:
     return Response(
         message.plain.body,
         media_type="application/octet-stream",
-        headers={
-            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='-_.%')}",
-            "X-Content-Type-Options": "nosniff",
-            "Cache-Control": "no-store",
-        },
+        headers=pages.as_file(name, is_free=True) | {"X-Content-Type-Options": "nosniff"},
     )
 
 
@@ -247,34 +258,6 @@ async def _show_gone_id(request: PageRequest, text: str) -> Response | None:
 def _go(message: StoredMessage) -> Response:
     place = address(message.topic, message.queue, message.offset)
     return RedirectResponse(place, status_code=302)
-
-
-def _context(
-    console: Console,
-    request: PageRequest,
-    message: StoredMessage,
-    body: Body,
-    copies: list[MessageRow],
-    verdicts: list[Verdict] | None,
-) -> MessagePage:
-    stats = _queue_of(console, message.topic, message.queue)
-    where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
-    return MessagePage(
-        message=message,
-        group=group_of(message.topic),
-        is_dead=message.topic.startswith(DEAD_LETTER_PREFIX),
-        is_retry=message.topic.startswith(RETRY_PREFIX),
-        properties=properties_of(message),
-        failure=_failure(message),
-        body=body,
-        copies=copies,
-        verdicts=verdicts,
-        min_offset=stats.min_offset if stats else message.offset,
-        max_offset=stats.max_offset if stats else message.offset + 1,
-        curl=f"curl -s {shlex.quote(str(request.base_url).rstrip('/') + where)}",
-        cli=_send_again(message),
-        unread=missing_right(message),
-    )
 
 
 def _send_again(message: StoredMessage) -> str:

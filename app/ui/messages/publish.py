@@ -154,7 +154,7 @@ async def send(request: PageRequest) -> Response:
         slice_ = await request.console.messaging.send(messages)
     except (Invalid, Refused, Busy) as error:
         form.blame(error, ENGINE_NAMES)
-        return await _page(request, config, form, [], 503 if isinstance(error, Busy) else 422)
+        return await _page(request, config, form, [])
     stored = _results(slice_)
     if request.headers.get("hx-request") == "true":
         # Without a redirect: the form keeps its values for another send.
@@ -187,7 +187,6 @@ async def _page(
     config: TopicConfig,
     form: Form,
     stored: list[AppendResult],
-    status: int | None = None,
     source: Source | None = None,
 ) -> Response:
     context = Publish(
@@ -208,7 +207,7 @@ async def _page(
         source=source,
         delays=_delays(),
     )
-    return await respond(request, "topic_produce.html", context, status=status)
+    return await respond(request, "topic_produce.html", context)
 
 
 def _delays() -> tuple[tuple[str, str], ...]:

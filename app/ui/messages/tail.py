@@ -29,8 +29,9 @@ from app.ui.framework.language import _
 from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields
 from app.ui.messages.message import address
+from app.ui.messages.messages import blame
 from app.ui.topics.messages import MessageRow, row_of
-from engine.errors import EngineError, Forbidden, NotFound
+from engine.errors import EngineError, Forbidden
 from engine.message import StoredMessage
 
 ROWS = (50, 100, 200, 500, 1000, 2000)
@@ -105,7 +106,7 @@ async def show(request: PageRequest) -> Response:
             _check_filter(who, query)
             first = await (_since(console, query) if query.mark else _newest(console, query))
         except EngineError as error:
-            _blame(form, error)
+            blame(form, error)
     params = {"filter": query.filter, "rows": str(query.rows)}
     names = [topic.name for topic in console.broker.topics()]
     context = TailPage(
@@ -264,13 +265,6 @@ async def _read_ahead(tail: Tail, count_max: float = math.inf) -> list[StoredMes
             break
         await pause.when_due()
     return messages
-
-
-def _blame(form: Form, error: EngineError) -> None:
-    if isinstance(error, NotFound):
-        form.refuse("topic", _("Not found: %(detail)s.", detail=error.detail))
-    else:
-        form.blame(error, {"expression": "filter"})
 
 
 def _link(path: str, topics: list[str], values: dict[str, str]) -> str:

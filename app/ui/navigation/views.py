@@ -95,9 +95,7 @@ async def _page(request: PageRequest, form: Form) -> Response:
         address=f"{path}?{query}" if query else path,
         is_shared=request.who.is_open,
     )
-    return await pages.respond(
-        request, "views.html", context, title=_("Saved views"), status=form.status
-    )
+    return await pages.respond(request, "views.html", context, title=_("Saved views"))
 
 
 def _blamed(form: Form, error: EngineError) -> Form:

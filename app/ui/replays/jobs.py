@@ -149,10 +149,8 @@ class Jobs:
     """The context of `jobs.html`; the newest first."""
 
     jobs: list[Job]
-    state: str
-    source: str
+    query: ListQuery
     next_cursor: str
-    is_first: bool
     states: tuple[str, ...] = STATES
 
 
@@ -201,19 +199,21 @@ class JobPage:
 async def index(request: PageRequest) -> Response:
     """GET /jobs"""
     query = request.read_query(ListQuery)
-    state = query.state or ""
     page = request.broker.replays.list(
-        source=query.source, state=state, after=query.cursor, count_max=PAGE_SIZE
+        source=query.source, state=query.state or "", after=query.cursor, count_max=PAGE_SIZE
     )
     context = Jobs(
         jobs=[job_of(job) for job in page],
-        state=state,
-        source=query.source,
+        query=query,
         next_cursor=page[-1].id if len(page) == PAGE_SIZE else "",
-        is_first=not query.cursor,
     )
     title, is_live = _("Replay jobs"), not query.cursor
     return await pages.respond(request, "jobs.html", context, title=title, is_live=is_live)
+
+
+def group_of_source(topic: str) -> str:
+    """The group whose dead letters a job reads; "" for another source."""
+    return topic.removeprefix(DEAD_LETTER_PREFIX) if topic.startswith("%") else ""
 
 
 def job_of(job: ReplayJob) -> Job:
@@ -221,10 +221,9 @@ def job_of(job: ReplayJob) -> Job:
     by_tone = {"ok": 0, "bad": 0, "": 0, "warn": 0}
     for outcome, count in job.totals.items():
         by_tone[OUTCOMES[outcome][1]] += count
-    source = job.source
     return Job(
         job=job,
-        group=source.removeprefix(DEAD_LETTER_PREFIX) if source.startswith("%") else "",
+        group=group_of_source(job.source),
         good=by_tone["ok"],
         bad=by_tone["bad"],
         left_out=job.totals.get("filtered", 0) + job.totals.get("sent_before", 0),
@@ -239,7 +238,7 @@ async def show(request: PageRequest) -> Response:
     return await _page(request, Form({"rate": _rate_text(job), "to_topic": ""}))
 
 
-async def _page(request: PageRequest, form: Form, status: int | None = None) -> Response:
+async def _page(request: PageRequest, form: Form) -> Response:
     replays = request.broker.replays
     job = replays.get(request.path_params["id"])
     query = request.read_query(JobPageQuery)
@@ -263,7 +262,6 @@ async def _page(request: PageRequest, form: Form, status: int | None = None) -> 
         "job.html",
         context,
         title=job.name or _("Job %(id)s", id=job.id),
-        status=status,
         is_live=not job_view.is_over and after < 0,
     )
 
@@ -373,7 +371,7 @@ async def _refused(request: PageRequest, job_id: str, error: Refused) -> Respons
     job = request.broker.replays.get(job_id)
     form = Form({"rate": _rate_text(job), "to_topic": ""})
     form.blame(error)
-    return await _page(request, form, status=409)
+    return await _page(request, form)
 
 
 def new_job(form: Form, source: str) -> NewReplay:

@@ -28,20 +28,17 @@ CSV, PARQUET = "text/csv; charset=utf-8", "application/vnd.apache.parquet"
 class ReportPage:
     """The context of `report.html`.
 
-    `done` of `hours` hours have figures, those before the times in `coarse` by periods of as many
+    `done` hours have figures, those before the times in `coarse` by periods of as many
     hours; of the tables in `cut` only `read_max` rows were read. `fresh` is the run with the newest
     figures, `shared_query` the parameters that all reports share.
     """
 
     report: Report
     range: RangeChoice
-    topic: str
-    group: str
-    choice: str
+    query: ReportQuery
     shared_query: str
     topics: Sequence[str]
     groups: Sequence[str]
-    hours: int
     done: int
     fresh: RunRow | None
     missing: str
@@ -89,13 +86,10 @@ async def show(request: PageRequest) -> Response:
     context = ReportPage(
         report=report,
         range=choice,
-        topic=query.topic,
-        group=query.group,
-        choice=query.choice,
+        query=query,
         shared_query=_query_of(request.query_params),
         topics=await results.values(table, "topic", name_filter),
         groups=await results.values(table, "group", name_filter) if report.has_groups else [],
-        hours=choice.span.hours,
         done=basis.hours_done,
         fresh=await fresh_of(reports, report.job),
         missing=reports.missing(),

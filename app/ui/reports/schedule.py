@@ -134,10 +134,7 @@ async def change_schedule(request: PageRequest) -> Response:
 
 async def _schedule_page(request: PageRequest, standing: JobStanding, form: Form) -> Response:
     context = SchedulePage(job_line(standing), form)
-    status = 422 if form.is_wrong else 200
-    return await pages.respond(
-        request, "report_schedule.html", context, title=_("Schedule"), status=status
-    )
+    return await pages.respond(request, "report_schedule.html", context, title=_("Schedule"))
 
 
 async def _standing(request: PageRequest) -> JobStanding:

@@ -179,7 +179,8 @@ async def change(request: PageRequest) -> Response:
         return await _detail(request, item, form)
     if answer not in DONE:
         form.error = _("It was delivered a moment ago; nothing was changed.")
-        return await _detail(request, item, form, 409)
+        form.error_status = 409
+        return await _detail(request, item, form)
     return forms.go(request, f"/scheduled?done={DONE[answer]}")
 
 
@@ -220,11 +221,9 @@ def _new_time(form: Form, now_ms: int, zone: Zone) -> int:
     return at_ms
 
 
-async def _detail(
-    request: PageRequest, item: Scheduled, form: Form, status: int | None = None
-) -> Response:
+async def _detail(request: PageRequest, item: Scheduled, form: Form) -> Response:
     await decompress([item.message])
     context = ScheduledMessage(row_of(request.who, item), form)
     return await pages.respond(
-        request, "scheduled_message.html", context, title=_("A waiting message"), status=status
+        request, "scheduled_message.html", context, title=_("A waiting message")
     )

@@ -22,6 +22,7 @@ from app.ui.topics.head import TopicTab, head_of, respond, topic_of
 from app.ui.topics.sizes import QUEUE_MESSAGES_MAX, Size, size_of
 from app.ui.topics.topics import DURABILITIES, SettingFields
 from engine.broker import QueueContent, QueueStats, TopicConfig, TopicMetrics, TopicStats
+from engine.config import EngineConfig
 from engine.errors import Forbidden, Invalid, NotFound
 from kitemq.model.conversion import convert
 from kitemq.model.topics import TopicSettings
@@ -63,7 +64,6 @@ class TopicOverview(TopicTab):
     queues: list[ListedQueue]
     queues_total: int
     size: Size
-    created_ms: int
     figures: TopicMetrics = field(repr=False)
     since_ms: int
     moving: str
@@ -96,9 +96,7 @@ class TopicConfigPage(TopicTab):
 
     form: Form
     config: TopicConfig
-    default_durability: str
-    default_retention_h: float
-    default_trace_sample: float
+    defaults: EngineConfig = field(repr=False)
     in_force: list[InForce]
     permissions: tuple[tuple[str, str], ...] = PERMISSIONS
     durabilities: tuple[tuple[str, str], ...] = DURABILITIES
@@ -133,7 +131,6 @@ async def show(request: PageRequest) -> Response:
         queues=queues,
         queues_total=len(stats.queues),
         size=size,
-        created_ms=config.created_ms,
         figures=figures,
         since_ms=console.broker.statistics.since_ms,
         moving=repr(figures) if request.headers.get("hx-target", "").endswith(TRAFFIC) else "",
@@ -237,9 +234,7 @@ async def _config_page(request: PageRequest, config: TopicConfig, form: Form) ->
         head=await head_of(request, config, "config"),
         form=form,
         config=config,
-        default_durability=settings.durability.value,
-        default_retention_h=settings.retention_h,
-        default_trace_sample=settings.trace_sample,
+        defaults=settings,
         in_force=in_force(config, settings),
     )
     return await respond(request, "topic_config.html", context)

@@ -283,12 +283,12 @@ async def create(request: PageRequest) -> Response:
         topic = await topics.create(actor, convert(fields, TopicConfig))
     except (Invalid, Conflict, Forbidden) as error:
         form.blame(error, {"topic": "name"})
-        return await _form_page(request, form, 409 if isinstance(error, Conflict) else 422)
+        return await _form_page(request, form)
     return forms.go(request, f"/topics/{segment(topic.name)}?done=created")
 
 
-async def _form_page(request: PageRequest, form: Form, status: int | None = None) -> Response:
+async def _form_page(request: PageRequest, form: Form) -> Response:
     title = _("Create a topic")
     return await pages.respond(
-        request, "topic_new.html", TopicForm(form), title=title, section="topics", status=status
+        request, "topic_new.html", TopicForm(form), title=title, section="topics"
     )

@@ -233,7 +233,7 @@ async def decide(request: PageRequest) -> Response:
             )
     except Conflict as error:
         form.blame(error)
-        return await _detail(request, form, 409)
+        return await _detail(request, form)
     return forms.go(
         request, f"/transactions/{transaction.message.offset_id}?done={DONE[done.state]}"
     )
@@ -279,7 +279,7 @@ async def _tally(request: PageRequest, total: int) -> Tally:
     return Tally(rows, len(names), examined, total)
 
 
-async def _detail(request: PageRequest, form: Form, status: int | None = None) -> Response:
+async def _detail(request: PageRequest, form: Form) -> Response:
     console = request.console
     transaction = await console.messaging.transactions.get(request.path_params["id"])
     service = request.services.transactions
@@ -298,5 +298,4 @@ async def _detail(request: PageRequest, form: Form, status: int | None = None) -
         "transaction.html",
         context,
         title=_("Transaction %(transaction_id)s", transaction_id=transaction.transaction_id),
-        status=status,
     )

@@ -3,6 +3,7 @@
 Only the tests have it, in the servers that run in their process. Programs have the REST API.
 """
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -43,6 +44,8 @@ def encoded(context: object) -> bytes:
 
 def _encoded(value: object) -> object:
     # How a column makes its cells is no figure of the page.
+    if isinstance(value, Path):
+        return str(value)
     return None if callable(value) else conversion.encoded(value)
 
 

@@ -42,8 +42,9 @@ def test_a_client_that_makes_requests_has_a_page_that_says_what_it_cannot_be_ask
     beat(browser, "asked", "host/1@2 & <b>")
     name = "host%2F1%402%20%26%20%3Cb%3E"
     page = twin(browser, f"/clients/{name}")
-    assert (page["name"], page["language"], page["version"]) == ("host/1@2 & <b>", "GO", "9")
-    assert [row["group"] for row in page["groups"]] == ["asked"]
+    client = page["client"]
+    assert (client["name"], page["language"], page["version"]) == ("host/1@2 & <b>", "GO", "9")
+    assert [row["group"] for row in client["memberships"]] == ["asked"]
     html = browser.get(f"/clients/{name}").text
     assert "<b>" not in html
     assert "Not offered by this client: it has no open connection" in html
@@ -126,7 +127,7 @@ def test_values_of_bodies_become_columns_and_what_is_missing_says_why(
     html = browser.get("/messages", params=query).text
     assert "order.lines[0].sku</th>" in html
     assert "&lt;a&gt;" in html
-    assert "fields=order.id" in page["scan"]["here_href"]
+    assert "fields=order.id" in page["answer"]["scan"]["here_href"]
     hexed = twin(browser, "/messages", topic="columns", since="all", view="hex")
     assert hexed["bodies"][0]["body"]["text"].startswith("7b 22")
 

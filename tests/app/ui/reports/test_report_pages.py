@@ -65,7 +65,9 @@ def test_a_run_tells_its_input_its_engine_and_the_end_of_its_log_as_text(
 def test_a_report_says_which_hours_it_has_and_how_fresh_it_is(browser: httpx.Client) -> None:
     address = f"/reports/latency?{_range(browser, 168)}"
     context = browser.get(f"{address}&format=json").json()
-    assert (context["hours"], context["done"]) == (168, 167)
+    span = context["range"]["span"]
+    assert span["to_ms"] - span["from_ms"] == 168 * report_scene.HOUR_MS
+    assert context["done"] == 167
     assert context["fresh"]["input_at_ms"]
     page = browser.get(address).text
     assert "167 of 168 hours have figures." in page
