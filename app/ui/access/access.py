@@ -20,7 +20,7 @@ from app.ui.framework.language import N_, _
 from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Conflict, Forbidden, Invalid, NotFound
-from kitemq.model.access import NewToken, NewUser
+from kitemq.model.access import LoginSession, NewToken, NewUser, Token, User
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 
@@ -70,41 +70,20 @@ class PasswordFields(Fields, frozen=True):
     again: Verbatim
 
 
-@dataclass(frozen=True)
-class UserLine:
-    name: str
-    role: str
-    patterns: tuple[str, ...]
-    disabled: bool
-    created_ms: int
+class UserLine(User, frozen=True):
+    """A user as a row of the table; `provider` is "" for a local password."""
+
     tokens: int
     sessions: int
     is_me: bool
-    provider: str  # the identity provider of the user; "" for a local password
+    provider: str
 
 
-@dataclass(frozen=True)
-class TokenLine:
-    id: int
-    name: str
-    owner: str
-    prefix: str
-    role: str
-    patterns: tuple[str, ...]
-    expires_ms: int | None
-    used_ms: int | None
+class TokenLine(Token, frozen=True):
     is_over: bool
 
 
-@dataclass(frozen=True)
-class SessionLine:
-    id: int
-    user: str
-    created_ms: int
-    seen_ms: int
-    expires_ms: int
-    address: str
-    user_agent: str
+class SessionLine(LoginSession, frozen=True):
     is_this: bool
 
 

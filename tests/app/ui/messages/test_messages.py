@@ -131,7 +131,7 @@ def test_the_address_of_a_page_is_a_permalink(browser: httpx.Client, haystack: s
     assert "since" not in there
     assert "from=" in there
     assert browser.get(f"{there}&format=json").json() == browser.get(f"{there}&format=json").json()
-    here = browser.get(f"{first['scan']['here_href']}&format=json").json()
+    here = browser.get(f"{first['answer']['scan']['here_href']}&format=json").json()
     assert here["rows"] == first["rows"]
 
 
