@@ -1,7 +1,7 @@
 """Every address of the console, with the right that it needs.
 
 If a form names the topic or the group, or the path has only an id, the handler checks again with
-`rights.require`.
+`require` of app/security/access.py.
 """
 
 from fastapi import APIRouter

@@ -8,13 +8,13 @@ from starlette.responses import Response
 
 from app.db.rows import SessionRow, TokenRow, UserRow
 from app.errors import ProblemError
-from app.security.access import TABLE, Action, Kind, Principal, Role, lacks
+from app.security.access import TABLE, Action, Kind, Principal, Role, lacks, require
 from app.security.authenticator import LOGIN
 from app.security.credentials import parse_role
 from app.security.user_directory import UserDirectory
 from app.settings import is_loopback
 from app.ui.access.login import browser_of, logged_in
-from app.ui.framework import forms, pages, rights, typed_forms
+from app.ui.framework import forms, pages, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.page_request import PageRequest
@@ -277,7 +277,7 @@ def _session_line(session: SessionRow, directory: UserDirectory, who: Principal)
 def _require_owned(request: PageRequest, owner: str) -> None:
     """Raise RightMissing if the object belongs to another user and the caller is no admin."""
     if owner != request.who.name:
-        rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
+        require(request.who, Action.ADMINISTER, Kind.PEOPLE, "")
 
 
 def _may_begin(request: PageRequest) -> bool:

@@ -34,14 +34,6 @@ class NewPasswordFields(Fields, frozen=True):
 
 
 @dataclass(frozen=True)
-class RightAnswer:
-    """Whether a user has one right on the object in question."""
-
-    right: str
-    may: bool
-
-
-@dataclass(frozen=True)
 class UserPage:
     """The context of `access_user.html`."""
 
@@ -50,7 +42,7 @@ class UserPage:
     password_form: Form
     delete_form: Form
     on: str
-    answers: list[RightAnswer]
+    answers: dict[str, bool]  # whether the user has each right on `on`
     roles: tuple[tuple[str, str], ...] = ROLES
 
 
@@ -124,15 +116,11 @@ async def delete(request: PageRequest) -> Response:
     return forms.go(request, "/access?done=deleted")
 
 
-def _answers(user: UserRow, on: str) -> list[RightAnswer]:
+def _answers(user: UserRow, on: str) -> dict[str, bool]:
     """The rights of a user on the topic and the group `on`, and on kinds without names."""
     who = Principal(user.name, () if user.disabled else (Grant(Role(user.role), user.patterns),))
-    answers = []
+    answers = {}
     for __, action, kind in TABLE:
-        missing = lacks(who, action, kind, on)
-        has_name = kind in (Kind.TOPIC, Kind.GROUP)
-        name = f":{on}" if has_name and on else ""
-        answer = RightAnswer(f"{action}:{kind}{name}", not missing)
-        if answer not in answers:
-            answers.append(answer)
+        name = f":{on}" if on and kind in (Kind.TOPIC, Kind.GROUP) else ""
+        answers[f"{action}:{kind}{name}"] = not lacks(who, action, kind, on)
     return answers

@@ -1,7 +1,7 @@
 """The form of an alert rule: create, try, change and delete it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from msgspec import Meta
@@ -73,10 +73,10 @@ class RuleForm:
 
     rule_id: int
     form: Form
-    about: list[tuple[str, About]]
     trial: Trial | None
+    severities: Sequence[tuple[str, str]]
+    about: Mapping[RuleKind, About] = field(default_factory=lambda: ABOUT)
     kinds: tuple[tuple[str, str], ...] = KINDS
-    severities: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -197,9 +197,8 @@ async def _standing(request: PageRequest) -> RuleStatus:
 async def _page(
     request: PageRequest, rule_id: int, form: Form, *, trial: Trial | None = None
 ) -> Response:
-    about = [(kind.value, about) for kind, about in ABOUT.items()]
     severities = [(severity.value, translated(severity.value)) for severity in Severity]
-    context = RuleForm(rule_id, form, about, trial, severities=severities)
+    context = RuleForm(rule_id, form, trial, severities)
     title = _("Change a rule") if rule_id else _("New alert rule")
     return await pages.respond(request, "alert_form.html", context, title=title)
 

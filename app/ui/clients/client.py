@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -12,6 +11,7 @@ from app.services.connections import ClientFacts
 from app.ui.framework import forms, pages
 from app.ui.framework.language import _, ngettext
 from app.ui.framework.page_request import PageRequest
+from app.ui.framework.templating import segment
 from engine.broker import Member
 from engine.errors import Busy, NotFound, Refused
 from kitemq.model.clients import SentAway, ThreadStack
@@ -46,14 +46,13 @@ class DisconnectPage:
     """The context of `client_disconnect.html`: the impact, or what was `done`."""
 
     name: str
-    path: str
     impact: Sequence[str]
     done: SentAway | None
 
 
 def path_of(name: str) -> str:
     """The page of a client."""
-    return f"/clients/{quote(name, safe='')}"
+    return f"/clients/{segment(name)}"
 
 
 async def show(request: PageRequest) -> Response:
@@ -97,7 +96,7 @@ async def _disconnect(
     return await pages.respond(
         request,
         "client_disconnect.html",
-        DisconnectPage(name, path_of(name), impact, done),
+        DisconnectPage(name, impact, done),
         title=_("Disconnect %(name)s", name=name),
     )
 

@@ -99,8 +99,6 @@ class EnginePage:
     figures: BrokerMetrics
     bars: list[tuple[str, Bar]]  # the number of sends by latency, in the last whole minute
     bars_total: int
-    bars_width: int
-    bars_height: int
     spreads: list[SpreadRow]
     loop_delay_ms: float
     loop_delay_ever_ms: float
@@ -114,6 +112,8 @@ class EnginePage:
     checks: list[CheckRow]
     started_ms: int
     log_end: int
+    bars_width: int = BARS_WIDTH
+    bars_height: int = BARS_HEIGHT
 
 
 async def show(request: PageRequest) -> Response:
@@ -143,8 +143,6 @@ async def show(request: PageRequest) -> Response:
         figures=figures,
         bars=list(zip(distribution, bars, strict=True)),
         bars_total=sum(distribution.values()),
-        bars_width=BARS_WIDTH,
-        bars_height=BARS_HEIGHT,
         spreads=[
             SpreadRow(_("stored, last minutes"), latency.stored.recent),
             SpreadRow(_("stored, since the start"), latency.stored.ever),

@@ -25,8 +25,6 @@ from app.security.access import (
     require_replay,
     right_text,
 )
-from app.security.access import require as require_right
-from app.security.access import require_decision as require_decision_right
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.unread import reason_of
 
@@ -93,16 +91,6 @@ def needs_text(action: Action, kind: Kind, name: str) -> str:
     return translated(NEEDS_TEXTS[kind, scope]) % {"name": name}
 
 
-def require(request: Request, action: Action, kind: Kind, name: str) -> None:
-    """Raise RightMissing unless the user may do this to the object that a form names."""
-    require_right(principal_of(request.scope), action, kind, name)
-
-
 def require_resend(request: Request, source: str, to: str, to_name: str) -> None:
     """Raise RightMissing unless the user may send messages of `source` to the target."""
     require_replay(principal_of(request.scope), source, to, to_name)
-
-
-def require_decision(request: Request, topic: str) -> None:
-    """Raise RightMissing unless the user may decide transactions of `topic`."""
-    require_decision_right(principal_of(request.scope), topic, by_hand=True)

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from starlette.responses import Response
 
 from app.pause import paced
-from app.security.access import Action, Kind
+from app.security.access import Action, Kind, require
 from app.security.message_rights import visible
 from app.services.clients import ASK_S, Offer
 from app.services.topic_kinds import group_of
-from app.ui.clients.client import path_of
-from app.ui.framework import forms, pages, rights
+from app.ui.framework import forms, pages
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.page_request import PageRequest
@@ -29,7 +28,6 @@ class ClientChoice:
     """A client; `why_not` is the reason why it cannot verify, "" if it can."""
 
     name: str
-    path: str
     about: str
     why_not: str
 
@@ -87,7 +85,7 @@ async def verify(request: PageRequest) -> Response:
     """POST /messages/{topic}/{queue}/{offset}/verify"""
     posted = await forms.read(request)
     group, client = posted.one("group"), posted.one("client")
-    rights.require(request, Action.ADMINISTER, Kind.GROUP, group)
+    require(request.who, Action.ADMINISTER, Kind.GROUP, group)
     if not client:
         return await show(request, trouble=_("choose a client"), status=422)
     actor = request.actor
@@ -113,7 +111,7 @@ async def _choices(request: PageRequest, group: str) -> GroupChoice:
     return GroupChoice(
         group,
         [
-            ClientChoice(each.name, path_of(each.name), _about(each), each.why_no_verify)
+            ClientChoice(each.name, _about(each), each.why_no_verify)
             for each in offers[:CLIENTS_LISTED]
         ],
         len(offers),

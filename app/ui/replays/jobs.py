@@ -235,7 +235,7 @@ def job_of(job: ReplayJob) -> Job:
 async def show(request: PageRequest) -> Response:
     """GET /jobs/{id} of a job in the engine; raises NotFound."""
     job = request.broker.replays.get(request.path_params["id"])
-    return await _page(request, Form({"rate": _rate_text(job), "to_topic": ""}))
+    return await _page(request, _form_of(job))
 
 
 async def _page(request: PageRequest, form: Form) -> Response:
@@ -295,8 +295,9 @@ def _outcome(row: OutcomeRow, *, may_read: bool) -> OutcomeLine:
     return convert(row, OutcomeLine, text=text, tone=tone, keys=keys, to_group=group)
 
 
-def _rate_text(job: ReplayJob) -> str:
-    return f"{job.rate:.6f}".rstrip("0").rstrip(".")
+def _form_of(job: ReplayJob) -> Form:
+    rate = f"{job.rate:.6f}".rstrip("0").rstrip(".")
+    return Form({"rate": rate, "to_topic": ""})
 
 
 def _require_right(request: PageRequest, job_id: str) -> None:
@@ -320,7 +321,9 @@ async def act(request: PageRequest) -> Response:
     try:
         job = await acts[action](actor, job_id)
     except Conflict as error:
-        return await _refused(request, job_id, error)
+        form = _form_of(request.broker.replays.get(job_id))
+        form.blame(error)
+        return await _page(request, form)
     if action in ("begin", "resume"):
         await settle(request, job.id)
     return forms.go(request, f"/jobs/{job_id}?done={NOTICES[action]}")
@@ -333,16 +336,14 @@ async def retry(request: PageRequest) -> Response:
     to_topic = fields.to_topic
     _require_right(request, job_id)
     job = request.broker.replays.get(job_id)
-    form.values["rate"] = _rate_text(job)
+    form.values["rate"] = _form_of(job).values["rate"]
     to = ReplayTo.TOPIC if to_topic else None
     how = RetryRequest(to=to, to_name=to_topic, name=job.name, rate=job.rate, dry_run=True)
     if to_topic:
         rights.require_resend(request, job.source, ReplayTo.TOPIC, to_topic)
     try:
         new = await request.services.replays.retry(request.actor, job_id, how)
-    except Refused as error:
-        return await _refused(request, job_id, error)
-    except (Invalid, NotFound) as error:
+    except (Invalid, NotFound, Refused) as error:
         form.blame(error, {"to_name": "to_topic", "topic": "to_topic"})
         return await _page(request, form)
     return await settled(request, new.id)
@@ -358,20 +359,10 @@ async def change_rate(request: PageRequest) -> Response:
     _require_right(request, job_id)
     try:
         await request.services.replays.change_rate(request.actor, job_id, fields.rate)
-    except Invalid as error:
+    except (Invalid, Conflict) as error:
         form.blame(error)
         return await _page(request, form)
-    except Conflict as error:
-        return await _refused(request, job_id, error)
     return forms.go(request, f"/jobs/{job_id}?done=changed")
-
-
-async def _refused(request: PageRequest, job_id: str, error: Refused) -> Response:
-    """The page of the job with the reason why it was not changed."""
-    job = request.broker.replays.get(job_id)
-    form = Form({"rate": _rate_text(job), "to_topic": ""})
-    form.blame(error)
-    return await _page(request, form)
 
 
 def new_job(form: Form, source: str) -> NewReplay:

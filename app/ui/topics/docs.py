@@ -61,22 +61,14 @@ async def change(request: PageRequest) -> Response:
     marks, actor = request.services.stars_and_notes, request.actor
     try:
         await marks.write_note(actor, config.name, fields.text, fields.version)
-    except Conflict as error:
+    except (Conflict, Invalid) as error:
         form.blame(error, {"version": ""})
-        return await _page(request, config, form, status=409)
-    except Invalid as error:
-        form.blame(error)
         return await _page(request, config, form)
     return forms.go(request, f"/topics/{segment(config.name)}/docs?done=changed")
 
 
 async def _page(
-    request: PageRequest,
-    config: TopicConfig,
-    form: Form | None,
-    *,
-    is_editing: bool = True,
-    status: int | None = None,
+    request: PageRequest, config: TopicConfig, form: Form | None, *, is_editing: bool = True
 ) -> Response:
     note = await request.services.stars_and_notes.note(config.name)
     if form is None:
@@ -90,7 +82,7 @@ async def _page(
         changed_ms=note.changed_ms or None,
         is_older=0 < note.changed_ms < config.created_ms,
         is_editing=is_editing,
-        is_conflict=status == 409,
+        is_conflict=form.status == 409,
         form=form,
     )
-    return await respond(request, "topic_docs.html", context, status=status)
+    return await respond(request, "topic_docs.html", context)

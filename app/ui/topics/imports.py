@@ -6,15 +6,16 @@ topic that changed meanwhile is reported and left alone.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import Meta
 from starlette.responses import Response
 
-from app.security.access import Action, Kind
+from app.security.access import Action, Kind, require
 from app.services import topic_files
 from app.services.topic_imports import OUTCOMES, ImportRow, counted
-from app.ui.framework import bulk, forms, pages, rights, typed_forms
+from app.ui.framework import bulk, forms, pages, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.page_request import PageRequest
@@ -61,10 +62,7 @@ async def change(request: PageRequest) -> Response:
     if form.is_wrong:
         return await _page(request, form, [])
     imports = request.services.topic_imports
-
-    def allowed(name: str) -> None:
-        rights.require(request, Action.ADMINISTER, Kind.TOPIC, name)
-
+    allowed = partial(require, request.who, Action.ADMINISTER, Kind.TOPIC)
     try:
         rows = await imports.read(fields.content)
     except Invalid as error:

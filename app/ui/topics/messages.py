@@ -98,7 +98,7 @@ async def show(request: PageRequest) -> Response:
     stats = console.broker.topic_stats(config.name).queues
     who = request.who
     unread = lacks_messages(who, config.name)
-    page = BrowsePage([], 0, 0, 0)
+    page = BrowsePage([])
     if not (unread and search.by == "key"):  # a match would reveal the keys
         page = await _find(request, config.name, stats, search)
     context = TopicMessages(
@@ -119,14 +119,14 @@ async def _find(
     if search.by == "id":
         return await _by_id(request, topic, search.id)
     if search.by == "key":
-        return await _by_key(request, topic, search) if search.key else BrowsePage([], 0, 0, 0)
+        return await _by_key(request, topic, search) if search.key else BrowsePage([])
     messaging = request.console.messaging
     queues = [each for each in stats if each.queue == search.queue] or stats
     if search.by == "newest":
         cursor = search.cursor
         return await browsing.newest(messaging, topic, queues, cursor=cursor, count_max=search.size)
     if not stats:
-        return BrowsePage([], 0, 0, 0)
+        return BrowsePage([])
     return await browsing.along(
         messaging, topic, queues[0], offset=search.offset, count_max=search.size
     )
@@ -144,7 +144,7 @@ async def _by_id(request: PageRequest, topic: str, text: str) -> BrowsePage:
         if elsewhere
         else ""
     )
-    return BrowsePage(here, len(messages), 0, 0, note=note)
+    return BrowsePage(here, len(messages), note=note)
 
 
 async def _by_key(request: PageRequest, topic: str, search: TopicMessagesQuery) -> BrowsePage:
@@ -152,6 +152,5 @@ async def _by_key(request: PageRequest, topic: str, search: TopicMessagesQuery) 
         topic, search.key, count_max=BY_KEY_MAX, cursor=search.cursor
     )
     note = _("The key has more messages, older ones.") if page.next_cursor else ""
-    return BrowsePage(
-        page.messages, len(page.messages), 0, 0, next_cursor=page.next_cursor, note=note
-    )
+    count = len(page.messages)
+    return BrowsePage(page.messages, count, next_cursor=page.next_cursor, note=note)

@@ -13,10 +13,10 @@ from app.monitoring import sparkline
 from app.monitoring.sampler import Snapshot, TopicFigures, topic_figures
 from app.monitoring.sparkline import Sparkline
 from app.pause import paced
-from app.security.access import Action, Kind
+from app.security.access import Action, Kind, require
 from app.services.stars_and_notes import TopicAnnotations
 from app.services.topic_kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
-from app.ui.framework import forms, list_exports, pages, rights, tables, typed_forms
+from app.ui.framework import forms, list_exports, pages, tables, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
@@ -277,7 +277,7 @@ async def create(request: PageRequest) -> Response:
         form.refuse("name", _("A topic needs a name."))
     if form.is_wrong:
         return await _form_page(request, form)
-    rights.require(request, Action.ADMINISTER, Kind.TOPIC, fields.name)
+    require(request.who, Action.ADMINISTER, Kind.TOPIC, fields.name)
     topics, actor = request.services.topics, request.actor
     try:
         topic = await topics.create(actor, convert(fields, TopicConfig))

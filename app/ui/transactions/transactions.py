@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from app.addresses import redacted_url
 from app.pause import Pause
-from app.security.access import Principal
+from app.security.access import Principal, require_decision
 from app.security.message_rights import visible
 from app.services.bodies import decompress
 from app.ui.bodies.bodies import preview_of
-from app.ui.framework import forms, pages, rights, tables, typed_forms
+from app.ui.framework import forms, pages, tables, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
@@ -216,7 +216,7 @@ async def decide(request: PageRequest) -> Response:
     # The audit trail names it by the message id, which the producer knows.
     transactions = request.console.messaging.transactions
     transaction = await transactions.get(request.path_params["id"])
-    rights.require_decision(request, transaction.topic)
+    require_decision(request.who, transaction.topic, by_hand=True)
     try:
         if fields.do == "resume":
             done = await service.resume(
