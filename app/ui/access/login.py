@@ -9,7 +9,7 @@ from app.errors import ProblemError
 from app.security.accounts import Browser
 from app.security.authenticator import COOKIE, LOGIN, LOGIN_BEGIN, LOGOUT_LEFT, cookie_of
 from app.security.oidc.login_state import LIFETIME_S
-from app.ui.framework import forms, pages, typed_forms
+from app.ui.framework import forms, pages
 from app.ui.framework.console import address_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
@@ -64,8 +64,7 @@ async def show(request: PageRequest) -> Response:
 
 async def log_in(request: PageRequest) -> Response:
     """POST /login: redirect to the requested page, or show the form with its errors."""
-    posted = await forms.read(request, bytes_max=forms.LOGIN_BYTES_MAX)
-    form, fields = typed_forms.read(posted, LoginFields)
+    form, fields = await request.read_form(LoginFields, bytes_max=forms.LOGIN_BYTES_MAX)
     form.values |= {"next": fields.next, "password": ""}
     if request.services.accounts.directory.is_open:
         return forms.go(request, fields.next)

@@ -144,8 +144,7 @@ async def _fill_from(request: PageRequest, values: dict[str, str]) -> Source | N
 async def send(request: PageRequest) -> Response:
     """POST /topics/{topic}/produce"""
     config = topic_of(request)
-    posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
-    form, fields = typed_forms.read(posted, PublishFields)
+    form, fields = await request.read_form(PublishFields, bytes_max=forms.LARGE_BYTES_MAX)
     queue = form.number("queue", _("Queue"), 0, config.write_queues - 1) if fields.queue else -1
     if form.is_wrong:
         return await _page(request, config, form, [])

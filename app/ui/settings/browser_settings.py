@@ -38,11 +38,9 @@ async def show(request: PageRequest) -> Response:
     current = preferences.read(request)
     zone = zones.LOCAL if current.zone.is_local else current.zone.name
     language = preferences.chosen_language(request) or preferences.AUTO_LANGUAGE
-    values = (
-        *(current.theme.value, str(current.refresh_s), zone, "", language),
-        *(current.density.value, current.keys.value),
-    )
-    return await _page(request, Form(dict(zip(FIELDS, values, strict=True))), 200)
+    refresh, density = str(current.refresh_s), current.density.value
+    values = (current.theme.value, refresh, zone, "", language, density, current.keys.value)
+    return await _page(request, Form(dict(zip(FIELDS, values, strict=True))))
 
 
 async def change(request: PageRequest) -> Response:
@@ -54,21 +52,19 @@ async def change(request: PageRequest) -> Response:
     text = preferences.zone_text(posted)
     if await console.render(lambda: zones.parse(text)) is None:
         form.refuse("zone", _("No zone has this name; choose one from the list, UTC, or local."))
-        return await _page(request, form, 422)
+        return await _page(request, form)
     response = forms.go(request, "/settings?done=changed")
     preferences.keep(response, posted)
     return response
 
 
-async def _page(request: PageRequest, form: Form, status: int) -> Response:
+async def _page(request: PageRequest, form: Form) -> Response:
     console = request.console
     zone = request.zone
     zone_names = await console.render(zones.names)
     example = formats.absolute(console.now_ms(), zone.rules)
     context = SettingsPage(form, example, zone_names, _refreshes())
-    return await pages.respond(
-        request, "settings.html", context, title=_("Settings"), status=status
-    )
+    return await pages.respond(request, "settings.html", context, title=_("Settings"))
 
 
 def _refreshes() -> tuple[tuple[str, str], ...]:

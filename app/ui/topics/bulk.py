@@ -143,8 +143,7 @@ async def apply(request: PageRequest) -> Response:
 
     A form with an error is shown again with the expected state of its preview.
     """
-    posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
-    form, fields = typed_forms.read(posted, TopicBulkFields)
+    form, fields = await request.read_form(TopicBulkFields, bytes_max=forms.LARGE_BYTES_MAX)
     action, names = _action(request, form, fields), list(fields.selection)
     if not names:
         form.error = form.errors.get("action") or _("Nothing was changed: no topic was named.")

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from app.security.access import Action, Kind, require
 from app.services import topic_files
 from app.services.topic_imports import OUTCOMES, ImportRow, counted
-from app.ui.framework import bulk, forms, pages, typed_forms
+from app.ui.framework import bulk, forms, pages
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.page_request import PageRequest
@@ -57,8 +57,7 @@ async def show(request: PageRequest) -> Response:
 
 async def change(request: PageRequest) -> Response:
     """POST /import/topics: preview a file, or apply a preview."""
-    posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
-    form, fields = typed_forms.read(posted, ImportFields)
+    form, fields = await request.read_form(ImportFields, bytes_max=forms.LARGE_BYTES_MAX)
     if form.is_wrong:
         return await _page(request, form, [])
     imports = request.services.topic_imports

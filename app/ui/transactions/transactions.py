@@ -260,37 +260,39 @@ async def _tally(request: PageRequest, total: int) -> Tally:
             after = page.next
             await pause.when_due()
         examined += counter.total()
-    service = request.services.transactions
-    live, callbacks = service.producers.groups(), service.callbacks
+    live = request.services.transactions.producers.groups()
     names = sorted({*counts["pending"], *counts["given_up"], *live})
     names.sort(key=lambda name: -(counts["pending"][name] + counts["given_up"][name]))
-    rows = []
-    for name in names[:GROUPS_SHOWN_MAX]:
-        callback = callbacks.find(name)
-        rows.append(
-            GroupTally(
-                group=name,
-                pending=counts["pending"][name],
-                given_up=counts["given_up"][name],
-                live_producers=live.get(name, 0),
-                callback=redacted_url(callback.url) if callback else "",
-            )
+    rows = [
+        GroupTally(
+            group=name,
+            pending=counts["pending"][name],
+            given_up=counts["given_up"][name],
+            live_producers=live.get(name, 0),
+            callback=_callback_url(request, name),
         )
+        for name in names[:GROUPS_SHOWN_MAX]
+    ]
     return Tally(rows, len(names), examined, total)
+
+
+def _callback_url(request: PageRequest, group: str) -> str:
+    """Where the checks of a producer group are sent, without secrets; "" for nowhere."""
+    callback = request.services.transactions.callbacks.find(group)
+    return redacted_url(callback.url) if callback else ""
 
 
 async def _detail(request: PageRequest, form: Form) -> Response:
     console = request.console
     transaction = await console.messaging.transactions.get(request.path_params["id"])
-    service = request.services.transactions
-    callback = service.callbacks.find(transaction.producer_group)
+    producers = request.services.transactions.producers
     await decompress([transaction.message])
     context = TransactionDetail(
         row=row_of(request.who, transaction),
         form=form,
         is_open=transaction.state in (TransactionState.PENDING, TransactionState.GIVEN_UP),
-        live_producers=service.producers.count(transaction.producer_group),
-        callback=redacted_url(callback.url) if callback else "",
+        live_producers=producers.count(transaction.producer_group),
+        callback=_callback_url(request, transaction.producer_group),
         check_max=console.host.config.transaction_check_max,
     )
     return await pages.respond(
