@@ -4,42 +4,29 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import UNSET, Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.db.rows import SessionRow, TokenRow, UserRow
 from app.errors import ProblemError
-from app.security.access import (
-    TABLE,
-    Action,
-    Kind,
-    Principal,
-    Role,
-    lacks,
-    principal_of,
-)
+from app.security.access import TABLE, Action, Kind, Principal, Role, lacks, require
 from app.security.authenticator import LOGIN
 from app.security.credentials import parse_role
 from app.security.user_directory import UserDirectory
 from app.settings import is_loopback
 from app.ui.access.login import browser_of, logged_in
-from app.ui.framework import forms, pages, rights, typed_forms
-from app.ui.framework.console import actor_of
+from app.ui.framework import forms, pages, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Conflict, Forbidden, Invalid, NotFound
-from kitemq.model.access import NewToken, NewUser
+from kitemq.model.access import LoginSession, NewToken, NewUser, Token, User
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 
 ROWS_MAX = 200
 ROLES = (
-    (
-        Role.VIEWER.value,
-        N_("viewer: sees all but people; reads messages where patterns say so"),
-    ),
+    (Role.VIEWER.value, N_("viewer: sees all but people; reads messages where patterns say so")),
     (Role.OPERATOR.value, N_("operator: produces, consumes, administers what the patterns name")),
     (Role.ADMIN.value, N_("admin: everything")),
 )
@@ -83,41 +70,20 @@ class PasswordFields(Fields, frozen=True):
     again: Verbatim
 
 
-@dataclass(frozen=True)
-class UserLine:
-    name: str
-    role: str
-    patterns: tuple[str, ...]
-    disabled: bool
-    created_ms: int
+class UserLine(User, frozen=True):
+    """A user as a row of the table; `provider` is "" for a local password."""
+
     tokens: int
     sessions: int
     is_me: bool
-    provider: str  # the identity provider of the user; "" for a local password
+    provider: str
 
 
-@dataclass(frozen=True)
-class TokenLine:
-    id: int
-    name: str
-    owner: str
-    prefix: str
-    role: str
-    patterns: tuple[str, ...]
-    expires_ms: int | None
-    used_ms: int | None
+class TokenLine(Token, frozen=True):
     is_over: bool
 
 
-@dataclass(frozen=True)
-class SessionLine:
-    id: int
-    user: str
-    created_ms: int
-    seen_ms: int
-    expires_ms: int
-    address: str
-    user_agent: str
+class SessionLine(LoginSession, frozen=True):
     is_this: bool
 
 
@@ -131,14 +97,20 @@ class RightLine:
 
 
 @dataclass(frozen=True)
-class Access:
-    """The context of `access.html`; `made` is a token's text, shown this once."""
+class NewTokenText:
+    """The text of a new token, and the same token as access key and secret."""
 
-    is_open: bool
+    name: str
+    text: str
+    pair: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Access:
+    """The context of `access.html`; `made` is a new token, shown this once."""
+
     may_begin: bool
-    me: str
     provider: str  # the current user's identity provider; "" for a local password
-    token: str
     users: list[UserLine]
     users_total: int
     tokens: list[TokenLine]
@@ -150,42 +122,31 @@ class Access:
     user_form: Form
     token_form: Form
     password_form: Form
-    made: str
-    made_name: str
-    made_pair: tuple[str, str]  # the same token as access key and secret
+    made: NewTokenText | None
     roles: tuple[tuple[str, str], ...] = ROLES
     lifetimes: tuple[tuple[str, str], ...] = LIFETIMES
 
 
 async def show(
-    request: Request,
+    request: PageRequest,
     *,
     user_form: Form | None = None,
     token_form: Form | None = None,
     password_form: Form | None = None,
-    made: str = "",
-    made_name: str = "",
-    made_pair: tuple[str, str] = ("", ""),
+    made: NewTokenText | None = None,
 ) -> Response:
     """GET /access"""
-    directory, who = services_of(request.scope).user_directory, principal_of(request.scope)
+    directory, who = request.services.user_directory, request.who
     owner = who.name if lacks(who, Action.READ, Kind.PEOPLE) else ""
     users = [user for user in directory.users() if not owner or user.name == owner]
     myself = directory.user(who.name)
     tokens, sessions = directory.tokens(owner), directory.sessions(owner)
-    now_ms = pages.console_of(request).now_ms()
+    now_ms = request.console.now_ms()
     user_values = {"name": "", "password": "", "role": "viewer", "patterns": "*:*:*"}
     token_values = {"name": "", "owner": who.name, "role": "", "patterns": "", "days": "90"}
-    user_form = user_form or Form(user_values)
-    token_form = token_form or Form(token_values)
-    password_form = password_form or typed_forms.fill({}, PasswordFields)
-    statuses = (form.status for form in (user_form, token_form, password_form))
     context = Access(
-        is_open=who.is_open,
         may_begin=_may_begin(request),
-        me=who.name,
         provider=(myself.issuer if myself is not None else "") or "",
-        token=who.token,
         users=[user_line(user, directory, who) for user in users[:ROWS_MAX]],
         users_total=len(users),
         tokens=[_token_line(token, directory, now_ms) for token in tokens[:ROWS_MAX]],
@@ -194,22 +155,20 @@ async def show(
         sessions_total=len(sessions),
         table=_table(),
         owners=[(user.name, user.name) for user in users],
-        user_form=user_form,
-        token_form=token_form,
-        password_form=password_form,
+        user_form=user_form or Form(user_values),
+        token_form=token_form or Form(token_values),
+        password_form=password_form or typed_forms.fill({}, PasswordFields),
         made=made,
-        made_name=made_name,
-        made_pair=made_pair,
     )
-    status = 201 if made else max(statuses)
+    status = 201 if made else None
     return await pages.respond(request, "access.html", context, title=_("Access"), status=status)
 
 
-async def add_user(request: Request) -> Response:
+async def add_user(request: PageRequest) -> Response:
     """POST /access/users: a new user; the first one is logged in at once."""
-    form, fields = typed_forms.read(await forms.read(request), UserFields)
+    form, fields = await request.read_form(UserFields)
     form.values["password"] = ""
-    is_first = principal_of(request.scope).is_open
+    is_first = request.who.is_open
     if is_first and not _may_begin(request):
         raise Forbidden(
             _("the server listens on a network, so the first user is not made here"),
@@ -218,9 +177,7 @@ async def add_user(request: Request) -> Response:
     try:
         role = Role.ADMIN if is_first else parse_role(fields.role)
         new = NewUser(fields.name, fields.password, role, fields.patterns or UNSET)
-        user = await services_of(request.scope).accounts.add_user(
-            actor_of(request), new, is_first=is_first
-        )
+        user = await request.services.accounts.add_user(request.actor, new, is_first=is_first)
     except (Invalid, Conflict) as error:
         form.blame(error)
         return await show(request, user_form=form)
@@ -229,55 +186,54 @@ async def add_user(request: Request) -> Response:
     return forms.go(request, "/access?done=created")
 
 
-async def add_token(request: Request) -> Response:
+async def add_token(request: PageRequest) -> Response:
     """POST /access/tokens: the page with the token's text on it, this once."""
-    form, fields = typed_forms.read(await forms.read(request), TokenFields)
-    owner = fields.owner or principal_of(request.scope).name
+    form, fields = await request.read_form(TokenFields)
+    owner = fields.owner or request.who.name
     _require_owned(request, owner)
     if form.is_wrong:
         return await show(request, token_form=form)
     try:
         role = parse_role(fields.role) if fields.role else UNSET
         new = NewToken(fields.name, owner, role, fields.patterns or UNSET, fields.days)
-        token, secret = await services_of(request.scope).accounts.add_token(actor_of(request), new)
+        token, secret = await request.services.accounts.add_token(request.actor, new)
     except (Invalid, Conflict, NotFound) as error:
         form.blame(error)
         return await show(request, token_form=form)
-    keys = services_of(request.scope).access_keys
-    pair = await keys.key_pair(token.secret_hash)
-    return await show(request, made=secret, made_name=token.name, made_pair=pair)
+    pair = await request.services.access_keys.key_pair(token.secret_hash)
+    return await show(request, made=NewTokenText(token.name, secret, pair))
 
 
-async def revoke_token(request: Request) -> Response:
+async def revoke_token(request: PageRequest) -> Response:
     """POST /access/tokens/{id}/revoke"""
-    directory, token_id = services_of(request.scope).user_directory, _id(request)
+    directory, token_id = request.services.user_directory, _id(request)
     token = next((row for row in directory.tokens() if row.id == token_id), None)
     _require_owned(request, directory.name_of(token.user_id) if token else "")
-    await services_of(request.scope).accounts.revoke_token(actor_of(request), token_id)
+    await request.services.accounts.revoke_token(request.actor, token_id)
     return forms.go(request, "/access?done=revoked")
 
 
-async def end_session(request: Request) -> Response:
+async def end_session(request: PageRequest) -> Response:
     """POST /access/sessions/{id}/end"""
-    directory, session_id = services_of(request.scope).user_directory, _id(request)
+    directory, session_id = request.services.user_directory, _id(request)
     session = next((row for row in directory.sessions() if row.id == session_id), None)
     _require_owned(request, directory.name_of(session.user_id) if session else "")
-    await services_of(request.scope).accounts.end_session(actor_of(request), session_id)
-    is_this = session_id == principal_of(request.scope).session_id
+    await request.services.accounts.end_session(request.actor, session_id)
+    is_this = session_id == request.who.session_id
     return forms.go(request, LOGIN if is_this else "/access?done=ended")
 
 
-async def change_password(request: Request) -> Response:
+async def change_password(request: PageRequest) -> Response:
     """POST /access/password: change the user's own password and end their other sessions."""
-    __, fields = typed_forms.read(await forms.read(request), PasswordFields)
+    __, fields = await request.read_form(PasswordFields)
     form = typed_forms.fill({}, PasswordFields)
     if fields.new != fields.again:
         form.refuse("again", _("The two new passwords differ."))
         return await show(request, password_form=form)
-    name = principal_of(request.scope).name
+    name = request.who.name
     try:
-        await services_of(request.scope).accounts.change_password(
-            actor_of(request), name, fields.old, fields.new, browser=browser_of(request)
+        await request.services.accounts.change_password(
+            request.actor, name, fields.old, fields.new, browser=browser_of(request)
         )
     except Invalid as error:
         form.blame(error, {"password": "new"})
@@ -318,17 +274,17 @@ def _session_line(session: SessionRow, directory: UserDirectory, who: Principal)
     return convert(session, SessionLine, user=directory.name_of(session.user_id), is_this=is_this)
 
 
-def _require_owned(request: Request, owner: str) -> None:
+def _require_owned(request: PageRequest, owner: str) -> None:
     """Raise RightMissing if the object belongs to another user and the caller is no admin."""
-    if owner != principal_of(request.scope).name:
-        rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
+    if owner != request.who.name:
+        require(request.who, Action.ADMINISTER, Kind.PEOPLE, "")
 
 
-def _may_begin(request: Request) -> bool:
-    return is_loopback(services_of(request.scope).settings.host)
+def _may_begin(request: PageRequest) -> bool:
+    return is_loopback(request.services.settings.host)
 
 
-def _id(request: Request) -> int:
+def _id(request: PageRequest) -> int:
     text = request.path_params["id"]
     if not is_whole(text):
         raise NotFound(_("there is nothing with the id %(text)s", text=f"{text[:40]!r}"))

@@ -1,25 +1,26 @@
 """The access check: what a user, a token or a role may do, in general or to one name."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from starlette.requests import Request
+from msgspec import Meta
 from starlette.responses import Response
 
-from app.container import services_of
 from app.security.access import NAMED, Action, Kind
 from app.security.rights_check import RightsSubject, decide_all, subject_of
 from app.ui.access.access import ROLES
-from app.ui.framework import pages
+from app.ui.framework import pages, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
+from app.ui.framework.typed_forms import Fields
 from engine.errors import Invalid, NotFound
 from kitemq.model.access import CheckedRight, RightReason
 from kitemq.model.conversion import convert
 
 CHOICES_MAX = 200
 OPERATIONS_MAX = 6
-FIELDS = ("who", "role", "patterns", "action", "kind", "name")
-NAME_CHARS_MAX = 255
+TEXT_MAX = 4096
 REASONS = {
     RightReason.OPEN: N_("there are no users, so everybody may"),
     RightReason.ROLE: N_("the role %(by)s has this right"),
@@ -36,6 +37,17 @@ REFUSALS = {
     RightReason.DISABLED: N_("the user is switched off"),
     RightReason.PROVIDER: N_("the provider that vouched for the user is no longer this server's"),
 }
+
+
+class CheckFields(Fields, frozen=True):
+    """Whom to check, "role" for the role and the patterns, and what they may do."""
+
+    who: Annotated[str, Meta(max_length=TEXT_MAX)]
+    role: str
+    patterns: Annotated[str, Meta(max_length=TEXT_MAX)]
+    action: Annotated[Action | None, Meta(title=N_("Action"))]
+    kind: Annotated[Kind | None, Meta(title=N_("Kind"))]
+    name: Annotated[str, Meta(max_length=255)]
 
 
 @dataclass(frozen=True)
@@ -56,7 +68,7 @@ class VerdictLine(CheckedRight, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class AccessCheckPage:
-    """The context of `access_check.html`; the lists of choices hold the first `choices_max`."""
+    """The context of `access_check.html`; `people` are the first CHOICES_MAX."""
 
     form: Form
     is_checked: bool
@@ -68,22 +80,18 @@ class AccessCheckPage:
     roles: tuple[tuple[str, str], ...]
     actions: tuple[str, ...]
     kinds: tuple[str, ...]
-    choices_max: int = CHOICES_MAX
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /access/check"""
-    values = request.query_params
-    form = Form({name: values.get(name, "").strip()[:4096] for name in FIELDS})
-    form.values["name"] = form.values["name"][:NAME_CHARS_MAX]
-    if "patterns" not in values:
-        form.values["patterns"] = "*:*:*"
+    form, fields = typed_forms.read({"patterns": "*:*:*", **request.query_params}, CheckFields)
     checks: list[CheckedRight] = []
     subject: RightsSubject | None = None
-    if form.values["who"]:
+    if fields.who and not form.is_wrong:
         try:
-            subject = _subject(request, form)
-            checks = _judged(subject, form)
+            subject = _subject(request, fields)
+            name = fields.name if fields.kind is None or fields.kind in NAMED else ""
+            checks = decide_all(subject, action=fields.action, kind=fields.kind, name=name)
         except (Invalid, NotFound) as error:
             form.blame(error, {"user": "who", "token": "who"})
     people, total = _people(request)
@@ -100,34 +108,23 @@ async def show(request: Request) -> Response:
         kinds=tuple(kind for kind in Kind if kind is not Kind.PUBLIC),
     )
     return await pages.respond(
-        request, "access_check.html", context, title=_("What somebody may do"), status=form.status
+        request, "access_check.html", context, title=_("What somebody may do")
     )
 
 
-def _subject(request: Request, form: Form) -> RightsSubject:
-    kind, __, name = form.values["who"].partition(":")
-    directory = services_of(request.scope).user_directory
+def _subject(request: PageRequest, fields: CheckFields) -> RightsSubject:
+    kind, __, name = fields.who.partition(":")
+    directory = request.services.user_directory
     if kind == "role":
-        patterns = form.values["patterns"].split()
-        return subject_of(directory, role=form.values["role"], patterns=patterns)
+        return subject_of(directory, role=fields.role, patterns=fields.patterns.split())
     return (
         subject_of(directory, token=name) if kind == "token" else subject_of(directory, user=name)
     )
 
 
-def _judged(subject: RightsSubject, form: Form) -> list[CheckedRight]:
-    action = form.choice("action", _("Action"), ("", *Action)) or None
-    kind = form.choice("kind", _("Kind"), ("", *Kind)) or None
-    if form.is_wrong:
-        return []
-    of = Kind(kind) if kind else None
-    name = form.values["name"] if of is None or of in NAMED else ""
-    return decide_all(subject, action=Action(action) if action else None, kind=of, name=name)
-
-
-def _people(request: Request) -> tuple[list[tuple[str, str]], int]:
+def _people(request: PageRequest) -> tuple[list[tuple[str, str]], int]:
     """The users and tokens to choose from, users first, and their total number."""
-    people = services_of(request.scope).user_directory
+    people = request.services.user_directory
     users = [(f"user:{user.name}", user.name) for user in people.users()]
     tokens = []
     for token in people.tokens():

@@ -3,19 +3,17 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.errors import ProblemError
-from app.security.access import principal_of
 from app.security.accounts import Browser
 from app.security.authenticator import COOKIE, LOGIN, LOGIN_BEGIN, LOGOUT_LEFT, cookie_of
 from app.security.oidc.login_state import LIFETIME_S
-from app.ui.framework import forms, pages, typed_forms
-from app.ui.framework.console import actor_of, address_of
+from app.ui.framework import forms, pages
+from app.ui.framework.console import address_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Busy
 
@@ -52,24 +50,23 @@ class Login:
     failure: LoginFailure | None = None
 
 
-def browser_of(request: Request) -> Browser:
+def browser_of(request: PageRequest) -> Browser:
     """The browser and address that a login comes from."""
     cookies = request.headers.get("cookie", "").encode("latin-1")
     return Browser(address_of(request), request.headers.get("user-agent", ""), cookie_of(cookies))
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /login"""
     then = forms.local_path(request.query_params.get("next", "/"))
     return await page(request, then=then)
 
 
-async def log_in(request: Request) -> Response:
+async def log_in(request: PageRequest) -> Response:
     """POST /login: redirect to the requested page, or show the form with its errors."""
-    posted = await forms.read(request, bytes_max=forms.LOGIN_BYTES_MAX)
-    form, fields = typed_forms.read(posted, LoginFields)
+    form, fields = await request.read_form(LoginFields, bytes_max=forms.LOGIN_BYTES_MAX)
     form.values |= {"next": fields.next, "password": ""}
-    if services_of(request.scope).accounts.directory.is_open:
+    if request.services.accounts.directory.is_open:
         return forms.go(request, fields.next)
     try:
         return await logged_in(request, fields.name, fields.password, fields.next)
@@ -79,24 +76,22 @@ async def log_in(request: Request) -> Response:
         return say_when(await page(request, form, status=status), error)
 
 
-async def logged_in(request: Request, name: str, password: str, then: str) -> Response:
+async def logged_in(request: PageRequest, name: str, password: str, then: str) -> Response:
     """Log in with a new session, and go on to `then`; raises as `Accounts.log_in`."""
-    accounts = services_of(request.scope).accounts
+    accounts = request.services.accounts
     secret, expires_ms = await accounts.log_in(name, password, browser_of(request))
     return with_session(request, forms.go(request, then), secret, expires_ms)
 
 
-async def log_out(request: Request) -> Response:
+async def log_out(request: PageRequest) -> Response:
     """POST /logout"""
-    who = principal_of(request.scope)
-    user = services_of(request.scope).accounts.directory.user(who.name)
+    who = request.who
+    user = request.services.accounts.directory.user(who.name)
     if who.session_id:
-        await services_of(request.scope).accounts.log_out(actor_of(request), who.session_id)
+        await request.services.accounts.log_out(request.actor, who.session_id)
     if user is not None and user.issuer is not None:
         response = forms.go(request, LOGOUT_LEFT)
-        cookie = services_of(request.scope).provider_login.logout_cookie(
-            browser_of(request).session
-        )
+        cookie = request.services.provider_login.logout_cookie(browser_of(request).session)
         set_way_cookie(request, response, LEFT_COOKIE, cookie)
     else:
         response = forms.go(request, LOGIN)
@@ -104,31 +99,33 @@ async def log_out(request: Request) -> Response:
     return response
 
 
-def with_session(request: Request, response: Response, secret: str, expires_ms: int) -> Response:
+def with_session(
+    request: PageRequest, response: Response, secret: str, expires_ms: int
+) -> Response:
     """`response` with the cookie of a new session."""
-    seconds = max(1, (expires_ms - pages.console_of(request).now_ms()) // 1000)
+    seconds = max(1, (expires_ms - request.console.now_ms()) // 1000)
     _set_cookie(request, response, secret, seconds)
     return response
 
 
-def is_secure(request: Request) -> bool:
+def is_secure(request: PageRequest) -> bool:
     """Whether the browser speaks https, and so keeps a cookie for https only.
 
     Behind a proxy that ends TLS, only the page's own origin or the setting says so.
     """
-    settings = services_of(request.scope).settings
+    settings = request.services.settings
     addresses = (request.url.scheme, request.headers.get("origin", ""), settings.public_url)
     return any(text.startswith("https") for text in addresses)
 
 
-def _set_cookie(request: Request, response: Response, secret: str, seconds: int) -> None:
+def _set_cookie(request: PageRequest, response: Response, secret: str, seconds: int) -> None:
     # Lax, since the provider leads back from another site.
     response.set_cookie(
         COOKIE, secret, seconds, path="/", samesite="lax", httponly=True, secure=is_secure(request)
     )
 
 
-def set_way_cookie(request: Request, response: Response, name: str, value: str) -> None:
+def set_way_cookie(request: PageRequest, response: Response, name: str, value: str) -> None:
     """Set a cookie for the minutes of a provider login; an empty value deletes it."""
     seconds, secure = LIFETIME_S if value else 0, is_secure(request)
     response.set_cookie(
@@ -149,7 +146,7 @@ def _begin_path(then: str) -> str:
 
 
 async def page(
-    request: Request,
+    request: PageRequest,
     form: Form | None = None,
     *,
     then: str = "/",
@@ -158,10 +155,10 @@ async def page(
 ) -> Response:
     """The login page with its error; `then` is the page to open after the login."""
     form = form or Form({"name": "", "password": "", "next": then})
-    settings = services_of(request.scope).settings
+    settings = request.services.settings
     context = Login(
         form=form,
-        is_open=services_of(request.scope).accounts.directory.is_open,
+        is_open=request.services.accounts.directory.is_open,
         has_password=settings.password_login,
         provider=settings.oidc_name if settings.has_oidc else "",
         begin=_begin_path(form.values["next"]),

@@ -5,10 +5,8 @@ The way there is a link and no form: the pages' policy lets forms lead to this s
 
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.container import services_of
 from app.errors import ProblemError
 from app.security.authenticator import LOGIN, LOGOUT_FAR
 from app.security.oidc.login import LoginCallback
@@ -16,6 +14,7 @@ from app.ui.access import login
 from app.ui.access.login import LEFT_COOKIE, set_way_cookie
 from app.ui.framework import forms, pages
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 
 STATE_COOKIE = "kitemq_trip"
 VALUE_CHARS_MAX = 4096  # of one part of the provider's answer
@@ -39,11 +38,11 @@ class Left:
     far: str  # the address that logs out of the provider; "" if it has none
 
 
-async def begin(request: Request) -> Response:
+async def begin(request: PageRequest) -> Response:
     """GET /login/provider?next=…: redirect to the provider, with a cookie for the callback."""
     then = forms.local_path(request.query_params.get("next", "/"))
     try:
-        provider = services_of(request.scope).provider_login
+        provider = request.services.provider_login
         address, cookie = await provider.begin(then, base_of(request))
     except ProblemError as error:
         return await _refused(request, error, then)
@@ -52,7 +51,7 @@ async def begin(request: Request) -> Response:
     return response
 
 
-async def back(request: Request) -> Response:
+async def back(request: PageRequest) -> Response:
     """GET /login/callback: log in and open the requested page, or say why that failed."""
     query = {
         name: request.query_params[name][:VALUE_CHARS_MAX]
@@ -61,9 +60,7 @@ async def back(request: Request) -> Response:
     }
     callback = LoginCallback(query, request.cookies.get(STATE_COOKIE, ""), base_of(request))
     try:
-        session = await services_of(request.scope).provider_login.finish(
-            callback, login.browser_of(request)
-        )
+        session = await request.services.provider_login.finish(callback, login.browser_of(request))
     except ProblemError as error:
         response = await _refused(request, error, "/")
     else:
@@ -78,21 +75,19 @@ async def back(request: Request) -> Response:
     return response
 
 
-async def logged_out(request: Request) -> Response:
+async def logged_out(request: PageRequest) -> Response:
     """GET /login/left: the page after logout, with a link to log out of the provider too."""
-    provider = services_of(request.scope).provider_login
+    provider = request.services.provider_login
     far = LOGOUT_FAR if request.cookies.get(LEFT_COOKIE) and provider.has_logout else ""
-    context = Left(provider=services_of(request.scope).settings.oidc_name, far=far)
+    context = Left(provider=request.services.settings.oidc_name, far=far)
     return await pages.respond(request, "login_left.html", context, title=_("Logged out"))
 
 
-async def leave_far(request: Request) -> Response:
+async def leave_far(request: PageRequest) -> Response:
     """GET /login/leave-provider: redirect to the provider's logout page."""
     cookie = request.cookies.get(LEFT_COOKIE, "")
     try:
-        address = await services_of(request.scope).provider_login.logout_url(
-            cookie, base_of(request)
-        )
+        address = await request.services.provider_login.logout_url(cookie, base_of(request))
     except ProblemError as error:
         return await _refused(request, error, "/")
     response = RedirectResponse(address or LOGIN, status_code=303)
@@ -100,7 +95,7 @@ async def leave_far(request: Request) -> Response:
     return response
 
 
-async def _refused(request: Request, error: ProblemError, then: str) -> Response:
+async def _refused(request: PageRequest, error: ProblemError, then: str) -> Response:
     failure = login.LoginFailure(
         headline=translated(HEADLINES.get(error.code, NOT_LET_IN)),
         detail=f"{str(error.detail)[:1].upper()}{str(error.detail)[1:]}.",
@@ -111,5 +106,5 @@ async def _refused(request: Request, error: ProblemError, then: str) -> Response
     return login.say_when(response, error)
 
 
-def base_of(request: Request) -> str:
+def base_of(request: PageRequest) -> str:
     return str(request.base_url).rstrip("/")

@@ -3,18 +3,16 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.db.rows import UserRow
-from app.security.access import TABLE, Grant, Kind, Principal, Role, lacks, principal_of
+from app.security.access import TABLE, Grant, Kind, Principal, Role, lacks
 from app.security.credentials import parse_role
 from app.ui.access.access import ROLES, UserLine, patterns_of, user_line
-from app.ui.framework import forms, pages, typed_forms
-from app.ui.framework.console import actor_of
+from app.ui.framework import forms, pages
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Conflict, Invalid, NotFound
@@ -36,14 +34,6 @@ class NewPasswordFields(Fields, frozen=True):
 
 
 @dataclass(frozen=True)
-class RightAnswer:
-    """Whether a user has one right on the object in question."""
-
-    right: str
-    may: bool
-
-
-@dataclass(frozen=True)
 class UserPage:
     """The context of `access_user.html`."""
 
@@ -52,19 +42,19 @@ class UserPage:
     password_form: Form
     delete_form: Form
     on: str
-    answers: list[RightAnswer]
+    answers: dict[str, bool]  # whether the user has each right on `on`
     roles: tuple[tuple[str, str], ...] = ROLES
 
 
 async def show(
-    request: Request,
+    request: PageRequest,
     *,
     form: Form | None = None,
     password_form: Form | None = None,
     delete_form: Form | None = None,
 ) -> Response:
     """GET /access/users/{name}"""
-    directory = services_of(request.scope).user_directory
+    directory = request.services.user_directory
     user = directory.user(request.path_params["name"])
     if user is None:
         raise NotFound(_("there is no user %(name)s", name=f"{request.path_params['name']!r}"))
@@ -74,39 +64,36 @@ async def show(
         "disabled": "yes" if user.disabled else "",
     }
     on = request.query_params.get("on", "").strip()[:255]
-    form, password_form = form or Form(values), password_form or Form({"password": ""})
-    delete_form = delete_form or Form({"confirm": ""})
-    status = max(each.status for each in (form, password_form, delete_form))
     context = UserPage(
-        user=user_line(user, directory, principal_of(request.scope)),
-        form=form,
-        password_form=password_form,
-        delete_form=delete_form,
+        user=user_line(user, directory, request.who),
+        form=form or Form(values),
+        password_form=password_form or Form({"password": ""}),
+        delete_form=delete_form or Form({"confirm": ""}),
         on=on,
         answers=_answers(user, on),
     )
-    return await pages.respond(request, "access_user.html", context, title=user.name, status=status)
+    return await pages.respond(request, "access_user.html", context, title=user.name)
 
 
-async def change(request: Request) -> Response:
+async def change(request: PageRequest) -> Response:
     """POST /access/users/{name}: role, patterns, whether it is switched off."""
-    form, fields = typed_forms.read(await forms.read(request), UserChangeFields)
+    form, fields = await request.read_form(UserChangeFields)
     name = request.path_params["name"]
     try:
         patch = UserPatch(parse_role(fields.role), fields.patterns, fields.disabled == "yes")
-        await services_of(request.scope).accounts.change_user(actor_of(request), name, patch)
+        await request.services.accounts.change_user(request.actor, name, patch)
     except (Invalid, Conflict) as error:
         form.blame(error)
         return await show(request, form=form)
     return forms.go(request, f"/access/users/{segment(name)}?done=changed")
 
 
-async def set_password(request: Request) -> Response:
+async def set_password(request: PageRequest) -> Response:
     """POST /access/users/{name}/password"""
-    __, fields = typed_forms.read(await forms.read(request), NewPasswordFields)
-    name, accounts = request.path_params["name"], services_of(request.scope).accounts
+    __, fields = await request.read_form(NewPasswordFields)
+    name, accounts = request.path_params["name"], request.services.accounts
     try:
-        await accounts.set_password(actor_of(request), name, fields.password)
+        await accounts.set_password(request.actor, name, fields.password)
     except Invalid as error:
         form = Form({"password": ""})
         form.blame(error)
@@ -114,14 +101,14 @@ async def set_password(request: Request) -> Response:
     return forms.go(request, f"/access/users/{segment(name)}?done=changed")
 
 
-async def delete(request: Request) -> Response:
+async def delete(request: PageRequest) -> Response:
     """POST /access/users/{name}/delete: delete the user if the form repeats the name."""
     name = request.path_params["name"]
     refusal = _("Type %(name)s to delete this user.", name=name)
     form = await forms.confirmation(request, name, refusal)
     if not form.is_wrong:
         try:
-            await services_of(request.scope).accounts.delete_user(actor_of(request), name)
+            await request.services.accounts.delete_user(request.actor, name)
         except Conflict as error:
             form.blame(error)
     if form.is_wrong:
@@ -129,15 +116,11 @@ async def delete(request: Request) -> Response:
     return forms.go(request, "/access?done=deleted")
 
 
-def _answers(user: UserRow, on: str) -> list[RightAnswer]:
+def _answers(user: UserRow, on: str) -> dict[str, bool]:
     """The rights of a user on the topic and the group `on`, and on kinds without names."""
     who = Principal(user.name, () if user.disabled else (Grant(Role(user.role), user.patterns),))
-    answers = []
+    answers = {}
     for __, action, kind in TABLE:
-        missing = lacks(who, action, kind, on)
-        has_name = kind in (Kind.TOPIC, Kind.GROUP)
-        name = f":{on}" if has_name and on else ""
-        answer = RightAnswer(f"{action}:{kind}{name}", not missing)
-        if answer not in answers:
-            answers.append(answer)
+        name = f":{on}" if on and kind in (Kind.TOPIC, Kind.GROUP) else ""
+        answers[f"{action}:{kind}{name}"] = not lacks(who, action, kind, on)
     return answers

@@ -3,18 +3,16 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow, TransitionRow
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
 from app.services.alerts.standing import RuleStatus
 from app.services.alerts.webhook import host_of
-from app.ui.framework import formats, forms, pages, typed_forms
-from app.ui.framework.console import actor_of
+from app.ui.framework import formats, forms, pages
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import NotFound
@@ -117,14 +115,14 @@ class AlertsPage:
     silence_choices: tuple[tuple[str, str], ...] = SILENCE_CHOICES
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /alerts"""
-    alerts = services_of(request.scope).alerts
+    alerts = request.services.alerts
     standings = await alerts.standings()
     names = {standing.rule.id: standing.rule.name for standing in standings}
     subjects = [subject for standing in standings for subject in _subjects(alerts, standing)]
     subjects.sort(key=_urgency)
-    before = typed_forms.query(request.query_params, AlertsQuery).before
+    before = request.read_query(AlertsQuery).before
     deliveries = await alerts.deliveries(DELIVERIES_SHOWN, before or None)
     context = AlertsPage(
         subjects=subjects[:SUBJECTS_SHOWN_MAX],
@@ -212,33 +210,31 @@ def _delivery(row: DeliveryRow) -> AlertDeliveryRow:
     )
 
 
-async def acknowledge(request: Request) -> Response:
+async def acknowledge(request: PageRequest) -> Response:
     """POST /alerts/acknowledge: mark a firing alert as seen."""
-    __, fields = typed_forms.read(await forms.read(request), SubjectFields)
-    await services_of(request.scope).alerts.acknowledge(
-        actor_of(request), fields.rule_id, fields.subject
-    )
+    __, fields = await request.read_form(SubjectFields)
+    await request.services.alerts.acknowledge(request.actor, fields.rule_id, fields.subject)
     return forms.go(request, "/alerts?done=acknowledged")
 
 
-async def silence(request: Request) -> Response:
+async def silence(request: PageRequest) -> Response:
     """POST /alerts/silences: silence a rule for a subject for some hours."""
-    __, fields = typed_forms.read(await forms.read(request), SilenceFields)
-    until_ms = pages.console_of(request).now_ms() + fields.hours * HOUR_MS
-    await services_of(request.scope).alerts.silence(
-        actor_of(request), fields.rule_id, fields.subject, until_ms, fields.note
+    __, fields = await request.read_form(SilenceFields)
+    until_ms = request.console.now_ms() + fields.hours * HOUR_MS
+    await request.services.alerts.silence(
+        request.actor, fields.rule_id, fields.subject, until_ms, fields.note
     )
     return forms.go(request, "/alerts?done=silenced")
 
 
-async def end_silence(request: Request) -> Response:
+async def end_silence(request: PageRequest) -> Response:
     """POST /alerts/silences/{id}/end"""
     silence_id = parse_id(request.path_params["id"])
-    await services_of(request.scope).alerts.end_silence(actor_of(request), silence_id)
+    await request.services.alerts.end_silence(request.actor, silence_id)
     return forms.go(request, "/alerts?done=unsilenced")
 
 
-async def test(request: Request) -> Response:
+async def test(request: PageRequest) -> Response:
     """POST /alerts/test: send a test event to every webhook."""
-    await services_of(request.scope).alerts.test(actor_of(request))
+    await request.services.alerts.test(request.actor)
     return forms.go(request, "/alerts?done=tested#deliveries")

@@ -1,14 +1,12 @@
 """The form of an alert rule: create, try, change and delete it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.db.alert_rows import RuleRow
 from app.services.alerts.machine import Reading
 from app.services.alerts.rules import (
@@ -22,9 +20,9 @@ from app.services.alerts.rules import (
 from app.services.alerts.standing import RuleStatus
 from app.ui.alerts.alerts import parse_id
 from app.ui.framework import forms, pages, typed_forms
-from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, InvalidField, Verbatim
 from engine.errors import Conflict, Invalid, Refused
 from kitemq.model.alerts import RuleKind, Severity
@@ -75,63 +73,62 @@ class RuleForm:
 
     rule_id: int
     form: Form
-    about: list[tuple[str, About]]
     trial: Trial | None
+    severities: Sequence[tuple[str, str]]
+    about: Mapping[RuleKind, About] = field(default_factory=lambda: ABOUT)
     kinds: tuple[tuple[str, str], ...] = KINDS
-    severities: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)
 class RuleDeletion:
     """The context of `alert_delete.html`: the alerts that end with the rule."""
 
-    rule_id: int
-    name: str
+    rule: RuleRow
     firing: list[str]
     firing_total: int
     silences: int
     form: Form
 
 
-async def new(request: Request) -> Response:
+async def new(request: PageRequest) -> Response:
     """GET /alerts/new: the form, filled in from the query."""
     return await _page(request, 0, _prefilled(request.query_params))
 
 
-async def create(request: Request) -> Response:
+async def create(request: PageRequest) -> Response:
     """POST /alerts/new: create a rule, or with `try` evaluate it once."""
     return await _take(request, 0)
 
 
-async def edit(request: Request) -> Response:
+async def edit(request: PageRequest) -> Response:
     """GET /alerts/rules/{id}"""
     standing = await _standing(request)
     return await _page(request, standing.rule.id, _form_of(standing.rule))
 
 
-async def change(request: Request) -> Response:
+async def change(request: PageRequest) -> Response:
     """POST /alerts/rules/{id}"""
     standing = await _standing(request)
     return await _take(request, standing.rule.id)
 
 
-async def delete(request: Request) -> Response:
+async def delete(request: PageRequest) -> Response:
     """POST /alerts/rules/{id}/delete: delete the rule if the form repeats its name."""
     rule = (await _standing(request)).rule
     form = await forms.confirmation(request, rule.name, _("That is not the rule's name."))
     if form.is_wrong:
         return await delete_page(request, form)
-    await services_of(request.scope).alerts.delete(actor_of(request), rule.id)
+    await request.services.alerts.delete(request.actor, rule.id)
     return forms.go(request, "/alerts?done=deleted")
 
 
-async def _take(request: Request, rule_id: int) -> Response:
+async def _take(request: PageRequest, rule_id: int) -> Response:
     posted = await forms.read(request)
     form, fields = typed_forms.read(posted, RuleFields)
     rule = _rule_of(form, fields, rule_id)
     if form.is_wrong:
         return await _page(request, rule_id, form)
-    alerts, actor = services_of(request.scope).alerts, actor_of(request)
+    alerts, actor = request.services.alerts, request.actor
     try:
         if posted.one("do") == "try":
             return await _page(request, rule_id, form, trial=_trial(await alerts.preview(rule)))
@@ -193,28 +190,26 @@ def _rule_of(form: Form, fields: RuleFields, rule_id: int) -> RuleRow:
     return convert(fields, RuleRow, id=rule_id, threshold=threshold, window_s=window_s)
 
 
-async def _standing(request: Request) -> RuleStatus:
-    return await services_of(request.scope).alerts.standing(parse_id(request.path_params["id"]))
+async def _standing(request: PageRequest) -> RuleStatus:
+    return await request.services.alerts.standing(parse_id(request.path_params["id"]))
 
 
 async def _page(
-    request: Request, rule_id: int, form: Form, *, trial: Trial | None = None
+    request: PageRequest, rule_id: int, form: Form, *, trial: Trial | None = None
 ) -> Response:
-    about = [(kind.value, about) for kind, about in ABOUT.items()]
     severities = [(severity.value, translated(severity.value)) for severity in Severity]
-    context = RuleForm(rule_id, form, about, trial, severities=severities)
+    context = RuleForm(rule_id, form, trial, severities)
     title = _("Change a rule") if rule_id else _("New alert rule")
-    return await pages.respond(request, "alert_form.html", context, title=title, status=form.status)
+    return await pages.respond(request, "alert_form.html", context, title=title)
 
 
-async def delete_page(request: Request, form: Form | None = None) -> Response:
+async def delete_page(request: PageRequest, form: Form | None = None) -> Response:
     """GET /alerts/rules/{id}/delete"""
     standing = await _standing(request)
     firing = [row.subject for row in standing.states if row.state == "firing"]
-    silences = await services_of(request.scope).alerts.silences()
+    silences = await request.services.alerts.silences()
     context = RuleDeletion(
-        rule_id=standing.rule.id,
-        name=standing.rule.name,
+        rule=standing.rule,
         firing=firing[:READINGS_SHOWN_MAX],
         firing_total=len(firing),
         silences=sum(silence.rule_id == standing.rule.id for silence in silences),

@@ -6,15 +6,14 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta, field
-from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from app.container import services_of
 from app.db.rows import DONE, AuditEntry, AuditFilter
 from app.services.audit import STARTED, Audit
-from app.ui.framework import cells, formats, forms, pages, preferences, tables, typed_forms
+from app.ui.framework import cells, formats, forms, pages, tables, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.framework.turns import Turns
 from app.ui.framework.typed_forms import Fields, Moment, Verbatim
@@ -110,13 +109,13 @@ class AuditTrailPage:
     sizes: tuple[int, ...] = tables.SIZES
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /audit"""
     values = request.query_params
-    form, match = read(values, preferences.read(request).zone)
+    form, match = read(values, request.zone)
     size = tables.parse_query(values, ("at",), "at").size
     before_id = _id(values.get("cursor", ""))
-    audit = services_of(request.scope).audit
+    audit = request.services.audit
     tally = await audit.tally()
     entries: list[AuditEntry] = []
     if not form.is_wrong:
@@ -134,21 +133,18 @@ async def show(request: Request) -> Response:
         size=size,
         is_later=before_id is not None,
         next_cursor=last if more else "",
-        export_query=_export_query(form, preferences.read(request).zone),
+        export_query=_export_query(form, request.zone),
     )
-    status = 422 if form.is_wrong else 200
-    return await pages.respond(
-        request, "audit.html", context, title=_("Audit"), status=status, is_live=True
-    )
+    return await pages.respond(request, "audit.html", context, title=_("Audit"), is_live=True)
 
 
-async def export(request: Request) -> Response:
+async def export(request: PageRequest) -> Response:
     """GET /audit/export with the filter of /audit: all matching entries as CSV."""
-    form, match = read(request.query_params, preferences.read(request).zone)
+    form, match = read(request.query_params, request.zone)
     if form.is_wrong:
         raise Invalid(next(iter(form.errors.values())).rstrip("."), remedy=_("mend the filter"))
     EXPORTS.check()
-    audit = services_of(request.scope).audit
+    audit = request.services.audit
     first = await audit.find(match, limit=EXPORT_PAGE)
     return StreamingResponse(
         _lines(audit, match, first),

@@ -6,43 +6,40 @@ carries: the error names the schema's fingerprint or its number in a schema regi
 
 from typing import Any
 
-from app.ui.framework.language import _
+from app.ui.bodies.trees import NotDecodable
+from app.ui.framework.language import N_
 
 MAGIC = b"Obj\x01"
 SINGLE_MAGIC = b"\xc3\x01"
 CONFLUENT_BYTES_MIN = 6
 
 
-class NotAvro(Exception):
-    """The bytes cannot be read as Avro; the text says why."""
-
-
 def decode(body: bytes) -> tuple[dict[str, Any], bool]:
     """Schema name, codec and records of a container file, and whether it was cut short.
 
-    Raises NotAvro with the reason, which names the framing where it is another one, and the
+    Raises NotDecodable with the reason, which names the framing where it is another one, and the
     package to install where `fastavro` is missing.
     """
     if not body.startswith(MAGIC):
-        raise NotAvro(_other_framing(body))
+        raise _other_framing(body)
     try:
         from app.ui.bodies import avro_container  # needs the extra `avro`
     except ImportError:
-        raise NotAvro(_("this server lacks fastavro: pip install kitemq-server[avro]")) from None
+        raise NotDecodable(
+            N_("this server lacks fastavro: pip install kitemq-server[avro]")
+        ) from None
     return avro_container.decode(body)
 
 
-def _other_framing(body: bytes) -> str:
+def _other_framing(body: bytes) -> NotDecodable:
     if body.startswith(SINGLE_MAGIC) and len(body) >= 10:
-        fingerprint = body[2:10][::-1].hex()
-        return _(
-            "schema needed: single-object encoding, schema fingerprint %(fingerprint)s",
-            fingerprint=fingerprint,
+        return NotDecodable(
+            N_("schema needed: single-object encoding, schema fingerprint %(fingerprint)s"),
+            fingerprint=body[2:10][::-1].hex(),
         )
     if body[:1] == b"\x00" and len(body) >= CONFLUENT_BYTES_MIN:
-        number = int.from_bytes(body[1:5], "big")
-        return _(
-            "schema needed, if it is Avro: framed as schema %(number)s of a schema registry",
-            number=number,
+        return NotDecodable(
+            N_("schema needed, if it is Avro: framed as schema %(number)s of a schema registry"),
+            number=int.from_bytes(body[1:5], "big"),
         )
-    return _('no container file: it does not begin with "Obj" and 0x01')
+    return NotDecodable(N_('no container file: it does not begin with "Obj" and 0x01'))

@@ -16,8 +16,9 @@ from fastavro.io.json_decoder import AvroJSONDecoder
 from fastavro.schema import SchemaParseException
 
 from app.ui.bodies import json_text
-from app.ui.bodies.avro import MAGIC, NotAvro
-from app.ui.framework.language import N_, _, translated
+from app.ui.bodies.avro import MAGIC
+from app.ui.bodies.trees import NotDecodable
+from app.ui.framework.language import N_
 
 STEPS_MAX = 10_000  # reads and values: about 4,000 fields
 DEPTH_MAX = 40
@@ -50,14 +51,16 @@ class _LimitReached(Exception):
 
 
 def decode(body: bytes) -> tuple[dict[str, Any], bool]:
-    """Schema name, codec and records of a file, and whether it was cut short; raises NotAvro."""
+    """Schema name, codec and records of a file, and whether it was cut; raises NotDecodable."""
     try:
         return _container(body)
     except tuple(REASONS) as error:
-        raise NotAvro(translated(REASONS[type(error)])) from None
+        raise NotDecodable(REASONS[type(error)]) from None
     except NOT_A_SCHEMA as error:
         # The header's schema may be any JSON: what it calls a list can be a number, and so on.
-        raise NotAvro(_("the schema is none of Avro's: %(error)s", error=str(error)[:80])) from None
+        raise NotDecodable(
+            N_("the schema is none of Avro's: %(error)s"), error=str(error)[:80]
+        ) from None
 
 
 def _container(body: bytes) -> tuple[dict[str, Any], bool]:
@@ -67,7 +70,7 @@ def _container(body: bytes) -> tuple[dict[str, Any], bool]:
     try:
         schema = json_text.loads(header["metadata"]["avro.schema"])
     except (KeyError, ValueError, RecursionError):
-        raise NotAvro(_("the header holds no schema that is JSON")) from None
+        raise NotDecodable(N_("the header holds no schema that is JSON")) from None
     decoder.start_blocks(codec, header["sync"])
     records: list[Any] = []
     is_cut = False
@@ -91,7 +94,7 @@ def _types(schema: Any, depth: int = 0) -> Any:
     without fields becomes a fixed of no bytes, so that reading it is a step that counts.
     """
     if depth > DEPTH_MAX:
-        raise NotAvro(_("the schema is nested too deeply"))
+        raise NotDecodable(N_("the schema is nested too deeply"))
     if isinstance(schema, list):
         return [_types(member, depth + 1) for member in schema]
     if not isinstance(schema, dict):
@@ -145,7 +148,7 @@ class _Decoder(BinaryDecoder, AvroJSONDecoder):
         """Whether the last record has been read; opens the next block where there is one."""
         while self._records_left <= 0:
             if rest := len(self._data) - self._position:
-                raise NotAvro(_("%(at)s bytes of a block are left over", at=rest))
+                raise NotDecodable(N_("%(at)s bytes of a block are left over"), at=rest)
             self._data, self._position = self._body, self._block_position
             if self._position == len(self._body):
                 return True
@@ -157,7 +160,7 @@ class _Decoder(BinaryDecoder, AvroJSONDecoder):
         block = _unpacked(self.read(self.read_long()), self._codec)
         if self.read_fixed(SYNC_BYTES) != self._sync:
             at = self._position - SYNC_BYTES
-            raise NotAvro(_("byte %(at)s: the sync marker is not the header's", at=at))
+            raise NotDecodable(N_("byte %(at)s: the sync marker is not the header's"), at=at)
         self._unpacked_bytes += len(block)
         if self._unpacked_bytes > ALL_UNPACKED_BYTES_MAX:
             raise _LimitReached
@@ -179,8 +182,8 @@ class _Decoder(BinaryDecoder, AvroJSONDecoder):
         piece = self._data[self._position : self._position + max(size, 0)]
         if len(piece) != size != 1:
             at = self._position
-            raise NotAvro(
-                _("byte %(at)s: %(count)s bytes are announced, fewer are there", at=at, count=size)
+            raise NotDecodable(
+                N_("byte %(at)s: %(count)s bytes are announced, fewer are there"), at=at, count=size
             )
         self._position += len(piece)
         return piece
@@ -191,7 +194,7 @@ class _Decoder(BinaryDecoder, AvroJSONDecoder):
     def read_long(self) -> int:
         value: int = super().read_long()  # type: ignore[no-untyped-call]
         if not -LONG_MAX <= value < LONG_MAX:
-            raise NotAvro(_("byte %(at)s: a number is too long", at=self._position))
+            raise NotDecodable(N_("byte %(at)s: a number is too long"), at=self._position)
         return value
 
     read_int = read_long
@@ -219,19 +222,17 @@ def _unpacked(block: bytes, codec: str) -> bytes:
     if codec == "null":
         return block
     if codec != "deflate":
-        raise NotAvro(
-            _("blocks are compressed with %(codec)s, which is not read here", codec=codec)
+        raise NotDecodable(
+            N_("blocks are compressed with %(codec)s, which is not read here"), codec=codec
         )
     try:
         unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
         data = unpacker.decompress(block, UNPACKED_BYTES_MAX)
     except zlib.error as error:
-        raise NotAvro(_("a block cannot be inflated: %(error)s", error=error)) from None
+        raise NotDecodable(N_("a block cannot be inflated: %(error)s"), error=error) from None
     if unpacker.unconsumed_tail:
-        raise NotAvro(
-            _(
-                "a block is larger than %(unpacked_bytes_max)s KiB unpacked",
-                unpacked_bytes_max=UNPACKED_BYTES_MAX // 1024,
-            )
+        raise NotDecodable(
+            N_("a block is larger than %(unpacked_bytes_max)s KiB unpacked"),
+            unpacked_bytes_max=UNPACKED_BYTES_MAX // 1024,
         )
     return data

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
+from app.security.message_rights import missing_right
 from app.ui.bodies import avro, json_text, protobuf
-from app.ui.bodies.avro import NotAvro
-from app.ui.bodies.protobuf import NotProtobuf
-from app.ui.bodies.trees import Node, Tree
+from app.ui.bodies.trees import Node, NotDecodable, Tree
 from app.ui.bodies.unpack import Unpacked, unpack
-from app.ui.framework.language import _
+from app.ui.framework.language import N_, _
 from engine.compression import PlainBody
+from engine.message import StoredMessage
 
 SHOWN_BYTES_MAX = 64 * 1024
 ALL_BYTES_MAX = 1024 * 1024
@@ -29,10 +29,6 @@ ORDER = ("text", "json", "avro", "msgpack", "protobuf")
 GUESSED = ("msgpack", "protobuf")
 TREES = ("json", "avro", "msgpack", "protobuf")
 CONTAINERS = (*range(0x80, 0xA0), *range(0xDC, 0xE0))  # MessagePack's maps and arrays
-
-
-class NotDecodable(Exception):
-    """A decoder cannot read the bytes; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +94,8 @@ def decode(plain: PlainBody | bytes, *, view: str = "", is_all: bool = False) ->
     documents, results = _try_all(body, content)
     views = tuple(name for name in VIEWS if name in documents or name == "hex")
     choice = view if view in views else views[0]
-    chosen_document = documents.get(choice)
-    tree = Tree() if chosen_document is not None and choice != "text" else None
+    document = documents.get(choice, _Decoded(""))
+    tree = Tree() if choice in TREES else None
     limit = _limit(choice, is_all)
     return Body(
         view=choice,
@@ -110,8 +106,8 @@ def decode(plain: PlainBody | bytes, *, view: str = "", is_all: bool = False) ->
         packing=content.kind if content.is_unpacked else "",
         why_packed="" if content.is_unpacked or not _is_marked(plain) else content.detail,
         text=body[:limit].decode("utf-8", "ignore") if choice == "text" else "",
-        tree=tree.build("", chosen_document.document) if tree and chosen_document else None,
-        tree_cut=bool(tree and chosen_document and (tree.is_cut or chosen_document.is_cut)),
+        tree=tree.build("", document.document) if tree else None,
+        tree_cut=document.is_cut or (tree is not None and tree.is_cut),
         rows=list(_hex_rows(body[:limit])) if choice == "hex" else [],
         results=results,
     )
@@ -133,7 +129,7 @@ def _try_all(body: bytes, content: Unpacked) -> tuple[dict[str, _Decoded], list[
             continue
         try:
             documents[name] = DECODERS[name](body, "text" in documents)
-        except (NotDecodable, NotAvro, NotProtobuf) as error:
+        except NotDecodable as error:
             results.append(DecoderResult(name, False, str(error)))
         else:
             results.append(DecoderResult(name, True, documents[name].detail))
@@ -154,6 +150,14 @@ def preview(body: bytes) -> str:
         return body[:24].hex(" ") + (" …" if len(body) > 24 else "")
     line = " ".join(text.split())
     return line if len(line) <= PREVIEW_CHARS else line[:PREVIEW_CHARS] + "…"
+
+
+def preview_of(message: StoredMessage) -> str:
+    """The one-line preview of a message's body, or the missing right for a concealed message."""
+    missing = missing_right(message)
+    if missing:
+        return _("(not shown: needs the right %(right)s)", right=missing)
+    return preview(message.plain.body)
 
 
 def line(plain: PlainBody | bytes, view: str) -> str:
@@ -178,7 +182,7 @@ def document(plain: PlainBody | bytes, view: str = "") -> Any:
     for name in TREES:
         with contextlib.suppress(NotDecodable):
             return _decoded(body, name).document
-    raise NotDecodable(_("it is no JSON, Avro, MessagePack or Protobuf"))
+    raise NotDecodable(N_("it is no JSON, Avro, MessagePack or Protobuf"))
 
 
 def _decoded(body: bytes, view: str) -> _Decoded:
@@ -190,10 +194,7 @@ def _decoded(body: bytes, view: str) -> _Decoded:
         if view == "text":
             raise
         is_text = False
-    try:
-        return DECODERS[view](body, is_text)
-    except (NotAvro, NotProtobuf) as error:
-        raise NotDecodable(str(error)) from None
+    return DECODERS[view](body, is_text)
 
 
 def _limit(view: str, is_all: bool) -> int:
@@ -207,22 +208,20 @@ def _text(body: bytes, __: bool) -> _Decoded:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise NotDecodable(
-            _(
-                "byte %(start)s (0x%(byte)s) is not UTF-8",
-                start=error.start,
-                byte=f"{body[error.start]:02x}",
-            )
+            N_("byte %(start)s (0x%(byte)s) is not UTF-8"),
+            start=error.start,
+            byte=f"{body[error.start]:02x}",
         ) from None
     strange = _unprintable(text[:SHOWN_BYTES_MAX])
     if strange:
         name = unicodedata.name(strange, f"U+{ord(strange):04X}")
-        raise NotDecodable(_("UTF-8, but holds the control character %(name)s", name=name))
+        raise NotDecodable(N_("UTF-8, but holds the control character %(name)s"), name=name)
     return _Decoded(_("valid UTF-8") if text else "empty")
 
 
 def _json(body: bytes, is_text: bool) -> _Decoded:
     if not is_text or body.lstrip()[:1] not in (b"{", b"["):
-        raise NotDecodable(_("does not begin with { or ["))
+        raise NotDecodable(N_("does not begin with { or ["))
     _check_size(body, TREE_BYTES_MAX)
     try:
         return _Decoded(_("valid JSON"), json_text.loads(body))
@@ -232,7 +231,7 @@ def _json(body: bytes, is_text: bool) -> _Decoded:
 
 def _avro(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotDecodable(_("not tried, as the body is text"))
+        raise NotDecodable(N_("not tried, as the body is text"))
     _check_size(body, TREE_BYTES_MAX)
     document, is_cut = avro.decode(body)
     return _Decoded(_("an object container file with its schema"), document, is_cut)
@@ -240,9 +239,9 @@ def _avro(body: bytes, is_text: bool) -> _Decoded:
 
 def _msgpack(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotDecodable(_("not tried, as the body is text"))
+        raise NotDecodable(N_("not tried, as the body is text"))
     if not body or body[0] not in CONTAINERS:
-        raise NotDecodable(_("does not begin with a map or an array"))
+        raise NotDecodable(N_("does not begin with a map or an array"))
     _check_size(body, TREE_BYTES_MAX)
     try:
         return _Decoded(_("one MessagePack value, to the last byte"), msgspec.msgpack.decode(body))
@@ -252,7 +251,7 @@ def _msgpack(body: bytes, is_text: bool) -> _Decoded:
 
 def _protobuf(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotDecodable(_("not tried, as the body is text"))
+        raise NotDecodable(N_("not tried, as the body is text"))
     _check_size(body, GUESS_BYTES_MAX)
     document = protobuf.decode(body)
     return _Decoded(
@@ -262,7 +261,7 @@ def _protobuf(body: bytes, is_text: bool) -> _Decoded:
 
 def _check_size(body: bytes, limit: int) -> None:
     if len(body) > limit:
-        raise NotDecodable(_("larger than %(limit)s KiB", limit=limit // 1024))
+        raise NotDecodable(N_("larger than %(limit)s KiB"), limit=limit // 1024)
 
 
 def _unprintable(text: str) -> str:

@@ -14,8 +14,8 @@ import msgspec
 
 from app.security.message_rights import missing_right
 from app.ui.bodies import bodies
-from app.ui.bodies.bodies import NotDecodable
-from app.ui.bodies.preview import preview_of
+from app.ui.bodies.bodies import preview_of
+from app.ui.bodies.trees import NotDecodable
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from engine.message import StoredMessage

@@ -7,17 +7,14 @@ message or a packed list. The first interpretation that fits is shown.
 import struct
 from typing import Any
 
-from app.ui.framework.language import _
+from app.ui.bodies.trees import NotDecodable
+from app.ui.framework.language import N_, _
 
 FIELDS_MAX = 2000
 DEPTH_MAX = 12
 NUMBER_MAX = (1 << 29) - 1
 VARINT_BYTES_MAX = 10
 RESERVED_NUMBERS = range(19000, 20000)
-
-
-class NotProtobuf(Exception):
-    """The bytes are no message; the text says why."""
 
 
 class _FieldBudget:
@@ -28,9 +25,9 @@ class _FieldBudget:
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """The fields by number and wire type, repeated ones as lists; raises NotProtobuf."""
+    """The fields by number and wire type, repeated ones as lists; raises NotDecodable."""
     if not body:
-        raise NotProtobuf(_("the body is empty"))
+        raise NotDecodable(N_("the body is empty"))
     return _message(body, 0, _FieldBudget())
 
 
@@ -40,17 +37,15 @@ def _message(data: bytes, depth: int, budget: _FieldBudget) -> dict[str, Any]:
     while at < len(data):
         budget.left -= 1
         if budget.left < 0:
-            raise NotProtobuf(_("more than %(fields_max)s fields", fields_max=FIELDS_MAX))
+            raise NotDecodable(N_("more than %(fields_max)s fields"), fields_max=FIELDS_MAX)
         begin = at
         key, at = _varint(data, at)
         number, wire = key >> 3, key & 7
         if not 1 <= number <= NUMBER_MAX or number in RESERVED_NUMBERS:
-            raise NotProtobuf(
-                _(
-                    "byte %(begin)s: no field can have the number %(number)s",
-                    begin=begin,
-                    number=number,
-                )
+            raise NotDecodable(
+                N_("byte %(begin)s: no field can have the number %(number)s"),
+                begin=begin,
+                number=number,
             )
         name, value, at = _field(data, at, wire, depth, budget)
         _add(fields, f"{number} ({name})", value)
@@ -86,18 +81,16 @@ def _field(
     if wire == 2:
         size, begin = _varint(data, at)
         if begin + size > len(data):
-            raise NotProtobuf(
-                _(
-                    "byte %(at)s: %(size)s bytes are announced, %(begin)s are there",
-                    at=at,
-                    size=size,
-                    begin=len(data) - begin,
-                )
+            raise NotDecodable(
+                N_("byte %(at)s: %(size)s bytes are announced, %(begin)s are there"),
+                at=at,
+                size=size,
+                begin=len(data) - begin,
             )
         name, value = _delimited(data[begin : begin + size], depth, budget)
         return name, value, begin + size
-    raise NotProtobuf(
-        _("byte %(at)s: wire type %(wire)s is unknown or of an old group", at=at - 1, wire=wire)
+    raise NotDecodable(
+        N_("byte %(at)s: wire type %(wire)s is unknown or of an old group"), at=at - 1, wire=wire
     )
 
 
@@ -111,7 +104,7 @@ def _delimited(data: bytes, depth: int, budget: _FieldBudget) -> tuple[str, Any]
     if depth < DEPTH_MAX:
         try:
             return "message", _message(data, depth + 1, budget)
-        except NotProtobuf:
+        except NotDecodable:
             pass
     return "bytes", data
 
@@ -129,8 +122,8 @@ def _fixed(data: bytes, at: int, size: int) -> str:
     """Four or eight bytes both as an integer and as a float, as only the schema decides."""
     piece = data[at : at + size]
     if len(piece) < size:
-        raise NotProtobuf(
-            _("byte %(at)s: the body ends within a %(size)s-bit value", at=at, size=size * 8)
+        raise NotDecodable(
+            N_("byte %(at)s: the body ends within a %(size)s-bit value"), at=at, size=size * 8
         )
     whole, fraction = struct.unpack("<q" if size == 8 else "<i", piece)[0], 0.0
     (fraction,) = struct.unpack("<d" if size == 8 else "<f", piece)
@@ -141,15 +134,13 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for count in range(VARINT_BYTES_MAX):
         if at + count >= len(data):
-            raise NotProtobuf(_("byte %(at)s: the body ends within a number", at=at))
+            raise NotDecodable(N_("byte %(at)s: the body ends within a number"), at=at)
         byte = data[at + count]
         value |= (byte & 0x7F) << (7 * count)
         if byte < 0x80:
             return value, at + count + 1
-    raise NotProtobuf(
-        _(
-            "byte %(at)s: a number is longer than %(varint_bytes_max)s bytes",
-            at=at,
-            varint_bytes_max=VARINT_BYTES_MAX,
-        )
+    raise NotDecodable(
+        N_("byte %(at)s: a number is longer than %(varint_bytes_max)s bytes"),
+        at=at,
+        varint_bytes_max=VARINT_BYTES_MAX,
     )

@@ -15,6 +15,13 @@ DEPTH_MAX = 60
 BYTES_SHOWN = 64
 
 
+class NotDecodable(Exception):
+    """A decoder cannot read the bytes; `text` says why."""
+
+    def __init__(self, text: str, **values: object) -> None:
+        super().__init__(_(text, **values))
+
+
 @dataclass
 class Node:
     """One value; `children` of objects and arrays, in their order."""

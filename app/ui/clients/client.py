@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.services.client_figures import ClientActivity, Refusals
-from app.services.clients import ASK_S, ClientState, Membership
+from app.services.clients import ASK_S, ClientState
 from app.services.connections import ClientFacts
 from app.ui.framework import forms, pages
-from app.ui.framework.console import actor_of
 from app.ui.framework.language import _, ngettext
+from app.ui.framework.page_request import PageRequest
+from app.ui.framework.templating import segment
 from engine.broker import Member
 from engine.errors import Busy, NotFound, Refused
 from kitemq.model.clients import SentAway, ThreadStack
@@ -28,25 +26,19 @@ class ClientPage:
     If several endpoints know it, `language`, `version` and `kind` are the first known ones.
     """
 
-    name: str
-    path: str
+    client: ClientState
     language: str
     version: str
     kind: str
     user: str
-    endpoints: Sequence[ClientFacts]
-    groups: Sequence[Membership]
-    topics_max: int
-    in_flight: int
     activity: ClientActivity
     refusals: Refusals
     is_heard: bool
     seen_ms: int | None
-    why_no_stack: str
-    why_no_verify: str
-    ask_s: float
     stack: ThreadStack | None
     trouble: str
+    topics_max: int = TOPICS_SHOWN
+    ask_s: float = ASK_S
 
 
 @dataclass(frozen=True)
@@ -54,29 +46,28 @@ class DisconnectPage:
     """The context of `client_disconnect.html`: the impact, or what was `done`."""
 
     name: str
-    path: str
     impact: Sequence[str]
     done: SentAway | None
 
 
 def path_of(name: str) -> str:
     """The page of a client."""
-    return f"/clients/{quote(name, safe='')}"
+    return f"/clients/{segment(name)}"
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /clients/{id}"""
-    return await _page(request, services_of(request.scope).clients.find(request.path_params["id"]))
+    return await _page(request, request.services.clients.find(request.path_params["id"]))
 
 
-async def stack(request: Request) -> Response:
+async def stack(request: PageRequest) -> Response:
     """POST /client/stack: request and show the client's thread stacks."""
     name = (await forms.read(request)).one("client")
-    clients = services_of(request.scope).clients
+    clients = request.services.clients
     client = clients.find(name)
     answer, trouble = None, ""
     try:
-        answer = await clients.stack(actor_of(request), name)
+        answer = await clients.stack(request.actor, name)
     except (Refused, Busy) as error:
         trouble = error.detail
     try:
@@ -86,26 +77,26 @@ async def stack(request: Request) -> Response:
     return await _page(request, client, answer, trouble)
 
 
-async def disconnect_page(request: Request) -> Response:
+async def disconnect_page(request: PageRequest) -> Response:
     """GET /client/disconnect?client=: ask for confirmation and show the impact."""
-    client = services_of(request.scope).clients.find(request.query_params.get("client", ""))
+    client = request.services.clients.find(request.query_params.get("client", ""))
     return await _disconnect(request, client.name, _impact(client))
 
 
-async def disconnect(request: Request) -> Response:
+async def disconnect(request: PageRequest) -> Response:
     """POST /client/disconnect"""
     name = (await forms.read(request)).one("client")
-    done = await services_of(request.scope).clients.disconnect(actor_of(request), name)
+    done = await request.services.clients.disconnect(request.actor, name)
     return await _disconnect(request, name, [], done)
 
 
 async def _disconnect(
-    request: Request, name: str, impact: Sequence[str], done: SentAway | None = None
+    request: PageRequest, name: str, impact: Sequence[str], done: SentAway | None = None
 ) -> Response:
     return await pages.respond(
         request,
         "client_disconnect.html",
-        DisconnectPage(name, path_of(name), impact, done),
+        DisconnectPage(name, impact, done),
         title=_("Disconnect %(name)s", name=name),
     )
 
@@ -140,10 +131,10 @@ def _impact(client: ClientState) -> list[str]:
 
 
 async def _page(
-    request: Request, client: ClientState, answer: ThreadStack | None = None, trouble: str = ""
+    request: PageRequest, client: ClientState, answer: ThreadStack | None = None, trouble: str = ""
 ) -> Response:
-    now_ms = pages.console_of(request).now_ms()
-    figures = services_of(request.scope).client_figures
+    now_ms = request.console.now_ms()
+    figures = request.services.client_figures
     members = [each.member for each in client.memberships]
     sources: list[ClientFacts | Member] = [*client.endpoints, *members]
     seen_times = [each.seen_ms for each in sources if each.seen_ms is not None]
@@ -151,23 +142,15 @@ async def _page(
     addresses = {each.address for each in sources if each.address}
     refusals = [figures.refused(address) for address in sorted(addresses)]
     context = ClientPage(
-        name=client.name,
-        path=path_of(client.name),
+        client=client,
         language=next((each.language for each in sources if each.language), ""),
         version=next((each.version for each in sources if each.version), ""),
         kind=next((each.kind for each in client.endpoints if each.kind), ""),
         user=next((each.user for each in client.endpoints if each.user), ""),
-        endpoints=client.endpoints,
-        groups=client.memberships,
-        topics_max=TOPICS_SHOWN,
-        in_flight=client.in_flight,
         activity=activity,
         refusals=max(refusals, key=lambda each: each.at_ms or 0, default=Refusals()),
         is_heard=bool(activity.handed or activity.sent or activity.failed),
         seen_ms=max(seen_times, default=None),
-        why_no_stack=client.why_no_stack,
-        why_no_verify=client.why_no_verify,
-        ask_s=ASK_S,
         stack=answer,
         trouble=trouble,
     )

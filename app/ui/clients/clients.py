@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.pause import paced
 from app.services.client_figures import ClientActivity, ClientFigures
 from app.services.connections import Connected
@@ -16,6 +14,7 @@ from app.ui.framework import formats, list_exports, pages, tables
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.list_exports import Listing
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.tables import Cut, Query
 from engine.broker import Member
 from engine.errors import NotFound
@@ -106,13 +105,11 @@ class ClientsPage:
     connections_total: int
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /clients"""
-    console = pages.console_of(request)
+    console = request.console
     query = tables.parse_query(request.query_params, SORTS, "client")
-    connections = services_of(request.scope).connections
-    figures = services_of(request.scope).client_figures
-    connected = connections.all()
+    figures, connected = request.services.client_figures, request.services.connections.all()
     entries = await _everyone(console, figures, connected)
     values = await _values(figures, entries, query.sort, console.now_ms())
     kind_of_file = list_exports.file_kind(request)
@@ -122,21 +119,9 @@ async def show(request: Request) -> Response:
         rows = await _rows(console, figures, selection.cut.rows)
         listing = Listing("clients", COLUMNS, map(_cells, rows), len(rows))
         return await list_exports.respond(console, listing, kind_of_file)
-    context = await _context(request, console, query, selection, connected)
-    return await pages.respond(request, "clients.html", context, title=_("Clients"), is_live=True)
-
-
-async def _context(
-    request: Request,
-    console: Console,
-    query: Query,
-    selection: ClientSelection,
-    connected: list[Connected],
-) -> ClientsPage:
-    transactions = services_of(request.scope).transactions
-    producers = sorted(transactions.producers.groups().items())
-    rows = await _rows(console, services_of(request.scope).client_figures, selection.cut.rows)
-    return ClientsPage(
+    producers = sorted(request.services.transactions.producers.groups().items())
+    rows = await _rows(console, figures, selection.cut.rows)
+    context = ClientsPage(
         selection=selection,
         cut=selection.cut.with_rows(rows),
         query=query,
@@ -148,6 +133,7 @@ async def _context(
         connections=connected[:CONNECTIONS_SHOWN_MAX],
         connections_total=len(connected),
     )
+    return await pages.respond(request, "clients.html", context, title=_("Clients"), is_live=True)
 
 
 async def _everyone(

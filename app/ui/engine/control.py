@@ -4,16 +4,14 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.services.log_levels import INHERITED, LEVELS
 from app.services.read_only import REASON_CHARS_MAX, ReadOnlyState
 from app.ui.framework import forms, pages, typed_forms
-from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Conflict, Invalid, NotFound
 from kitemq.model.server import LoggerLevel
@@ -50,35 +48,32 @@ class ControlPage:
 
 
 async def show(
-    request: Request, *, form: Form | None = None, level_form: Form | None = None
+    request: PageRequest, *, form: Form | None = None, level_form: Form | None = None
 ) -> Response:
     """GET /engine/control"""
-    services, broker = services_of(request.scope), pages.console_of(request).broker
+    services, broker = request.services, request.broker
     levels = services.log_levels
     jobs = len(broker.replays.list(state="running", count_max=JOBS_MAX))
-    form = form or typed_forms.fill({}, SwitchFields)
-    level_form = level_form or typed_forms.fill({}, LevelFields)
-    status = max(form.status, level_form.status)
     context = ControlPage(
         state=services.read_only.state,
-        form=form,
-        level_form=level_form,
+        form=form or typed_forms.fill({}, SwitchFields),
+        level_form=level_form or typed_forms.fill({}, LevelFields),
         loggers=levels.list(),
         levels=(INHERITED, *LEVELS),
         connections=services.connections.count,
         jobs=jobs,
     )
     title = _("Read-only, log levels")
-    return await pages.respond(request, "control.html", context, title=title, status=status)
+    return await pages.respond(request, "control.html", context, title=title)
 
 
-async def switch(request: Request) -> Response:
+async def switch(request: PageRequest) -> Response:
     """POST /engine/control/read-only"""
-    form, fields = typed_forms.read(await forms.read(request), SwitchFields)
-    read_only, is_on = services_of(request.scope).read_only, fields.read_only == "on"
+    form, fields = await request.read_form(SwitchFields)
+    read_only, is_on = request.services.read_only, fields.read_only == "on"
     if not form.is_wrong:
         try:
-            await read_only.switch(actor_of(request), is_on=is_on, reason=fields.reason)
+            await read_only.switch(request.actor, is_on=is_on, reason=fields.reason)
         except (Invalid, Conflict) as error:
             form.blame(error)
     if form.is_wrong:
@@ -86,12 +81,12 @@ async def switch(request: Request) -> Response:
     return forms.go(request, f"/engine/control?done={'frozen' if is_on else 'thawed'}")
 
 
-async def change_level(request: Request) -> Response:
+async def change_level(request: PageRequest) -> Response:
     """POST /engine/control/log-level"""
-    form, fields = typed_forms.read(await forms.read(request), LevelFields)
-    levels = services_of(request.scope).log_levels
+    form, fields = await request.read_form(LevelFields)
+    levels = request.services.log_levels
     try:
-        await levels.change(actor_of(request), fields.name, fields.level)
+        await levels.change(request.actor, fields.name, fields.level)
     except (Invalid, NotFound) as error:
         form.blame(error)
         return await show(request, level_form=form)

@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.monitoring import sparkline
 from app.monitoring.sparkline import Bar
 from app.services import settings_view
@@ -14,6 +12,7 @@ from app.services.settings_view import Hidden
 from app.settings import Settings
 from app.ui.framework import pages
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from engine.broker import (
     BrokerMetrics,
     Health,
@@ -100,8 +99,6 @@ class EnginePage:
     figures: BrokerMetrics
     bars: list[tuple[str, Bar]]  # the number of sends by latency, in the last whole minute
     bars_total: int
-    bars_width: int
-    bars_height: int
     spreads: list[SpreadRow]
     loop_delay_ms: float
     loop_delay_ever_ms: float
@@ -115,11 +112,13 @@ class EnginePage:
     checks: list[CheckRow]
     started_ms: int
     log_end: int
+    bars_width: int = BARS_WIDTH
+    bars_height: int = BARS_HEIGHT
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /engine"""
-    console, services = pages.console_of(request), services_of(request.scope)
+    console, services = request.console, request.services
     broker, heartbeat = console.broker, services.heartbeat
 
     retention, figures = broker.retention.status(), broker.statistics.broker()
@@ -144,8 +143,6 @@ async def show(request: Request) -> Response:
         figures=figures,
         bars=list(zip(distribution, bars, strict=True)),
         bars_total=sum(distribution.values()),
-        bars_width=BARS_WIDTH,
-        bars_height=BARS_HEIGHT,
         spreads=[
             SpreadRow(_("stored, last minutes"), latency.stored.recent),
             SpreadRow(_("stored, since the start"), latency.stored.ever),

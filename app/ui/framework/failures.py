@@ -1,6 +1,5 @@
 """Error pages: a sentence, the next step, and an id that also is in the log."""
 
-import functools
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
@@ -12,11 +11,12 @@ from starlette.responses import Response
 from app.errors import REFUSED, ProblemError, status_of
 from app.ui.framework import pages, preferences
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from engine.errors import Busy, EngineError, NotFound
 
 log = logging.getLogger("kitemq.console")
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[PageRequest], Awaitable[Response]]
 
 HEADLINES = {
     400: N_("That request makes no sense"),
@@ -48,14 +48,13 @@ class ErrorPage:
     error_id: str
 
 
-def page(handler: Handler) -> Handler:
+def page(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     """Wrap a handler so that its errors become pages; the only catch-all of the console."""
 
-    @functools.wraps(handler)
     async def guarded(request: Request) -> Response:
         await preferences.speak(request)
         try:
-            return await handler(request)
+            return await handler(PageRequest(request.scope, request.receive))
         except (EngineError, ProblemError) as error:
             request.scope[REFUSED] = error
             return await refused(request, error)

@@ -6,9 +6,10 @@ last column is the time of the figures. Empty settings of a topic are the broker
 """
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -16,7 +17,7 @@ from starlette.responses import Response
 
 from app.monitoring.sampler import Snapshot
 from app.services.topic_kinds import kind_of
-from app.ui.framework import cells, formats
+from app.ui.framework import cells, formats, pages
 from app.ui.framework.cells import Cell
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
@@ -80,6 +81,19 @@ def require_kind(request: Request, kinds: Sequence[str]) -> str:
     return kind
 
 
+def encoded(kind: str, records: Iterable[Mapping[str, Any]]) -> bytes:
+    """Records with the same fields as lines of NDJSON, or of CSV with their values as texts."""
+    if kind == "ndjson":
+        return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+    return cells.lines([_text(value) for value in record.values()] for record in records)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return " ".join(value)
+    return msgspec.json.encode(value).decode() if isinstance(value, dict) else str(value)
+
+
 def topics(configs: Sequence[TopicConfig], snapshot: Snapshot) -> Listing:
     """The file of topics; `topic_files.py` can import the definitions."""
     rows = (_topic(topic, snapshot) for topic in configs)
@@ -96,9 +110,7 @@ async def respond(console: Console, listing: Listing, kind: str) -> Response:
     """Respond with the file; raises Busy if too many exports are running."""
     with console.exports.taken():
         content = await console.render(lambda: WRITERS[kind](listing))
-    headers = {
-        "Content-Disposition": f'attachment; filename="{listing.name}.{kind}"',
-        "Cache-Control": "no-store",
+    headers = pages.as_file(f"{listing.name}.{kind}") | {
         "X-Result-Rows": str(min(listing.total, ROWS_MAX)),
         "X-Result-Truncated": listing.cut or "no",
     }
@@ -110,12 +122,9 @@ def _csv(listing: Listing) -> bytes:
 
 
 def _ndjson(listing: Listing) -> bytes:
-    lines = bytearray()
-    for row in islice(listing.rows, ROWS_MAX):
-        lines += msgspec.json.encode(dict(zip(listing.columns, row, strict=True))) + b"\n"
-    if listing.cut:
-        lines += msgspec.json.encode({"cut": listing.cut}) + b"\n"
-    return bytes(lines)
+    rows = islice(listing.rows, ROWS_MAX)
+    lines = encoded("ndjson", (dict(zip(listing.columns, row, strict=True)) for row in rows))
+    return lines + encoded("ndjson", [{"cut": listing.cut}] if listing.cut else [])
 
 
 def _xlsx(listing: Listing) -> bytes:

@@ -20,6 +20,7 @@ from app.security.access import Action, Kind, Principal, lacks, principal_of, re
 from app.services.read_only import ReadOnlyState
 from app.settings import is_loopback
 from app.ui.framework import language, preferences, rights, saved_bar
+from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, Language
 from app.ui.framework.preferences import Preferences
 from app.ui.framework.rights import Lock
@@ -168,8 +169,8 @@ async def respond(
 ) -> Response:
     """Render `context` as a page or the requested block; `is_live` pages refresh themselves.
 
-    The context must hold plain values, because another thread renders it. Without a `status` a page
-    whose form has errors is a 422. The section of the menu follows from the address.
+    The context must hold plain values, because another thread renders it. Without a `status`
+    that of its forms counts. The section of the menu follows from the address.
     """
     console = console_of(request)
     status = status_of(context) if status is None else status
@@ -193,10 +194,10 @@ async def respond(
     return await console.render(rendered)
 
 
-def as_file(name: str) -> dict[str, str]:
-    """The headers of a download."""
-    disposition = f'attachment; filename="{name}"'
-    return {"Content-Disposition": disposition, "Cache-Control": "no-store"}
+def as_file(name: str, *, is_free: bool = False) -> dict[str, str]:
+    """The headers of a download; a name that `is_free` may have any characters."""
+    file = f"filename*=UTF-8''{quote(name, safe='-_.')}" if is_free else f'filename="{name}"'
+    return {"Content-Disposition": f"attachment; {file}", "Cache-Control": "no-store"}
 
 
 def section_of(path: str) -> str:
@@ -206,9 +207,9 @@ def section_of(path: str) -> str:
 
 
 def status_of(context: Any) -> int:
-    """422 for a page whose form has errors, else 200."""
-    form = getattr(context, "form", None)
-    return 422 if form is not None and form.is_wrong else 200
+    """The status of a page by the errors of its forms: 200 without one."""
+    forms = (value for value in _fields(context).values() if isinstance(value, Form))
+    return max((form.status for form in forms), default=200)
 
 
 def respond_block(

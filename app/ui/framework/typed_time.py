@@ -57,14 +57,6 @@ def moment_ms(text: str, zone: Zone = UTC_ZONE) -> int:
     return at_ms
 
 
-def find_moment_ms(text: str) -> int | None:
-    """The same in UTC; None for an invalid time."""
-    try:
-        return moment_ms(text)
-    except NoMoment:
-        return None
-
-
 def moment_text(at_ms: int, zone: Zone = UTC_ZONE) -> str:
     """A time as the value of `<input type="datetime-local">`, to the second or millisecond."""
     return _iso(datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone.rules))

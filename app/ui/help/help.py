@@ -1,12 +1,13 @@
 """The help page: glossary, keyboard shortcuts, and links to the documentation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from app.ui.framework import pages
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.help.glossary import CHAPTERS, Chapter, Term
 
 QUERY_CHARS_MAX = 100
@@ -43,11 +44,11 @@ class HelpPage:
     chapters: list[Chapter]
     matches: int
     total: int
-    keys: list[tuple[str, str]]
-    links: list[tuple[str, str]]
+    keys: Sequence[tuple[str, str]] = KEYS
+    links: Sequence[tuple[str, str]] = LINKS
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /help"""
     text = request.query_params.get("q", "").strip()[:QUERY_CHARS_MAX]
     chapters = _chapters(text)
@@ -56,8 +57,6 @@ async def show(request: Request) -> Response:
         chapters=chapters,
         matches=sum(len(chapter.terms) for chapter in chapters),
         total=sum(len(chapter.terms) for chapter in CHAPTERS),
-        keys=[(keys, translated(what)) for keys, what in KEYS],
-        links=[(href, translated(what)) for href, what in LINKS],
     )
     return await pages.respond(request, "help.html", context, title=_("Help"))
 

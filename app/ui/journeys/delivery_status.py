@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starlette.requests import Request
-
-from app.container import services_of
-from app.ui.framework import pages
 from app.ui.framework.console import Console
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.journeys import words as journey_words
 from app.ui.journeys.filtered import filtered_out
@@ -44,12 +41,12 @@ class Verdict:
     links: Sequence[RelatedLink]
 
 
-async def verdicts(request: Request, records: Sequence[StoredMessage]) -> list[Verdict] | None:
+async def verdicts(request: PageRequest, records: Sequence[StoredMessage]) -> list[Verdict] | None:
     """The verdicts on the message of these records, by group; None if they are unavailable."""
     if not records:
         return None
-    console = pages.console_of(request)
-    journeys = services_of(request.scope).journeys
+    console = request.console
+    journeys = request.services.journeys
     try:
         journey = await journeys.of(records[0].message_id, list(records))
     except EngineError:

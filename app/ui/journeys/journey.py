@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.ui.framework import pages
 from app.ui.framework.language import _, ngettext, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.journeys import layout as journey_layout
 from app.ui.journeys import otel as journey_otel
@@ -105,14 +104,15 @@ class JourneyPage:
     message_href: str
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /trace/{id}"""
-    console = pages.console_of(request)
+    console = request.console
     message_id = request.path_params["id"]
-    journey = await services_of(request.scope).journeys.find(message_id)
+    journey = await request.services.journeys.find(message_id)
     if request.query_params.get("format") == "otel":
         content = await console.render(lambda: journey_otel.encode(journey, console.now_ms()))
-        return Response(content, media_type="application/json", headers=_as_file(journey))
+        headers = pages.as_file(f"trace-{journey.message_id[:120]}.json", is_free=True)
+        return Response(content, media_type="application/json", headers=headers)
     filtered = await filtered_out(console, journey)
     query = dict(request.query_params)
     now_ms = console.now_ms()
@@ -126,14 +126,6 @@ async def show(request: Request) -> Response:
         title=_("Journey of %(asked)s", asked=message_id[:64]),
         is_live=not context.is_over,
     )
-
-
-def _as_file(journey: Journey) -> dict[str, str]:
-    name = segment(journey.message_id)[:120]
-    return {
-        "Content-Disposition": f"attachment; filename*=UTF-8''trace-{name}.json",
-        "Cache-Control": "no-store",
-    }
 
 
 def _page(

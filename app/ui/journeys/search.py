@@ -2,19 +2,19 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Annotated
 
-from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.container import services_of
 from app.pause import Pause
-from app.security.access import Principal, principal_of
+from app.security.access import Principal
 from app.security.message_rights import lacks_messages, visible, visible_matches
 from app.ui.framework import pages, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields
 from engine.broker import Recent, StageOutcome, TraceStatus
@@ -95,9 +95,9 @@ WHY = {
 }
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /trace?q=, ?topic=&key= or ?by=failed|slowest&topic=; one hit leads to its journey."""
-    console = pages.console_of(request)
+    console = request.console
     form, fields = typed_forms.read(request.query_params, TraceFields)
     is_by_key = not fields.by and bool(fields.topic or fields.key)
     hits: list[TraceHit] = []
@@ -111,9 +111,7 @@ async def show(request: Request) -> Response:
         target = hits[0].message_id
     if target:
         return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
-    who = principal_of(request.scope)
-    failed, others = await _recent(console, who)
-    latest = await _latest(console, who, fields.by, fields.topic) if fields.by else None
+    failed, others = await _recent(console, request.who)
     context = TracePage(
         form=form,
         hits=hits,
@@ -121,13 +119,13 @@ async def show(request: Request) -> Response:
         is_by_key=is_by_key,
         failed=failed,
         others=others,
-        latest=latest,
+        latest=await _latest(console, request.who, fields) if fields.by else None,
         status=console.broker.traces.status(),
     )
     return await pages.respond(request, "trace.html", context, title=_("Journeys"))
 
 
-async def _by_text(request: Request, form: Form) -> tuple[list[TraceHit], bool, str]:
+async def _by_text(request: PageRequest, form: Form) -> tuple[list[TraceHit], bool, str]:
     """Messages with this key, whether there may be more, and the id to go to at once."""
     text = form.values["q"]
     if len(text) > TEXT_MAX:
@@ -139,28 +137,28 @@ async def _by_text(request: Request, form: Form) -> tuple[list[TraceHit], bool, 
         form.refuse("q", detail)
         return [], False, ""
     try:
-        result = await services_of(request.scope).search.anything(text)
+        result = await request.services.search.anything(text)
     except EngineError as error:
         form.blame(error)
         return [], False, ""
     is_id = any(text in (m.message_id, m.offset_id) for m in result.messages)
-    hits = _distinct(visible_matches(principal_of(request.scope), text, result.messages))
+    hits = _distinct(visible_matches(request.who, text, result.messages))
     # An id without a message may still have a journey (a refused send), or reasons for none.
     return hits, result.messages_cut, text if is_id or not (hits or result.messages_cut) else ""
 
 
-async def _by_key(request: Request, form: Form) -> tuple[list[TraceHit], bool]:
+async def _by_key(request: PageRequest, form: Form) -> tuple[list[TraceHit], bool]:
     for name in ("topic", "key"):
         if not form.values[name]:
             form.refuse(name, _("A key is looked for in one topic: give both."))
     if form.is_wrong:
         return [], False
     topic, key = form.values["topic"], form.values["key"]
-    if lacks_messages(principal_of(request.scope), topic):
+    if lacks_messages(request.who, topic):
         form.refuse("topic", _("You may not read message bodies of this topic."))
         return [], False
     try:
-        page = await services_of(request.scope).search.by_key(topic, key, count_max=KEY_HITS_MAX)
+        page = await request.services.search.by_key(topic, key, count_max=KEY_HITS_MAX)
     except NotFound:
         form.refuse("topic", _("There is no topic %(topic)s.", topic=topic))
         return [], False
@@ -205,23 +203,22 @@ async def _traced(
         yield each, replace(hit, group=each.group, why=translated(why), tone=tone, took_ms=took_ms)
 
 
-async def _latest(console: Console, who: Principal, by: str, topic: str) -> LatestDeliveries:
+async def _latest(console: Console, who: Principal, fields: TraceFields) -> LatestDeliveries:
     """The recently traced messages, worst first, each once."""
     hits_by_id: dict[str, TraceHit] = {}
     times: list[int] = []
     async for each, hit in _traced(console, who, LATEST_MAX):
-        if topic and hit.topic != topic:
+        if fields.topic and hit.topic != fields.topic:
             continue
         times.append(each.at_ms)
-        is_match = each.is_failure if by == "failed" else each.outcome is StageOutcome.ACKED
+        is_match = each.is_failure if fields.by == "failed" else each.outcome is StageOutcome.ACKED
         previous = hits_by_id.get(hit.message_id)
         if is_match and (previous is None or previous.took_ms < hit.took_ms):
             hits_by_id[hit.message_id] = hit
-    hits = sorted(hits_by_id.values(), key=lambda hit: -hit.took_ms)
-    if by == "failed":
-        hits = sorted(hits_by_id.values(), key=lambda hit: -hit.at_ms)
+    key = "at_ms" if fields.by == "failed" else "took_ms"
+    hits = sorted(hits_by_id.values(), key=attrgetter(key), reverse=True)
     return LatestDeliveries(
-        by, hits[:LATEST_SHOWN], len(hits), len(times), min(times, default=None)
+        fields.by, hits[:LATEST_SHOWN], len(hits), len(times), min(times, default=None)
     )
 
 

@@ -24,9 +24,9 @@ class BrowsePage:
     """The messages of a page and the extent of the scan; the cursors are "" at either end."""
 
     messages: list[StoredMessage]
-    scanned: int
-    stored: int
-    queues: int
+    scanned: int = 0
+    stored: int = 0
+    queues: int = 0
     next_cursor: str = ""
     previous_cursor: str = ""
     note: str = ""

@@ -6,22 +6,18 @@ the response is sent before that is known.
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
-import msgspec
-from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from app.container import services_of
-from app.security.access import principal_of
 from app.security.message_rights import all_visible, require_messages
-from app.ui.framework import cells, formats, list_exports, pages, preferences
+from app.ui.framework import cells, formats, list_exports, pages
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.messages import query as message_query
 from engine.broker import FOREVER_MS, ScanPage, ScanQuery
 from engine.errors import Busy, EngineError, Invalid
@@ -53,46 +49,30 @@ class Summary:
     why: str = ""
 
 
-@dataclass(frozen=True)
-class Format:
-    """The format of a file: its head, rows and last line."""
-
-    media_type: str
-    head: bytes
-    rows: Callable[[list[StoredMessage]], bytes]
-    last: Callable[[Summary], bytes]
-
-
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /messages/export?format=ndjson|csv with the search of /messages"""
-    console = pages.console_of(request)
+    console = request.console
     values = request.query_params
-    name = list_exports.require_kind(request, tuple(FORMATS))
-    form, query = message_query.read(values, console.now_ms(), preferences.read(request).zone)
+    kind = list_exports.require_kind(request, ("ndjson", "csv"))
+    form, query = message_query.read(values, console.now_ms(), request.zone)
     if form.is_wrong or not query.topic:
         detail = next(iter(form.errors.values()), _("no topic was named"))
         raise Invalid(detail.rstrip("."), remedy=_("go back to the search and mend it there"))
-    require_messages(principal_of(request.scope), query.topic)
+    require_messages(request.who, query.topic)
     console.exports.check()
-    first = await services_of(request.scope).search.scan(
-        query, count_max=PAGE_COUNT, budget_s=BUDGET_S
-    )
-    file = quote(f"{query.topic}.{name}", safe="-_.")
+    first = await request.services.search.scan(query, count_max=PAGE_COUNT, budget_s=BUDGET_S)
+    headers = pages.as_file(f"{query.topic}.{kind}", is_free=True)
     return StreamingResponse(
-        _parts(request, query, FORMATS[name], first),
-        media_type=FORMATS[name].media_type,
-        headers={
-            "Content-Disposition": f"attachment; filename*=UTF-8''{file}",
-            "Cache-Control": "no-store",
-            "X-Total": str(first.total),
-        },
+        _parts(request, query, kind, first),
+        media_type=list_exports.MEDIA_TYPES[kind],
+        headers=headers | {"X-Total": str(first.total)},
     )
 
 
 async def _parts(
-    request: Request, query: ScanQuery, format_: Format, first: ScanPage
+    request: PageRequest, query: ScanQuery, kind: str, first: ScanPage
 ) -> AsyncIterator[bytes]:
-    console = pages.console_of(request)
+    console = request.console
     summary = Summary(
         topic=query.topic,
         filter=query.filter,
@@ -101,13 +81,14 @@ async def _parts(
         ends_at=formats.iso(query.end_ms) if query.end_ms != FOREVER_MS else "",
     )
     with console.exports.taken():
-        yield format_.head
+        if kind == "csv":
+            yield cells.lines([COLUMNS])
         page = first
         while True:
             summary = _counted(summary, page)
             if page.items:
-                items = all_visible(principal_of(request.scope), page.items)
-                yield await console.render(partial(format_.rows, items))
+                items = all_visible(request.who, page.items)
+                yield await console.render(partial(_lines, kind, items))
             if page.next_cursor is None:
                 break
             try:
@@ -115,12 +96,12 @@ async def _parts(
             except EngineError as error:
                 summary = replace(summary, why=f"it broke off: {error.detail}")
                 break
-        yield format_.last(_ended(summary, page))
+        yield _last(kind, _ended(summary, page))
 
 
-async def _next(request: Request, console: Console, query: ScanQuery, cursor: str) -> ScanPage:
+async def _next(request: PageRequest, console: Console, query: ScanQuery, cursor: str) -> ScanPage:
     """The next page; retries a few times while too many searches are running."""
-    search = services_of(request.scope).search
+    search = request.services.search
     for __ in range(BUSY_TRIES):
         if not console.host.is_ready:
             break
@@ -180,32 +161,13 @@ def row_of(message: StoredMessage) -> dict[str, Any]:
     }
 
 
-def _json_lines(messages: list[StoredMessage]) -> bytes:
-    return b"".join(msgspec.json.encode(row_of(message)) + b"\n" for message in messages)
+def _lines(kind: str, messages: list[StoredMessage]) -> bytes:
+    return list_exports.encoded(kind, map(row_of, messages))
 
 
-def _json_last(summary: Summary) -> bytes:
-    return msgspec.json.encode({"export": asdict(summary)}) + b"\n"
-
-
-def _csv_rows(messages: list[StoredMessage]) -> bytes:
-    return cells.lines([_cell(name, row) for name in COLUMNS] for row in map(row_of, messages))
-
-
-def _cell(name: str, row: Mapping[str, Any]) -> str:
-    value = row[name]
-    if name == "keys":
-        return " ".join(value)
-    return msgspec.json.encode(value).decode() if name == "properties" else str(value)
-
-
-def _csv_last(summary: Summary) -> bytes:
+def _last(kind: str, summary: Summary) -> bytes:
+    if kind == "ndjson":
+        return list_exports.encoded(kind, [{"export": asdict(summary)}])
     summary_text = f"scanned {summary.scanned} of {summary.total}, {summary.matched} found, "
     summary_text += "whole" if summary.is_whole else f"NOT WHOLE: {summary.why}"
     return cells.lines([["# export", summary_text]])
-
-
-FORMATS = {
-    "ndjson": Format("application/x-ndjson", b"", _json_lines, _json_last),
-    "csv": Format("text/csv; charset=utf-8", cells.lines([COLUMNS]), _csv_rows, _csv_last),
-}

@@ -4,13 +4,10 @@ import contextlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.container import services_of
-from app.security.access import principal_of
 from app.security.message_rights import all_visible, missing_right, require_message, visible
 from app.services.bodies import decompress
 from app.services.topic_kinds import group_of
@@ -19,6 +16,7 @@ from app.ui.bodies.bodies import Body
 from app.ui.framework import pages, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields
 from app.ui.journeys import delivery_status
@@ -105,28 +103,44 @@ class Gone:
     id: str = ""
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /messages/{topic}/{queue}/{offset}"""
-    console = pages.console_of(request)
+    console = request.console
     message = await _find(console, request)
     if message is None:
         return await _show_gone(request)
-    who = principal_of(request.scope)
+    who = request.who
     message = visible(who, message)
     # Decoding a large body takes milliseconds, too long for the event loop.
     body = await console.render(lambda: body_of(request, message))
     records = all_visible(who, await _records(request, message))
     await decompress(records[: COPIES_MAX + 1])
-    verdicts = await delivery_status.verdicts(request, records)
-    context = _context(console, request, message, body, _copies(records, message), verdicts)
+    stats = _queue_of(console, message.topic, message.queue)
+    where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
+    context = MessagePage(
+        message=message,
+        group=group_of(message.topic),
+        is_dead=message.topic.startswith(DEAD_LETTER_PREFIX),
+        is_retry=message.topic.startswith(RETRY_PREFIX),
+        properties=properties_of(message),
+        failure=_failure(message),
+        body=body,
+        copies=_copies(records, message),
+        verdicts=await delivery_status.verdicts(request, records),
+        min_offset=stats.min_offset if stats else message.offset,
+        max_offset=stats.max_offset if stats else message.offset + 1,
+        curl=f"curl -s {shlex.quote(str(request.base_url).rstrip('/') + where)}",
+        cli=_send_again(message),
+        unread=missing_right(message),
+    )
     title = f"{message.topic} {message.queue}:{message.offset}"
     return await pages.respond(request, "message.html", context, title=title, section="topics")
 
 
-async def by_id(request: Request) -> Response:
+async def by_id(request: PageRequest) -> Response:
     """GET /m/{id}: redirect to the message with this message id or offset id."""
     text = request.path_params["id"]
-    result = await services_of(request.scope).search.by_id(text)
+    result = await request.services.search.by_id(text)
     if not result:
         gone = await _show_gone_id(request, text)
         if gone is not None:
@@ -145,10 +159,10 @@ def _waits(message: StoredMessage) -> bool:
     return message.properties.get(REAL_TOPIC, message.topic) != message.topic
 
 
-async def download(request: Request) -> Response:
+async def download(request: PageRequest) -> Response:
     """GET /messages/{topic}/{queue}/{offset}/raw: the body's bytes as a file."""
-    message = await pages.console_of(request).messaging.message(*place_of(request))
-    require_message(principal_of(request.scope), message)
+    message = await request.console.messaging.message(*place_of(request))
+    require_message(request.who, message)
     return await body_file(message, f"{message.topic}-{message.queue}-{message.offset}.bin")
 
 
@@ -158,11 +172,7 @@ async def body_file(message: StoredMessage, name: str) -> Response:
     return Response(
         message.plain.body,
         media_type="application/octet-stream",
-        headers={
-            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='-_.%')}",
-            "X-Content-Type-Options": "nosniff",
-            "Cache-Control": "no-store",
-        },
+        headers=pages.as_file(name, is_free=True) | {"X-Content-Type-Options": "nosniff"},
     )
 
 
@@ -183,7 +193,7 @@ def body_of(request: Request, message: StoredMessage) -> Body:
     return bodies.decode(message.plain, view=query.view, is_all=query.body == "all")
 
 
-def place_of(request: Request) -> tuple[str, int, int]:
+def place_of(request: PageRequest) -> tuple[str, int, int]:
     """Topic, queue and offset in the path; raises NotFound if they are no numbers."""
     numbers = (request.path_params["queue"], request.path_params["offset"])
     if not all(is_whole(text) for text in numbers):
@@ -192,7 +202,7 @@ def place_of(request: Request) -> tuple[str, int, int]:
     return request.path_params["topic"], queue, offset
 
 
-async def _find(console: Console, request: Request) -> StoredMessage | None:
+async def _find(console: Console, request: PageRequest) -> StoredMessage | None:
     """The message of a permalink, None if it was deleted; raises MessageNotFound."""
     topic, queue, offset = place_of(request)
     try:
@@ -209,9 +219,9 @@ def _queue_of(console: Console, topic: str, queue: int) -> QueueStats | None:
     return next(matches, None)
 
 
-async def _show_gone(request: Request) -> Response:
+async def _show_gone(request: PageRequest) -> Response:
     """The 410 page for an offset below the queue's beginning, with its first message."""
-    console = pages.console_of(request)
+    console = request.console
     topic, queue, offset = place_of(request)
     stats = _queue_of(console, topic, queue)
     begin = stats.min_offset if stats else 0
@@ -222,15 +232,15 @@ async def _show_gone(request: Request) -> Response:
     return await _gone_page(request, context)
 
 
-async def _gone_page(request: Request, context: Gone) -> Response:
+async def _gone_page(request: PageRequest, context: Gone) -> Response:
     return await pages.respond(
         request, "message_gone.html", context, title=_("Gone"), section="topics", status=410
     )
 
 
-async def _show_gone_id(request: Request, text: str) -> Response | None:
+async def _show_gone_id(request: PageRequest, text: str) -> Response | None:
     """The 410 page for a deleted message with an id of this broker; else None."""
-    console = pages.console_of(request)
+    console = request.console
     purged = console.broker.search.purged(text)
     if purged is not None:
         return _go(purged)
@@ -248,34 +258,6 @@ async def _show_gone_id(request: Request, text: str) -> Response | None:
 def _go(message: StoredMessage) -> Response:
     place = address(message.topic, message.queue, message.offset)
     return RedirectResponse(place, status_code=302)
-
-
-def _context(
-    console: Console,
-    request: Request,
-    message: StoredMessage,
-    body: Body,
-    copies: list[MessageRow],
-    verdicts: list[Verdict] | None,
-) -> MessagePage:
-    stats = _queue_of(console, message.topic, message.queue)
-    where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
-    return MessagePage(
-        message=message,
-        group=group_of(message.topic),
-        is_dead=message.topic.startswith(DEAD_LETTER_PREFIX),
-        is_retry=message.topic.startswith(RETRY_PREFIX),
-        properties=properties_of(message),
-        failure=_failure(message),
-        body=body,
-        copies=copies,
-        verdicts=verdicts,
-        min_offset=stats.min_offset if stats else message.offset,
-        max_offset=stats.max_offset if stats else message.offset + 1,
-        curl=f"curl -s {shlex.quote(str(request.base_url).rstrip('/') + where)}",
-        cli=_send_again(message),
-        unread=missing_right(message),
-    )
 
 
 def _send_again(message: StoredMessage) -> str:
@@ -310,10 +292,10 @@ def _failure(message: StoredMessage) -> FailureOfMessage | None:
     )
 
 
-async def _records(request: Request, message: StoredMessage) -> list[StoredMessage]:
+async def _records(request: PageRequest, message: StoredMessage) -> list[StoredMessage]:
     """All records of the message, oldest first; none if too many searches are running."""
     try:
-        return await services_of(request.scope).search.by_id(message.message_id)
+        return await request.services.search.by_id(message.message_id)
     except EngineError:
         return []
 

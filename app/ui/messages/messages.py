@@ -5,15 +5,13 @@ and continues from there.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
-from app.security.access import Principal, principal_of
+from app.security.access import Principal
 from app.security.message_rights import (
     all_visible,
     lacks_messages,
@@ -25,9 +23,10 @@ from app.services.bodies import decompress_all
 from app.services.search import SearchService
 from app.ui.bodies import columns
 from app.ui.bodies.columns import Columns, RowColumns
-from app.ui.framework import pages, preferences, tables, typed_forms
+from app.ui.framework import pages, tables, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields
 from app.ui.messages import browsing
 from app.ui.messages import query as message_query
@@ -74,31 +73,7 @@ class ScanInfo:
 
 
 @dataclass(frozen=True)
-class MessageSearch:
-    """The context of `messages.html`."""
-
-    by: str
-    form: Form
-    size: int
-    topics: list[str]
-    topics_total: int
-    rows: list[MessageRow]
-    bodies: list[RowColumns]  # of the rows
-    paths: tuple[str, ...]  # the paths that are columns
-    scan: ScanInfo | None
-    note: str
-    earlier_href: str
-    later_href: str
-    older_cursor: str
-    has_query: bool
-    since: tuple[tuple[str, str], ...] = message_query.SINCE
-    sizes: tuple[int, ...] = tables.SIZES
-    views: tuple[tuple[str, str], ...] = columns.VIEWS
-    unread: str = ""  # the missing right that conceals messages
-
-
-@dataclass(frozen=True)
-class _Answer:
+class SearchAnswer:
     """The result of one kind of search."""
 
     messages: list[StoredMessage]
@@ -109,18 +84,37 @@ class _Answer:
     older: str = ""  # a cursor of the search by key
 
 
-async def show(request: Request) -> Response:
+@dataclass(frozen=True)
+class MessageSearch:
+    """The context of `messages.html`."""
+
+    by: str
+    form: Form
+    size: int
+    topics: list[str]
+    rows: list[MessageRow]
+    bodies: list[RowColumns]  # of the rows
+    paths: tuple[str, ...]  # the paths that are columns
+    answer: SearchAnswer  # without its messages
+    has_query: bool
+    since: tuple[tuple[str, str], ...] = message_query.SINCE
+    sizes: tuple[int, ...] = tables.SIZES
+    views: tuple[tuple[str, str], ...] = columns.VIEWS
+    unread: str = ""  # the missing right that conceals messages
+
+
+async def show(request: PageRequest) -> Response:
     """GET /messages?by=search|key|id|offset"""
-    console = pages.console_of(request)
+    console = request.console
     values = request.query_params
     way = typed_forms.query(values, WayFields)
     by = way.by
-    form, query = message_query.read(values, console.now_ms(), preferences.read(request).zone)
+    form, query = message_query.read(values, console.now_ms(), request.zone)
     form.values.update(queue=way.queue, offset=way.offset, key=way.key, id=way.id)
     shape = columns.read(values, form)
     has_query = bool({"id": way.id, "key": way.key}.get(by, query.topic))
-    answer = _Answer([])
-    who = principal_of(request.scope)
+    answer = SearchAnswer([])
+    who = request.who
     unread = lacks_messages(who, query.topic) if query.topic else ""
     if unread and by != "id":
         _refuse_inside(form, by, query)
@@ -128,7 +122,7 @@ async def show(request: Request) -> Response:
         try:
             answer = await _answer(request, way, form, query, shape)
         except EngineError as error:
-            _blame(form, error)
+            blame(form, error)
             if not form.errors:
                 raise
     messages = await console.render(lambda: _visible(who, way, answer.messages))
@@ -138,15 +132,10 @@ async def show(request: Request) -> Response:
         form=form,
         size=way.size,
         topics=names[:SUGGESTED_MAX],
-        topics_total=len(names),
         rows=await console.render(lambda: [row_of(message) for message in messages]),
         bodies=await console.render(lambda: columns.show(messages, shape)),
         paths=shape.paths,
-        scan=answer.scan,
-        note=answer.note,
-        earlier_href=answer.earlier,
-        later_href=answer.later,
-        older_cursor=answer.older,
+        answer=replace(answer, messages=[]),
         has_query=has_query,
         unread=unread or next(filter(None, map(missing_right, messages)), ""),
     )
@@ -174,7 +163,8 @@ def _visible(
     return readable
 
 
-def _blame(form: Form, error: EngineError) -> None:
+def blame(form: Form, error: EngineError) -> None:
+    """Report an error of a search at its field."""
     if isinstance(error, NotFound):
         form.refuse(
             "queue" if isinstance(error, QueueNotFound) else "topic",
@@ -185,17 +175,17 @@ def _blame(form: Form, error: EngineError) -> None:
 
 
 async def _answer(
-    request: Request, way: WayFields, form: Form, query: ScanQuery, shape: Columns
-) -> _Answer:
-    search = services_of(request.scope).search
+    request: PageRequest, way: WayFields, form: Form, query: ScanQuery, shape: Columns
+) -> SearchAnswer:
+    search = request.services.search
     if way.by == "id":
-        return _Answer(await search.by_id(way.id))
+        return SearchAnswer(await search.by_id(way.id))
     if way.by == "key":
         return await _by_key(search, query.topic, way)
     if way.by == "offset":
         return await _along(request, form, query.topic, way.size)
     page = await search.scan(query, count_max=way.size, cursor=way.cursor, budget_s=BUDGET_S)
-    return _Answer(page.items, _scan_info(query, page, way, shape))
+    return SearchAnswer(page.items, _scan_info(query, page, way, shape))
 
 
 def _scan_info(query: ScanQuery, page: ScanPage, way: WayFields, shape: Columns) -> ScanInfo:
@@ -217,27 +207,27 @@ def _scan_info(query: ScanQuery, page: ScanPage, way: WayFields, shape: Columns)
     )
 
 
-async def _by_key(search: SearchService, topic: str, way: WayFields) -> _Answer:
+async def _by_key(search: SearchService, topic: str, way: WayFields) -> SearchAnswer:
     if topic:
         page = await search.by_key(topic, way.key, cursor=way.cursor)
         note = _("The key has more messages, older ones.") if page.next_cursor else ""
-        return _Answer(page.messages, note=note, older=page.next_cursor)
+        return SearchAnswer(page.messages, note=note, older=page.next_cursor)
     anything = await search.anything(way.key)
     note = _("In every topic, by key and by id.")
     if anything.messages_cut:
         note += _(" There may be more: choose a topic to see them.")
-    return _Answer(list(anything.messages), note=note)
+    return SearchAnswer(list(anything.messages), note=note)
 
 
-async def _along(request: Request, form: Form, topic: str, size: int) -> _Answer:
-    console = pages.console_of(request)
+async def _along(request: PageRequest, form: Form, topic: str, size: int) -> SearchAnswer:
+    console = request.console
     stats = console.broker.topic_stats(topic).queues
     for name in ("queue", "offset"):
         form.values[name] = form.values[name] or "0"
     queue = form.number("queue", _("Queue"), 0, len(stats) - 1)
     offset = form.number("offset", _("Offset"), 0, OFFSET_MAX)
     if form.is_wrong:
-        return _Answer([])
+        return SearchAnswer([])
     page = await browsing.along(
         console.messaging, topic, stats[queue], offset=offset, count_max=size
     )
@@ -247,4 +237,6 @@ async def _along(request: Request, form: Form, topic: str, size: int) -> _Answer
         stored=f"{page.stored:,}",
         note=page.note,
     ).strip()
-    return _Answer(page.messages, note=note, earlier=page.previous_cursor, later=page.next_cursor)
+    return SearchAnswer(
+        page.messages, note=note, earlier=page.previous_cursor, later=page.next_cursor
+    )

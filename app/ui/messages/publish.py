@@ -4,16 +4,15 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.security.access import principal_of
 from app.security.message_rights import require_message
 from app.send_batcher import BatchSlice
 from app.services.bodies import decompress
-from app.ui.framework import forms, pages, typed_forms
+from app.ui.framework import forms, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields, InvalidField, Verbatim
 from app.ui.messages.message import address
@@ -107,7 +106,7 @@ class Publish(TopicTab):
     delays: tuple[tuple[str, str], ...] = ()
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /topics/{topic}/produce"""
     form = typed_forms.fill({"delay_level": "0", "count": "1"}, PublishFields)
     source = await _fill_from(request, form.values)
@@ -115,7 +114,7 @@ async def show(request: Request) -> Response:
     return await _page(request, topic_of(request), form, stored, source=source)
 
 
-async def _fill_from(request: Request, values: dict[str, str]) -> Source | None:
+async def _fill_from(request: PageRequest, values: dict[str, str]) -> Source | None:
     """Fill the form from the stored message that the address names as "topic:queue:offset"."""
     name = request.query_params.get("from", "")
     if not name:
@@ -127,8 +126,8 @@ async def _fill_from(request: Request, values: dict[str, str]) -> Source | None:
             field="from",
             remedy=_("write it as topic:queue:offset"),
         )
-    message = await pages.console_of(request).messaging.message(topic, int(queue), int(offset))
-    require_message(principal_of(request.scope), message)
+    message = await request.console.messaging.message(topic, int(queue), int(offset))
+    require_message(request.who, message)
     await decompress([message])
     try:
         values["body"], is_text = message.plain.body.decode(), True
@@ -142,20 +141,19 @@ async def _fill_from(request: Request, values: dict[str, str]) -> Source | None:
     return Source(message.topic, message.queue, message.offset, is_text)
 
 
-async def send(request: Request) -> Response:
+async def send(request: PageRequest) -> Response:
     """POST /topics/{topic}/produce"""
     config = topic_of(request)
-    posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
-    form, fields = typed_forms.read(posted, PublishFields)
+    form, fields = await request.read_form(PublishFields, bytes_max=forms.LARGE_BYTES_MAX)
     queue = form.number("queue", _("Queue"), 0, config.write_queues - 1) if fields.queue else -1
     if form.is_wrong:
         return await _page(request, config, form, [])
     messages = _messages(request, config, fields, queue)
     try:
-        slice_ = await pages.console_of(request).messaging.send(messages)
+        slice_ = await request.console.messaging.send(messages)
     except (Invalid, Refused, Busy) as error:
         form.blame(error, ENGINE_NAMES)
-        return await _page(request, config, form, [], 503 if isinstance(error, Busy) else 422)
+        return await _page(request, config, form, [])
     stored = _results(slice_)
     if request.headers.get("hx-request") == "true":
         # Without a redirect: the form keeps its values for another send.
@@ -164,7 +162,7 @@ async def send(request: Request) -> Response:
 
 
 def _messages(
-    request: Request, config: TopicConfig, fields: PublishFields, queue: int
+    request: PageRequest, config: TopicConfig, fields: PublishFields, queue: int
 ) -> list[Message]:
     client = request.client
     return [
@@ -184,11 +182,10 @@ def _messages(
 
 
 async def _page(
-    request: Request,
+    request: PageRequest,
     config: TopicConfig,
     form: Form,
     stored: list[AppendResult],
-    status: int | None = None,
     source: Source | None = None,
 ) -> Response:
     context = Publish(
@@ -209,7 +206,7 @@ async def _page(
         source=source,
         delays=_delays(),
     )
-    return await respond(request, "topic_produce.html", context, status=status)
+    return await respond(request, "topic_produce.html", context)
 
 
 def _delays() -> tuple[tuple[str, str], ...]:
@@ -238,9 +235,9 @@ def _places(stored: list[AppendResult]) -> str:
     return forms.quoted(places)
 
 
-async def _sent_before(request: Request) -> list[AppendResult]:
+async def _sent_before(request: PageRequest) -> list[AppendResult]:
     """The messages named in the address that can still be read."""
-    messaging = pages.console_of(request).messaging
+    messaging = request.console.messaging
     stored: list[AppendResult] = []
     for place in request.query_params.get("sent", "")[:LINK_CHARS_MAX].split(",")[:COUNT_MAX]:
         try:

@@ -15,23 +15,23 @@ from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from app.container import services_of
 from app.pause import Pause
-from app.security.access import READ_SERVER, Principal, principal_of, require
+from app.security.access import READ_SERVER, Principal, require
 from app.security.message_rights import all_visible, looks_inside, require_messages
 from app.services.bodies import decompress_all
 from app.services.tail import TOPICS_MAX, Tail, TailBatch
-from app.ui.framework import formats, pages, preferences, typed_forms
+from app.ui.framework import formats, pages, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields
 from app.ui.messages.message import address
+from app.ui.messages.messages import blame
 from app.ui.topics.messages import MessageRow, row_of
-from engine.errors import EngineError, Forbidden, NotFound
+from engine.errors import EngineError, Forbidden
 from engine.message import StoredMessage
 
 ROWS = (50, 100, 200, 500, 1000, 2000)
@@ -87,18 +87,18 @@ class TailQuery(Fields, frozen=True, rename={"mark": "from"}):
         return self.filter or "*"
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /tail?topic=a,b&filter=…&rows=…; several `topic` lead to the one that lists them.
 
     With `from=` it begins at that mark instead of at the newest messages.
     """
-    console = pages.console_of(request)
+    console = request.console
     values = request.query_params
     query = typed_forms.query(values, TailQuery)
     if len(values.getlist("topic")) > 1 or query.add:
         params = {name: values[name] for name in ("filter", "rows", "format") if values.get(name)}
         return RedirectResponse(_link("/tail", query.topics, params), status_code=302)
-    who = principal_of(request.scope)
+    who = request.who
     form = Form({"topic": ", ".join(query.topics), "filter": query.filter})
     first = _First([], "", "")
     if query.topics:
@@ -106,7 +106,7 @@ async def show(request: Request) -> Response:
             _check_filter(who, query)
             first = await (_since(console, query) if query.mark else _newest(console, query))
         except EngineError as error:
-            _blame(form, error)
+            blame(form, error)
     params = {"filter": query.filter, "rows": str(query.rows)}
     names = [topic.name for topic in console.broker.topics()]
     context = TailPage(
@@ -124,16 +124,16 @@ async def show(request: Request) -> Response:
     return await pages.respond(request, "tail.html", context, title=title)
 
 
-async def stream(request: Request) -> Response:
+async def stream(request: PageRequest) -> Response:
     """GET /tail/stream?topic=…&filter=…&from=…: events from `Last-Event-ID`, else from `from`."""
-    console = pages.console_of(request)
-    query = typed_forms.query(request.query_params, TailQuery)
+    console = request.console
+    query = request.read_query(TailQuery)
     mark = request.headers.get("last-event-id", "") or query.mark
-    _check_filter(principal_of(request.scope), query)
+    _check_filter(request.who, query)
     console.tails.check()
     tail = await Tail.begin(console.messaging, query.topics, query.expression, mark=mark)
     return StreamingResponse(
-        _events(console, tail, preferences.read(request).zone.rules, _stays(request, query)),
+        _events(console, tail, request.zone.rules, _stays(request, query)),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -146,9 +146,9 @@ def _check_filter(who: Principal, query: TailQuery) -> None:
             require_messages(who, topic)
 
 
-def _stays(request: Request, query: TailQuery) -> Callable[[], Principal]:
+def _stays(request: PageRequest, query: TailQuery) -> Callable[[], Principal]:
     """A check that gives the stream's current user; raises Forbidden after a revocation."""
-    authenticator = services_of(request.scope).authenticator
+    authenticator = request.services.authenticator
 
     def check() -> Principal:
         who = authenticator.reauthenticate(request.scope)
@@ -265,13 +265,6 @@ async def _read_ahead(tail: Tail, count_max: float = math.inf) -> list[StoredMes
             break
         await pause.when_due()
     return messages
-
-
-def _blame(form: Form, error: EngineError) -> None:
-    if isinstance(error, NotFound):
-        form.refuse("topic", _("Not found: %(detail)s.", detail=error.detail))
-    else:
-        form.blame(error, {"expression": "filter"})
 
 
 def _link(path: str, topics: list[str], values: dict[str, str]) -> str:

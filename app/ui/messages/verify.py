@@ -3,19 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.pause import paced
-from app.security.access import Action, Kind, principal_of
+from app.security.access import Action, Kind, require
 from app.security.message_rights import visible
 from app.services.clients import ASK_S, Offer
 from app.services.topic_kinds import group_of
-from app.ui.clients.client import path_of
-from app.ui.framework import forms, pages, rights
-from app.ui.framework.console import Console, actor_of
+from app.ui.framework import forms, pages
+from app.ui.framework.console import Console
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.messages.message import address, place_of
 from engine.errors import Busy, NotFound, Refused
 from engine.message import StoredMessage
@@ -30,7 +28,6 @@ class ClientChoice:
     """A client; `why_not` is the reason why it cannot verify, "" if it can."""
 
     name: str
-    path: str
     about: str
     why_not: str
 
@@ -59,14 +56,14 @@ class VerifyPage:
 
 
 async def show(
-    request: Request, result: Processing | None = None, trouble: str = "", status: int = 200
+    request: PageRequest, result: Processing | None = None, trouble: str = "", status: int = 200
 ) -> Response:
     """GET /messages/{topic}/{queue}/{offset}/verify?group=: choose a client."""
-    console = pages.console_of(request)
+    console = request.console
     message = await console.messaging.message(*place_of(request))
     groups = _groups(console, message, request.query_params.get("group", ""))
     context = VerifyPage(
-        message=visible(principal_of(request.scope), message),
+        message=visible(request.who, message),
         back=address(message.topic, message.queue, message.offset),
         groups=[await _choices(request, group) for group in groups[:GROUPS_LISTED]],
         groups_total=len(groups),
@@ -84,18 +81,16 @@ async def show(
     )
 
 
-async def verify(request: Request) -> Response:
+async def verify(request: PageRequest) -> Response:
     """POST /messages/{topic}/{queue}/{offset}/verify"""
     posted = await forms.read(request)
     group, client = posted.one("group"), posted.one("client")
-    rights.require(request, Action.ADMINISTER, Kind.GROUP, group)
+    require(request.who, Action.ADMINISTER, Kind.GROUP, group)
     if not client:
         return await show(request, trouble=_("choose a client"), status=422)
-    actor = actor_of(request)
+    actor = request.actor
     try:
-        result = await services_of(request.scope).clients.verify(
-            actor, client, group, *place_of(request)
-        )
+        result = await request.services.clients.verify(actor, client, group, *place_of(request))
     except (Refused, Busy, NotFound) as error:
         return await show(request, trouble=error.detail, status=409)
     return await show(request, result)
@@ -109,14 +104,14 @@ def _groups(console: Console, message: StoredMessage, group: str) -> list[str]:
     return sorted(console.broker.groups_of(message.topic))
 
 
-async def _choices(request: Request, group: str) -> GroupChoice:
-    clients = services_of(request.scope).clients
+async def _choices(request: PageRequest, group: str) -> GroupChoice:
+    clients = request.services.clients
     offers = [offer async for offer in paced(clients.offers(group))]
     offers.sort(key=lambda client: (bool(client.why_no_verify), client.name))
     return GroupChoice(
         group,
         [
-            ClientChoice(each.name, path_of(each.name), _about(each), each.why_no_verify)
+            ClientChoice(each.name, _about(each), each.why_no_verify)
             for each in offers[:CLIENTS_LISTED]
         ],
         len(offers),

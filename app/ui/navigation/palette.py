@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from app.services.topic_kinds import SYSTEM_KINDS, kind_of
 from app.ui.framework import pages, saved_bar
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 
 EACH_MAX = 8
@@ -60,9 +60,9 @@ class Palette:
     more: list[str]
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /palette"""
-    console = pages.console_of(request)
+    console = request.console
     text = request.query_params.get("q", "").strip()[:QUERY_CHARS_MAX]
     # Only names; a topic's kind tells the engine's own topics.
     topics = console.broker.topics(system=True) if text else []

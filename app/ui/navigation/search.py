@@ -4,16 +4,14 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.container import services_of
-from app.security.access import principal_of
 from app.security.message_rights import all_visible
 from app.services.bodies import decompress
 from app.ui.framework import pages
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.topics.messages import MessageRow, row_of
 from engine.broker import GroupConfig, TopicConfig
@@ -38,9 +36,9 @@ class FindPage:
     key: str
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /search?q=; a single exact match redirects to its page."""
-    console = pages.console_of(request)
+    console = request.console
     text = request.query_params.get("q", "").strip()[:TEXT_MAX]
     topic = request.query_params.get("topic", "").strip()[:TEXT_MAX]
     key = request.query_params.get("key", "").strip()[:TEXT_MAX]
@@ -67,7 +65,7 @@ async def show(request: Request) -> Response:
     return await pages.respond(request, "search.html", context, title=_("Find"))
 
 
-async def _messages(request: Request, text: str) -> list[MessageRow]:
+async def _messages(request: PageRequest, text: str) -> list[MessageRow]:
     try:
         messages = await _by_id(request, text) if text else []
         await decompress(messages)
@@ -76,10 +74,8 @@ async def _messages(request: Request, text: str) -> list[MessageRow]:
         return []  # the text is no id
 
 
-async def _by_id(request: Request, text: str) -> list[StoredMessage]:
-    return all_visible(
-        principal_of(request.scope), await services_of(request.scope).search.by_id(text)
-    )
+async def _by_id(request: PageRequest, text: str) -> list[StoredMessage]:
+    return all_visible(request.who, await request.services.search.by_id(text))
 
 
 def _exact(console: Console, text: str) -> list[str]:

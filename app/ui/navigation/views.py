@@ -5,16 +5,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
-from app.security.access import principal_of
 from app.services import views
-from app.ui.framework import forms, pages, typed_forms
-from app.ui.framework.console import actor_of
+from app.ui.framework import forms, pages
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Conflict, EngineError, Invalid, NotFound
 from kitemq.model.numbers import is_whole
@@ -47,7 +44,7 @@ class ViewsPage:
     is_shared: bool
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /views, optionally with the `path` and `query` of a list to save."""
     values = request.query_params
     path, query = values.get("path", ""), values.get("query", "")
@@ -59,12 +56,12 @@ async def show(request: Request) -> Response:
     return await _page(request, Form({"name": "", "path": path, "query": query}))
 
 
-async def create(request: Request) -> Response:
+async def create(request: PageRequest) -> Response:
     """POST /views: save and redirect to the list, or show the form with its errors."""
-    form, fields = typed_forms.read(await forms.read(request), ViewFields)
+    form, fields = await request.read_form(ViewFields)
     new = NewView(fields.name, fields.path, fields.query)
     try:
-        view = await services_of(request.scope).views.add(actor_of(request), _owner(request), new)
+        view = await request.services.views.add(request.actor, _owner(request), new)
     except (Invalid, Conflict) as error:
         if error.field == "path":  # none of the console's links leads here
             raise
@@ -73,17 +70,17 @@ async def create(request: Request) -> Response:
     return forms.go(request, f"{view.href}{joint}done=view-saved")
 
 
-async def delete(request: Request) -> Response:
+async def delete(request: PageRequest) -> Response:
     """POST /views/{id}/delete"""
     text = request.path_params["id"]
     if not is_whole(text, ID_CHARS_MAX):
         raise NotFound(_("you have no view %(text)s", text=f"{text[:40]!r}"), field="id")
-    await services_of(request.scope).views.delete(actor_of(request), _owner(request), int(text))
+    await request.services.views.delete(request.actor, _owner(request), int(text))
     return forms.go(request, "/views?done=deleted")
 
 
-async def _page(request: Request, form: Form) -> Response:
-    saved = await services_of(request.scope).views.of(_owner(request))
+async def _page(request: PageRequest, form: Form) -> Response:
+    saved = await request.services.views.of(_owner(request))
     path = form.values["path"]
     try:
         form.values["query"] = views.stored_query(form.values["query"])
@@ -96,11 +93,9 @@ async def _page(request: Request, form: Form) -> Response:
         form=form,
         can_save=views.is_list(path),
         address=f"{path}?{query}" if query else path,
-        is_shared=principal_of(request.scope).is_open,
+        is_shared=request.who.is_open,
     )
-    return await pages.respond(
-        request, "views.html", context, title=_("Saved views"), status=form.status
-    )
+    return await pages.respond(request, "views.html", context, title=_("Saved views"))
 
 
 def _blamed(form: Form, error: EngineError) -> Form:
@@ -110,5 +105,5 @@ def _blamed(form: Form, error: EngineError) -> Form:
     return replace(name_form, values=form.values)
 
 
-def _owner(request: Request) -> str:
-    return principal_of(request.scope).name
+def _owner(request: PageRequest) -> str:
+    return request.who.name

@@ -8,14 +8,13 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.pause import Pause
-from app.security.access import principal_of
 from app.security.message_rights import lacks_messages
 from app.ui.framework import cells, list_exports, pages
 from app.ui.framework.console import Console
+from app.ui.framework.page_request import PageRequest
 from app.ui.replays.jobs import OUTCOMES
 from engine.broker import OutcomeRow
 
@@ -25,23 +24,20 @@ COLUMNS = (
 )  # fmt: skip
 
 
-async def export(request: Request) -> Response:
+async def export(request: PageRequest) -> Response:
     """GET /jobs/{id}/export?format=csv|ndjson, of one outcome where `outcome` names it."""
-    console = pages.console_of(request)
+    console = request.console
     kind = list_exports.require_kind(request, ("csv", "ndjson"))
     outcome = request.query_params.get("outcome", "")
     job = console.broker.replays.get(request.path_params["id"])
     console.broker.replays.outcomes(job.id, outcome=outcome, count_max=1)  # Invalid
-    may_read = not lacks_messages(principal_of(request.scope), job.source)
+    may_read = not lacks_messages(request.who, job.source)
     console.exports.check()
     return StreamingResponse(
         _parts(console, job.id, outcome, kind, may_read),
         media_type=list_exports.MEDIA_TYPES[kind],
-        headers={
-            "Content-Disposition": f'attachment; filename="replay-{job.id}.{kind}"',
-            "Cache-Control": "no-store",
-            "X-Total": str(job.totals.get(outcome, 0) if outcome else job.selected),
-        },
+        headers=pages.as_file(f"replay-{job.id}.{kind}")
+        | {"X-Total": str(job.totals.get(outcome, 0) if outcome else job.selected)},
     )
 
 
@@ -49,7 +45,6 @@ async def _parts(
     console: Console, job_id: str, outcome: str, kind: str, may_read: bool
 ) -> AsyncIterator[bytes]:
     replays = console.broker.replays
-    write = _csv if kind == "csv" else _ndjson
     with console.exports.taken():
         if kind == "csv":
             yield cells.lines([COLUMNS])
@@ -62,7 +57,7 @@ async def _parts(
             if not may_read:
                 items = [msgspec.structs.replace(row, keys=()) for row in items]
             if items:
-                yield await console.render(partial(write, job_id, items))
+                yield await console.render(partial(_lines, kind, job_id, items))
             if page.next is None:
                 break
             after = page.next
@@ -93,18 +88,13 @@ def _record(job_id: str, row: OutcomeRow) -> dict[str, Any]:
     }
 
 
-def _csv(job_id: str, rows: list[OutcomeRow]) -> bytes:
-    records = (_record(job_id, row) | {"keys": " ".join(row.keys)} for row in rows)
-    return cells.lines([str(record[name]) for name in COLUMNS] for record in records)
-
-
-def _ndjson(job_id: str, rows: list[OutcomeRow]) -> bytes:
-    return b"".join(msgspec.json.encode(_record(job_id, row)) + b"\n" for row in rows)
+def _lines(kind: str, job_id: str, rows: list[OutcomeRow]) -> bytes:
+    return list_exports.encoded(kind, (_record(job_id, row) for row in rows))
 
 
 def _last(summary: dict[str, Any], kind: str) -> bytes:
     if kind == "ndjson":
-        return msgspec.json.encode({"report": summary}) + b"\n"
+        return list_exports.encoded(kind, [{"report": summary}])
     totals = ", ".join(f"{count} {name}" for name, count in summary["totals"].items())
     sentence = f"{summary['rows']} rows; {summary['selected']} chosen: {totals}; {summary['state']}"
     return cells.lines([["# report", sentence + (" dry run" if summary["dry_run"] else "")]])

@@ -6,15 +6,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 from msgspec.structs import asdict, replace
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.ui.dead_letters.resend import TARGETS
-from app.ui.framework import forms, pages, preferences, rights, typed_forms
-from app.ui.framework.console import actor_of
+from app.ui.framework import pages, rights, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, InvalidField, Moment
 from app.ui.framework.zones import Zone
 from app.ui.replays import jobs
@@ -91,27 +89,27 @@ class NewJob:
     targets: tuple[tuple[str, str], ...] = TARGETS
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /create/job: the form, filled in from the query."""
-    query = asdict(typed_forms.query(request.query_params, JobQuery))
+    query = asdict(request.read_query(JobQuery))
     form = typed_forms.fill({"to": "topic", "rate": "100", **query}, NewJobFields)
     return await _page(request, form)
 
 
-async def _page(request: Request, form: Form) -> Response:
+async def _page(request: PageRequest, form: Form) -> Response:
     title = _("Replay messages")
     return await pages.respond(request, "job_new.html", NewJob(form), title=title, section="jobs")
 
 
-async def create(request: Request) -> Response:
+async def create(request: PageRequest) -> Response:
     """POST /jobs: create a dry run; its page has the next step."""
-    form, fields = typed_forms.read(await forms.read(request), NewJobFields)
-    new = _new_job(form, fields, preferences.read(request).zone)
+    form, fields = await request.read_form(NewJobFields)
+    new = _new_job(form, fields, request.zone)
     if form.is_wrong:
         return await _page(request, form)
     rights.require_resend(request, new.source, new.to, new.to_name)
     try:
-        job = await services_of(request.scope).replays.create(actor_of(request), new)
+        job = await request.services.replays.create(request.actor, new)
     except (Invalid, NotFound, Forbidden) as error:
         is_target = new.to_name and repr(new.to_name) in error.detail
         target = {"to_name": f"to_{new.to}"} | ({"topic": "to_topic"} if is_target else {})

@@ -9,13 +9,11 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.container import services_of
-from app.security.access import principal_of
 from app.security.message_rights import lacks_messages
 from app.ui.framework import forms, pages, rights, typed_forms
-from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, InvalidField
 from app.ui.messages.message import address
 from engine.broker import (
@@ -151,10 +149,8 @@ class Jobs:
     """The context of `jobs.html`; the newest first."""
 
     jobs: list[Job]
-    state: str
-    source: str
+    query: ListQuery
     next_cursor: str
-    is_first: bool
     states: tuple[str, ...] = STATES
 
 
@@ -200,22 +196,24 @@ class JobPage:
     retried_by: list[JobLink]
 
 
-async def index(request: Request) -> Response:
+async def index(request: PageRequest) -> Response:
     """GET /jobs"""
-    query = typed_forms.query(request.query_params, ListQuery)
-    state = query.state or ""
-    page = pages.console_of(request).broker.replays.list(
-        source=query.source, state=state, after=query.cursor, count_max=PAGE_SIZE
+    query = request.read_query(ListQuery)
+    page = request.broker.replays.list(
+        source=query.source, state=query.state or "", after=query.cursor, count_max=PAGE_SIZE
     )
     context = Jobs(
         jobs=[job_of(job) for job in page],
-        state=state,
-        source=query.source,
+        query=query,
         next_cursor=page[-1].id if len(page) == PAGE_SIZE else "",
-        is_first=not query.cursor,
     )
     title, is_live = _("Replay jobs"), not query.cursor
     return await pages.respond(request, "jobs.html", context, title=title, is_live=is_live)
+
+
+def group_of_source(topic: str) -> str:
+    """The group whose dead letters a job reads; "" for another source."""
+    return topic.removeprefix(DEAD_LETTER_PREFIX) if topic.startswith("%") else ""
 
 
 def job_of(job: ReplayJob) -> Job:
@@ -223,10 +221,9 @@ def job_of(job: ReplayJob) -> Job:
     by_tone = {"ok": 0, "bad": 0, "": 0, "warn": 0}
     for outcome, count in job.totals.items():
         by_tone[OUTCOMES[outcome][1]] += count
-    source = job.source
     return Job(
         job=job,
-        group=source.removeprefix(DEAD_LETTER_PREFIX) if source.startswith("%") else "",
+        group=group_of_source(job.source),
         good=by_tone["ok"],
         bad=by_tone["bad"],
         left_out=job.totals.get("filtered", 0) + job.totals.get("sent_before", 0),
@@ -235,20 +232,20 @@ def job_of(job: ReplayJob) -> Job:
     )
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /jobs/{id} of a job in the engine; raises NotFound."""
-    job = pages.console_of(request).broker.replays.get(request.path_params["id"])
-    return await _page(request, Form({"rate": _rate_text(job), "to_topic": ""}))
+    job = request.broker.replays.get(request.path_params["id"])
+    return await _page(request, _form_of(job))
 
 
-async def _page(request: Request, form: Form, status: int | None = None) -> Response:
-    replays = pages.console_of(request).broker.replays
+async def _page(request: PageRequest, form: Form) -> Response:
+    replays = request.broker.replays
     job = replays.get(request.path_params["id"])
-    query = typed_forms.query(request.query_params, JobPageQuery)
+    query = request.read_query(JobPageQuery)
     outcome, after = query.outcome if query.outcome in OUTCOMES else "", query.cursor
     page = replays.outcomes(job.id, outcome=outcome, after=after, count_max=PAGE_SIZE)
     job_view = job_of(job)
-    may_read = not lacks_messages(principal_of(request.scope), job.source)
+    may_read = not lacks_messages(request.who, job.source)
     context = JobPage(
         view=job_view,
         totals=totals_of(job.totals, job.selected),
@@ -265,7 +262,6 @@ async def _page(request: Request, form: Form, status: int | None = None) -> Resp
         "job.html",
         context,
         title=job.name or _("Job %(id)s", id=job.id),
-        status=status,
         is_live=not job_view.is_over and after < 0,
     )
 
@@ -283,10 +279,10 @@ def _outcome_label(outcome: str) -> tuple[str, str]:
     return translated(text), tone
 
 
-def _link(request: Request, job_id: str) -> JobLink:
+def _link(request: PageRequest, job_id: str) -> JobLink:
     """A link to a job, which may be deleted."""
     try:
-        name = pages.console_of(request).broker.replays.get(job_id).name
+        name = request.broker.replays.get(job_id).name
     except NotFound:
         name = ""
     return JobLink(job_id, name or job_id)
@@ -299,22 +295,23 @@ def _outcome(row: OutcomeRow, *, may_read: bool) -> OutcomeLine:
     return convert(row, OutcomeLine, text=text, tone=tone, keys=keys, to_group=group)
 
 
-def _rate_text(job: ReplayJob) -> str:
-    return f"{job.rate:.6f}".rstrip("0").rstrip(".")
+def _form_of(job: ReplayJob) -> Form:
+    rate = f"{job.rate:.6f}".rstrip("0").rstrip(".")
+    return Form({"rate": rate, "to_topic": ""})
 
 
-def _require_right(request: Request, job_id: str) -> None:
-    job = pages.console_of(request).broker.replays.get(job_id)
+def _require_right(request: PageRequest, job_id: str) -> None:
+    job = request.broker.replays.get(job_id)
     rights.require_resend(request, job.source, job.to, job.to_name)
 
 
-async def act(request: Request) -> Response:
+async def act(request: PageRequest) -> Response:
     """POST /jobs/{id}/{action}: start, pause, resume or stop the job."""
     job_id = request.path_params["id"]
     action = request.url.path.rpartition("/")[2]
     await forms.read(request)
     _require_right(request, job_id)
-    replays, actor = services_of(request.scope).replays, actor_of(request)
+    replays, actor = request.services.replays, request.actor
     acts = {
         "begin": replays.begin,
         "pause": replays.pause,
@@ -324,58 +321,48 @@ async def act(request: Request) -> Response:
     try:
         job = await acts[action](actor, job_id)
     except Conflict as error:
-        return await _refused(request, job_id, error)
+        form = _form_of(request.broker.replays.get(job_id))
+        form.blame(error)
+        return await _page(request, form)
     if action in ("begin", "resume"):
         await settle(request, job.id)
     return forms.go(request, f"/jobs/{job_id}?done={NOTICES[action]}")
 
 
-async def retry(request: Request) -> Response:
+async def retry(request: PageRequest) -> Response:
     """POST /jobs/{id}/retry: create a dry run over the failed messages."""
     job_id = request.path_params["id"]
-    form, fields = typed_forms.read(await forms.read(request), RetryFields)
+    form, fields = await request.read_form(RetryFields)
     to_topic = fields.to_topic
     _require_right(request, job_id)
-    job = pages.console_of(request).broker.replays.get(job_id)
-    form.values["rate"] = _rate_text(job)
+    job = request.broker.replays.get(job_id)
+    form.values["rate"] = _form_of(job).values["rate"]
     to = ReplayTo.TOPIC if to_topic else None
     how = RetryRequest(to=to, to_name=to_topic, name=job.name, rate=job.rate, dry_run=True)
     if to_topic:
         rights.require_resend(request, job.source, ReplayTo.TOPIC, to_topic)
     try:
-        new = await services_of(request.scope).replays.retry(actor_of(request), job_id, how)
-    except Refused as error:
-        return await _refused(request, job_id, error)
-    except (Invalid, NotFound) as error:
+        new = await request.services.replays.retry(request.actor, job_id, how)
+    except (Invalid, NotFound, Refused) as error:
         form.blame(error, {"to_name": "to_topic", "topic": "to_topic"})
         return await _page(request, form)
     return await settled(request, new.id)
 
 
-async def change_rate(request: Request) -> Response:
+async def change_rate(request: PageRequest) -> Response:
     """POST /jobs/{id}/rate"""
     job_id = request.path_params["id"]
-    form, fields = typed_forms.read(await forms.read(request), RateFields)
+    form, fields = await request.read_form(RateFields)
     form.values["to_topic"] = ""
     if form.is_wrong:
         return await _page(request, form)
     _require_right(request, job_id)
     try:
-        await services_of(request.scope).replays.change_rate(actor_of(request), job_id, fields.rate)
-    except Invalid as error:
+        await request.services.replays.change_rate(request.actor, job_id, fields.rate)
+    except (Invalid, Conflict) as error:
         form.blame(error)
         return await _page(request, form)
-    except Conflict as error:
-        return await _refused(request, job_id, error)
     return forms.go(request, f"/jobs/{job_id}?done=changed")
-
-
-async def _refused(request: Request, job_id: str, error: Refused) -> Response:
-    """The page of the job with the reason why it was not changed."""
-    job = pages.console_of(request).broker.replays.get(job_id)
-    form = Form({"rate": _rate_text(job), "to_topic": ""})
-    form.blame(error)
-    return await _page(request, form, status=409)
 
 
 def new_job(form: Form, source: str) -> NewReplay:
@@ -404,11 +391,11 @@ async def settled(request: Request, job_id: str) -> Response:
     return forms.go(request, f"/jobs/{job_id}")
 
 
-async def copy(request: Request) -> Response:
+async def copy(request: PageRequest) -> Response:
     """GET /jobs/{id}/copies/{message}: redirect to the record that the job wrote."""
     job_id, message_id = request.path_params["id"], request.path_params["message"]
-    job = pages.console_of(request).broker.replays.get(job_id)
-    for record in await services_of(request.scope).search.by_id(message_id):
+    job = request.broker.replays.get(job_id)
+    for record in await request.services.search.by_id(message_id):
         # A copy that became a dead letter again also names the job, but is not the copy itself.
         is_source = record.topic.startswith(DEAD_LETTER_PREFIX)
         if record.properties.get(REDRIVEN_JOB) == job.id and not is_source:

@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.db.report_rows import ResultFilter, RunRow
-from app.ui.framework import pages, preferences
+from app.ui.framework import pages
 from app.ui.framework.language import _, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.reports import ranges as report_range
 from app.ui.reports.kinds import BY_NAME, REPORTS, Report
 from app.ui.reports.parts import ReportQuery, ReportView
@@ -29,20 +28,17 @@ CSV, PARQUET = "text/csv; charset=utf-8", "application/vnd.apache.parquet"
 class ReportPage:
     """The context of `report.html`.
 
-    `done` of `hours` hours have figures, those before the times in `coarse` by periods of as many
+    `done` hours have figures, those before the times in `coarse` by periods of as many
     hours; of the tables in `cut` only `read_max` rows were read. `fresh` is the run with the newest
     figures, `shared_query` the parameters that all reports share.
     """
 
     report: Report
     range: RangeChoice
-    topic: str
-    group: str
-    choice: str
+    query: ReportQuery
     shared_query: str
     topics: Sequence[str]
     groups: Sequence[str]
-    hours: int
     done: int
     fresh: RunRow | None
     missing: str
@@ -56,11 +52,11 @@ class ReportPage:
     read_max: int = READ_MAX
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /reports/{report}"""
     report = _report(request.path_params["report"])
-    console, zone = pages.console_of(request), preferences.read(request).zone
-    results = services_of(request.scope).report_results
+    console, zone = request.console, request.zone
+    results = request.services.report_results
     choice = report_range.read(request.query_params, console.now_ms(), zone, report.least_hours)
     coarse = await results.coarse(report.job)
     choice = report_range.coarsened(choice, coarse)
@@ -86,17 +82,14 @@ async def show(request: Request) -> Response:
     match = result_filter(report, table, query, query.span)
     basis = await results.basis(report.job, ResultFilter(first=match.first, last=match.last))
     name_filter = replace(match, equal=())
-    reports = services_of(request.scope).reports
+    reports = request.services.reports
     context = ReportPage(
         report=report,
         range=choice,
-        topic=query.topic,
-        group=query.group,
-        choice=query.choice,
+        query=query,
         shared_query=_query_of(request.query_params),
         topics=await results.values(table, "topic", name_filter),
         groups=await results.values(table, "group", name_filter) if report.has_groups else [],
-        hours=choice.span.hours,
         done=basis.hours_done,
         fresh=await fresh_of(reports, report.job),
         missing=reports.missing(),
@@ -132,14 +125,14 @@ def _values(report: Report, query: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-async def _file(request: Request, report: Report, query: ReportQuery, kind: str) -> Response:
+async def _file(request: PageRequest, report: Report, query: ReportQuery, kind: str) -> Response:
     """Respond with the stored rows of one of the report's tables, as CSV or Parquet."""
     table = request.query_params.get("table", "")
     table = table if table in report.tables else report.tables[0]
-    results = services_of(request.scope).report_results
+    results = request.services.report_results
     match = result_filter(report, table, query, query.span)
     headers = pages.as_file(f"{table}.{kind}")
-    with pages.console_of(request).exports.taken():
+    with request.console.exports.taken():
         if kind == "parquet":
             content = await results.parquet(table, match)
             return Response(content, media_type=PARQUET, headers=headers)

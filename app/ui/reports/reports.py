@@ -4,17 +4,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
 from app.services.reports.contract import Progress
 from app.services.reports.reports import Reports
 from app.services.reports.standing import JobStanding
 from app.ui.framework import forms, pages
-from app.ui.framework.console import actor_of
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.reports.axes import HOUR_MS
 from app.ui.reports.kinds import REPORTS, Report
 from app.ui.reports.rows import hour_ms
@@ -133,9 +131,9 @@ async def fresh_of(reports: Reports, job: str) -> RunRow | None:
     return runs[0] if runs else None
 
 
-async def show(request: Request, *, error: str = "", status: int = 200) -> Response:
+async def show(request: PageRequest, *, error: str = "", status: int = 200) -> Response:
     """GET /reports"""
-    reports = services_of(request.scope).reports
+    reports = request.services.reports
     before = request.query_params.get("before", "")
     before_id = int(before) if is_whole(before) else None
     standing = await reports.standing()
@@ -173,9 +171,9 @@ def _line(run: RunRow) -> RunLine:
     return RunLine(**vars(run))
 
 
-async def show_run(request: Request, *, error: str = "", status: int = 200) -> Response:
+async def show_run(request: PageRequest, *, error: str = "", status: int = 200) -> Response:
     """GET /reports/runs/{id}"""
-    reports = services_of(request.scope).reports
+    reports = request.services.reports
     run = await reports.get(_number(request.path_params["id"]))
     is_running = run.state == RunState.RUNNING
     going = Going(_line(run), reports.progress(run.id)) if is_running else None
@@ -210,24 +208,24 @@ def _counters(stored: str) -> list[tuple[str, int]]:
     return [(translated(COUNTERS.get(name, name)), number) for name, number in counters.items()]
 
 
-async def run(request: Request) -> Response:
+async def run(request: PageRequest) -> Response:
     """POST /reports/runs: start a run over new data or over the given hours."""
     posted = await forms.read(request)
     job, first, last = posted.one("job"), posted.one("first"), posted.one("last")
-    actor = actor_of(request)
+    actor = request.actor
     try:
-        new_run = await services_of(request.scope).reports.run(actor, job, first, last)
+        new_run = await request.services.reports.run(actor, job, first, last)
     except (Conflict, Refused, Invalid) as error:
         status = 422 if isinstance(error, Invalid) else 409
         return await show(request, error=forms.sentence(error), status=status)
     return forms.go(request, f"/reports/runs/{new_run.id}?done=report-begun")
 
 
-async def cancel(request: Request) -> Response:
+async def cancel(request: PageRequest) -> Response:
     """POST /reports/runs/{id}/cancel"""
     run_id = _number(request.path_params["id"])
     try:
-        await services_of(request.scope).reports.cancel(actor_of(request), run_id)
+        await request.services.reports.cancel(request.actor, run_id)
     except (Conflict, Refused) as error:
         return await show_run(request, error=forms.sentence(error), status=409)
     return forms.go(request, f"/reports/runs/{run_id}?done=report-cancelled")

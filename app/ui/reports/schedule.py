@@ -5,17 +5,15 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Meta, field
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.db.report_rows import ResultFilter
 from app.services.reports.schedule import LIMIT_MAX_S, LIMIT_MIN_S
 from app.services.reports.standing import HOURS_MAX, INSTALL, JobStanding
-from app.ui.framework import forms, pages, preferences, typed_forms
-from app.ui.framework.console import actor_of
+from app.ui.framework import forms, pages, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, Moment, Verbatim
 from app.ui.framework.typed_time import moment_text
 from app.ui.reports.axes import HOUR_MS
@@ -68,10 +66,10 @@ class BackfillPage:
     remedy: str
 
 
-async def backfill(request: Request) -> Response:
+async def backfill(request: PageRequest) -> Response:
     """GET /reports/backfill: preview the hours to recompute."""
-    zone = preferences.read(request).zone
-    services = services_of(request.scope)
+    zone = request.zone
+    services = request.services
     form = typed_forms.fill({"job": JOBS[0], **request.query_params}, BackfillFields)
     hours, hours_done, first, last = None, 0, "", ""
     if form.values["job"] not in JOBS:
@@ -89,7 +87,7 @@ async def backfill(request: Request) -> Response:
                 match = ResultFilter(first=first, last=last)
                 hours_done = (await services.report_results.basis(fields.job, match)).hours_done
     else:
-        now_ms = pages.console_of(request).now_ms()
+        now_ms = request.console.now_ms()
         form.values["from"] = moment_text(now_ms - now_ms % HOUR_MS - 24 * HOUR_MS, zone)
         form.values["to"] = moment_text(now_ms - now_ms % HOUR_MS, zone)
     missing = services.reports.missing()
@@ -104,14 +102,11 @@ async def backfill(request: Request) -> Response:
         remedy=INSTALL if missing else "",
     )
     return await pages.respond(
-        request,
-        "report_backfill.html",
-        context,
-        title=_("Compute past hours"),
+        request, "report_backfill.html", context, title=_("Compute past hours")
     )
 
 
-async def schedule(request: Request) -> Response:
+async def schedule(request: PageRequest) -> Response:
     """GET /reports/schedules/{job}"""
     standing = await _standing(request)
     row = standing.schedule
@@ -120,14 +115,14 @@ async def schedule(request: Request) -> Response:
     return await _schedule_page(request, standing, form)
 
 
-async def change_schedule(request: Request) -> Response:
+async def change_schedule(request: PageRequest) -> Response:
     """POST /reports/schedules/{job}"""
     standing = await _standing(request)
-    form, fields = typed_forms.read(await forms.read(request), ScheduleFields)
+    form, fields = await request.read_form(ScheduleFields)
     if not form.is_wrong:
         changes = ScheduleChanges(fields.cron, fields.is_enabled, fields.limit_s)
-        actor = actor_of(request)
-        reports = services_of(request.scope).reports
+        actor = request.actor
+        reports = request.services.reports
         try:
             await reports.change_schedule(actor, standing.schedule.job, changes)
         except (Invalid, Refused) as error:
@@ -137,17 +132,14 @@ async def change_schedule(request: Request) -> Response:
     return forms.go(request, "/reports?done=changed")
 
 
-async def _schedule_page(request: Request, standing: JobStanding, form: Form) -> Response:
+async def _schedule_page(request: PageRequest, standing: JobStanding, form: Form) -> Response:
     context = SchedulePage(job_line(standing), form)
-    status = 422 if form.is_wrong else 200
-    return await pages.respond(
-        request, "report_schedule.html", context, title=_("Schedule"), status=status
-    )
+    return await pages.respond(request, "report_schedule.html", context, title=_("Schedule"))
 
 
-async def _standing(request: Request) -> JobStanding:
+async def _standing(request: PageRequest) -> JobStanding:
     job = request.path_params["job"]
-    standing = await services_of(request.scope).reports.standing()
+    standing = await request.services.reports.standing()
     for one in standing.jobs:
         if one.schedule.job == job:
             return one

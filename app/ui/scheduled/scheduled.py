@@ -4,18 +4,17 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
-from app.security.access import Principal, principal_of
+from app.security.access import Principal
 from app.security.message_rights import visible
 from app.services.bodies import decompress
-from app.ui.bodies.preview import preview_of
-from app.ui.framework import forms, pages, preferences, tables, typed_forms
-from app.ui.framework.console import Console, actor_of
+from app.ui.bodies.bodies import preview_of
+from app.ui.framework import forms, pages, tables, typed_forms
+from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, Moment
 from app.ui.framework.zones import Zone
 from app.ui.messages.message import address
@@ -113,17 +112,17 @@ class ScheduledMessage:
     later: tuple[tuple[str, str], ...] = LATER
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /scheduled"""
-    console = pages.console_of(request)
-    query = typed_forms.query(request.query_params, WaitingQuery)
+    console = request.console
+    query = request.read_query(WaitingQuery)
     page = await console.messaging.scheduled(
         topic=query.topic, after=query.cursor, count_max=query.size
     )
     levels = console.broker.delay_levels()
     await decompress([item.message for item in page.items])
     context = ScheduledList(
-        rows=[row_of(principal_of(request.scope), item) for item in page.items],
+        rows=[row_of(request.who, item) for item in page.items],
         query=query,
         next_cursor=page.next or "",
         total=page.count,
@@ -151,24 +150,24 @@ def row_of(who: Principal, item: Scheduled) -> WaitingRow:
     )
 
 
-async def detail(request: Request) -> Response:
+async def detail(request: PageRequest) -> Response:
     """GET /scheduled/{id}: the actions on a waiting message."""
-    item = await _item(pages.console_of(request), request.path_params["id"])
+    item = await _item(request.console, request.path_params["id"])
     form = typed_forms.fill({"later": LATER[2][0]}, ChangeFields)
     return await _detail(request, item, form)
 
 
-async def change(request: Request) -> Response:
+async def change(request: PageRequest) -> Response:
     """POST /scheduled/{id}: recall it, deliver it now, or reschedule it."""
-    console = pages.console_of(request)
+    console = request.console
     item = await _item(console, request.path_params["id"])
-    form, fields = typed_forms.read(await forms.read(request), ChangeFields)
+    form, fields = await request.read_form(ChangeFields)
     do = fields.do
     if do not in DO:
         raise Invalid(_("%(do)s is nothing that can be done", do=f"{do[:40]!r}"), field="do")
     due_ms = 0
     if do == "reschedule":
-        due_ms = _new_time(form, console.now_ms(), preferences.read(request).zone)
+        due_ms = _new_time(form, console.now_ms(), request.zone)
     if do == "recall" and fields.confirm != "recall":
         form.refuse("confirm", _("The word was not typed; nothing was recalled."))
     if form.is_wrong:
@@ -180,13 +179,14 @@ async def change(request: Request) -> Response:
         return await _detail(request, item, form)
     if answer not in DONE:
         form.error = _("It was delivered a moment ago; nothing was changed.")
-        return await _detail(request, item, form, 409)
+        form.error_status = 409
+        return await _detail(request, item, form)
     return forms.go(request, f"/scheduled?done={DONE[answer]}")
 
 
-async def _carry_out(request: Request, message_id: str, do: str, due_ms: int) -> TimerAnswer:
-    scheduled = services_of(request.scope).scheduled
-    actor = actor_of(request)
+async def _carry_out(request: PageRequest, message_id: str, do: str, due_ms: int) -> TimerAnswer:
+    scheduled = request.services.scheduled
+    actor = request.actor
     if do == "recall":
         return await scheduled.recall(actor, message_id)
     if do == "deliver":
@@ -221,11 +221,9 @@ def _new_time(form: Form, now_ms: int, zone: Zone) -> int:
     return at_ms
 
 
-async def _detail(
-    request: Request, item: Scheduled, form: Form, status: int | None = None
-) -> Response:
+async def _detail(request: PageRequest, item: Scheduled, form: Form) -> Response:
     await decompress([item.message])
-    context = ScheduledMessage(row_of(principal_of(request.scope), item), form)
+    context = ScheduledMessage(row_of(request.who, item), form)
     return await pages.respond(
-        request, "scheduled_message.html", context, title=_("A waiting message"), status=status
+        request, "scheduled_message.html", context, title=_("A waiting message")
     )

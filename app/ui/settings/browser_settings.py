@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from app.ui.framework import formats, forms, pages, preferences, zones
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, Language, _
+from app.ui.framework.page_request import PageRequest
 
 FIELDS = ("theme", "refresh", "zone", "local_zone", "language", "density", "keys")
 THEMES = (("auto", N_("As the system")), ("light", N_("Light")), ("dark", N_("Dark")))
@@ -33,42 +33,38 @@ class SettingsPage:
     keys: tuple[tuple[str, str], ...] = KEYS
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /settings"""
     current = preferences.read(request)
     zone = zones.LOCAL if current.zone.is_local else current.zone.name
     language = preferences.chosen_language(request) or preferences.AUTO_LANGUAGE
-    values = (
-        *(current.theme.value, str(current.refresh_s), zone, "", language),
-        *(current.density.value, current.keys.value),
-    )
-    return await _page(request, Form(dict(zip(FIELDS, values, strict=True))), 200)
+    refresh, density = str(current.refresh_s), current.density.value
+    values = (current.theme.value, refresh, zone, "", language, density, current.keys.value)
+    return await _page(request, Form(dict(zip(FIELDS, values, strict=True))))
 
 
-async def change(request: Request) -> Response:
+async def change(request: PageRequest) -> Response:
     """POST /settings: store the preferences in cookies; an unknown zone is an error."""
     posted = await forms.read(request)
     form = forms.fill(posted, FIELDS)
     form.values["zone"] = form.values["zone"].strip()
-    console = pages.console_of(request)
+    console = request.console
     text = preferences.zone_text(posted)
     if await console.render(lambda: zones.parse(text)) is None:
         form.refuse("zone", _("No zone has this name; choose one from the list, UTC, or local."))
-        return await _page(request, form, 422)
+        return await _page(request, form)
     response = forms.go(request, "/settings?done=changed")
     preferences.keep(response, posted)
     return response
 
 
-async def _page(request: Request, form: Form, status: int) -> Response:
-    console = pages.console_of(request)
-    zone = preferences.read(request).zone
+async def _page(request: PageRequest, form: Form) -> Response:
+    console = request.console
+    zone = request.zone
     zone_names = await console.render(zones.names)
     example = formats.absolute(console.now_ms(), zone.rules)
     context = SettingsPage(form, example, zone_names, _refreshes())
-    return await pages.respond(
-        request, "settings.html", context, title=_("Settings"), status=status
-    )
+    return await pages.respond(request, "settings.html", context, title=_("Settings"))
 
 
 def _refreshes() -> tuple[tuple[str, str], ...]:

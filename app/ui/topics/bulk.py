@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
@@ -22,6 +21,7 @@ from app.ui.framework.bulk import BulkRow
 from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields
 from app.ui.topics import starred, topics
 from app.ui.topics.defaults import PERMISSIONS
@@ -73,7 +73,7 @@ class TopicAction:
     `selection` has the state of each topic in the preview; it is empty in the first one.
     """
 
-    request: Request
+    request: PageRequest
     action: str
     permission: int
     selection: Mapping[str, str]
@@ -121,7 +121,7 @@ class TopicAction:
         return ""
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /bulk/topics: ask for the permission, then preview the result for each topic."""
     form, fields = typed_forms.read(request.query_params, TopicBulkFields)
     names = await _names(request, form, fields)
@@ -138,13 +138,12 @@ async def show(request: Request) -> Response:
     return await bulk.respond(request, Kind.TOPIC, form, rows, len(names), summed=SUMMED)
 
 
-async def apply(request: Request) -> Response:
+async def apply(request: PageRequest) -> Response:
     """POST /bulk/topics: change the topics of the preview and show the result of each.
 
     A form with an error is shown again with the expected state of its preview.
     """
-    posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
-    form, fields = typed_forms.read(posted, TopicBulkFields)
+    form, fields = await request.read_form(TopicBulkFields, bytes_max=forms.LARGE_BYTES_MAX)
     action, names = _action(request, form, fields), list(fields.selection)
     if not names:
         form.error = form.errors.get("action") or _("Nothing was changed: no topic was named.")
@@ -166,7 +165,7 @@ def permission_change(before: int, after: int) -> str:
     return " → ".join(names)
 
 
-def _action(request: Request, form: Form, fields: TopicBulkFields) -> TopicAction:
+def _action(request: PageRequest, form: Form, fields: TopicBulkFields) -> TopicAction:
     """The action in the form; errors are reported at their fields."""
     permission = 0
     if form.values["action"] == "permission":
@@ -174,13 +173,13 @@ def _action(request: Request, form: Form, fields: TopicBulkFields) -> TopicActio
     return TopicAction(request, form.values["action"], permission, fields.selection)
 
 
-async def _names(request: Request, form: Form, fields: TopicBulkFields) -> Sequence[str]:
+async def _names(request: PageRequest, form: Form, fields: TopicBulkFields) -> Sequence[str]:
     """The topics that were ticked, or all that match the filter, by name."""
     if fields.scope != "all":
         if not fields.topic:
             form.error = _("No topic is ticked: go back and tick some, or choose all that match.")
         return fields.topic
-    console = pages.console_of(request)
+    console = request.console
     everything = console.broker.topics(system=True)
     stars = (await starred.glance(request)).stars
     kind = typed_forms.query(form.values, TopicListQuery).type

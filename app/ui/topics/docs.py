@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
-from app.ui.framework import forms, typed_forms
-from app.ui.framework.console import actor_of
+from app.ui.framework import forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields, Verbatim
 from app.ui.topics.head import TopicTab, head_of, respond, topic_of
@@ -43,44 +41,36 @@ class TopicDocs(TopicTab):
     chars_max: int = NOTE_CHARS_MAX
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /topics/{topic}/docs, with `edit` the form."""
     config = topic_of(request)
     is_editing = "edit" in request.query_params
     return await _page(request, config, None, is_editing=is_editing)
 
 
-async def change(request: Request) -> Response:
+async def change(request: PageRequest) -> Response:
     """POST /topics/{topic}/docs: save the note, or show the form with its errors.
 
     On a conflict the page shows both texts: the stored one above, the user's own in the field.
     """
     config = topic_of(request)
-    form, fields = typed_forms.read(await forms.read(request), NoteFields)
+    form, fields = await request.read_form(NoteFields)
     if form.is_wrong:
         form.error = _("The form is not whole: open the note again.")
         return await _page(request, config, form)
-    marks, actor = services_of(request.scope).stars_and_notes, actor_of(request)
+    marks, actor = request.services.stars_and_notes, request.actor
     try:
         await marks.write_note(actor, config.name, fields.text, fields.version)
-    except Conflict as error:
+    except (Conflict, Invalid) as error:
         form.blame(error, {"version": ""})
-        return await _page(request, config, form, status=409)
-    except Invalid as error:
-        form.blame(error)
         return await _page(request, config, form)
     return forms.go(request, f"/topics/{segment(config.name)}/docs?done=changed")
 
 
 async def _page(
-    request: Request,
-    config: TopicConfig,
-    form: Form | None,
-    *,
-    is_editing: bool = True,
-    status: int | None = None,
+    request: PageRequest, config: TopicConfig, form: Form | None, *, is_editing: bool = True
 ) -> Response:
-    note = await services_of(request.scope).stars_and_notes.note(config.name)
+    note = await request.services.stars_and_notes.note(config.name)
     if form is None:
         form = Form({"text": note.text})
     # The next change is checked against the note shown now.
@@ -92,7 +82,7 @@ async def _page(
         changed_ms=note.changed_ms or None,
         is_older=0 < note.changed_ms < config.created_ms,
         is_editing=is_editing,
-        is_conflict=status == 409,
+        is_conflict=form.status == 409,
         form=form,
     )
-    return await respond(request, "topic_docs.html", context, status=status)
+    return await respond(request, "topic_docs.html", context)

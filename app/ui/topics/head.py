@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from app.services.topic_kinds import SYSTEM_KINDS, group_of, kind_of
 from app.ui.framework import pages
+from app.ui.framework.page_request import PageRequest
 from app.ui.topics import starred
 from engine.broker import TopicConfig
 
@@ -35,22 +35,22 @@ class TopicTab:
     head: Head
 
 
-def topic_of(request: Request) -> TopicConfig:
+def topic_of(request: PageRequest) -> TopicConfig:
     """The topic in the path; raises TopicNotFound."""
-    return pages.console_of(request).broker.topic(request.path_params["topic"])
+    return request.broker.topic(request.path_params["topic"])
 
 
 async def respond(
-    request: Request, template: str, context: TopicTab, *, title: str = "", **options: Any
+    request: PageRequest, template: str, context: TopicTab, *, title: str = "", **options: Any
 ) -> Response:
     """Render a page of a topic by `pages.respond`; its title is the topic's name."""
     title = title or context.head.name
     return await pages.respond(request, template, context, title=title, **options)
 
 
-async def head_of(request: Request, config: TopicConfig, tab: str = "") -> Head:
+async def head_of(request: PageRequest, config: TopicConfig, tab: str = "") -> Head:
     """The head of a topic's page, as of now."""
-    console = pages.console_of(request)
+    console = request.console
     marks = await starred.glance(request)
     kind = kind_of(config)
     return Head(

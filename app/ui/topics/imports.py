@@ -6,20 +6,19 @@ topic that changed meanwhile is reported and left alone.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
-from app.security.access import Action, Kind
+from app.security.access import Action, Kind, require
 from app.services import topic_files
 from app.services.topic_imports import OUTCOMES, ImportRow, counted
-from app.ui.framework import bulk, forms, pages, rights, typed_forms
-from app.ui.framework.console import actor_of
+from app.ui.framework import bulk, forms, pages
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Invalid
 from kitemq.model.topics import DEFINITION_COLUMNS, IMPORT_CHARS_MAX
@@ -51,22 +50,18 @@ class TopicImport:
     columns: Sequence[str] = DEFINITION_COLUMNS
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /import/topics"""
     return await _page(request, Form({"content": ""}), [])
 
 
-async def change(request: Request) -> Response:
+async def change(request: PageRequest) -> Response:
     """POST /import/topics: preview a file, or apply a preview."""
-    posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
-    form, fields = typed_forms.read(posted, ImportFields)
+    form, fields = await request.read_form(ImportFields, bytes_max=forms.LARGE_BYTES_MAX)
     if form.is_wrong:
         return await _page(request, form, [])
-    imports = services_of(request.scope).topic_imports
-
-    def allowed(name: str) -> None:
-        rights.require(request, Action.ADMINISTER, Kind.TOPIC, name)
-
+    imports = request.services.topic_imports
+    allowed = partial(require, request.who, Action.ADMINISTER, Kind.TOPIC)
     try:
         rows = await imports.read(fields.content)
     except Invalid as error:
@@ -74,12 +69,12 @@ async def change(request: Request) -> Response:
         return await _page(request, form, [])
     if fields.step == "look":
         return await _page(request, form, await imports.preview(rows, allowed))
-    results = await imports.apply(actor_of(request), rows, allowed)
+    results = await imports.apply(request.actor, rows, allowed)
     return await _page(request, Form({"content": ""}), results, is_done=True)
 
 
 async def _page(
-    request: Request, form: Form, rows: list[ImportRow], *, is_done: bool = False
+    request: PageRequest, form: Form, rows: list[ImportRow], *, is_done: bool = False
 ) -> Response:
     order = list(OUTCOMES)
     listed = sorted(rows, key=lambda row: order.index(row.outcome))

@@ -6,16 +6,14 @@ from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
-from app.security.access import Principal, principal_of
+from app.security.access import Principal
 from app.security.message_rights import all_visible, lacks_messages, missing_right
 from app.services.bodies import decompress_all
-from app.ui.bodies.preview import preview_of
-from app.ui.framework import pages, typed_forms
+from app.ui.bodies.bodies import preview_of
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields
 from app.ui.messages import browsing
 from app.ui.messages.browsing import BrowsePage
@@ -92,15 +90,15 @@ def _rows(who: Principal, messages: Sequence[StoredMessage]) -> list[MessageRow]
     return [row_of(message) for message in readable]
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /topics/{topic}/messages?by=newest|offset|id|key"""
-    console = pages.console_of(request)
+    console = request.console
     config = topic_of(request)
-    search = typed_forms.query(request.query_params, TopicMessagesQuery)
+    search = request.read_query(TopicMessagesQuery)
     stats = console.broker.topic_stats(config.name).queues
-    who = principal_of(request.scope)
+    who = request.who
     unread = lacks_messages(who, config.name)
-    page = BrowsePage([], 0, 0, 0)
+    page = BrowsePage([])
     if not (unread and search.by == "key"):  # a match would reveal the keys
         page = await _find(request, config.name, stats, search)
     context = TopicMessages(
@@ -116,27 +114,27 @@ async def show(request: Request) -> Response:
 
 
 async def _find(
-    request: Request, topic: str, stats: Sequence[QueueStats], search: TopicMessagesQuery
+    request: PageRequest, topic: str, stats: Sequence[QueueStats], search: TopicMessagesQuery
 ) -> BrowsePage:
     if search.by == "id":
         return await _by_id(request, topic, search.id)
     if search.by == "key":
-        return await _by_key(request, topic, search) if search.key else BrowsePage([], 0, 0, 0)
-    messaging = pages.console_of(request).messaging
+        return await _by_key(request, topic, search) if search.key else BrowsePage([])
+    messaging = request.console.messaging
     queues = [each for each in stats if each.queue == search.queue] or stats
     if search.by == "newest":
         cursor = search.cursor
         return await browsing.newest(messaging, topic, queues, cursor=cursor, count_max=search.size)
     if not stats:
-        return BrowsePage([], 0, 0, 0)
+        return BrowsePage([])
     return await browsing.along(
         messaging, topic, queues[0], offset=search.offset, count_max=search.size
     )
 
 
-async def _by_id(request: Request, topic: str, text: str) -> BrowsePage:
+async def _by_id(request: PageRequest, topic: str, text: str) -> BrowsePage:
     try:
-        messages = await services_of(request.scope).search.by_id(text) if text else []
+        messages = await request.services.search.by_id(text) if text else []
     except NotFound:
         messages = []
     here = [message for message in messages if message.topic == topic]
@@ -146,14 +144,13 @@ async def _by_id(request: Request, topic: str, text: str) -> BrowsePage:
         if elsewhere
         else ""
     )
-    return BrowsePage(here, len(messages), 0, 0, note=note)
+    return BrowsePage(here, len(messages), note=note)
 
 
-async def _by_key(request: Request, topic: str, search: TopicMessagesQuery) -> BrowsePage:
-    page = await services_of(request.scope).search.by_key(
+async def _by_key(request: PageRequest, topic: str, search: TopicMessagesQuery) -> BrowsePage:
+    page = await request.services.search.by_key(
         topic, search.key, count_max=BY_KEY_MAX, cursor=search.cursor
     )
     note = _("The key has more messages, older ones.") if page.next_cursor else ""
-    return BrowsePage(
-        page.messages, len(page.messages), 0, 0, next_cursor=page.next_cursor, note=note
-    )
+    count = len(page.messages)
+    return BrowsePage(page.messages, count, next_cursor=page.next_cursor, note=note)

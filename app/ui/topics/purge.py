@@ -4,15 +4,13 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.services.retention import Extent
-from app.ui.framework import forms, preferences, typed_forms
-from app.ui.framework.console import actor_of
+from app.ui.framework import forms, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields, Moment, Verbatim
 from app.ui.framework.zones import Zone
@@ -38,15 +36,10 @@ def offsets_of(text: str) -> dict[int, int]:
     return {int(queue): int(offset) for queue, __, offset in pairs}
 
 
-class ExtentFields(Fields, frozen=True):
-    """The extent; where it has fields, they have a struct of their own."""
+class PurgeFields(Fields, frozen=True):
+    """The form, with what confirms a preview; the fields of an extent have structs of their own."""
 
     how: Annotated[Literal["all", "before", "offset"], Meta(title=N_("How much"))]
-
-
-class PurgeFields(ExtentFields, frozen=True):
-    """The whole form, with what confirms a preview."""
-
     before: Verbatim
     zone: Verbatim
     queue: Verbatim
@@ -80,61 +73,62 @@ class TopicPurge(TopicTab):
     ways: tuple[tuple[str, str], ...] = HOW
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /topics/{topic}/purge: choose the extent and preview it."""
-    config, values = topic_of(request), request.query_params
-    form = typed_forms.fill({**values, "confirm": ""}, PurgeFields)
+    config, values = topic_of(request), {**request.query_params, "confirm": ""}
     if "how" not in values:
-        form.values["how"] = "before"
+        form = typed_forms.fill({**values, "how": "before"}, PurgeFields)
         return await _page(request, config, form, None)
-    return await _page(request, config, form, _preview(request, config, form))
+    form, fields = typed_forms.read(values, PurgeFields)
+    return await _page(request, config, form, _preview(request, config, form, fields))
 
 
-async def purge(request: Request) -> Response:
+async def purge(request: PageRequest) -> Response:
     """POST /topics/{topic}/purge: purge exactly the preview if the form repeats the name."""
     config = topic_of(request)
-    form, fields = typed_forms.read(await forms.read(request), PurgeFields)
+    form, fields = await request.read_form(PurgeFields)
     if fields.confirm != config.name:
         form.refuse("confirm", _("That is not the topic's name; nothing was purged."))
     if form.is_wrong or not fields.offsets:
-        return await _page(request, config, form, _preview(request, config, form), 422)
-    purges, extent = services_of(request.scope).purges, Extent(before_offset=fields.offsets)
+        return await _page(request, config, form, _preview(request, config, form, fields), 422)
+    purges, extent = request.services.purges, Extent(before_offset=fields.offsets)
     try:
-        await purges.purge(actor_of(request), config.name, extent)
+        await purges.purge(request.actor, config.name, extent)
     except (Invalid, QueueNotFound) as error:
         form.error = _(
             "%(detail)s: the topic is another by now.",
             detail=error.detail[:1].upper() + error.detail[1:],
         )
         form.values["confirm"] = ""
-        return await _page(request, config, form, _preview(request, config, form), 409)
+        return await _page(request, config, form, _preview(request, config, form, fields), 409)
     return forms.go(request, f"/topics/{segment(config.name)}?done=purged")
 
 
-def _preview(request: Request, config: TopicConfig, form: Form) -> Purge | None:
+def _preview(
+    request: PageRequest, config: TopicConfig, form: Form, fields: PurgeFields
+) -> Purge | None:
     """The preview; None after an error at a field."""
-    extent = _extent(form, preferences.read(request).zone)
+    extent = _extent(form, fields, request.zone)
     if form.is_wrong:
         return None
     try:
-        return services_of(request.scope).purges.preview(config.name, extent)
+        return request.services.purges.preview(config.name, extent)
     except (Invalid, QueueNotFound) as error:
         form.blame(error, {form.values["queue"]: "offset"})
         return None
 
 
-def _extent(form: Form, zone: Zone) -> Extent:
-    how = typed_forms.parse(form, ExtentFields).how
-    if how == "before":
+def _extent(form: Form, fields: PurgeFields, zone: Zone) -> Extent:
+    if fields.how == "before":
         return Extent(before_ms=typed_forms.parse(form, TimeExtent, zone).before)
-    if how == "offset":
+    if fields.how == "offset":
         place = typed_forms.parse(form, OffsetExtent)
         return Extent(before_offset={place.queue: place.offset})
     return Extent(everything=True)
 
 
 async def _page(
-    request: Request,
+    request: PageRequest,
     config: TopicConfig,
     form: Form,
     preview: Purge | None,

@@ -3,15 +3,12 @@
 from typing import Annotated, Literal
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
-from app.security.access import principal_of
 from app.services.stars_and_notes import TopicAnnotations
-from app.ui.framework import forms, typed_forms
-from app.ui.framework.console import actor_of
+from app.ui.framework import forms
 from app.ui.framework.language import N_
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields
 
 
@@ -22,24 +19,22 @@ class StarFields(Fields, frozen=True):
     back: str
 
 
-async def glance(request: Request) -> TopicAnnotations:
+async def glance(request: PageRequest) -> TopicAnnotations:
     """The user's stars, and the topics with notes."""
-    version = services_of(request.scope).user_directory.version
-    return await services_of(request.scope).stars_and_notes.glance(
-        principal_of(request.scope).name, version
-    )
+    version = request.services.user_directory.version
+    return await request.services.stars_and_notes.glance(request.who.name, version)
 
 
-async def change(request: Request) -> Response:
+async def change(request: PageRequest) -> Response:
     """POST /topics/{topic}/star with `star` on or off; redirects to the page of the button.
 
     The list reloads its rows itself, so that ticked rows stay ticked.
     """
-    __, fields = typed_forms.read(await forms.read(request), StarFields)
-    topic, owner = request.path_params["topic"], principal_of(request.scope).name
-    annotations = services_of(request.scope).stars_and_notes
+    __, fields = await request.read_form(StarFields)
+    topic, owner = request.path_params["topic"], request.who.name
+    annotations = request.services.stars_and_notes
     await (annotations.star if fields.star == "on" else annotations.unstar)(
-        actor_of(request), owner, topic
+        request.actor, owner, topic
     )
     if request.headers.get("hx-request") == "true":
         return Response(status_code=204, headers={"HX-Trigger": "kite:refresh"})

@@ -5,17 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.monitoring import sparkline
 from app.monitoring.sparkline import Sparkline
 from app.pause import paced
-from app.ui.framework import forms, pages, typed_forms
-from app.ui.framework.console import Console, actor_of
+from app.ui.framework import forms
+from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.topics import fields as topic_fields
 from app.ui.topics.defaults import PERMISSIONS, InForce, in_force
@@ -23,6 +22,7 @@ from app.ui.topics.head import TopicTab, head_of, respond, topic_of
 from app.ui.topics.sizes import QUEUE_MESSAGES_MAX, Size, size_of
 from app.ui.topics.topics import DURABILITIES, SettingFields
 from engine.broker import QueueContent, QueueStats, TopicConfig, TopicMetrics, TopicStats
+from engine.config import EngineConfig
 from engine.errors import Forbidden, Invalid, NotFound
 from kitemq.model.conversion import convert
 from kitemq.model.topics import TopicSettings
@@ -64,7 +64,6 @@ class TopicOverview(TopicTab):
     queues: list[ListedQueue]
     queues_total: int
     size: Size
-    created_ms: int
     figures: TopicMetrics = field(repr=False)
     since_ms: int
     moving: str
@@ -97,9 +96,7 @@ class TopicConfigPage(TopicTab):
 
     form: Form
     config: TopicConfig
-    default_durability: str
-    default_retention_h: float
-    default_trace_sample: float
+    defaults: EngineConfig = field(repr=False)
     in_force: list[InForce]
     permissions: tuple[tuple[str, str], ...] = PERMISSIONS
     durabilities: tuple[tuple[str, str], ...] = DURABILITIES
@@ -115,9 +112,9 @@ class TopicDeletion(TopicTab):
     readers: list[tuple[str, int]]
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /topics/{topic}"""
-    console = pages.console_of(request)
+    console = request.console
     config = topic_of(request)
     stats = console.broker.topic_stats(config.name)
     fullest = max((queue.max_offset - queue.min_offset for queue in stats.queues), default=0)
@@ -134,7 +131,6 @@ async def show(request: Request) -> Response:
         queues=queues,
         queues_total=len(stats.queues),
         size=size,
-        created_ms=config.created_ms,
         figures=figures,
         since_ms=console.broker.statistics.since_ms,
         moving=repr(figures) if request.headers.get("hx-target", "").endswith(TRAFFIC) else "",
@@ -171,9 +167,9 @@ def _last_ms(stats: TopicStats) -> int | None:
     return max((q.last_stored_ms for q in stats.queues if q.last_stored_ms), default=None)
 
 
-async def groups(request: Request) -> Response:
+async def groups(request: PageRequest) -> Response:
     """GET /topics/{topic}/groups"""
-    console = pages.console_of(request)
+    console = request.console
     config = topic_of(request)
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     lags = snapshot.readers(config.name)
@@ -203,7 +199,7 @@ def _reader(console: Console, topic: str, group: str) -> Reader:
     )
 
 
-async def config_page(request: Request) -> Response:
+async def config_page(request: PageRequest) -> Response:
     """GET /topics/{topic}/config"""
     config = topic_of(request)
     values = {
@@ -217,13 +213,13 @@ async def config_page(request: Request) -> Response:
     return await _config_page(request, config, Form(values))
 
 
-async def change(request: Request) -> Response:
+async def change(request: PageRequest) -> Response:
     """POST /topics/{topic}/config"""
     config = topic_of(request)
-    form, fields = typed_forms.read(await forms.read(request), ConfigFields)
+    form, fields = await request.read_form(ConfigFields)
     if form.is_wrong:
         return await _config_page(request, config, form)
-    topics, actor = services_of(request.scope).topics, actor_of(request)
+    topics, actor = request.services.topics, request.actor
     try:
         await topics.change(actor, config.name, convert(fields, TopicSettings))
     except (Invalid, Forbidden) as error:
@@ -232,28 +228,26 @@ async def change(request: Request) -> Response:
     return forms.go(request, f"/topics/{segment(config.name)}/config?done=changed")
 
 
-async def _config_page(request: Request, config: TopicConfig, form: Form) -> Response:
-    settings = pages.console_of(request).host.config
+async def _config_page(request: PageRequest, config: TopicConfig, form: Form) -> Response:
+    settings = request.console.host.config
     context = TopicConfigPage(
         head=await head_of(request, config, "config"),
         form=form,
         config=config,
-        default_durability=settings.durability.value,
-        default_retention_h=settings.retention_h,
-        default_trace_sample=settings.trace_sample,
+        defaults=settings,
         in_force=in_force(config, settings),
     )
     return await respond(request, "topic_config.html", context)
 
 
-async def delete(request: Request) -> Response:
+async def delete(request: PageRequest) -> Response:
     """POST /topics/{topic}/delete: delete the topic if the form repeats its name."""
     config = topic_of(request)
     refusal = _("That is not the topic's name; nothing was deleted.")
     form = await forms.confirmation(request, config.name, refusal)
     if form.is_wrong:
         return await delete_page(request, form)
-    await services_of(request.scope).topics.delete(actor_of(request), config.name)
+    await request.services.topics.delete(request.actor, config.name)
     return forms.go(request, "/topics?done=deleted")
 
 
@@ -270,9 +264,9 @@ def _readers(console: Console, topic: str, sampled: Mapping[str, int]) -> list[t
     return sorted(lags.items(), key=lambda item: -item[1])
 
 
-async def delete_page(request: Request, form: Form | None = None) -> Response:
+async def delete_page(request: PageRequest, form: Form | None = None) -> Response:
     """GET /topics/{topic}/delete: ask before deleting, and show what is lost."""
-    console, config = pages.console_of(request), topic_of(request)
+    console, config = request.console, topic_of(request)
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     context = TopicDeletion(
         head=await head_of(request, config),

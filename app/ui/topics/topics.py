@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.monitoring import sparkline
 from app.monitoring.sampler import Snapshot, TopicFigures, topic_figures
 from app.monitoring.sparkline import Sparkline
 from app.pause import paced
-from app.security.access import Action, Kind
+from app.security.access import Action, Kind, require
 from app.services.stars_and_notes import TopicAnnotations
 from app.services.topic_kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
-from app.ui.framework import forms, list_exports, pages, rights, tables, typed_forms
-from app.ui.framework.console import Console, actor_of
+from app.ui.framework import forms, list_exports, pages, tables, typed_forms
+from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.tables import Cut, Query
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields
@@ -134,11 +133,11 @@ class TopicForm:
     durabilities: tuple[tuple[str, str], ...] = DURABILITIES
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /topics"""
-    console = pages.console_of(request)
+    console = request.console
     query = tables.parse_query(request.query_params, SORTS, BY_NAME[0])
-    kind = typed_forms.query(request.query_params, TopicListQuery).type
+    kind = request.read_query(TopicListQuery).type
     marks = await starred.glance(request)
     snapshot = console.sampler.snapshot
     if query.sort not in BY_NAME or not snapshot.taken_ms:
@@ -264,32 +263,32 @@ async def _row(
     )
 
 
-async def new(request: Request) -> Response:
+async def new(request: PageRequest) -> Response:
     """GET /create/topic"""
-    queues = str(pages.console_of(request).host.config.default_queues)
+    queues = str(request.console.host.config.default_queues)
     texts = {"type": "NORMAL", "read_queues": queues, "write_queues": queues, "permission": "6"}
     return await _form_page(request, typed_forms.fill(texts, NewTopicFields))
 
 
-async def create(request: Request) -> Response:
+async def create(request: PageRequest) -> Response:
     """POST /topics: create the topic, or show the form with its errors."""
-    form, fields = typed_forms.read(await forms.read(request), NewTopicFields)
+    form, fields = await request.read_form(NewTopicFields)
     if not fields.name:
         form.refuse("name", _("A topic needs a name."))
     if form.is_wrong:
         return await _form_page(request, form)
-    rights.require(request, Action.ADMINISTER, Kind.TOPIC, fields.name)
-    topics, actor = services_of(request.scope).topics, actor_of(request)
+    require(request.who, Action.ADMINISTER, Kind.TOPIC, fields.name)
+    topics, actor = request.services.topics, request.actor
     try:
         topic = await topics.create(actor, convert(fields, TopicConfig))
     except (Invalid, Conflict, Forbidden) as error:
         form.blame(error, {"topic": "name"})
-        return await _form_page(request, form, 409 if isinstance(error, Conflict) else 422)
+        return await _form_page(request, form)
     return forms.go(request, f"/topics/{segment(topic.name)}?done=created")
 
 
-async def _form_page(request: Request, form: Form, status: int | None = None) -> Response:
+async def _form_page(request: PageRequest, form: Form) -> Response:
     title = _("Create a topic")
     return await pages.respond(
-        request, "topic_new.html", TopicForm(form), title=title, section="topics", status=status
+        request, "topic_new.html", TopicForm(form), title=title, section="topics"
     )

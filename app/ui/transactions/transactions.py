@@ -5,28 +5,22 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
 from app.addresses import redacted_url
-from app.container import services_of
 from app.pause import Pause
-from app.security.access import Principal, principal_of
+from app.security.access import Principal, require_decision
 from app.security.message_rights import visible
 from app.services.bodies import decompress
-from app.ui.bodies.preview import preview_of
-from app.ui.framework import forms, pages, rights, tables, typed_forms
-from app.ui.framework.console import Console, actor_of
+from app.ui.bodies.bodies import preview_of
+from app.ui.framework import forms, pages, tables, typed_forms
+from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields
 from app.ui.messages.message import address
-from engine.broker import (
-    Transaction,
-    TransactionDecision,
-    TransactionPage,
-    TransactionState,
-)
+from engine.broker import Transaction, TransactionDecision, TransactionPage, TransactionState
 from engine.errors import Conflict
 from engine.message import SOURCE
 from kitemq.model.conversion import convert
@@ -149,19 +143,19 @@ class TransactionDetail:
     decisions: tuple[tuple[str, str], ...] = DECISIONS
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /transactions"""
-    console = pages.console_of(request)
-    query = typed_forms.query(request.query_params, TransactionsQuery)
+    console = request.console
+    query = request.read_query(TransactionsQuery)
     page = await _page(
         console, query.kind, group=query.group, after=query.cursor, count_max=query.size
     )
     first = await _page(console, "pending", count_max=1)
     stuck = await _page(console, "given_up", count_max=1)
-    callbacks = services_of(request.scope).transactions.callbacks.all()
+    callbacks = request.services.transactions.callbacks.all()
     await decompress([item.message for item in page.items])
     context = TransactionList(
-        rows=[row_of(principal_of(request.scope), item) for item in page.items],
+        rows=[row_of(request.who, item) for item in page.items],
         query=query,
         next_cursor=page.next or "",
         pending_total=first.count,
@@ -169,7 +163,7 @@ async def show(request: Request) -> Response:
         oldest_ms=first.items[0].message.stored_ms if first.items else None,
         tally=await _tally(request, first.count + stuck.count),
         callbacks=list(
-            map(services_of(request.scope).transactions.described, callbacks[:CALLBACKS_SHOWN_MAX])
+            map(request.services.transactions.described, callbacks[:CALLBACKS_SHOWN_MAX])
         ),
         callbacks_total=len(callbacks),
         check_interval_s=console.host.config.transaction_check_interval_s,
@@ -202,27 +196,27 @@ def row_of(who: Principal, transaction: Transaction) -> TransactionRow:
     )
 
 
-async def detail(request: Request) -> Response:
+async def detail(request: PageRequest) -> Response:
     """GET /transactions/{id}: the state of one, and the form that decides it."""
     return await _detail(request, typed_forms.fill({}, DecideFields))
 
 
-async def half(request: Request) -> Response:
+async def half(request: PageRequest) -> Response:
     """GET /transactions/{id}/half: redirect to the record of the half message."""
-    messaging = pages.console_of(request).messaging
+    messaging = request.console.messaging
     record = await messaging.message_by_offset_id(request.path_params["id"])
     return forms.go(request, address(record.topic, record.queue, record.offset))
 
 
-async def decide(request: Request) -> Response:
+async def decide(request: PageRequest) -> Response:
     """POST /transactions/{id}: commit, roll back, or resume the checks."""
-    form, fields = typed_forms.read(await forms.read(request), DecideFields)
-    service = services_of(request.scope).transactions
-    actor = actor_of(request)
+    form, fields = await request.read_form(DecideFields)
+    service = request.services.transactions
+    actor = request.actor
     # The audit trail names it by the message id, which the producer knows.
-    transactions = pages.console_of(request).messaging.transactions
+    transactions = request.console.messaging.transactions
     transaction = await transactions.get(request.path_params["id"])
-    rights.require_decision(request, transaction.topic)
+    require_decision(request.who, transaction.topic, by_hand=True)
     try:
         if fields.do == "resume":
             done = await service.resume(
@@ -239,7 +233,7 @@ async def decide(request: Request) -> Response:
             )
     except Conflict as error:
         form.blame(error)
-        return await _detail(request, form, 409)
+        return await _detail(request, form)
     return forms.go(
         request, f"/transactions/{transaction.message.offset_id}?done={DONE[done.state]}"
     )
@@ -253,9 +247,9 @@ async def _page(
     return await listing(group=group, after=after, count_max=count_max)
 
 
-async def _tally(request: Request, total: int) -> Tally:
+async def _tally(request: PageRequest, total: int) -> Tally:
     """Tally the oldest transactions of both states by producer group, in small reads."""
-    console, pause = pages.console_of(request), Pause()
+    console, pause = request.console, Pause()
     counts: dict[str, Counter[str]] = {"pending": Counter(), "given_up": Counter()}
     examined = 0
     for kind, counter in counts.items():
@@ -266,37 +260,39 @@ async def _tally(request: Request, total: int) -> Tally:
             after = page.next
             await pause.when_due()
         examined += counter.total()
-    service = services_of(request.scope).transactions
-    live, callbacks = service.producers.groups(), service.callbacks
+    live = request.services.transactions.producers.groups()
     names = sorted({*counts["pending"], *counts["given_up"], *live})
     names.sort(key=lambda name: -(counts["pending"][name] + counts["given_up"][name]))
-    rows = []
-    for name in names[:GROUPS_SHOWN_MAX]:
-        callback = callbacks.find(name)
-        rows.append(
-            GroupTally(
-                group=name,
-                pending=counts["pending"][name],
-                given_up=counts["given_up"][name],
-                live_producers=live.get(name, 0),
-                callback=redacted_url(callback.url) if callback else "",
-            )
+    rows = [
+        GroupTally(
+            group=name,
+            pending=counts["pending"][name],
+            given_up=counts["given_up"][name],
+            live_producers=live.get(name, 0),
+            callback=_callback_url(request, name),
         )
+        for name in names[:GROUPS_SHOWN_MAX]
+    ]
     return Tally(rows, len(names), examined, total)
 
 
-async def _detail(request: Request, form: Form, status: int | None = None) -> Response:
-    console = pages.console_of(request)
+def _callback_url(request: PageRequest, group: str) -> str:
+    """Where the checks of a producer group are sent, without secrets; "" for nowhere."""
+    callback = request.services.transactions.callbacks.find(group)
+    return redacted_url(callback.url) if callback else ""
+
+
+async def _detail(request: PageRequest, form: Form) -> Response:
+    console = request.console
     transaction = await console.messaging.transactions.get(request.path_params["id"])
-    service = services_of(request.scope).transactions
-    callback = service.callbacks.find(transaction.producer_group)
+    producers = request.services.transactions.producers
     await decompress([transaction.message])
     context = TransactionDetail(
-        row=row_of(principal_of(request.scope), transaction),
+        row=row_of(request.who, transaction),
         form=form,
         is_open=transaction.state in (TransactionState.PENDING, TransactionState.GIVEN_UP),
-        live_producers=service.producers.count(transaction.producer_group),
-        callback=redacted_url(callback.url) if callback else "",
+        live_producers=producers.count(transaction.producer_group),
+        callback=_callback_url(request, transaction.producer_group),
         check_max=console.host.config.transaction_check_max,
     )
     return await pages.respond(
@@ -304,5 +300,4 @@ async def _detail(request: Request, form: Form, status: int | None = None) -> Re
         "transaction.html",
         context,
         title=_("Transaction %(transaction_id)s", transaction_id=transaction.transaction_id),
-        status=status,
     )

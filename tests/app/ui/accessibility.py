@@ -14,9 +14,9 @@ HTML_SHOWN = 160
 def serious_faults(page: Page, within: str | None = None) -> list[tuple[str, list[str]]]:
     """Each fault's rule and the first elements that break it; `within` is a selector."""
     page.evaluate(SCRIPT)
-    found = page.evaluate(RUN, within)
+    report = page.evaluate(RUN, within)
     return [
         (fault["id"], [node["html"][:HTML_SHOWN] for node in fault["nodes"][:NODES_SHOWN]])
-        for fault in found["violations"]
+        for fault in report["violations"]
         if fault["impact"] in WEIGHTY
     ]

@@ -94,12 +94,12 @@ def find_browser() -> str | None:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    found = find_browser()
-    if found is None:
+    executable = find_browser()
+    if executable is None:
         pytest.skip("Chromium is missing: on Debian, apt-get install chromium")
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=CHROMIUM_ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_ARGUMENTS)
         yield browser
         browser.close()
 

@@ -3,6 +3,8 @@
 Only the tests have it, in the servers that run in their process. Programs have the REST API.
 """
 
+from datetime import tzinfo
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -43,6 +45,8 @@ def encoded(context: object) -> bytes:
 
 def _encoded(value: object) -> object:
     # How a column makes its cells is no figure of the page.
+    if isinstance(value, Path | tzinfo):
+        return str(value)
     return None if callable(value) else conversion.encoded(value)
 
 

@@ -258,8 +258,8 @@ def photograph_people(browser: Browser, folder: Path) -> None:
 
 def squeeze(folder: Path) -> None:
     """Fewer colours, where there is what can do it: nobody sees the difference."""
-    if found := shutil.which("pngquant"):
-        words = [found, "--force", "--ext", ".png", "--skip-if-larger"]
+    if pngquant := shutil.which("pngquant"):
+        words = [pngquant, "--force", "--ext", ".png", "--skip-if-larger"]
         subprocess.run([*words, *map(str, folder.glob("*.png"))], check=False)
 
 
@@ -283,8 +283,8 @@ def main() -> None:
             for name, path in PICTURES.items():
                 gather(scenery)  # again and again: a member that is not heard of is soon gone
                 photograph(browser, site.base, name, path.format(job=job), folder)
-            for name, (shown, theme, language, size) in OTHERWISE.items():
-                address = site.base + PICTURES[shown]
+            for name, (picture, theme, language, size) in OTHERWISE.items():
+                address = site.base + PICTURES[picture]
                 file = folder / f"{name}.png"
                 take(browser, address, file, theme=theme, language=language, size=size)
             photograph_people(browser, folder)

@@ -86,8 +86,8 @@ def test_no_page_has_a_serious_accessibility_fault(
     faults: dict[str, Any] = {}
     for path in pages:
         page.goto(path)
-        if found := serious_faults(page):
-            faults[path] = found
+        if violations := serious_faults(page):
+            faults[path] = violations
     assert not faults, json.dumps(faults, indent=1)
 
 
@@ -155,8 +155,8 @@ def test_without_script_a_topic_is_made_filled_and_deleted(open_page: OpenPage) 
 def test_bodies_are_shown_as_text_and_never_run(open_page: OpenPage, scenery: Scenery) -> None:
     (script, swap) = scenery.send("orders", [{"body": SCRIPT_BODY}, {"body": HTMX_BODY}])
     page = open_page("/topics/orders/messages")
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    addresses: list[str] = []
+    page.on("request", lambda request: addresses.append(request.url))
     page.on("dialog", lambda dialog: pytest.fail(f"a body ran: {dialog.message}"))
     expect(page.get_by_text(HTMX_BODY).first).to_be_visible()
     for sent, body in ((script, SCRIPT_BODY), (swap, HTMX_BODY)):
@@ -164,7 +164,7 @@ def test_bodies_are_shown_as_text_and_never_run(open_page: OpenPage, scenery: Sc
         expect(page.locator("#message-body pre")).to_have_text(body)
         page.get_by_role("link", name="Hex").click()
         expect(page.locator("#message-body table.hex")).to_be_visible()
-    assert not [url for url in asked if url.endswith("/evil")]
+    assert not [url for url in addresses if url.endswith("/evil")]
 
 
 def test_filtering_happens_while_typing_and_keeps_the_focus(open_page: OpenPage) -> None:

@@ -41,23 +41,23 @@ STREAMS = ("/tail/stream",)
 
 def pages() -> list[str]:
     """The paths of all that can be read."""
-    found = [
+    paths = [
         route.path
         for route in routes.router.routes
         if isinstance(route, Route) and "GET" in (route.methods or ())
     ]
-    return sorted(path for path in found if path not in STREAMS)
+    return sorted(path for path in paths if path not in STREAMS)
 
 
-def asked_names(sources: Iterable[Path] = SOURCES) -> set[str]:
+def query_names(sources: Iterable[Path] = SOURCES) -> set[str]:
     """Every name that these files may look for in a query."""
-    found: set[str] = set()
+    names_of_query: set[str] = set()
     for source in sources:
         text = source.read_text()
-        found |= {name for pair in ASKED.findall(text) for name in pair if name}
+        names_of_query |= {name for pair in ASKED.findall(text) for name in pair if name}
         for names in CONSTANT.findall(text):
-            found |= set(re.findall(r'"([a-z_]{1,24})"', names))
-    return found
+            names_of_query |= set(re.findall(r'"([a-z_]{1,24})"', names))
+    return names_of_query
 
 
 def names_of(path: str) -> list[str]:
@@ -68,7 +68,7 @@ def names_of(path: str) -> list[str]:
         "framework/tables", "framework/pages", "messages/query", "bodies/columns",
         "dead_letters/filters", "reports/ranges", module,
     )  # fmt: skip
-    return sorted(asked_names(UI / f"{name}.py" for name in shared))
+    return sorted(query_names(UI / f"{name}.py" for name in shared))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def _check(http: httpx.Client, address: str) -> None:
 
 @pytest.mark.parametrize(("turn", "path"), list(enumerate(pages())))
 def test_no_page_fails_whatever_its_query_says(http: httpx.Client, turn: int, path: str) -> None:
-    everything = sorted(asked_names())
+    everything = sorted(query_names())
     place = _filled(path, None)
     # Each page meets a third of the texts under all names at once, and each name once alone.
     for text in [text for text in TEXTS if len(text) <= 400][turn % 3 :: 3]:

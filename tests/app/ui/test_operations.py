@@ -88,12 +88,12 @@ def test_the_histogram_and_the_levels_count_everything(
 ) -> None:
     scenery.send("reminders", [{"body": "in two hours", "delay_level": 18}])
     for span in ("hour", "day", "week", "month", "year"):
-        found = twin(browser, f"/scheduled?span={span}")
-        drawn = found["histogram"]
+        context = twin(browser, f"/scheduled?span={span}")
+        drawn = context["histogram"]
         bars = sum(bar["count"] for bar in drawn["bars"])
-        assert drawn["overdue"] + bars + drawn["later"] == found["total"]
-    found = twin(browser, "/scheduled")
-    levels = {level["level"]: level["count"] for level in found["levels"]}
+        assert drawn["overdue"] + bars + drawn["later"] == context["total"]
+    context = twin(browser, "/scheduled")
+    levels = {level["level"]: level["count"] for level in context["levels"]}
     assert len(levels) == 18
     assert levels[18] >= 1
     page = browser.get("/scheduled?span=day").text
@@ -166,14 +166,14 @@ def test_a_wrong_place_in_the_list_is_an_error_page(browser: httpx.Client) -> No
 
 
 def test_transactions_are_listed_with_their_groups(browser: httpx.Client) -> None:
-    found = twin(browser, "/transactions?group=bank&size=200")
-    assert {"TRANSFER0", "TRANSFER3"} <= {row["transaction_id"] for row in found["rows"]}
-    tally = {row["group"]: row["pending"] for row in found["tally"]["groups"]}
-    assert tally["bank"] == len(found["rows"])
-    assert found["tally"]["examined"] == found["tally"]["total"]
+    context = twin(browser, "/transactions?group=bank&size=200")
+    assert {"TRANSFER0", "TRANSFER3"} <= {row["transaction_id"] for row in context["rows"]}
+    tally = {row["group"]: row["pending"] for row in context["tally"]["groups"]}
+    assert tally["bank"] == len(context["rows"])
+    assert context["tally"]["examined"] == context["tally"]["total"]
     page = browser.get("/transactions").text
     assert "nobody is asked" in page
-    half_page = browser.get(f"/transactions/{found['rows'][0]['half_id']}/half")
+    half_page = browser.get(f"/transactions/{context['rows'][0]['half_id']}/half")
     assert half_page.headers["location"].startswith("/messages/RMQ_SYS_TRANS_HALF_TOPIC/")
 
 
@@ -234,21 +234,21 @@ def test_members_of_all_groups_are_listed_with_versions(
 ) -> None:
     beat = {"client": "pulling-1", "topics": {"orders": "*"}, "version": "9.1", "language": "JAVA"}
     scenery.post("/groups/pullers/members/heartbeat", beat)
-    found = twin(browser, "/clients?q=pulling-1")
-    (row,) = found["cut"]["rows"]
+    context = twin(browser, "/clients?q=pulling-1")
+    (row,) = context["cut"]["rows"]
     assert (row["group"], row["version"], row["language"]) == ("pullers", "9.1", "JAVA")
     assert row["ways"] == ["heartbeats"]
-    assert {"language": "JAVA", "version": "9.1", "clients": 1} in found["versions"]
-    assert found["selection"]["clients"] >= 1
+    assert {"language": "JAVA", "version": "9.1", "clients": 1} in context["versions"]
+    assert context["selection"]["clients"] >= 1
     assert "JAVA 9.1" in browser.get("/clients?sort=version").text
 
 
 def test_the_engine_tells_what_the_api_tells(browser: httpx.Client) -> None:
-    found = twin(browser, "/engine?settings=all")
+    context = twin(browser, "/engine?settings=all")
     retention = browser.get("/api/v1/retention").json()
-    assert found["retention"]["segments"] == retention["segments"]
-    assert found["retention"]["disk_bytes"] == retention["disk_bytes"]
-    settings = {row["name"]: row for row in found["settings"]}
+    assert context["retention"]["segments"] == retention["segments"]
+    assert context["retention"]["disk_bytes"] == retention["disk_bytes"]
+    settings = {row["name"]: row for row in context["settings"]}
     assert settings["environment"] == {
         **settings["environment"],
         "value": "staging",
@@ -256,8 +256,8 @@ def test_the_engine_tells_what_the_api_tells(browser: httpx.Client) -> None:
         "is_set": True,
     }
     assert not settings["retention_h"]["is_set"]
-    assert found["settings_total"] == len(found["settings"])
-    assert len(twin(browser, "/engine")["settings"]) < found["settings_total"]
+    assert context["settings_total"] == len(context["settings"])
+    assert len(twin(browser, "/engine")["settings"]) < context["settings_total"]
 
 
 def test_warnings_and_failures_stand_first(
@@ -306,17 +306,17 @@ def test_the_export_holds_all_that_matches_and_runs_no_formula(
     assert answer.headers["content-type"].startswith("text/csv")
     assert "attachment" in answer.headers["content-disposition"]
     header, row = csv.reader(io.StringIO(answer.text))
-    found = dict(zip(header, row, strict=True))
-    assert (found["object_name"], found["action"]) == ("exported", "topic.create")
-    assert found["request_id"] == "'=cmd()"
+    entry = dict(zip(header, row, strict=True))
+    assert (entry["object_name"], entry["action"]) == ("exported", "topic.create")
+    assert entry["request_id"] == "'=cmd()"
     every = list(csv.reader(io.StringIO(browser.get("/audit/export").text)))
     assert len(every) > 8
     assert browser.get("/audit/export?from=soon").status_code == 422
 
 
 def test_differences_are_those_fields_that_differ() -> None:
-    found = differences('{"a": 1, "b": "x", "c": [1]}', '{"a": 2, "b": "x", "d": null}')
-    assert [(each.name, each.before, each.after) for each in found] == [
+    fields = differences('{"a": 1, "b": "x", "c": [1]}', '{"a": 2, "b": "x", "d": null}')
+    assert [(each.name, each.before, each.after) for each in fields] == [
         ("a", "1", "2"),
         ("c", "[1]", ""),
         ("d", "", "null"),
@@ -414,8 +414,8 @@ def test_a_topics_retention_and_tracing_are_set_and_taken_back(
 
 
 def test_topics_tell_their_traffic(browser: httpx.Client) -> None:
-    found = twin(browser, "/topics/orders")
-    traffic = found["figures"]["traffic"]
+    context = twin(browser, "/topics/orders")
+    traffic = context["figures"]["traffic"]
     assert traffic["messages_in"]["total"] >= 400
     assert traffic["bytes_in"]["total"] > traffic["messages_in"]["total"]
     rows = twin(browser, "/topics?sort=-bytes")["cut"]["rows"]

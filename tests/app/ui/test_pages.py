@@ -287,10 +287,10 @@ def test_a_message_is_sent_and_shown_after_the_redirect(browser: httpx.Client) -
     assert answer.status_code == 303
     page = browser.get(answer.headers["location"])
     assert "2 messages stored" in page.text
-    found = browser.get("/messages/sending/3/0?format=json").json()
-    kept = {item["name"]: item["value"] for item in found["properties"]}
-    assert (kept["TAGS"], kept["KEYS"]) == ("blue", "k1 k2")
-    assert (kept["source"], kept["note"]) == ("console", "a: b")
+    context = browser.get("/messages/sending/3/0?format=json").json()
+    properties = {item["name"]: item["value"] for item in context["properties"]}
+    assert (properties["TAGS"], properties["KEYS"]) == ("blue", "k1 k2")
+    assert (properties["source"], properties["note"]) == ("console", "a: b")
     raw = browser.get("/messages/sending/3/0/raw")
     assert raw.content == b"line 1\nline 2"
     assert raw.headers["content-disposition"].startswith("attachment")
@@ -381,8 +381,8 @@ def test_a_dead_letter_says_why_and_leads_to_the_message_as_it_was_sent(
     page = browser.get("/messages/%25DLQ%25billing/0/0")
     assert "Group billing gave up on this message" in page.text
     assert "ValueError: total is missing in line 3" in page.text
-    found = browser.get("/messages/%25DLQ%25billing/0/0?format=json").json()
-    origin = browser.get(f"/m/{found['failure']['origin_id']}")
+    context = browser.get("/messages/%25DLQ%25billing/0/0?format=json").json()
+    origin = browser.get(f"/m/{context['failure']['origin_id']}")
     assert origin.headers["location"].startswith("/messages/orders/")
     sent = browser.get(origin.headers["location"])
     assert "/messages/%25DLQ%25billing/0/0" in sent.text
@@ -418,9 +418,9 @@ def test_an_unexpected_error_is_a_page_with_an_id_that_the_log_knows(
     monkeypatch.setattr(site.app.services.host.broker, "topic", broken)
     answer = browser.get("/topics/orders")
     assert answer.status_code == 500
-    found = re.search(r"Error id <code>(\w{8})</code>", answer.text)
-    assert found
-    assert found[1] in caplog.text
+    match = re.search(r"Error id <code>(\w{8})</code>", answer.text)
+    assert match
+    assert match[1] in caplog.text
     part = fragment(browser, "/topics/orders", "div#topic-overview")
     assert part.status_code == 500
     assert "<!doctype" not in part.text
@@ -474,5 +474,5 @@ def test_the_overview_leads_to_the_traffic_of_longer_ranges(browser: httpx.Clien
     for name in ("day", "week", "month"):
         address = f"/reports/throughput?range={name}"
         assert f'href="{address}"' in browser.get("/").text
-        shown = browser.get(address).text
-        assert f'<option value="{name}" selected>' in shown
+        html = browser.get(address).text
+        assert f'<option value="{name}" selected>' in html

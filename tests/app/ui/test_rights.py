@@ -108,8 +108,8 @@ def missing_at(person: Person, address: str, name: str) -> list[str]:
     words = {"topic": name, "group": name, "source": f"%DLQ%{name}", "to": name} | named
     needed = DOORS[door] if door.startswith("/jobs/") else DOORS[door][:1]
     lacking = [filled(right, words) for right in needed if not person.may(filled(right, words))]
-    told = "administer:people" if person.has_token else "administer:own"
-    lacking = [right.replace("administer:own", told) for right in lacking]
+    right_of_own = "administer:people" if person.has_token else "administer:own"
+    lacking = [right.replace("administer:own", right_of_own) for right in lacking]
     return [right.replace("topic:%DLQ%", "group:") for right in lacking]
 
 
@@ -167,13 +167,13 @@ async def looked_at(
     addresses = [filled(page, words) for page in PAGES if without not in page]
     if words["n"] == INSIDE:
         addresses += OF_SERVER
-    found = {}
+    texts = {}
     for address in addresses:
         answer = await http.get(address, headers=HTML)
         if answer.status_code != 403:  # a page that only some may read
             assert answer.status_code == 200, f"{address}: {answer.status_code} {answer.text[:500]}"
-            found[address] = answer.text
-    return found
+            texts[address] = answer.text
+    return texts
 
 
 async def failed_job(app: App, name: str) -> str:
@@ -238,11 +238,13 @@ async def under_way(app: App) -> None:
 
 def posts_of(pages: dict[str, str], name: str) -> list[tuple[PostForm, str]]:
     """Every form of the pages once, with what its page is of; what takes most away comes last."""
-    found = {form.action: form for html in pages.values() for form in Controls(html).forms}
+    forms_by_action = {
+        form.action: form for html in pages.values() for form in Controls(html).forms
+    }
     last = ("/purge", "/offsets", "/undo", "/resend", "/revoke", "/end", "/delete", "/logout")
     rank = {form.action: 1 + last.index("/" + form.action.rpartition("/")[2])
-            for form in found.values() if form.action.endswith(last)}  # fmt: skip
-    ordered = sorted(found.values(), key=lambda form: rank.get(form.action, 0))
+            for form in forms_by_action.values() if form.action.endswith(last)}  # fmt: skip
+    ordered = sorted(forms_by_action.values(), key=lambda form: rank.get(form.action, 0))
     return [(form, name) for form in ordered]
 
 
@@ -258,8 +260,8 @@ async def test_each_control_is_as_the_table_says_and_so_is_its_post(
         async with client_of(app, person) as http:
             http.headers["origin"] = str(http.base_url).rstrip("/")
             pages = {name: await looked_at(http, known) for name, known in words.items()}
-            for name, found in pages.items():
-                for address, html in found.items():
+            for name, pages_of_person in pages.items():
+                for address, html in pages_of_person.items():
                     wrong = faults_of_page(address, html, person, name)
                     faults += [f"{address}: {each}" for each in wrong]
                     if person is ADMIN and "lock-note" in html:
@@ -331,8 +333,8 @@ async def test_on_a_read_only_server_every_control_says_so(tmp_path: Path) -> No
         faults: list[str] = []
         for name, known in words.items():
             for address, html in (await looked_at(http, known, without=CLIENT)).items():
-                found = faults_of_page(address, html, ADMIN, name, READ_ONLY)
-                faults += [f"{address}: {each}" for each in found]
+                page_faults = faults_of_page(address, html, ADMIN, name, READ_ONLY)
+                faults += [f"{address}: {each}" for each in page_faults]
                 for form in Controls(html).forms:
                     if not is_own(form.action):
                         answer = await http.post(form.action, data=form.sent(), headers=FORM)

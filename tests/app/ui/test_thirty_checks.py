@@ -177,13 +177,13 @@ FOCUSED = """() => {
 
 def table() -> dict[int, list[tuple[str, str]]]:
     """Places by check, as the text above lists them."""
-    found: dict[int, list[tuple[str, str]]] = {}
+    places: dict[int, list[tuple[str, str]]] = {}
     for line in (__doc__ or "").splitlines():
         if check := CHECK.match(line):
-            found[int(check[1])] = []
+            places[int(check[1])] = []
         elif place := PLACE.match(line):
-            found[max(found)].append((place[1], place[2]))
-    return found
+            places[max(places)].append((place[1], place[2]))
+    return places
 
 
 def test_every_check_is_listed_with_a_test() -> None:
@@ -225,11 +225,11 @@ def test_a_copied_address_shows_the_same_rows_in_another_browser(
     page.get_by_role("link", name="Next").click()
     expect(page).to_have_url(re.compile("page=2"))
     expect(page.locator("#topic-list tbody tr")).to_have_count(MANY - 25)
-    shown = names(page)
-    assert len(set(shown)) == MANY - 25
+    listing = names(page)
+    assert len(set(listing)) == MANY - 25
     other = open_page(page.url)
     expect(other.locator("#topic-list tbody tr")).to_have_count(MANY - 25)
-    assert names(other) == shown
+    assert names(other) == listing
     expect(other.get_by_role("searchbox", name="Filter by name")).to_have_value(many)
 
 

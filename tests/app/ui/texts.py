@@ -36,10 +36,10 @@ WIDTH = 10_000  # one line a text, so that searching finds it
 def extract(folder: Path = UI) -> Catalog:
     """Every text that templates and Python of the console use."""
     catalog = Catalog()
-    found = extract_from_dir(
+    messages = extract_from_dir(
         folder, METHODS, {"**/templates/**.html": OPTIONS["**.html"]}, keywords=KEYWORDS
     )
-    for __, ___, text, ____, _____ in found:
+    for __, ___, text, ____, _____ in messages:
         catalog.add(text)
     for text in filter(None, borrowed()):
         catalog.add(text)

@@ -93,10 +93,10 @@ def test_a_person_who_asks_keeps_the_login_and_finds_it_expired_otherwise(
 ) -> None:
     for _ in range(2):
         clock.hurry(5 * HOUR_S)
-        with window.expect_response(lambda answer: "/topics" in answer.url) as asked:
+        with window.expect_response(lambda answer: "/topics" in answer.url) as response:
             window.get_by_role("button", name="Refresh now").click()
-        assert not is_poll(asked.value.request)
-        assert asked.value.status in (200, 304)
+        assert not is_poll(response.value.request)
+        assert response.value.status in (200, 304)
     clock.hurry(9 * HOUR_S)
     window.get_by_role("button", name="Refresh now").click()
     expect(window).to_have_url(re.compile(r"/login\?next=/topics%3Fq%3Dor$"))

@@ -58,8 +58,8 @@ class Provider:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
-    def _tell(self, what: str, told: object) -> None:
-        answer = httpx.put(f"{self.issuer}/test/{what}", content=json.dumps(told), timeout=30)
+    def _tell(self, what: str, value: object) -> None:
+        answer = httpx.put(f"{self.issuer}/test/{what}", content=json.dumps(value), timeout=30)
         assert answer.status_code == 204, answer.text
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.ui.bodies import bodies, json_text
-from app.ui.bodies.bodies import NotDecodable
+from app.ui.bodies.trees import NotDecodable
 from tests.app.ui import page_context
 from tests.app.ui.bodies.containers import SYNC, container, long, text
 
@@ -54,30 +54,30 @@ class Page:
     body: bodies.Body
 
 
-def shown(body: bytes) -> bodies.Body:
+def decode_for_pages(body: bytes) -> bodies.Body:
     """The body as a page and its twin show it."""
-    found = bodies.decode(body)
-    for view in found.views:
+    decoded = bodies.decode(body)
+    for view in decoded.views:
         page_context.encoded(Page(bodies.decode(body, view=view))).decode()
         str(bodies.decode(body, view=view)).encode()
     for read in (bodies.line, bodies.document):
         for view in ("json", "avro", "msgpack", "protobuf", "text"):
             _readable(read, body, view)
     bodies.preview(body).encode()
-    return found
+    return decoded
 
 
 def _readable(read: Callable[..., Any], body: bytes, view: str) -> None:
     try:
-        found = read(body, view)
+        value = read(body, view)
     except NotDecodable:
         return
-    (found if isinstance(found, str) else str(found)).encode()
+    (value if isinstance(value, str) else str(value)).encode()
 
 
 @pytest.mark.parametrize("schema", ODD_SCHEMAS, ids=lambda schema: ascii(schema)[:60])
 def test_an_odd_avro_schema_is_a_reason_and_no_failure(schema: Any) -> None:
-    shown(container(schema, b"\x02" * 40, count=3))
+    decode_for_pages(container(schema, b"\x02" * 40, count=3))
 
 
 def record_of(name: str, *types: Any) -> dict[str, Any]:
@@ -117,7 +117,7 @@ HOSTILE_CONTAINERS = {
 @pytest.mark.parametrize("body", HOSTILE_CONTAINERS.values(), ids=HOSTILE_CONTAINERS)
 def test_a_hostile_avro_container_costs_little_time_and_memory(body: bytes) -> None:
     assert len(body) < bodies.TREE_BYTES_MAX
-    shown(body)
+    decode_for_pages(body)
     began_s = time.process_time()
     tracemalloc.start()
     try:
@@ -131,7 +131,7 @@ def test_a_hostile_avro_container_costs_little_time_and_memory(body: bytes) -> N
 @settings(deadline=None)
 @given(SCHEMAS, st.binary(max_size=60), st.integers(-3, 3))
 def test_whatever_an_avro_file_says_it_is_shown(schema: Any, records: bytes, count: int) -> None:
-    shown(container(schema, records, count=count))
+    decode_for_pages(container(schema, records, count=count))
 
 
 @pytest.mark.parametrize(
@@ -153,18 +153,18 @@ def test_whatever_an_avro_file_says_it_is_shown(schema: Any, records: bytes, cou
     ids=lambda value: ascii(value)[:30],
 )
 def test_odd_json_is_shown_as_a_tree_or_as_text(body: bytes, tree_text: str | None) -> None:
-    found = shown(body)
+    decoded = decode_for_pages(body)
     if tree_text is None:
-        assert found.tree is None
+        assert decoded.tree is None
     else:
-        assert found.tree is not None
-        assert found.tree.children[0].text == tree_text
+        assert decoded.tree is not None
+        assert decoded.tree.children[0].text == tree_text
 
 
 def test_a_lone_surrogate_in_a_name_is_shown_as_it_was_written() -> None:
-    found = shown(rb'{"\udead": 1, "\\udead": 2}')
-    assert found.tree is not None
-    assert [node.label for node in found.tree.children] == [r"\udead"]
+    decoded = decode_for_pages(rb'{"\udead": 1, "\\udead": 2}')
+    assert decoded.tree is not None
+    assert [node.label for node in decoded.tree.children] == [r"\udead"]
     assert json_text.loads(rb'["\\\ud800"]') == ["\\\\ud800"]
 
 
@@ -178,14 +178,14 @@ def test_json_without_lone_surrogates_is_read_as_by_everybody(value: Any) -> Non
 @settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_shown(body: bytes) -> None:
-    shown(body)
+    decode_for_pages(body)
 
 
 @settings(deadline=None)
 @given(st.sampled_from([b"\x81", b"\x91", b"\xde", b"\xdc", b"\x1f\x8b", b"\x78\x9c", b"Obj\x01"]),
        st.binary(max_size=60))  # fmt: skip
 def test_what_only_begins_like_a_format_is_shown(begin: bytes, rest: bytes) -> None:
-    shown(begin + rest)
+    decode_for_pages(begin + rest)
 
 
 @settings(deadline=None)
@@ -195,9 +195,9 @@ def test_any_messagepack_is_shown(value: Any) -> None:
         body = msgspec.msgpack.encode([value])
     except (OverflowError, ValueError):
         return
-    shown(body)
+    decode_for_pages(body)
 
 
 def test_a_union_that_names_itself_ends() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": ["R", "null"]}]}
-    shown(container(schema, long(0) * 100 + text("x"), count=1))
+    decode_for_pages(container(schema, long(0) * 100 + text("x"), count=1))

@@ -42,8 +42,9 @@ def test_a_client_that_makes_requests_has_a_page_that_says_what_it_cannot_be_ask
     beat(browser, "asked", "host/1@2 & <b>")
     name = "host%2F1%402%20%26%20%3Cb%3E"
     page = twin(browser, f"/clients/{name}")
-    assert (page["name"], page["language"], page["version"]) == ("host/1@2 & <b>", "GO", "9")
-    assert [row["group"] for row in page["groups"]] == ["asked"]
+    client = page["client"]
+    assert (client["name"], page["language"], page["version"]) == ("host/1@2 & <b>", "GO", "9")
+    assert [row["group"] for row in client["memberships"]] == ["asked"]
     html = browser.get(f"/clients/{name}").text
     assert "<b>" not in html
     assert "Not offered by this client: it has no open connection" in html
@@ -57,28 +58,28 @@ def test_disconnecting_says_what_it_means_and_what_it_did(browser: httpx.Client)
     browser.post("/api/v1/topics", json={"name": "sent-away"})
     for number in range(3):
         browser.post("/api/v1/topics/sent-away/messages", json={"body": str(number)})
-    wanted = {"topic": "sent-away", "max": 2, "invisible_ms": 600_000, "client": "leaver"}
-    received = browser.post("/api/v1/groups/sent-away/receive", json=wanted).json()
+    request = {"topic": "sent-away", "max": 2, "invisible_ms": 600_000, "client": "leaver"}
+    received = browser.post("/api/v1/groups/sent-away/receive", json=request).json()
     held = len(received["deliveries"])
     assert held
-    asked = browser.get("/client/disconnect", params={"client": "leaver"}).text
-    assert f"{held} messages in its hands come back within a second" in asked
+    question = browser.get("/client/disconnect", params={"client": "leaver"}).text
+    assert f"{held} messages in its hands come back within a second" in question
     done = browser.post("/client/disconnect?format=json", data={"client": "leaver"}).json()["done"]
     assert (done["connections"], done["groups"], done["returned"]) == (0, ["sent-away"], held)
     assert browser.get("/clients/leaver").status_code == 404
     trail = twin(browser, "/audit", name="leaver")
     assert trail["rows"][0]["action"] == "client.disconnect"
-    told = twin(browser, "/groups/sent-away/history")["passages"]
-    assert [each["kind"] for each in told] == ["left", "joined"]
+    passages = twin(browser, "/groups/sent-away/history")["passages"]
+    assert [each["kind"] for each in passages] == ["left", "joined"]
 
 
 def test_the_list_exports_consumers_and_what_they_do(browser: httpx.Client) -> None:
     beat(browser, "exported", "export-1")
     lines = browser.get("/clients?format=csv&q=export-1").text.splitlines()
     head, row = lines[0].split(","), lines[1].split(",")
-    told = dict(zip(head, row, strict=False))
-    assert (told["client"], told["kind"], told["language"]) == ("export-1", "consumer", "GO")
-    assert (told["handed_per_s"], told["failed"], told["processing_p99_ms"]) == ("0.000", "0", "")
+    line = dict(zip(head, row, strict=False))
+    assert (line["client"], line["kind"], line["language"]) == ("export-1", "consumer", "GO")
+    assert (line["handed_per_s"], line["failed"], line["processing_p99_ms"]) == ("0.000", "0", "")
     assert "requests do not say who sends" in lines[1]
 
 
@@ -116,17 +117,17 @@ def test_values_of_bodies_become_columns_and_what_is_missing_says_why(
     for body in ('{"order": {"id": 7, "lines": [{"sku": "<a>"}]}}', "no json at all"):
         browser.post("/api/v1/topics/columns/messages", json={"body": body, "queue": 0})
     query = {"topic": "columns", "since": "all", "fields": "order.id, order.lines[0].sku"}
-    found = twin(browser, "/messages", **query)
-    told = {
-        row["preview"]: [each["text"] or each["why"] for each in shown["values"]]
-        for row, shown in zip(found["rows"], found["bodies"], strict=True)
+    page = twin(browser, "/messages", **query)
+    cells = {
+        row["preview"]: [each["text"] or each["why"] for each in columns_of_row["values"]]
+        for row, columns_of_row in zip(page["rows"], page["bodies"], strict=True)
     }
-    assert sorted(told.values())[0] == ["7", "<a>"]
-    assert told["no json at all"] == ["it is no JSON, Avro, MessagePack or Protobuf"] * 2
+    assert sorted(cells.values())[0] == ["7", "<a>"]
+    assert cells["no json at all"] == ["it is no JSON, Avro, MessagePack or Protobuf"] * 2
     html = browser.get("/messages", params=query).text
     assert "order.lines[0].sku</th>" in html
     assert "&lt;a&gt;" in html
-    assert "fields=order.id" in found["scan"]["here_href"]
+    assert "fields=order.id" in page["answer"]["scan"]["here_href"]
     hexed = twin(browser, "/messages", topic="columns", since="all", view="hex")
     assert hexed["bodies"][0]["body"]["text"].startswith("7b 22")
 
@@ -141,11 +142,11 @@ def test_a_path_that_is_none_is_told_at_its_field(browser: httpx.Client, fields:
 def test_columns_stop_where_the_time_of_a_page_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "BUDGET_S", -1)
     form = Form({})
-    asked = columns.read({"view": "json", "fields": "a"}, form)
-    assert asked == Columns("json", ("a",))
+    choice = columns.read({"view": "json", "fields": "a"}, form)
+    assert choice == Columns("json", ("a",))
     message: Any = object()
-    (shown,) = columns.show([message], asked)
-    assert "time" in shown.body.why
+    (row,) = columns.show([message], choice)
+    assert "time" in row.body.why
 
 
 # -- the tail -------------------------------------------------------------------------------------

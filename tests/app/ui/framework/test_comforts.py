@@ -33,14 +33,14 @@ def test_the_best_names_come_first() -> None:
 
 
 def test_without_letters_there_are_pages_and_actions_only() -> None:
-    found = find("", ["orders"], ["billing"])
-    assert {hit.kind for hit in found.hits} == {"Page", "Action"}
+    results = find("", ["orders"], ["billing"])
+    assert {hit.kind for hit in results.hits} == {"Page", "Action"}
 
 
 def test_the_palette_says_of_how_many_it_shows_the_first() -> None:
-    found = find("t-", [f"t-{number}" for number in range(20)], [])
-    assert sum(hit.kind == "Topic" for hit in found.hits) == EACH_MAX
-    assert found.more == [f"the first {EACH_MAX} of 20 topics"]
+    results = find("t-", [f"t-{number}" for number in range(20)], [])
+    assert sum(hit.kind == "Topic" for hit in results.hits) == EACH_MAX
+    assert results.more == [f"the first {EACH_MAX} of 20 topics"]
 
 
 def test_an_exact_name_comes_before_a_page_that_begins_so() -> None:
@@ -158,10 +158,10 @@ def test_changing_the_zone_labels_all_times_and_the_chart_anew(
     expect(page.locator(".chart-tip")).to_contain_text("Asia/Kathmandu")
     # Kathmandu is 5 h 45 min ahead: whole quarters of an hour in UTC are others there.
     expect(page.locator("#traffic-chart")).to_have_attribute("data-ticks", re.compile(r"\d\d:\d\d"))
-    shown = page.locator("#traffic-chart").get_attribute("data-ticks") or ""
+    ticks = page.locator("#traffic-chart").get_attribute("data-ticks") or ""
     here = page.locator("details.twin td").first.inner_text()
     hours = {re.findall(r"(\d\d):\d\d", here)[0], re.findall(r"(\d\d):\d\d", here)[-1]}
-    assert hours & {tick[:2] for tick in shown.split()}, (shown, here)
+    assert hours & {tick[:2] for tick in ticks.split()}, (ticks, here)
     titles = page.locator("#overview time[data-ms]").evaluate_all("all => all.map(t => t.title)")
     assert titles
     assert all(title.endswith(KATHMANDU) for title in titles)

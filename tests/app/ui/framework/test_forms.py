@@ -18,10 +18,11 @@ VALUES = st.text(st.characters(codec="utf-8"), max_size=20)
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=20))
 def test_a_form_is_read_as_browsers_write_it(pairs: list[tuple[str, str]]) -> None:
     body = urlencode(pairs).encode()
-    wanted = parse_qs(body.decode(), keep_blank_values=True)
-    found = forms._parsed(body)
-    assert found == {
-        name: [value.replace("\r\n", "\n") for value in values] for name, values in wanted.items()
+    library_values = parse_qs(body.decode(), keep_blank_values=True)
+    form_values = forms._parsed(body)
+    assert form_values == {
+        name: [value.replace("\r\n", "\n") for value in values]
+        for name, values in library_values.items()
     }
 
 

@@ -265,8 +265,8 @@ def test_pages_in_chinese_are_accessible_and_fit_a_telephone(
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
         page.evaluate(script)
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        serious = [v for v in found["violations"] if v["impact"] in ("serious", "critical")]
+        report = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        serious = [v for v in report["violations"] if v["impact"] in ("serious", "critical")]
         if serious:
             faults[path] = [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in serious]
     assert not faults

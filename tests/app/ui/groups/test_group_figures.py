@@ -4,7 +4,13 @@ import pytest
 
 from app.monitoring.forecast import Forecast, Outlook, forecast
 from app.ui.framework.forms import Form
-from app.ui.framework.typed_time import find_length_ms, find_moment_ms, length_text, moment_text
+from app.ui.framework.typed_time import (
+    NoMoment,
+    find_length_ms,
+    length_text,
+    moment_ms,
+    moment_text,
+)
 from app.ui.groups import lag_chart
 from app.ui.groups import policy as group_policy
 from app.ui.groups.lag_chart import SHAPES
@@ -191,11 +197,12 @@ def test_lengths_of_time_are_read_as_they_are_written(value_ms: int) -> None:
 
 
 def test_moments_are_utc_unless_they_say_otherwise() -> None:
-    assert find_moment_ms(moment_text(START_MS)) == START_MS
-    assert find_moment_ms("2023-11-14 22:13:20") == START_MS
-    assert find_moment_ms("2023-11-14T23:13:20+01:00") == START_MS
+    assert moment_ms(moment_text(START_MS)) == START_MS
+    assert moment_ms("2023-11-14 22:13:20") == START_MS
+    assert moment_ms("2023-11-14T23:13:20+01:00") == START_MS
     for wrong in ("", "yesterday", "2023-13-01", "1969-01-01T00:00"):
-        assert find_moment_ms(wrong) is None
+        with pytest.raises(NoMoment):
+            moment_ms(wrong)
 
 
 @pytest.mark.parametrize(

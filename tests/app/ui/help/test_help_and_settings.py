@@ -46,8 +46,8 @@ async def test_words_are_found_by_a_piece_in_either_language(tmp_path: Path) -> 
         headers = HTML | {"accept-language": "zh-CN"}
         for text in ("Half mess", "半消息"):
             html = (await app.http.get(f"/help?q={text}", headers=headers)).text
-            found = {slug for slug in glossary.TERMS if f'<div id="{slug}">' in html}
-            assert found == {"half-message", "check"}, text
+            terms = {slug for slug in glossary.TERMS if f'<div id="{slug}">' in html}
+            assert terms == {"half-message", "check"}, text
         twin = (await app.http.get("/help?q=receipt&format=json")).json()
         assert [term["slug"] for each in twin["chapters"] for term in each["terms"]] == ["pop"]
         none = await app.http.get("/help?q=no-such-word", headers=HTML)

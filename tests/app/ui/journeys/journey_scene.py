@@ -12,8 +12,8 @@ ERROR = "ConnectionError: the bank <b>refused</b> the transfer"
 
 def take(scenery: Scenery, group: str, client: str) -> list[dict[str, Any]]:
     """What the group has next, waiting for it."""
-    asked = {"topic": TOPIC, "max": 1, "wait_ms": 10_000, "client": client}
-    deliveries: list[dict[str, Any]] = scenery.post(f"/groups/{group}/receive", asked)["deliveries"]
+    query = {"topic": TOPIC, "max": 1, "wait_ms": 10_000, "client": client}
+    deliveries: list[dict[str, Any]] = scenery.post(f"/groups/{group}/receive", query)["deliveries"]
     assert deliveries, f"{group} got nothing"
     return deliveries
 

@@ -73,12 +73,12 @@ def test_the_twin_tells_each_stage_in_order_with_its_bar(
 def test_sentences_say_who_failed_when_and_why(browser: httpx.Client, failing: str) -> None:
     page = twin(browser, f"/trace/{failing}")
     (payer,) = (each for each in page["groups"] if each["group"] == PAYER)
-    told = [line["text"] for line in payer["story"]]
+    texts = [line["text"] for line in payer["story"]]
     assert re.fullmatch(
-        rf"Attempt 1 failed after [\d.]+ m?s on client payer-1: {ERROR}", told[1]
-    ), told
-    assert re.fullmatch(r"Waited [\d.]+ s before attempt 2", told[2]), told
-    assert told[-1].startswith("Attempt 1 was done after")
+        rf"Attempt 1 failed after [\d.]+ m?s on client payer-1: {ERROR}", texts[1]
+    ), texts
+    assert re.fullmatch(r"Waited [\d.]+ s before attempt 2", texts[2]), texts
+    assert texts[-1].startswith("Attempt 1 was done after")
     assert f"attempts_exhausted: {ERROR}" in payer["story"][-3]["text"]
     assert "sent again" in page["summary"]
 
@@ -119,9 +119,11 @@ def test_one_group_can_be_looked_at_alone(browser: httpx.Client, failing: str) -
     assert len(page["groups"]) == 3
 
 
-@pytest.mark.parametrize("asked", ["nobody-has-this", "7F000001000000000000000000FFFFFF", "a/b c"])
-def test_nothing_found_says_what_was_checked(browser: httpx.Client, asked: str) -> None:
-    page = twin(browser, f"/trace/{asked}")
+@pytest.mark.parametrize(
+    "requested", ["nobody-has-this", "7F000001000000000000000000FFFFFF", "a/b c"]
+)
+def test_nothing_found_says_what_was_checked(browser: httpx.Client, requested: str) -> None:
+    page = twin(browser, f"/trace/{requested}")
     assert (page["stages"], page["groups"], page["is_over"]) == ([], [], True)
     checked = {each["code"]: each["detail"] for each in page["reasons"]}
     assert set(checked) == {
@@ -154,8 +156,8 @@ def test_a_group_whose_filter_leaves_the_tag_out_is_named_so(
 ) -> None:
     scenery.post("/topics", {"name": "tagged"})
     (sent,) = scenery.send("tagged", [{"body": "x", "tag": "blue"}])
-    asked = {"topic": "tagged", "filter": "red || green", "max": 1, "client": "c"}
-    scenery.post("/groups/choosy/receive", asked)
+    query = {"topic": "tagged", "filter": "red || green", "max": 1, "client": "c"}
+    scenery.post("/groups/choosy/receive", query)
     (group,) = twin(browser, f"/trace/{sent['message_id']}")["groups"]
     assert (group["group"], group["verdict"]) == ("choosy", "filtered out")
 
@@ -168,12 +170,12 @@ def test_a_request_and_its_reply_lead_to_each_other(
     ended = httpx.post(f"{site.base}/api/v1/topics/questions/request", json=question, timeout=30)
     assert ended.status_code >= 400  # nobody replied in time
     reply = scenery.post("/replies", {"correlation_id": "ask-1", "body": "!"})
-    (asked,) = scenery.receive("answerers", "questions", 1)
-    request_page = twin(browser, f"/trace/{asked['message_id']}")
+    (request,) = scenery.receive("answerers", "questions", 1)
+    request_page = twin(browser, f"/trace/{request['message_id']}")
     ties = {line["href"] for line in request_page["story"]}
     assert f"/trace/{reply['message_id']}" in ties
     reply_page = twin(browser, f"/trace/{reply['message_id']}")
-    assert f"/trace/{asked['message_id']}" in {line["href"] for line in reply_page["story"]}
+    assert f"/trace/{request['message_id']}" in {line["href"] for line in reply_page["story"]}
     assert [each["outcome"] for each in reply_page["stages"] if each["name"] == "reply"] == [
         "too late"
     ]

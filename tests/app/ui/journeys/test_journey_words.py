@@ -124,7 +124,7 @@ def test_the_balance_says_where_a_groups_time_went() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "wanted", "is_out"),
+    ("tag", "expression", "is_out"),
     [
         ("blue", "*", False),
         ("blue", "", False),
@@ -134,5 +134,5 @@ def test_the_balance_says_where_a_groups_time_went() -> None:
         ("blue", "SQL92: color = 'red'", False),
     ],
 )
-def test_a_filter_by_tags_is_compared_and_no_other(tag: str, wanted: str, is_out: bool) -> None:
-    assert is_filtered(tag, wanted) is is_out
+def test_a_filter_by_tags_is_compared_and_no_other(tag: str, expression: str, is_out: bool) -> None:
+    assert is_filtered(tag, expression) is is_out

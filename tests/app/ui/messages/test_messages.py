@@ -53,16 +53,16 @@ def haystack(site: Site) -> str:
 
 def walk(browser: httpx.Client, path: str) -> list[Any]:
     """The contexts of a search from its first page to its last, by following its own links."""
-    found = []
+    pages = []
     while path:
-        found.append(browser.get(f"{path}&format=json").json())
-        path = found[-1]["scan"]["next_href"]
-        assert len(found) < 200
-    return found
+        pages.append(browser.get(f"{path}&format=json").json())
+        path = pages[-1]["answer"]["scan"]["next_href"]
+        assert len(pages) < 200
+    return pages
 
 
-def places(found: list[Any]) -> list[tuple[int, str]]:
-    return [(row["queue"], row["offset"]) for page in found for row in page["rows"]]
+def places(pages: list[Any]) -> list[tuple[int, str]]:
+    return [(row["queue"], row["offset"]) for page in pages for row in page["rows"]]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def popular_key(site: Site) -> str:
 
 @pytest.mark.parametrize(
     ("path", "older"),
-    [("/topics/tail-numbers/messages", "next_cursor"), ("/messages", "older_cursor")],
+    [("/topics/tail-numbers/messages", "next_cursor"), ("/messages", "older")],
 )
 def test_all_messages_of_a_key_are_reached_by_its_pages(
     browser: httpx.Client, popular_key: str, path: str, older: str
@@ -89,7 +89,7 @@ def test_all_messages_of_a_key_are_reached_by_its_pages(
     assert "more messages" in page.text
     (link,) = re.findall(r'rel="next" href="([^"]+)"', page.text)
     second = browser.get(f"{link.replace('&amp;', '&')}&format=json").json()
-    cursors = second | second.get("page", {})
+    cursors = second | second.get("page", {}) | second.get("answer", {})
     assert (len(second["rows"]), cursors[older]) == (47, "")
     assert len({row["message_id"] for row in first["rows"] + second["rows"]}) == 111
     journeys = browser.get("/trace", params={"topic": "tail-numbers", "key": popular_key})
@@ -102,10 +102,10 @@ def test_all_messages_of_a_key_are_reached_by_its_pages(
 def test_a_search_continued_to_its_end_finds_each_match_once(
     browser: httpx.Client, haystack: str, query: str
 ) -> None:
-    found = walk(browser, f"/messages?topic={haystack}&{query}&size=25")
-    assert len(found) >= 8
-    assert len(places(found)) == len(set(places(found))) == 200
-    first, last = found[0]["scan"], found[-1]["scan"]
+    pages = walk(browser, f"/messages?topic={haystack}&{query}&size=25")
+    assert len(pages) >= 8
+    assert len(places(pages)) == len(set(places(pages))) == 200
+    first, last = pages[0]["answer"]["scan"], pages[-1]["answer"]["scan"]
     assert (first["matched"], first["total"]) == (25, 400)
     assert first["scanned"] < 400
     assert (last["matched"], last["scanned"], last["total"]) == (200, 400, 400)
@@ -120,18 +120,18 @@ def test_a_search_whose_time_is_up_says_how_far_it_came_and_goes_on(
     text = re.sub(r"<[^>]+>", "", page)
     assert re.search(r"0 found so far, scanned \d+ of 400", text)
     assert "Continue" in text
-    found = walk(browser, path)
-    assert len(found) > 1
-    assert [row["preview"] for page in found for row in page["rows"]] == ["needle 398"]
+    pages = walk(browser, path)
+    assert len(pages) > 1
+    assert [row["preview"] for page in pages for row in page["rows"]] == ["needle 398"]
 
 
 def test_the_address_of_a_page_is_a_permalink(browser: httpx.Client, haystack: str) -> None:
     first = browser.get(f"/messages?topic={haystack}&since=1h&filter=odd&format=json").json()
-    there = first["scan"]["next_href"]
+    there = first["answer"]["scan"]["next_href"]
     assert "since" not in there
     assert "from=" in there
     assert browser.get(f"{there}&format=json").json() == browser.get(f"{there}&format=json").json()
-    here = browser.get(f"{first['scan']['here_href']}&format=json").json()
+    here = browser.get(f"{first['answer']['scan']['here_href']}&format=json").json()
     assert here["rows"] == first["rows"]
 
 
@@ -165,7 +165,7 @@ def test_what_is_wrong_is_told_at_its_field_with_the_values_kept(
 
 def test_a_cursor_of_another_search_is_refused(browser: httpx.Client, haystack: str) -> None:
     page = browser.get(f"/messages?topic={haystack}&since=all&size=25&format=json").json()
-    cursor = page["scan"]["next_cursor"]
+    cursor = page["answer"]["scan"]["next_cursor"]
     other = f"/messages?topic={haystack}&since=all&filter=odd&cursor={cursor}"
     assert browser.get(other).status_code == 422
 

@@ -66,13 +66,13 @@ class Stream:
 
     def bodies(self, count: int) -> list[str]:
         """The bodies of the events to come until there are so many."""
-        found: list[str] = []
-        while len(found) < count:
+        texts: list[str] = []
+        while len(texts) < count:
             block = self.block()
             assert block, "the stream ended"
             if block.get("event") == "rows":
-                found += [row["body"] for row in json.loads(block["data"])["rows"]]
-        return found
+                texts += [row["body"] for row in json.loads(block["data"])["rows"]]
+        return texts
 
 
 @contextmanager
@@ -207,7 +207,7 @@ def test_an_open_stream_does_not_hold_up_the_end_of_the_server(tmp_path: Path) -
 # -- in the browser ----------------------------------------------------------------------------
 
 
-def shown(page: Page) -> list[str]:
+def bodies_of(page: Page) -> list[str]:
     """The bodies in the table, newest first."""
     script = "rows => rows.map(row => row.querySelector('.tail-body').textContent)"
     bodies: list[str] = page.locator("#tail-rows tr").evaluate_all(script)
@@ -242,7 +242,7 @@ def test_five_thousand_messages_arrive_within_the_cap_and_input_stays_quick(
     sending.join()
     expect(page.locator("[data-tail-received]")).to_have_text("5,000", timeout=LIMIT_S * 1000)
     expect(page.locator("[data-tail-dropped]")).to_have_text("0")
-    assert shown(page) == sent[::-1][:100]
+    assert bodies_of(page) == sent[::-1][:100]
     delays.sort()
     assert delays[len(delays) // 2] < 100
 
@@ -256,9 +256,9 @@ def test_pause_freezes_and_counts_and_resume_goes_on(open_page: OpenPage, scener
     sent = produce(scenery, "tail-pause", 80, first=2)
     resume = page.get_by_role("button", name="Resume (80 new)")
     expect(resume).to_be_visible()
-    assert shown(page) == ["tail-pause 1", "tail-pause 0"]
+    assert bodies_of(page) == ["tail-pause 1", "tail-pause 0"]
     resume.click()
-    assert shown(page) == sent[::-1][:50]
+    assert bodies_of(page) == sent[::-1][:50]
     # More came than the page keeps: what was never shown is counted.
     expect(page.locator("[data-tail-dropped]")).to_have_text("30")
     more = produce(scenery, "tail-pause", 1, first=82)
@@ -271,8 +271,8 @@ def test_a_broken_connection_is_taken_up_where_it_ended(
 ) -> None:
     produce(scenery, "tail-break", 1)
     page = open_page("/tail?topic=tail-break")
-    asked: list[Any] = []
-    page.on("request", lambda r: asked.append(r) if "/tail/stream" in r.url else None)
+    requests: list[Any] = []
+    page.on("request", lambda r: requests.append(r) if "/tail/stream" in r.url else None)
     following(page)
     sent = produce(scenery, "tail-break", 20)
     expect(page.locator("#tail-rows .tail-body").first).to_have_text(sent[-1])
@@ -287,8 +287,8 @@ def test_a_broken_connection_is_taken_up_where_it_ended(
     sent += produce(scenery, "tail-break", 20, first=20)
     expect(page.locator("[data-tail-received]")).to_have_text("40", timeout=LIMIT_S * 1000)
     following(page)
-    assert shown(page)[:40] == sent[::-1]
-    assert any("last-event-id" in request.all_headers() for request in asked)
+    assert bodies_of(page)[:40] == sent[::-1]
+    assert any("last-event-id" in request.all_headers() for request in requests)
 
 
 @pytest.mark.browser
@@ -311,7 +311,7 @@ def test_without_script_the_newest_messages_are_shown_and_it_is_said(
 ) -> None:
     sent = produce(scenery, "tail-plain", 3)
     page = open_page("/tail?topic=tail-plain", javascript=False)
-    assert shown(page) == sent[::-1]
+    assert bodies_of(page) == sent[::-1]
     expect(page.locator("noscript .banner")).to_be_visible()
     expect(page.get_by_role("button", name="Pause", exact=True)).to_be_hidden()
 

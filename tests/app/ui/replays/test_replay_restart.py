@@ -107,13 +107,13 @@ def kill_when_sent(scenery: Scenery, server: ServerProcess, job_id: str, enough:
 
 def check_outcomes(scenery: Scenery, job_id: str) -> None:
     """Every frozen entry has one outcome, and the sums are theirs."""
-    found: list[tuple[str, str]] = []
+    outcomes: list[tuple[str, str]] = []
     cursor: str | None = ""
     while cursor is not None:
         page = scenery.get(f"/replays/{job_id}/outcomes?limit=200&cursor={cursor}")
-        found += [(row["offset"], row["outcome"]) for row in page["items"]]
+        outcomes += [(row["offset"], row["outcome"]) for row in page["items"]]
         cursor = page["next_cursor"]
-    assert found == [(str(offset), "sent") for offset in range(COUNT)]
+    assert outcomes == [(str(offset), "sent") for offset in range(COUNT)]
     assert await_job(scenery, job_id)["totals"] == {"sent": COUNT}
 
 
@@ -121,10 +121,10 @@ def check_copies(scenery: Scenery, job_id: str) -> None:
     """The target has one copy of every entry, and no second of any."""
     copies: Counter[tuple[str, str, str]] = Counter()
     for offset in range(0, COUNT, PULLED):
-        asked = f"/topics/copies/messages?queue=0&offset={offset}&limit={PULLED}"
-        for each in scenery.get(asked)["messages"]:
+        query = f"/topics/copies/messages?queue=0&offset={offset}&limit={PULLED}"
+        for each in scenery.get(query)["messages"]:
             names = each["properties"]
             copies[names["KITE_REDRIVEN_FROM"], names["KITE_REDRIVEN_JOB"], each["body"]] += 1
-    wanted = ((f"%DLQ%couriers@0@{offset}", job_id, str(offset)) for offset in range(COUNT))
-    assert copies == Counter(wanted)
+    places = ((f"%DLQ%couriers@0@{offset}", job_id, str(offset)) for offset in range(COUNT))
+    assert copies == Counter(places)
     assert scenery.get("/topics/copies")["messages"] == COUNT

@@ -105,15 +105,15 @@ def _latencies(hour: str, chance: random.Random, swell: float) -> Rows:
 def _cell(
     hour: str, metric: str, topic: str, group: str, client: str, values: Sequence[int]
 ) -> dict[str, Any]:
-    found = summarize(list(values))
-    assert found is not None
+    summary = summarize(list(values))
+    assert summary is not None
     return {
         "hour": hour, "metric": metric, "topic": topic, "group": group, "client": client,
-        "n": found.n, "messages": found.n * 10, "total": found.total, "least": found.least,
-        "most": found.most, "skewed": 1 if metric == "broker" else 0,
-        **{name: percentile(found.buckets, part)
+        "n": summary.n, "messages": summary.n * 10, "total": summary.total, "least": summary.least,
+        "most": summary.most, "skewed": 1 if metric == "broker" else 0,
+        **{name: percentile(summary.buckets, part)
            for name, part in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))},
-        "buckets": pack(found.buckets),
+        "buckets": pack(summary.buckets),
     }  # fmt: skip
 
 

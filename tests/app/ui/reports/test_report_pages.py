@@ -38,13 +38,13 @@ def browser(site: Site) -> Iterator[httpx.Client]:
 
 
 def test_the_overview_tells_freshness_schedules_and_runs(browser: httpx.Client) -> None:
-    found = browser.get("/reports?format=json").json()
-    assert {job["job"]: job["cron"] for job in found["jobs"]} == {
+    context = browser.get("/reports?format=json").json()
+    assert {job["job"]: job["cron"] for job in context["jobs"]} == {
         "lag": "*/5 * * * *",
         "traces": "1-59/10 * * * *",
     }
-    assert all(job["fresh_ms"] and job["hours"] == 191 for job in found["jobs"])
-    states = Counter(run["state"] for run in found["runs"])
+    assert all(job["fresh_ms"] and job["hours"] == 191 for job in context["jobs"])
+    states = Counter(run["state"] for run in context["runs"])
     assert states["failed"] >= 1
     assert "Spark 4.3.0" in browser.get("/reports").text
 
@@ -52,9 +52,9 @@ def test_the_overview_tells_freshness_schedules_and_runs(browser: httpx.Client) 
 def test_a_run_tells_its_input_its_engine_and_the_end_of_its_log_as_text(
     browser: httpx.Client,
 ) -> None:
-    found = browser.get("/reports/runs/1?format=json").json()
-    assert found["run"]["error_class"] == "OutOfMemory"
-    assert found["inputs"] == [["trace", 2, 48_211, 12]]
+    context = browser.get("/reports/runs/1?format=json").json()
+    assert context["run"]["error_class"] == "OutOfMemory"
+    assert context["inputs"] == [["trace", 2, 48_211, 12]]
     page = browser.get("/reports/runs/1").text
     assert "&lt;b&gt;NativeCodeLoader" in page
     assert "<b>NativeCodeLoader" not in page
@@ -64,9 +64,11 @@ def test_a_run_tells_its_input_its_engine_and_the_end_of_its_log_as_text(
 
 def test_a_report_says_which_hours_it_has_and_how_fresh_it_is(browser: httpx.Client) -> None:
     address = f"/reports/latency?{_range(browser, 168)}"
-    found = browser.get(f"{address}&format=json").json()
-    assert (found["hours"], found["done"]) == (168, 167)
-    assert found["fresh"]["input_at_ms"]
+    context = browser.get(f"{address}&format=json").json()
+    span = context["range"]["span"]
+    assert span["to_ms"] - span["from_ms"] == 168 * report_scene.HOUR_MS
+    assert context["done"] == 167
+    assert context["fresh"]["input_at_ms"]
     page = browser.get(address).text
     assert "167 of 168 hours have figures." in page
     assert "they are gaps, not zeros" in page
@@ -117,8 +119,8 @@ def test_a_wrong_schedule_is_refused_at_its_field_and_a_right_one_is_kept(
     assert answer.status_code == 422
     assert 'value="often"' in answer.text
     assert re.search(r'id="field-cron"[^>]*aria-invalid="true"', answer.text)
-    kept = {"cron": "*/5 * * * *", "limit_s": "301", "is_enabled": "on"}
-    assert browser.post("/reports/schedules/lag", data=kept).status_code == 303
+    schedule = {"cron": "*/5 * * * *", "limit_s": "301", "is_enabled": "on"}
+    assert browser.post("/reports/schedules/lag", data=schedule).status_code == 303
     jobs = browser.get("/reports?format=json").json()["jobs"]
     assert [job["limit_s"] for job in jobs if job["job"] == "lag"] == [301]
 
@@ -127,8 +129,8 @@ def test_computing_past_hours_tells_first_what_would_be_replaced(browser: httpx.
     path = "/reports/backfill?job=traces&from={}&to={}"
     last = _last_ms(browser)
     times = [_iso(last - hours * 3_600_000) for hours in (4, 1)]
-    found = browser.get(path.format(*times) + "&format=json").json()
-    assert (found["hours"], found["known"]) == (3, 3)
+    context = browser.get(path.format(*times) + "&format=json").json()
+    assert (context["hours"], context["known"]) == (3, 3)
     page = browser.get(path.format(*times)).text
     assert "3 hours would be computed anew" in page
     wrong = browser.get(path.format(times[1], times[0]))
@@ -138,8 +140,8 @@ def test_computing_past_hours_tells_first_what_would_be_replaced(browser: httpx.
 
 def _last_ms(browser: httpx.Client) -> int:
     """The end of the last hour with figures: the clock's hour may be another one by now."""
-    found: int = browser.get("/reports?format=json").json()["jobs"][1]["last_ms"]
-    return found
+    last_ms: int = browser.get("/reports?format=json").json()["jobs"][1]["last_ms"]
+    return last_ms
 
 
 def _range(browser: httpx.Client, hours: int) -> str:
@@ -180,8 +182,8 @@ def test_a_run_under_way_shows_how_far_it_is(
     assert "is under way" in page
     assert "only the server knows that runs it" in page
     assert 'action="/reports/runs/1/cancel"' in page
-    told = Progress("computing", 40, tasks_done=3, tasks=12)
-    monkeypatch.setattr(Reports, "progress", lambda self, run_id: told)
+    progress = Progress("computing", 40, tasks_done=3, tasks=12)
+    monkeypatch.setattr(Reports, "progress", lambda self, run_id: progress)
     page = browser.get("/reports/runs/1").text
     assert 'aria-valuenow="40"' in page
     assert "40 %, stage computing; 3 of 12 tasks" in " ".join(page.split())
@@ -267,11 +269,11 @@ def test_run_now_shows_the_real_flights_of_each_carrier(demo: LiveServer, demo_p
     page.goto("/reports/keys?topic=flights&choice=tag")
     lines = page.locator("#table-values tbody tr")
     expect(lines).to_have_count(len(carriers))
-    shown = {
+    counts = {
         line.locator("th").inner_text(): line.locator("td").nth(1).inner_text().replace(",", "")
         for line in lines.all()
     }
-    assert {name: int(count) for name, count in shown.items()} == carriers
+    assert {name: int(count) for name, count in counts.items()} == carriers
     page.goto("/reports/latency?topic=flights&group=flights-board")
     expect(page.locator("#table-by-name tbody tr")).to_have_count(1)
     messages = page.locator("#table-by-name tbody td").nth(1)

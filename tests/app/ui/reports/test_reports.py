@@ -33,12 +33,12 @@ ASKED = ReportQuery(SPAN)
 
 
 def rows_of(table: str, hours: int = DAY_HOURS) -> list[dict[str, Any]]:
-    found = []
+    rows = []
     for ago in range(hours):
         at_ms = NOW_MS - ago * HOUR_MS
         tables = {**report_scene.hour_rows(at_ms, ago), **report_scene.lag_hour(at_ms, ago)}
-        found += tables[table]
-    return found
+        rows += tables[table]
+    return rows
 
 
 def table_of(view: ReportView, id: str) -> Table:
@@ -61,11 +61,11 @@ def test_percentiles_of_many_hours_come_from_their_histograms_put_together() -> 
     )
     assert cell.n == len(values) == sum(row["n"] for row in rows)
     view = report_latency.latency(ReportQuery(SPAN, choice="end_to_end"), rows, [])
-    shown = {figure.label: figure.cell.value for figure in view.figures}
+    figures = {figure.label: figure.cell.value for figure in view.figures}
     buckets = sorted(int(bucket) for bucket in values)
     exact = buckets[round(0.95 * len(buckets)) - 1]
-    assert abs(bucket_of(shown["p95"]) - exact) <= 1
-    assert shown["Messages"] == sum(row["messages"] for row in rows)
+    assert abs(bucket_of(figures["p95"]) - exact) <= 1
+    assert figures["Messages"] == sum(row["messages"] for row in rows)
 
 
 def test_a_percentile_is_never_outside_of_what_was_measured() -> None:
@@ -132,8 +132,8 @@ def test_two_ranges_are_compared_figure_by_figure() -> None:
 def test_messages_by_tag_are_exact_unless_an_hour_left_some_out() -> None:
     rows = rows_of("hot_keys", 3)
     view = report_flow.hot_keys(ReportQuery(SPAN, choice="tag"), rows, [])
-    found = {line[0].value: line[2].value for line in table_of(view, "values").rows}
-    assert found == {tag: 3 * number for tag, number in report_scene.TAGS.items()}
+    counts = {line[0].value: line[2].value for line in table_of(view, "values").rows}
+    assert counts == {tag: 3 * number for tag, number in report_scene.TAGS.items()}
     assert view.notes == ["Exact: every stored message counts."]
     rest = {**rows[0], "rank": 0, "value": "", "values": 9, "messages": 50}
     view = report_flow.hot_keys(ReportQuery(SPAN, choice="tag"), [*rows, rest], [])
@@ -234,10 +234,10 @@ def test_a_report_without_rows_says_so_and_shows_no_zero_as_a_figure(report: Any
 
 
 def test_a_range_ends_with_the_hour_that_goes_on() -> None:
-    found = report_range.read({"range": "week"}, NOW_MS + 5, UTC_ZONE)
-    assert (found.span.hours, found.span.to_ms) == (168, NOW_MS + HOUR_MS)
-    assert found.span.steps <= 120
-    assert found.before is None
+    choice = report_range.read({"range": "week"}, NOW_MS + 5, UTC_ZONE)
+    assert (choice.span.hours, choice.span.to_ms) == (168, NOW_MS + HOUR_MS)
+    assert choice.span.steps <= 120
+    assert choice.before is None
     earlier = report_range.read({"range": "day", "against": "week"}, NOW_MS, UTC_ZONE)
     assert earlier.before is not None
     assert earlier.span.from_ms - earlier.before.from_ms == 168 * HOUR_MS
@@ -245,9 +245,9 @@ def test_a_range_ends_with_the_hour_that_goes_on() -> None:
 
 def test_a_range_that_is_typed_is_taken_by_whole_hours_or_refused_at_its_field() -> None:
     typed = {"range": "own", "from": "2026-11-20T03:30", "to": "2026-11-20T05:10"}
-    found = report_range.read(typed, NOW_MS, UTC_ZONE)
-    assert hour_name(found.span.from_ms) == "2026-11-20T03"
-    assert found.span.hours == 3
+    choice = report_range.read(typed, NOW_MS, UTC_ZONE)
+    assert hour_name(choice.span.from_ms) == "2026-11-20T03"
+    assert choice.span.hours == 3
     wrong = report_range.read({**typed, "to": "2026-11-19T00:00"}, NOW_MS, UTC_ZONE)
     assert set(wrong.form.errors) == {"to"}
     assert wrong.span.hours == DAY_HOURS
@@ -273,13 +273,16 @@ def test_where_figures_are_by_days_a_range_is_of_whole_days_and_so_is_its_compar
     assert week.before is not None
     assert (hour_name(week.before.from_ms), week.before.step_hours) == ("2026-11-07T00", 24)
     month = report_range.read({"range": "month", "against": "before"}, NOW_MS, UTC_ZONE)
-    found = report_range.coarsened(month, coarse)
-    assert (hour_name(found.span.from_ms), found.span.step_hours) == ("2026-10-24T00", 24)
-    assert found.before is not None
-    assert found.before.from_ms % (DAY_HOURS * HOUR_MS) == 0
-    length = found.span.to_ms - found.span.from_ms
-    assert found.before.to_ms - found.before.from_ms == length
-    assert found.before.to_ms <= month.span.from_ms
+    coarse_month = report_range.coarsened(month, coarse)
+    assert (hour_name(coarse_month.span.from_ms), coarse_month.span.step_hours) == (
+        "2026-10-24T00",
+        24,
+    )
+    assert coarse_month.before is not None
+    assert coarse_month.before.from_ms % (DAY_HOURS * HOUR_MS) == 0
+    length = coarse_month.span.to_ms - coarse_month.span.from_ms
+    assert coarse_month.before.to_ms - coarse_month.before.from_ms == length
+    assert coarse_month.before.to_ms <= month.span.from_ms
     year = report_range.read({"range": "year"}, NOW_MS, UTC_ZONE)
     whole = report_range.coarsened(year, coarse).span
     assert whole.step_hours == 672
@@ -302,9 +305,9 @@ def test_nothing_is_painted_for_a_time_that_was_not_evaluated() -> None:
     begin = hour_ms("2026-11-20T00")
     minute = HOUR_MS // 60
     span = HourSpan(begin, begin + 4 * HOUR_MS, 1)
-    told = ([(30, 60)], [(60, 75)], [(165, 180)], [(180, 200)])
+    stretches_by_hour = ([(30, 60)], [(60, 75)], [(165, 180)], [(180, 200)])
     hours = []
-    for hour, stretches in enumerate(told):
+    for hour, stretches in enumerate(stretches_by_hour):
         row = report_scene.lag_hour(begin + hour * HOUR_MS, 9)["lag_hours"][0]
         pairs = [[begin + first * minute, begin + last * minute] for first, last in stretches]
         hours.append(row | {"evaluated": json.dumps(pairs)})
@@ -318,8 +321,8 @@ def test_nothing_is_painted_for_a_time_that_was_not_evaluated() -> None:
     boxes = chart_of(report_lag.lag(ReportQuery(span), tables, tables), "bands").boxes
 
     def painted(look: str) -> list[tuple[int, int]]:
-        found = [(box.x, box.x + box.width) for box in boxes if box.look == look]
-        return [(round(first * 2.4), round(last * 2.4)) for first, last in found]
+        spans = [(box.x, box.x + box.width) for box in boxes if box.look == look]
+        return [(round(first * 2.4), round(last * 2.4)) for first, last in spans]
 
     assert painted("state-ok") == [(30, 60), (60, 75), (165, 180), (180, 200)]
     assert painted("state-offline") == [(190, 200)]

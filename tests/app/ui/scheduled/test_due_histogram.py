@@ -23,17 +23,17 @@ def read(**texts: str) -> tuple[Form, TopicTexts]:
     return typed_forms.read(Posted({name: [text] for name, text in texts.items()}), TopicTexts)
 
 
-def drawn(dues: list[int], wanted: str = "") -> DueHistogram:
+def drawn(dues: list[int], span: str = "") -> DueHistogram:
     dues.sort()
-    return histogram(lambda times: [bisect_left(dues, t) for t in times], len(dues), NOW_MS, wanted)
+    return histogram(lambda times: [bisect_left(dues, t) for t in times], len(dues), NOW_MS, span)
 
 
-@pytest.mark.parametrize("wanted", ["", "hour", "day", "week", "month", "year"])
-def test_every_message_is_counted_once_whatever_the_span(wanted: str) -> None:
+@pytest.mark.parametrize("span", ["", "hour", "day", "week", "month", "year"])
+def test_every_message_is_counted_once_whatever_the_span(span: str) -> None:
     dues = [NOW_MS + n * n * MINUTE_MS for n in range(-2, 300)]
-    found = drawn(dues, wanted)
-    counted = found.overdue + sum(bar.count for bar in found.bars) + found.later
-    assert counted == found.total == len(dues)
+    chart = drawn(dues, span)
+    counted = chart.overdue + sum(bar.count for bar in chart.bars) + chart.later
+    assert counted == chart.total == len(dues)
 
 
 def test_the_span_is_the_shortest_that_holds_nine_tenths() -> None:
@@ -44,17 +44,17 @@ def test_the_span_is_the_shortest_that_holds_nine_tenths() -> None:
 
 
 def test_bars_stand_still_while_time_goes_on() -> None:
-    found = drawn([NOW_MS + 5 * MINUTE_MS], "hour")
-    assert found.begin_ms % MINUTE_MS == 0
-    (bar,) = [bar for bar in found.bars if bar.count]
+    chart = drawn([NOW_MS + 5 * MINUTE_MS], "hour")
+    assert chart.begin_ms % MINUTE_MS == 0
+    (bar,) = [bar for bar in chart.bars if bar.count]
     assert bar.begin_ms <= NOW_MS + 5 * MINUTE_MS < bar.end_ms
     assert bar.y >= 0
-    assert bar.y + bar.height == pytest.approx(found.height)
+    assert bar.y + bar.height == pytest.approx(chart.height)
 
 
 def test_nothing_waiting_draws_nothing() -> None:
-    found = drawn([])
-    assert (found.total, found.top, found.later) == (0, 0, 0)
+    chart = drawn([])
+    assert (chart.total, chart.top, chart.later) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -159,10 +159,10 @@ def test_the_configuration_says_what_is_the_topics_own(
 ) -> None:
     browser.patch("/api/v1/topics/starry-one", json={"retention_ms": 0, "durability": "flushed"})
     rows = browser.get("/topics/starry-one/config?format=json").json()["in_force"]
-    found = {row["label"]: (row["value"], row["is_own"], row["setting"]) for row in rows}
-    assert found["Kept for"] == ("for good", True, "retention_h")
-    assert found["Accepted means"] == ("flushed", True, "durability")
-    assert found["Traced, percent"] == ("100", False, "trace_sample")
+    settings = {row["label"]: (row["value"], row["is_own"], row["setting"]) for row in rows}
+    assert settings["Kept for"] == ("for good", True, "retention_h")
+    assert settings["Accepted means"] == ("flushed", True, "durability")
+    assert settings["Traced, percent"] == ("100", False, "trace_sample")
     page = browser.get("/topics/starry-one/config").text
     assert "set on the topic" in page
     assert "the broker&#39;s default" in page
@@ -178,9 +178,9 @@ def test_a_groups_place_in_a_topic_is_skipped_or_reset_from_there(
         page = browser.get("/topics/starry-one/groups").text
         return re.findall(r'href="(/groups/starry-readers/offsets[^"]*)"', page)
 
-    found = until(links, "the walk did not find the group")
-    assert len(found) == 2
-    skip, reset = (link.replace("&amp;", "&") for link in found)
+    hrefs = until(links, "the walk did not find the group")
+    assert len(hrefs) == 2
+    skip, reset = (link.replace("&amp;", "&") for link in hrefs)
     assert "review" in skip
     looked = browser.get(f"{skip}&format=json").json()
     assert [row["topic"] for row in looked["review"]["cut"]["rows"]] == ["starry-one"]
@@ -201,8 +201,8 @@ def test_the_readers_of_a_fifo_topic_show_which_of_them_are_ordered(
         twin = browser.get("/topics/starry-steps/groups?format=json").json()
         return {each["group"]: each["is_ordered"] for each in twin["readers"]}
 
-    wanted = {"starry-queue": True, "starry-crowd": False}
-    until(lambda: readers() == wanted, "the walk did not find the groups")
+    expected = {"starry-queue": True, "starry-crowd": False}
+    until(lambda: readers() == expected, "the walk did not find the groups")
     page = browser.get("/topics/starry-steps/groups").text
     for group, word in (("starry-queue", "ordered"), ("starry-crowd", "unordered")):
         [row] = re.findall(rf'<tr id="group-{group}">.*?</tr>', page, re.DOTALL)
