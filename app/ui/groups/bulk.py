@@ -37,6 +37,7 @@ class GroupBulkFields(Fields, frozen=True):
     action: Annotated[Literal["pause", "resume", "reset"], Meta(title=N_("What to do"))]
     scope: str
     q: str
+    status: str
     at: Moment | None
     zone: str
     group: tuple[str, ...]
@@ -159,5 +160,8 @@ def _names(request: Request, form: Form, fields: GroupBulkFields) -> Sequence[st
         if not fields.group:
             form.error = _("No group is ticked: go back and tick some, or choose all that match.")
         return fields.group
-    everything = pages.console_of(request).broker.groups()
-    return [group.name for group in groups.matching(everything, fields.q)]
+    console = pages.console_of(request)
+    matches = groups.matching(
+        console.broker.groups(), fields.q, console.sampler.snapshot, fields.status
+    )
+    return [group.name for group in matches]

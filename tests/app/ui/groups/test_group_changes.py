@@ -223,7 +223,7 @@ def test_a_group_and_a_topic_are_paused_and_resumed(
     done = browser.post("/groups/stopping/pause", data={"topic": ""})
     assert done.headers["location"] == "/groups/stopping/config?done=paused"
     assert browser.get("/api/v1/groups/stopping").json()["paused"]
-    assert ">paused<" in browser.get("/groups?q=stopping").text
+    assert ">Paused<" in browser.get("/groups?q=stopping").text
     browser.post("/groups/stopping/resume", data={"topic": ""})
     browser.post("/groups/stopping/pause", data={"topic": "stopped"})
     found = browser.get("/api/v1/groups/stopping").json()
