@@ -48,7 +48,7 @@ def test_a_group_that_has_not_begun_is_unknown_and_last_either_way(
     html = browser.get("/groups?q=not-begun").text
     cells = re.findall(r'<td class="num">(.*?)</td>', html, re.DOTALL)
     assert "unknown" in cells[0]
-    assert "no place in any queue" in cells[0]
+    assert "no offset in any queue" in cells[0]
 
 
 def test_a_group_without_samples_says_why_and_draws_nothing(
@@ -216,7 +216,9 @@ def test_a_history_that_makes_no_sense_falls_back(browser: httpx.Client, query: 
 
 
 def test_what_the_lag_counts_is_said(browser: httpx.Client) -> None:
-    assert "counts only what the group's filter lets through" in browser.get("/groups/billing").text
+    assert (
+        "counts only messages that match the group's filter" in browser.get("/groups/billing").text
+    )
 
 
 # -- members ---------------------------------------------------------------------------------------
@@ -237,7 +239,7 @@ def test_members_that_differ_are_told_on_the_list_and_marked_in_the_matrix(
     assert ">differ<" in browser.get("/groups?q=differing").text
     page = browser.get("/groups/differing/subscriptions")
     assert page.text.count('class="odd"') == 2
-    assert "takes what the others wanted" in page.text
+    assert "members take each other's messages" in " ".join(page.text.replace("&#39;", "'").split())
     found = browser.get("/groups/differing/subscriptions?format=json").json()
     assert [(c["topic"], c["is_differing"]) for c in found["columns"]] == [
         ("orders", True),
@@ -277,11 +279,11 @@ def test_a_member_is_taken_out_after_its_impact_was_shown(
 ) -> None:
     beat(scenery, "leaving", "w 1", {"orders": "*"})
     asked = browser.get("/groups/leaving/leave", params={"client": "w 1"})
-    assert "in its hands" in asked.text
+    assert "in flight stay with it" in asked.text
     assert browser.get("/groups/leaving?format=json").json()["head"]["members"] == 1
     done = browser.post("/groups/leaving/leave", data={"client": "w 1"})
     assert done.headers["location"] == "/groups/leaving/clients?done=left"
-    assert "Nobody consumes" in browser.get("/groups/leaving/clients").text
+    assert "No clients connected" in browser.get("/groups/leaving/clients").text
     assert audited(browser, "leaving") == ["leave"]
     assert browser.post("/groups/leaving/leave", data={"client": "w 1"}).status_code == 404
     assert browser.get("/groups/leaving/leave?client=nobody").status_code == 404
