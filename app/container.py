@@ -14,6 +14,8 @@ from app.engine_messaging import EngineMessaging
 from app.heartbeat import Heartbeat
 from app.host import EngineHost
 from app.messaging import Messaging
+from app.monitoring.meter import Meter
+from app.monitoring.sampler import Sampler
 from app.network.connection_limits import ConnectionLimits
 from app.network.open_files import file_shares, files_max
 from app.security.access_keys import AccessKeys
@@ -162,6 +164,8 @@ class Services:
             connections=self.connection_limits.state,
             plain_ports=plain_ports(settings),
         )
+        meter = Meter(lambda: host.broker.statistics, host.clock.now_ms)
+        self.sampler = Sampler(host.broker, meter, host.clock.now_ms)
         self.mixed_groups = MixedGroups(host, self.connections)
         host.broker.events.subscribe(self.mixed_groups.on_event)
         self.clients = Clients(host, self.messaging, self.connections, self.audit)
@@ -197,6 +201,7 @@ class Services:
     async def at_work(self) -> AsyncIterator[None]:
         """Run the background work of all services."""
         self.heartbeat.start()
+        self.sampler.start()
         self.memory_trimmer.start()
         self.database.start()
         self.audit_pruning.start()
@@ -210,6 +215,7 @@ class Services:
             yield
         finally:
             self.heartbeat.stop()
+            await self.sampler.stop()
             await self.memory_trimmer.stop()
             self.accounts.close()
             await self.provider_login.close()

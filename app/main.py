@@ -88,6 +88,7 @@ async def _lifespan(app: Application) -> AsyncIterator[None]:
             services.host,
             services.messaging,
             services.mixed_groups,
+            services.sampler,
             environment=settings.environment,
             version=VERSION,
             environment_color=settings.environment_color,

@@ -3,7 +3,7 @@
 from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, delete, func, insert, select, update
 
 from app.db.alert_rows import (
     DeliveryRow,
@@ -127,12 +127,16 @@ class AlertStore(TableStore):
 
 def _apply(connection: Connection, changes: StateChanges) -> None:
     states = alert_states
-    for rule_id, subject in [*changes.ended, *((s.rule_id, s.subject) for s in changes.states)]:
+    gone = [*changes.ended, *((state.rule_id, state.subject) for state in changes.states)]
+    if gone:
         connection.execute(
-            delete(states).where(states.c.rule_id == rule_id, states.c.subject == subject)
+            delete(states).where(
+                states.c.rule_id == bindparam("rule"), states.c.subject == bindparam("of")
+            ),
+            [{"rule": rule_id, "of": subject} for rule_id, subject in gone],
         )
-    for state in changes.states:
-        connection.execute(insert(states).values(asdict(state)))
+    if changes.states:
+        connection.execute(insert(states), [asdict(state) for state in changes.states])
     for transition in changes.transitions:
         insert_row(connection, alert_transitions, transition)
     for delivery in changes.deliveries:

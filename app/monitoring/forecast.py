@@ -8,7 +8,7 @@ WINDOW_MS = 300_000
 SPAN_MIN_MS = 60_000
 TOO_YOUNG = "less than a minute of samples since the server or the group began"
 
-NOT_BEGUN = "the group has no place in any queue yet"
+NOT_BEGUN = "the group has no offset in any queue yet"
 
 
 class Outlook(StrEnum):

@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 import msgspec
 
 from app.monitoring.forecast import UNKNOWN, Forecast, forecast
+from app.monitoring.group_status import GroupCondition, GroupStanding, standing_of
 from app.monitoring.meter import Meter
 from app.pause import Pause
-from app.services.topic_kinds import kind_of
+from app.services.topic_kinds import USER_KINDS, kind_of
 from app.tasks import end_tasks
-from engine.broker import Broker, GroupLag, TopicConfig, TopicStats
+from engine.broker import RETRY_PREFIX, Broker, GroupConfig, GroupLag, TopicConfig, TopicStats
 from engine.errors import EngineError
 
 log = logging.getLogger("kitemq.console")
@@ -31,6 +32,8 @@ INTERVAL_S = 5.0
 SHARE_MAX = 0.1
 DAY_MS = 24 * 3_600_000
 HISTORY_STEP_MS = 30_000
+TOTALS_STEP_MS = 10_000
+TOTALS_STEPS = 90  # a quarter of an hour
 HISTORY_STEPS = 31  # a quarter of an hour
 GROWTH_SPAN_MS = 120_000
 GROWTH_MIN = 100
@@ -56,7 +59,40 @@ class GroupFigures(msgspec.Struct, frozen=True, gc=False):
     dead: int
     lag_by_topic: Mapping[str, int]
     rate: float = 0.0
+    members: int = 0
     dead_new: int = 0  # of the dead, those of the last 24 hours
+
+    @property
+    def unread(self) -> int | None:
+        """The lag; None while the group has no offset in any queue."""
+        return self.lag if self.lag_by_topic else None
+
+
+NO_FIGURES = GroupFigures(0, None, 0, 0, 0, {})
+
+
+class Totals(msgspec.Struct, frozen=True, gc=False):
+    """Sums over all topics and groups at one time; `topics` are those of users.
+
+    `p99_ms` is the time from a message's birth to its acknowledgement; None if unknown, as
+    `disk_free_bytes` is.
+    """
+
+    at_ms: int = 0
+    topics: int = 0
+    groups: int = 0
+    idle: int = 0
+    messages: int = 0
+    lag: int = 0
+    inflight: int = 0
+    retry_waiting: int = 0
+    dead: int = 0
+    log_bytes: int = 0
+    disk_free_bytes: int | None = None
+    p99_ms: int | None = None
+
+
+NO_TOTALS = Totals()
 
 
 @dataclass(frozen=True)
@@ -73,10 +109,29 @@ class Snapshot:
     # The forecast of each group's catching up.
     forecasts: Mapping[str, Forecast] = field(default_factory=dict)
     dismissed: int = 0
+    totals: Totals = NO_TOTALS
 
     def forecast(self, group: str) -> Forecast:
         """Unknown for a group that is newer than the walk."""
         return self.forecasts.get(group, UNKNOWN)
+
+    def standing(self, group: GroupConfig, figures: GroupFigures | None = None) -> GroupStanding:
+        """A group's status by newer `figures`, or by those of the walk."""
+        figures = figures or self.groups.get(group.name) or NO_FIGURES
+        topics = figures.lag_by_topic.keys() - {RETRY_PREFIX + group.name}
+        are_paused = bool(topics) and topics <= set(group.paused_topics)
+        return standing_of(
+            GroupCondition(
+                is_paused=are_paused or not group.consume_enabled,
+                members=figures.members,
+                unread=figures.unread,
+                inflight=figures.inflight,
+                oldest_age_ms=max(0, self.taken_ms - (figures.oldest_ms or self.taken_ms)),
+                rate=figures.rate,
+                forecast=self.forecast(group.name).of_lag(figures.unread),
+                growth=self.growth.get(group.name, 0),
+            )
+        )
 
     @functools.cached_property
     def dead(self) -> int:
@@ -103,8 +158,8 @@ def topic_figures(
     return TopicFigures(kind_of(topic), stats.messages, max(times, default=None), rate, bytes_rate)
 
 
-def group_figures(lag: GroupLag, rate: float) -> GroupFigures:
-    """The sums of a group's queues."""
+def group_figures(lag: GroupLag, rate: float, members: int) -> GroupFigures:
+    """The sums of a group's queues, beside its rate and the number of its members."""
     by_topic: dict[str, int] = {}
     for queue in lag.queues:
         by_topic[queue.topic] = by_topic.get(queue.topic, 0) + queue.count
@@ -118,6 +173,7 @@ def group_figures(lag: GroupLag, rate: float) -> GroupFigures:
         dead=lag.dead_open,
         lag_by_topic=by_topic,
         rate=rate,
+        members=members,
     )
 
 
@@ -155,14 +211,24 @@ class Sampler:
 
     def __init__(self, broker: Broker, meter: Meter, now_ms: Callable[[], int]) -> None:
         self._broker = broker
-        self._meter = meter
+        self.meter = meter
         self._now_ms = now_ms
+        self._running: asyncio.Task[None] | None = None
         self._walking: asyncio.Task[None] | None = None
         self._histories: dict[str, History] = {}
+        self._totals: deque[Totals] = deque(maxlen=TOTALS_STEPS)
         self._walk_s = 0.0  # duration of the last walk
         self.snapshot = Snapshot()
 
-    async def run(self) -> None:
+    def start(self) -> None:
+        """Start walking."""
+        self._running = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End the walks."""
+        await end_tasks(self._running, self._walking)
+
+    async def _run(self) -> None:
         """Walk for as long as the server lives; a failed walk is logged and tried again."""
         while True:
             began_s = time.monotonic()
@@ -172,10 +238,6 @@ class Sampler:
                 log.warning("the console could not read the broker's figures: %s", error)
             took_s = time.monotonic() - began_s
             await asyncio.sleep(max(INTERVAL_S, took_s / SHARE_MAX))
-
-    async def stop(self) -> None:
-        """End a walk that is under way."""
-        await end_tasks(self._walking)
 
     async def refresh(self) -> None:
         """Take a new snapshot, or wait for the one that is being taken."""
@@ -194,10 +256,19 @@ class Sampler:
                 await asyncio.wait_for(self.refresh(), wait_s)
         return self.snapshot
 
+    def read(self, group: str, lag: GroupLag | None = None) -> GroupFigures:
+        """A group's figures of now; `lag` if it was read already. Raises GroupNotFound."""
+        lag = lag or self._broker.lag(group)
+        return group_figures(lag, self.meter.group_rate(group), self._broker.members.count(group))
+
     def lag_history(self, group: str) -> list[int]:
         """The group's lag every half minute, oldest first; [] before the first walk."""
         history = self._histories.get(group)
         return history.lags() if history else []
+
+    def totals_history(self) -> list[Totals]:
+        """The totals every ten seconds for a quarter of an hour, oldest first."""
+        return list(self._totals)
 
     async def _walk(self) -> None:
         began_s = time.monotonic()
@@ -221,6 +292,9 @@ class Sampler:
             await pause.when_due()
         self._histories = histories
         dismissed = self._broker.dead_letters.dismissed_total()
+        totals = self._sum(topics, groups, taken_ms)
+        if not self._totals or taken_ms - self._totals[-1].at_ms >= TOTALS_STEP_MS:
+            self._totals.append(totals)
         self.snapshot = Snapshot(
             taken_ms=taken_ms,
             topics=topics,
@@ -229,6 +303,7 @@ class Sampler:
             growth=growth,
             forecasts=forecasts,
             dismissed=dismissed,
+            totals=totals,
         )
         self._walk_s = time.monotonic() - began_s
 
@@ -239,8 +314,8 @@ class Sampler:
                 stats = self._broker.topic_stats(topic.name)
             except EngineError:
                 continue  # deleted since the walk began
-            rate = self._meter.topic_rate(topic.name)
-            bytes_rate = self._meter.topic_bytes_rate(topic.name)
+            rate = self.meter.topic_rate(topic.name)
+            bytes_rate = self.meter.topic_bytes_rate(topic.name)
             figures[topic.name] = topic_figures(topic, stats, rate, bytes_rate)
             await pause.when_due()
         return figures
@@ -252,12 +327,34 @@ class Sampler:
                 lag = self._broker.lag(group.name)
             except EngineError:
                 continue
-            rate = self._meter.group_rate(group.name)
             figures[group.name] = msgspec.structs.replace(
-                group_figures(lag, rate), dead_new=self._dead_new(group.name, lag)
+                self.read(group.name, lag), dead_new=self._dead_new(group.name, lag)
             )
             await pause.when_due()
         return figures
+
+    def _sum(
+        self,
+        topics: Mapping[str, TopicFigures],
+        groups: Mapping[str, GroupFigures],
+        taken_ms: int,
+    ) -> Totals:
+        health, spread = self._broker.health(), self._broker.statistics.end_to_end()
+        figures = groups.values()
+        return Totals(
+            at_ms=taken_ms,
+            topics=sum(each.kind in USER_KINDS for each in topics.values()),
+            groups=len(groups),
+            idle=sum(not each.lag and not each.rate for each in figures),
+            messages=sum(each.messages for each in topics.values()),
+            lag=sum(each.lag for each in figures),
+            inflight=sum(each.inflight for each in figures),
+            retry_waiting=sum(each.retry_waiting for each in figures),
+            dead=sum(each.dead for each in figures),
+            log_bytes=health.log_bytes,
+            disk_free_bytes=health.disk_free_bytes,
+            p99_ms=round(spread.p99 / 1000) if spread.count else None,
+        )
 
     def _dead_new(self, group: str, lag: GroupLag) -> int:
         if not lag.dead_open:

@@ -30,9 +30,9 @@ class GroupsApi(Api):
     go there.
     """
 
-    def list(self, *, q: str = "") -> Iterator[Group]:
-        """Every consumer group by name, page by page; `q` is a part of the name."""
-        return self._rest.pages(GroupPage, "/groups", q=q)
+    def list(self, *, q: str = "", status: str = "") -> Iterator[Group]:
+        """Every consumer group by name, page by page; with `q` in the name and this `status`."""
+        return self._rest.pages(GroupPage, "/groups", q=q, status=status)
 
     def get(self, name: str) -> Group:
         """One group's settings; NotFound."""

@@ -29,9 +29,9 @@ class AsyncGroupsApi(AsyncApi):
     go there.
     """
 
-    def list(self, *, q: str = "") -> AsyncIterator[Group]:
-        """Every consumer group by name, page by page; `q` is a part of the name."""
-        return self._rest.pages(GroupPage, "/groups", q=q)
+    def list(self, *, q: str = "", status: str = "") -> AsyncIterator[Group]:
+        """Every consumer group by name, page by page; with `q` in the name and this `status`."""
+        return self._rest.pages(GroupPage, "/groups", q=q, status=status)
 
     async def get(self, name: str) -> Group:
         """One group's settings; NotFound."""

@@ -10,6 +10,7 @@ from kitemq.commands.command import (
     CommandOptions,
     DeleteOptions,
     NamedOptions,
+    OptionalChoice,
     argument,
     option,
     repeated,
@@ -20,11 +21,12 @@ from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.settings import settings_of, settings_options
 from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid
-from kitemq.model.groups import GroupSettings, NewGroup
+from kitemq.model.groups import GroupSettings, GroupStatus, NewGroup
 from kitemq.rest import Json
 
 COLUMNS = (
-    "name", "mode", "ordered", "retry_max", "start", "consume_enabled", "dead_letters", "members",
+    "name", "status", "status_reason", "members", "mode", "ordered", "retry_max", "start",
+    "consume_enabled", "dead_letters",
 )  # fmt: skip
 MEMBER_COLUMNS = ("client", "address", "language", "version", "is_pulling", "is_connected")
 LOCK_COLUMNS = ("topic", "queue", "client", "until_ms")
@@ -61,13 +63,15 @@ group_settings = several(
 
 class GroupListOptions(CommandOptions):
     q: str
+    status: str
 
 
 @groups.command("list", help="groups by name")
 @argument("q", default="", help="part of the name")
+@option("--status", type=OptionalChoice(list(GroupStatus)), default="", help="only these")
 def list_groups(options: GroupListOptions, output: Output) -> int:
     with Client(options.server) as client:
-        output.rows(client.groups.list(q=options.q), COLUMNS)
+        output.rows(client.groups.list(q=options.q, status=options.status), COLUMNS)
     return Exit.OK
 
 

@@ -126,7 +126,7 @@ class AlertState(msgspec.Struct, frozen=True):
     state: RuleState
     subjects: list[AlertSubject]
     subjects_checked: int
-    subjects_left_out: Annotated[int, Meta(description="Beyond 500 of one rule.")]
+    subjects_left_out: Annotated[int, Meta(description="Not watched, for lack of memory.")]
     evaluated_ms: int | None
 
 

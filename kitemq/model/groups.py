@@ -32,6 +32,33 @@ class Strategy(StrEnum):
     MACHINE_ROOM = "machine_room"
 
 
+class GroupStatus(StrEnum):
+    """What a group is doing, the most severe first."""
+
+    NO_CONSUMERS = "no_consumers"  # messages are unread, and no consumer is connected
+    FALLING_BEHIND = "falling_behind"
+    PAUSED = "paused"
+    CATCHING_UP = "catching_up"
+    ACTIVE = "active"
+    IDLE = "idle"  # nothing is unread, and nothing was acknowledged in the last minute
+
+
+class StatusReason(StrEnum):
+    """Why a group has its status."""
+
+    PAUSED = "paused"
+    NO_CONSUMERS = "no_consumers"
+    STALLED = "stalled"  # consumers are connected, and none acknowledged in the last minute
+    GROWING = "growing"  # the lag grew over the last quarter of an hour, and still does
+    NOT_SHRINKING = "not_shrinking"  # messages wait for 5 minutes, and the lag does not shrink
+    SHRINKING = "shrinking"
+    IN_FLIGHT = "in_flight"  # clients hold messages, or have just been sent some
+    KEEPS_UP = "keeps_up"
+    WAITING = "waiting"  # consumers are connected, and nothing is unread
+    UNUSED = "unused"  # nothing is unread, and no consumer is connected
+    NOT_BEGUN = "not_begun"  # it has no offset in any queue yet
+
+
 class Ladder(msgspec.Struct, frozen=True, tag_field="kind", tag="ladder"):
     """The delay levels: 10 s after the first failure, then level by level up to 2 h."""
 
@@ -142,6 +169,21 @@ class Group(msgspec.Struct, frozen=True):
     paused: Annotated[bool, Meta(description="The whole group is; see pause and resume.")]
     paused_topics: tuple[str, ...]
     members: Annotated[int, Meta(description="Consumers that are alive.")]
+    status: Annotated[
+        GroupStatus,
+        Meta(
+            description="no_consumers, falling_behind, paused, catching_up, active or idle: the "
+            "word that the console shows."
+        ),
+    ]
+    status_reason: Annotated[
+        StatusReason,
+        Meta(
+            description="Why: paused, no_consumers, stalled (consumers, but no acknowledgement), "
+            "growing, not_shrinking, shrinking, in_flight, keeps_up, waiting (for messages), "
+            "unused, not_begun."
+        ),
+    ]
 
 
 class GroupPage(msgspec.Struct, frozen=True):

@@ -132,7 +132,14 @@ def test_a_group_setting_shows_wherever_settings_do():
 )
 def test_a_group_comes_through_whole_with_each_retry_policy(policy):
     config = GroupConfig("g", retry_policy=policy, rooms=("a", "b"), strategy=Strategy.CIRCLE)
-    group = convert(config, groups.Group, paused=False, members=0)
+    group = convert(
+        config,
+        groups.Group,
+        paused=False,
+        members=0,
+        status=groups.GroupStatus.IDLE,
+        status_reason=groups.StatusReason.UNUSED,
+    )
     content = msgspec.json.encode(group, enc_hook=encoded)
     assert from_json(content, groups.Group) == group
     assert convert(group, GroupConfig) == config

@@ -1,15 +1,18 @@
 """Consumer groups: their settings, pause and resume. How far they are is `progress.py`'s."""
 
+import contextlib
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_by
+from app.pause import paced
 from app.security.access import READ_SERVER, Action, Kind, Needs, of_group
 from engine.broker import GroupConfig
+from engine.errors import NotFound
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
 
@@ -20,6 +23,10 @@ class GroupListQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Filters of the list of groups."""
 
     q: Annotated[str, Meta(description="Part of the name, in any case.")] = ""
+    status: Annotated[
+        Literal["", "no_consumers", "falling_behind", "paused", "catching_up", "active", "idle"],
+        Meta(description="Only groups that had this status a few seconds ago."),
+    ] = ""
     limit: Limit = PAGE_DEFAULT
     cursor: Cursor = ""
 
@@ -32,8 +39,16 @@ class PauseQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 def group_out(call: Call[Any, Any], config: GroupConfig) -> Group:
     """A group as the API shows it."""
-    members = call.host.broker.members.count(config.name)
-    return convert(config, Group, paused=not config.consume_enabled, members=members)
+    figures = call.services.sampler.read(config.name)
+    standing = call.services.sampler.snapshot.standing(config, figures)
+    return convert(
+        config,
+        Group,
+        paused=not config.consume_enabled,
+        members=figures.members,
+        status=standing.status,
+        status_reason=standing.reason,
+    )
 
 
 @operations.get("/groups", needs=READ_SERVER, example="?limit=10")
@@ -43,10 +58,18 @@ async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     Sorted by name; follow `next_cursor` until it is null.
     """
     query = call.query
-    text = query.q.lower()
+    text, standing = query.q.lower(), call.services.sampler.snapshot.standing
     groups = [config for config in call.host.broker.groups() if text in config.name.lower()]
+    if query.status:
+        groups = [
+            config async for config in paced(groups) if standing(config).status == query.status
+        ]
     page, next_cursor = page_by(groups, attrgetter("name"), query.cursor, query.limit)
-    return GroupPage([group_out(call, config) for config in page], next_cursor, len(groups))
+    items: list[Group] = []
+    async for config in paced(page):
+        with contextlib.suppress(NotFound):  # deleted while the others were read
+            items.append(group_out(call, config))
+    return GroupPage(items, next_cursor, len(groups))
 
 
 @operations.post(

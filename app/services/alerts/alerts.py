@@ -51,6 +51,8 @@ T = TypeVar("T")
 INTERVAL_S = 10.0
 FIRST_S = 2.0
 SHARE_MAX = 0.1  # of the loop's time, however many rules and groups there are
+# States of all rules together may take 32 MiB: one takes less than 1 KiB. "ok" takes none.
+STATES_MAX = (32 << 20) // (1 << 10)
 SILENCES_MAX = 500
 SILENCE_MAX_MS = 366 * 24 * 3600 * 1000
 NOTE_CHARS_MAX = 512
@@ -133,6 +135,11 @@ class Alerts:
         """Rules that fire now, without waiting for the database."""
         return [each for each in self._statuses.values() if each.state is RuleState.FIRING]
 
+    @property
+    def left_out(self) -> int:
+        """The number of objects that are not watched, for lack of memory."""
+        return sum(each.left_out for each in self._statuses.values())
+
     async def standing(self, rule_id: int) -> RuleStatus:
         """One rule; NotFound."""
         await self._loaded()
@@ -184,14 +191,25 @@ class Alerts:
                 continue
             readings = await self._readings.read(status.rule, lags)
             now_ms = self._host.clock.now_ms()
-            evaluated = evaluation.evaluate(
+            states = sum(len(each.by_subject) for each in self._statuses.values())
+            # On a thread, since thousands of groups may fire at once; the lock keeps changes out.
+            evaluated = await asyncio.to_thread(
+                evaluation.evaluate,
                 status.rule,
                 readings,
                 status.by_subject,
                 now_ms=now_ms,
                 is_silent=partial(self.is_silent, status.rule.id),
                 teller=self._teller,
+                room=STATES_MAX - states + len(status.by_subject),
             )
+            if evaluated.left_out and not status.left_out:
+                log.warning(
+                    "the alert rule %r does not watch %d objects: the states of all rules would "
+                    "take more than 32 MiB; narrow its patterns",
+                    status.rule.name,
+                    evaluated.left_out,
+                )
             await self._apply(evaluated.changes)
             status.by_subject = evaluated.states
             status.checked, status.left_out, status.at_ms = (

@@ -10,7 +10,6 @@ from app.services.alerts.machine import Reading, event_of, move
 from kitemq.model.alerts import RuleState
 from kitemq.model.conversion import convert
 
-SUBJECTS_MAX = 500  # of one rule
 SUBJECT_CHARS_MAX = 255
 GONE = "no longer there"
 
@@ -20,7 +19,7 @@ IsSilent = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class Evaluated:
-    """`states` by subject, without those that are "ok"; `left_out` subjects were too many."""
+    """`states` by subject, without those that are "ok"; `left_out` subjects found no room."""
 
     states: Mapping[str, StateRow]
     changes: StateChanges
@@ -122,17 +121,19 @@ def evaluate(
     now_ms: int,
     is_silent: IsSilent,
     teller: Teller,
+    room: int,
 ) -> Evaluated:
-    """Evaluate `readings` against the previous `states`."""
+    """Evaluate `readings` against the previous `states`, of which `room` may be kept."""
     draft = _Draft(rule, teller, now_ms, is_silent)
-    chosen = _chosen(readings, states)
+    standing = [each for each in readings if each.is_over is not False or each.subject in states]
+    chosen = _chosen(standing, states, room)
     for reading in chosen:
         draft.take(states.get(reading.subject), reading)
     read = {reading.subject for reading in readings}
     for subject, before in states.items():
         if subject not in read:
             draft.end(before, None, GONE)
-    return Evaluated(draft.states, draft.finished(), len(readings), len(readings) - len(chosen))
+    return Evaluated(draft.states, draft.finished(), len(readings), len(standing) - len(chosen))
 
 
 def ended(
@@ -145,9 +146,11 @@ def ended(
     return draft.finished()
 
 
-def _chosen(readings: Sequence[Reading], states: Mapping[str, StateRow]) -> Sequence[Reading]:
-    """All of them; of too many those that stand for something, then those over the threshold."""
-    if len(readings) <= SUBJECTS_MAX:
+def _chosen(
+    readings: Sequence[Reading], states: Mapping[str, StateRow], room: int
+) -> Sequence[Reading]:
+    """All of them; of too many those that have a state, then those over the threshold."""
+    if len(readings) <= room:
         return readings
     ranked = sorted(readings, key=lambda r: (r.subject not in states, not r.is_over, r.subject))
-    return ranked[:SUBJECTS_MAX]
+    return ranked[: max(0, room)]

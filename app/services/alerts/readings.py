@@ -49,6 +49,7 @@ class Readings:
             RuleKind.DEAD_LETTERS: self._dead_letters,
         }[kind]
         readings: list[Reading] = []
+        detail = f"no group matches {rule.group_pattern}"
         pause = Pause()
         for group in self._host.broker.groups():
             if matches(rule.group_pattern, group.name):
@@ -57,9 +58,14 @@ class Readings:
                 lag = lags[group.name]
                 if lag is not None:
                     with suppress(GroupNotFound):  # deleted since another rule read its lag
-                        readings.append(read(rule, group.name, lag))
+                        reading = read(rule, group.name, lag)
+                        # Of many groups, those that read nothing yet are idle: nothing to watch.
+                        if reading.is_over is not None or is_exact(rule.group_pattern):
+                            readings.append(reading)
+                        else:
+                            detail = f"no group reads a topic like {rule.topic_pattern} yet"
             await pause.when_due()
-        return readings or [Reading("", None, None, f"no group matches {rule.group_pattern}")]
+        return readings or [Reading("", None, None, detail)]
 
     def _lag_of(self, group: str) -> GroupLag | None:
         try:
@@ -83,7 +89,7 @@ class Readings:
             return Reading(group, 0, False, "nothing is unread")
         age_s = max(0, self._host.clock.now_ms() - oldest_ms) // 1000
         return Reading(
-            group, age_s, age_s > rule.threshold, f"the oldest unread is {age_s:,} s old"
+            group, age_s, age_s > rule.threshold, f"oldest unread message: {_length(age_s)}"
         )
 
     def _dead_letters(self, rule: RuleRow, group: str, lag: GroupLag) -> Reading:
@@ -93,7 +99,7 @@ class Readings:
             since_ms = self._host.clock.now_ms() - rule.window_s * 1000
             arrived = self._host.broker.dead_letters.arrived(group, [since_ms])
             count, dismissed = arrived.open, arrived.count - arrived.open
-        detail = f"{count:,} new dead letters within {rule.window_s:,} s"
+        detail = f"{count:,} new dead letters within {_length(rule.window_s)}"
         if dismissed:
             detail += f", {dismissed:,} more are dismissed"
         return Reading(group, count, count > rule.threshold, f"{detail}; {lag.dead_open:,} in all")
@@ -127,7 +133,7 @@ class Readings:
         # Of a topic that never got anything nothing is missed before the rule itself is old enough.
         since_ms = last_ms or rule.created_ms
         age_s = max(0, self._host.clock.now_ms() - since_ms) // 1000
-        detail = f"the last message is {age_s:,} s old" if last_ms else "holds no message"
+        detail = f"last message: {_length(age_s)} ago" if last_ms else "holds no message"
         return Reading(name, age_s, age_s > rule.threshold, detail)
 
     # -- reports ----------------------------------------------------------------------------------
@@ -154,7 +160,7 @@ class Readings:
         if fresh_ms is None:
             return Reading(job, None, None, "it has no figures yet")
         age_s = max(0, self._host.clock.now_ms() - fresh_ms) // 1000
-        detail = f"what was stored in the last {age_s:,} s is not in"
+        detail = f"does not cover the last {_length(age_s)}"
         return Reading(job, age_s, age_s > rule.threshold, detail)
 
     # -- the server -------------------------------------------------------------------------------
@@ -175,3 +181,11 @@ class Readings:
                 yield Reading(name, 1, True, text)
         if health.damages:
             yield Reading("log", len(health.damages), True, health.warnings["damage"])
+
+
+def _length(seconds: int) -> str:
+    """A length of time in the unit that people say."""
+    for unit, length_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length_s:
+            return f"{seconds // length_s:,} {unit}"
+    return f"{seconds:,} s"

@@ -15,7 +15,6 @@ from app.host import EngineHost
 from app.messaging import Messaging
 from app.monitoring.dead_index import DeadIndex
 from app.monitoring.lag_reader import LagReader
-from app.monitoring.meter import Meter
 from app.monitoring.sampler import Sampler
 from app.monitoring.trends import Trends
 from app.security.access import principal_of
@@ -43,6 +42,7 @@ class Console:
         host: EngineHost,
         messaging: Messaging,
         mixed_groups: MixedGroups,
+        sampler: Sampler,
         *,
         environment: str,
         version: str,
@@ -56,8 +56,8 @@ class Console:
         self.version = version
         self.now_ms = host.clock.now_ms
         self.started_ms = self.now_ms()
-        self.meter = Meter(lambda: host.broker.statistics, self.now_ms)
-        self.sampler = Sampler(host.broker, self.meter, self.now_ms)
+        self.meter = sampler.meter
+        self.sampler = sampler
         self.dead_index = DeadIndex(host.broker)
         self.lags = LagReader(lambda: host.broker.statistics, self.now_ms)
         self.trends = Trends(lambda: host.broker.statistics, self.now_ms)
@@ -94,15 +94,10 @@ class Console:
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Listen to the engine and keep the figures fresh for as long as the context is held."""
-        sampling = asyncio.create_task(self.sampler.run())
+        """Render pages for as long as the context is held."""
         try:
             yield
         finally:
-            sampling.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await sampling
-            await self.sampler.stop()
             self._renderer.shutdown(wait=False, cancel_futures=True)
 
 

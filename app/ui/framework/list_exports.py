@@ -42,7 +42,7 @@ GROUP_COLUMNS = (
 )  # fmt: skip
 NOT_READ = "newer than the figures"
 NO_READER = "no group reads it"
-NO_PLACE = "the group has no place in any queue yet"
+NO_PLACE = "the group has no offset in any queue yet"
 
 Row = Sequence[Cell]
 

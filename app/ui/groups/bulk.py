@@ -37,6 +37,7 @@ class GroupBulkFields(Fields, frozen=True):
     action: Annotated[Literal["pause", "resume", "reset"], Meta(title=N_("What to do"))]
     scope: str
     q: str
+    status: str
     at: Moment | None
     zone: str
     group: tuple[str, ...]
@@ -75,13 +76,13 @@ class GroupAction:
             return self._mark_unchanged(row, config)
         order = self._reset_of(name, lag)
         if not order.topics:
-            return replace(row, outcome="left", note=_("it has no place in any topic yet"))
+            return replace(row, outcome="left", note=_("no offset in any topic yet"))
         preview = await services_of(self.request.scope).resets.preview(name, order)
         moving = sum(each.moves and each.target != each.current for each in preview.queues)
         return replace(
             row,
             outcome="would" if moving else "left",
-            note="" if moving else _("it is there already"),
+            note="" if moving else _("already at that position"),
             moving=moving,
             redelivered=preview.redelivered,
             skipped=preview.skipped,
@@ -117,7 +118,7 @@ class GroupAction:
         """The row, marked as left out if a pause or resume would change nothing."""
         if config.consume_enabled == (self.action == "pause"):
             return row
-        note = _("it is paused already") if self.action == "pause" else _("it is not paused")
+        note = _("already paused") if self.action == "pause" else _("not paused")
         return replace(row, outcome="left", note=note)
 
 
@@ -142,11 +143,11 @@ async def apply(request: Request) -> Response:
     form, fields = typed_forms.read(posted, GroupBulkFields, preferences.read(request).zone)
     names = list(fields.selection)
     if fields.action == "reset" and not fields.at and not form.is_wrong:
-        form.refuse("at", _("Nothing was changed: say the time at which the groups go on."))
+        form.refuse("at", _("Not changed. Enter the time to reset to."))
     if form.is_wrong or not names:
         form.error = form.errors.get("action", form.error)
         if not form.is_wrong:
-            form.error = _("Nothing was changed: no group was named.")
+            form.error = _("Not changed. Select at least one group.")
         return await bulk.respond(request, Kind.GROUP, form, asking=names)
     action = GroupAction(request, fields.action, fields.at or 0, fields.selection)
     rows = await bulk.each(request, Kind.GROUP, names, action.change, GroupBulkRow)
@@ -157,7 +158,10 @@ def _names(request: Request, form: Form, fields: GroupBulkFields) -> Sequence[st
     """The groups that were ticked, or all that match the filter, by name."""
     if fields.scope != "all":
         if not fields.group:
-            form.error = _("No group is ticked: go back and tick some, or choose all that match.")
+            form.error = _("No group selected. Go back and select some, or choose all that match.")
         return fields.group
-    everything = pages.console_of(request).broker.groups()
-    return [group.name for group in groups.matching(everything, fields.q)]
+    console = pages.console_of(request)
+    matches = groups.matching(
+        console.broker.groups(), fields.q, console.sampler.snapshot, fields.status
+    )
+    return [group.name for group in matches]

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app.monitoring.forecast import Forecast
 from app.monitoring.lag_reader import SPANS, LagOf, LagSpan
-from app.monitoring.sampler import GroupFigures, group_figures
+from app.monitoring.sampler import GroupFigures
 from app.ui.framework import pages, tables, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.tables import Cut, Query
@@ -100,12 +100,11 @@ def _page(
     # The group's retry topic is listed once it has held a message.
     queues = [q for q in lag.queues if q.max_offset or q.topic != RETRY_PREFIX + config.name]
     query = tables.parse_query(request.query_params, ("lag", "topic", "oldest"), "-lag")
-    rate = console.meter.group_rate(config.name)
     snapshot = console.sampler.snapshot
     return GroupOverview(
         head=head_of(console, config, "lag", lag),
         config=config,
-        figures=group_figures(lag, rate),
+        figures=console.sampler.read(config.name, lag),
         counts=lag.counts,
         has_begun=bool(lag.queues),
         forecast=snapshot.forecast(config.name).of_lag(lag.count if lag.queues else None),

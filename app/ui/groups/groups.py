@@ -1,6 +1,7 @@
-"""The list of consumer groups with their lag in messages and time, and their state."""
+"""The list of consumer groups with their status and their lag in messages and time."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,20 +11,23 @@ from starlette.responses import Response
 
 from app.monitoring import sparkline
 from app.monitoring.forecast import Forecast
-from app.monitoring.sampler import GroupFigures, Snapshot, group_figures
+from app.monitoring.group_status import SEVERITY
+from app.monitoring.sampler import GroupFigures, Snapshot
 from app.monitoring.sparkline import Sparkline
 from app.monitoring.trends import UNREAD, Trend
 from app.pause import paced
 from app.ui.framework import list_exports, pages, tables
 from app.ui.framework.console import Console
-from app.ui.framework.language import _
+from app.ui.framework.language import _, translated
 from app.ui.framework.tables import Cut, Query
+from app.ui.groups import status
 from app.ui.groups.head import is_differing
+from app.ui.groups.status import StatusFacet, StatusView
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, LagBasis
 from engine.errors import NotFound
 from kitemq.model.conversion import convert
 
-SORTS = ("name", "lag", "oldest", "clears", "inflight", "retry", "dead", "rate")
+SORTS = ("name", "status", "lag", "oldest", "clears", "inflight", "retry", "dead", "rate")
 AGE_MAX_MS = 5_000
 
 
@@ -34,10 +38,9 @@ class ListedGroup(GroupFigures, frozen=True, kw_only=True):
     """
 
     name: str
-    is_paused: bool
+    status: StatusView
     is_ordered: bool
     paused_topics: int
-    members: int
     is_differing: bool
     topics: int
     unread: int | None
@@ -52,7 +55,8 @@ class ListedGroup(GroupFigures, frozen=True, kw_only=True):
 class GroupList:
     """The context of `groups.html`; lists are sorted by figures read at `as_of_ms`.
 
-    `unread` is the lag of all matching groups by these figures, without `unknown` groups.
+    `unread` is the lag of all matching groups by these figures, without `unknown` groups;
+    `status` is the chosen one.
     """
 
     cut: Cut[ListedGroup]
@@ -61,21 +65,34 @@ class GroupList:
     is_any: bool
     unread: int
     unknown: int
+    status: str
+    facets: list[StatusFacet]
+
+
+@dataclass(frozen=True)
+class GroupSelection:
+    """The groups of a page, and what is counted over all that match."""
+
+    cut: Cut[GroupConfig]
+    unread: int
+    unknown: int
+    facets: list[StatusFacet]
 
 
 async def show(request: Request) -> Response:
     """GET /groups"""
     console = pages.console_of(request)
     query = tables.parse_query(request.query_params, SORTS, "-lag")
+    chosen = request.query_params.get("status", "")
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     everything = list(console.broker.groups())
     kind_of_file = list_exports.file_kind(request)
     cut = tables.whole(query, len(everything)) if kind_of_file else query
-    page = await console.render(lambda: _select(everything, snapshot, cut))
+    selection = await console.render(lambda: _select(everything, snapshot, cut, chosen))
+    page = selection.cut
     if kind_of_file:
         listing = list_exports.groups(page.rows, snapshot)
         return await list_exports.respond(console, listing, kind_of_file)
-    unread, unknown = await console.render(lambda: _unread(everything, snapshot, query))
     trends = await console.trends.of([group.name for group in page.rows])
     rows: list[ListedGroup] = []
     async for group in paced(page.rows):
@@ -86,36 +103,56 @@ async def show(request: Request) -> Response:
         query=query,
         as_of_ms=snapshot.taken_ms,
         is_any=bool(everything),
-        unread=unread,
-        unknown=unknown,
+        unread=selection.unread,
+        unknown=selection.unknown,
+        status=chosen,
+        facets=selection.facets,
     )
     return await pages.respond(request, "groups.html", context, title=_("Groups"), is_live=True)
 
 
-def matching(everything: Iterable[GroupConfig], text: str) -> list[GroupConfig]:
-    """The groups whose names hold every word of `text`."""
+def matching(
+    everything: Iterable[GroupConfig], text: str, snapshot: Snapshot, chosen: str
+) -> list[GroupConfig]:
+    """The groups whose names hold every word of `text`, of the chosen status if any is."""
     words = text.lower().split()
-    return [group for group in everything if all(word in group.name.lower() for word in words)]
+    return [
+        group
+        for group in everything
+        if all(word in group.name.lower() for word in words)
+        and (not chosen or snapshot.standing(group).status == chosen)
+    ]
 
 
-def _select(everything: list[GroupConfig], snapshot: Snapshot, query: Query) -> Cut[GroupConfig]:
-    """Filter, sort and cut the groups; pure, because it runs on another thread."""
-    matches = matching(everything, query.text)
+def _select(
+    everything: list[GroupConfig], snapshot: Snapshot, query: Query, chosen: str
+) -> GroupSelection:
+    """Filter, count, sort and cut the groups; pure, because it runs on another thread."""
+    candidates = matching(everything, query.text, snapshot, "")
+    counts = Counter(snapshot.standing(group).status for group in candidates)
+    matches = matching(candidates, "", snapshot, chosen) if chosen else candidates
     tables.order(matches, _key(snapshot, query.sort), lambda g: g.name, down=query.is_downward)
-    return tables.cut(matches, query)
-
-
-def _unread(everything: list[GroupConfig], snapshot: Snapshot, query: Query) -> tuple[int, int]:
-    """The total lag of the groups, and the number of groups whose lag is unknown."""
-    lags = [_lag(snapshot.groups.get(g.name)) for g in matching(everything, query.text)]
-    counts = [lag for lag in lags if lag is not None]
-    return sum(counts), len(lags) - len(counts)
+    facets = [StatusFacet("", _("All"), len(candidates))]
+    facets += [
+        StatusFacet(name, translated(label), counts[name])
+        for name, label in status.LABELS.items()
+        if counts[name] or name == chosen
+    ]
+    lags = [_lag(snapshot.groups.get(group.name)) for group in matches]
+    return GroupSelection(
+        cut=tables.cut(matches, query),
+        unread=sum(lag or 0 for lag in lags),
+        unknown=lags.count(None),
+        facets=facets,
+    )
 
 
 def _key(snapshot: Snapshot, sort: str) -> Callable[[GroupConfig], Any]:
     """The sort key of a group; None, which comes last, if it is unknown."""
     if sort == "name":
         return lambda group: group.name
+    if sort == "status":
+        return lambda group: SEVERITY[snapshot.standing(group).status]
     if sort == "clears":
         return lambda group: _rank(snapshot, group.name)
     if sort == "lag":
@@ -125,7 +162,7 @@ def _key(snapshot: Snapshot, sort: str) -> Callable[[GroupConfig], Any]:
 
 
 def _lag(figures: GroupFigures | None) -> int | None:
-    return figures.lag if figures is not None and figures.lag_by_topic else None
+    return None if figures is None else figures.unread
 
 
 def _rank(snapshot: Snapshot, name: str) -> float | None:
@@ -134,21 +171,20 @@ def _rank(snapshot: Snapshot, name: str) -> float | None:
 
 def _row(console: Console, snapshot: Snapshot, group: GroupConfig, trend: Trend) -> ListedGroup:
     lag = console.broker.lag(group.name)
-    figures = group_figures(lag, console.meter.group_rate(group.name))
+    figures = console.sampler.read(group.name, lag)
     return convert(
         figures,
         ListedGroup,
         name=group.name,
-        is_paused=not group.consume_enabled,
+        status=status.view_of(group.name, snapshot.standing(group, figures)),
         is_ordered=group.ordered,
         paused_topics=len(group.paused_topics),
-        members=console.broker.members.count(group.name),
         is_differing=is_differing(console, group.name),
         topics=sum(name != RETRY_PREFIX + group.name for name in figures.lag_by_topic),
-        unread=_lag(figures),
+        unread=figures.unread,
         counts=lag.counts,
         history=sparkline.line(console.sampler.lag_history(group.name)),
         trend=trend,
-        forecast=snapshot.forecast(group.name).of_lag(_lag(figures)),
+        forecast=snapshot.forecast(group.name).of_lag(figures.unread),
         dead_topic=DEAD_LETTER_PREFIX + group.name,
     )

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from app.ui.framework import pages
 from app.ui.framework.console import Console
+from app.ui.groups.status import StatusView, view_of
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, GroupLag, Mode
 
 
@@ -19,6 +20,7 @@ class GroupHead:
     name: str
     tab: str
     path: str
+    status: StatusView
     is_paused: bool
     is_broadcast: bool
     is_ordered: bool
@@ -64,11 +66,13 @@ def head_of(
     """The head of a group's page; `lag` if it was read already."""
     broker, name = console.broker, config.name
     lag = lag or broker.lag(name)
+    standing = console.sampler.snapshot.standing(config, console.sampler.read(name, lag))
     retry_topic, dead_topic = RETRY_PREFIX + name, DEAD_LETTER_PREFIX + name
     return GroupHead(
         name=name,
         tab=tab,
         path=path_of(name),
+        status=view_of(name, standing),
         is_paused=not config.consume_enabled,
         is_broadcast=config.mode is Mode.BROADCAST,
         is_ordered=config.ordered,

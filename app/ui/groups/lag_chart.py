@@ -26,7 +26,7 @@ class Shape:
 SHAPES = (
     Shape("count", N_("Unread"), "count"),
     Shape("age", N_("Oldest unread"), "ms"),
-    Shape("clear", N_("Time to clear"), "ms"),
+    Shape("clear", N_("Catch-up time"), "ms"),
 )
 
 

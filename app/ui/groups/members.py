@@ -134,8 +134,8 @@ async def leave(request: Request) -> Response:
     client = (await forms.read(request)).one("client")
     if not await services_of(request.scope).groups.leave(actor_of(request), config.name, client):
         raise NotFound(
-            _("%(client)s is no member of the group any more", client=f"{client!r}"),
-            remedy=_("look at its clients as they are now"),
+            _("%(client)s is no longer a member of the group", client=f"{client!r}"),
+            remedy=_("reload the group's clients"),
         )
     return forms.go(request, f"{path_of(config.name)}/clients?done=left")
 
@@ -148,32 +148,33 @@ async def leave_page(request: Request) -> Response:
     if not matches:
         raise NotFound(
             _(
-                "%(client)s is no member of the group %(name)s",
+                "%(client)s is not a member of group %(name)s",
                 client=f"{client!r}",
                 name=f"{config.name!r}",
             ),
-            remedy=_("look at its clients as they are now"),
+            remedy=_("reload the group's clients"),
         )
     row = await _client(request, config.name, matches[0], 0)
     locks = sum(lock.client == client for lock in await console.messaging.locks.of(config.name))
     others = console.broker.members.count(config.name) - 1
     impact = [
         ngettext(
-            "%(num)s message in its hands stays there until its time is up, then comes back.",
-            "%(num)s messages in its hands stay there until their time is up, then come back.",
+            "%(num)s message in flight stays with it until its invisible time ends, then is "
+            "redelivered.",
+            "%(num)s messages in flight stay with it until their invisible time ends, then are "
+            "redelivered.",
             row.inflight,
         ),
         _(
-            "%(locks)s queue locks of it are given up; its share of queues goes to "
-            "%(others)s others.",
+            "%(locks)s queue locks are released; its queues go to %(others)s others.",
             locks=f"{locks:,}",
             others=f"{others:,}",
         ),
-        _("It is not told. With its next heartbeat or receive it is a member again."),
+        _("The client is not notified. Its next heartbeat or receive makes it a member again."),
     ]
     if row.is_connected:
         impact.append(
-            _("Its open WebSocket keeps it a member: only what it said besides is dropped.")
+            _("Its open WebSocket keeps it a member; only its other subscriptions are dropped.")
         )
     return await ask(
         request,

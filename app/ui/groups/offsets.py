@@ -40,7 +40,7 @@ def shift_of(text: str) -> int:
     digits = text.removeprefix("-")
     if is_whole(digits) and int(digits):
         return int(text)
-    raise InvalidField(_("Give a whole number of messages, below 0 to go back; not 0."))
+    raise InvalidField(_("Enter a whole number of messages other than 0; negative moves back."))
 
 
 def queues_of(text: str) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ def queues_of(text: str) -> tuple[int, ...]:
     parts = text.replace(",", " ").split()
     if all(is_whole(part, 5) for part in parts):
         return tuple(map(int, parts[: QUEUES_MAX + 1]))
-    raise InvalidField(_("Queues are whole numbers divided by commas; none means all."))
+    raise InvalidField(_("Enter queue numbers separated by commas; empty means all."))
 
 
 class DraftFields(Fields, frozen=True):
@@ -80,7 +80,7 @@ class ToFields(Fields, frozen=True):
 
 
 class TimeTarget(Fields, frozen=True):
-    """The first message stored then or later."""
+    """The first message stored at or after this time."""
 
     at: Moment
 
@@ -92,7 +92,7 @@ class OffsetTarget(Fields, frozen=True):
 
 
 class ShiftTarget(Fields, frozen=True):
-    """So many messages forward, or back with a minus."""
+    """Messages to move forward; a negative number moves back."""
 
     by: Annotated[int, shift_of] = 0
 
@@ -251,7 +251,7 @@ def _target(form: Form, zone: Zone) -> ResetTarget:
     if to is ResetTo.SHIFT:
         return ResetTarget(to, typed_forms.parse(form, ShiftTarget).by)
     if to is ResetTo.GROUP and not form.values["from_group"]:
-        form.refuse("from_group", _("Name the group to copy from."))
+        form.refuse("from_group", _("Enter the group to copy from."))
     return ResetTarget(to, group=form.values["from_group"] if to is ResetTo.GROUP else "")
 
 

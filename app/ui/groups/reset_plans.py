@@ -101,13 +101,13 @@ def read(form: Form, group: str) -> PlanFile | None:
     text = form.values["plan"]
     try:
         if len(text) > PLAN_CHARS_MAX:
-            raise Invalid(_("it is longer than any plan"))
+            raise Invalid(_("the file is too long"))
         plan = msgspec.json.decode(text.encode(), type=PlanFile)
         if (plan.kind, plan.version) != (KIND, VERSION):
-            raise Invalid(_("its kind or version is another"))
+            raise Invalid(_("its kind or version is not supported"))
     except (msgspec.MsgspecError, Invalid) as error:
         why = error.detail if isinstance(error, Invalid) else str(error)
-        form.refuse("plan", _("This is no plan of a reset: %(why)s.", why=why))
+        form.refuse("plan", _("Not a reset plan: %(why)s.", why=why))
         return None
     if plan.group != group:
         form.refuse("plan", _("This is a plan for the group %(group)s.", group=plan.group[:255]))

@@ -20,10 +20,10 @@ PAGE_SIZE = 200
 NONE = "-"
 NOTES = {
     ResetNote.NONE: "",
-    ResetNote.BEFORE_OLDEST: N_("lies before the oldest message kept: goes there instead"),
-    ResetNote.PAST_END: N_("lies past the end: goes there instead"),
-    ResetNote.NO_PLACE: N_("stays: there is no offset to copy or to count from"),
-    ResetNote.QUEUE_GONE: N_("stays: the topic has no such queue any more"),
+    ResetNote.BEFORE_OLDEST: N_("before the oldest message: adjusted to it"),
+    ResetNote.PAST_END: N_("past the end: adjusted to it"),
+    ResetNote.NO_PLACE: N_("unchanged: no offset to copy or to count from"),
+    ResetNote.QUEUE_GONE: N_("unchanged: the queue no longer exists"),
 }
 
 Place = tuple[str, int]

@@ -173,18 +173,17 @@ async def pause_page(request: Request) -> Response:
     what = _("topic %(topic)s", topic=topic) if topic else _("the whole group")
     impact = [
         _(
-            "Nothing more of %(what)s is handed out: %(unread)s unread messages wait, "
-            "and what comes.",
+            "Delivery stops for %(what)s: %(unread)s unread messages wait, and new ones.",
             what=what,
             unread=f"{sum(queue.count for queue in places):,}",
         ),
         _(
-            "%(inflight)s messages that are with clients can still be acknowledged or come back.",
+            "%(inflight)s messages in flight can still be acknowledged or redelivered.",
             inflight=f"{sum(queue.inflight for queue in places):,}",
         ),
         _(
-            "Receives and pulls are answered 403; %(members)s members are alive now. "
-            "WebSocket subscriptions stay open and go on by themselves afterwards.",
+            "Receives and pulls get a 403; %(members)s consumers are connected. WebSocket "
+            "subscriptions stay open and resume by themselves.",
             members=f"{console.broker.members.count(config.name):,}",
         ),
     ]
@@ -197,12 +196,10 @@ async def resume_page(request: Request) -> Response:
     config, topic = group_of(request), request.query_params.get("topic", "")
     places = _places(pages.console_of(request), config, topic)
     unread = sum(queue.count for queue in places)
-    impact = [
-        _("%(unread)s unread messages are handed out again to whoever asks.", unread=f"{unread:,}")
-    ]
+    impact = [_("%(unread)s unread messages are delivered again.", unread=f"{unread:,}")]
     if config.paused_topics and not topic:
         names = ", ".join(config.paused_topics)
-        impact.append(_("Topics that are paused by themselves stay so: %(names)s.", names=names))
+        impact.append(_("Topics paused on their own stay paused: %(names)s.", names=names))
     what = _("topic %(topic)s", topic=topic) if topic else _("the group")
     question, fields = _("Resume %(what)s?", what=what), {"topic": topic}
     return await ask(request, config, Confirmation("resume", question, impact, _("Resume"), fields))
@@ -236,7 +233,7 @@ async def _switch(
 async def delete(request: Request) -> Response:
     """POST /groups/{group}/delete: delete the group if the form repeats its name."""
     config = group_of(request)
-    refusal = _("That is not the group's name; nothing was deleted.")
+    refusal = _("Not deleted. Type the group's name exactly.")
     form = await forms.confirmation(request, config.name, refusal)
     if form.is_wrong:
         return await delete_page(request, form)

@@ -1,206 +1,311 @@
-"""The concerns on the first page, derived from figures that were already read. Pure."""
+"""What needs attention, object by object: the most severe sentence leads, the others follow.
 
-from collections.abc import Iterator, Mapping
+A sentence is written only for what is shown: thousands of groups may be behind at once.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from app.monitoring.sampler import GroupFigures
+from app.monitoring.group_status import GroupStanding
+from app.monitoring.sampler import GroupFigures, Snapshot
 from app.ui.framework import formats
-from app.ui.framework.language import N_, _, ngettext
+from app.ui.framework.language import N_, _, ngettext, translated
 from app.ui.framework.templating import segment
-from app.ui.home.watch import Watch
+from app.ui.groups.status import StatusView, view_of
+from app.ui.home.watch import Firing, Watch
+from engine.broker import GroupConfig, Health
+from kitemq.model.alerts import Severity
+from kitemq.model.groups import GroupStatus
 
-OLD_UNREAD_MS = 5 * 60 * 1000
+MATTERS_MAX = 20
 DISK_WARNING_FACTOR = 4
-EACH_MAX = 5
-SEVERITIES = {"critical": -2, "warning": -1}
+BAD = 65  # from this weight on it is red
+STATUS_WEIGHTS = {
+    GroupStatus.NO_CONSUMERS: 80,
+    GroupStatus.FALLING_BEHIND: 60,
+    GroupStatus.PAUSED: 30,
+}
+ALERT_WEIGHTS = {Severity.CRITICAL: 90, Severity.WARNING: 50}
+ACKNOWLEDGED = 20
+# The icon and the page of a thing, by its kind; parts of the broker have names to be translated.
+PLACES = {
+    "group": ("group", "/groups/{}"),
+    "topic": ("topic", "/topics/{}"),
+    "report": ("trend", "/reports"),
+    "broker": ("info", "/engine"),
+}
+BROKER_PARTS = {
+    "alerts": N_("Alerts"),
+    "disk": N_("Disk"),
+    "log": N_("Log"),
+    "traces": N_("Traces"),
+    "transactions": N_("Transactions"),
+}
+
+
+@dataclass(frozen=True, order=True)
+class Thing:
+    """The object of a concern: a "group", "topic", "report" or part of the "broker", by name."""
+
+    kind: str
+    name: str
 
 
 @dataclass(frozen=True)
-class Concern:
-    """A concern for the operator; `tone` is warn or bad, `icon` names its icon."""
+class Sentence:
+    """What is the matter, and the action that follows from it, "" if none does."""
 
-    tone: str
-    icon: str
-    title: str
-    detail: str
+    text: str
     href: str = ""
     action: str = ""
 
 
-def alerts(watch: Watch) -> Iterator[Concern]:
-    """Firing alerts, critical ones first, and a failure to update alert states."""
-    if watch.alerts_failure:
-        title = _("Alerts are not up to date")
-        yield Concern("bad", "alert", title, watch.alerts_failure, "/alerts", _("See alerts"))
-    firing = sorted(
-        watch.firing,
-        key=lambda one: (bool(one.acked_by), SEVERITIES.get(one.severity, 0), one.rule),
+@dataclass(frozen=True)
+class Concern:
+    """A concern about a thing; the greatest `weight`, then `amount`, stands first."""
+
+    thing: Thing
+    weight: int
+    write: Callable[[], Sentence]
+    amount: int = 0
+
+    @property
+    def tone(self) -> str:
+        return "bad" if self.weight >= BAD else "warn"
+
+
+@dataclass(frozen=True)
+class Matter:
+    """A thing that needs attention; `status` is a group's."""
+
+    id: str
+    name: str
+    icon: str
+    href: str
+    tone: str
+    status: StatusView | None
+    lead: Sentence
+    others: Sequence[Sentence]
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The gravest matters of `total`; `more_groups` and `more_topics` are not among them."""
+
+    matters: Sequence[Matter]
+    total: int
+    more_groups: int
+    more_topics: int
+
+
+def attention(
+    snapshot: Snapshot, configs: Sequence[GroupConfig], health: Health, watch: Watch
+) -> Attention:
+    """All that needs attention, merged by object and sorted by severity. Pure."""
+    standings = {config.name: snapshot.standing(config) for config in configs}
+    return merge(
+        [
+            *alerts(watch),
+            *services(health.failures),
+            *disk(health.disk_free_bytes, health.disk_free_min_bytes),
+            *damage(len(health.damages)),
+            *warnings(health.warnings),
+            *given_up(watch),
+            *conflicts(watch),
+            *dead_letters(snapshot.groups),
+            *statuses(standings),
+            *traces(watch),
+        ],
+        standings,
     )
-    for one in firing[:EACH_MAX]:
-        tone = "bad" if one.severity == "critical" else "warn"
-        title = one.rule
-        if one.subject:
-            title = _("%(rule)s for %(subject)s", rule=one.rule, subject=one.subject)
-        detail = f"{one.detail}."
-        if one.acked_by:
-            detail += " " + _("Seen by %(who)s.", who=one.acked_by)
-        yield Concern(tone, "alert", title, detail, one.href or "/alerts", _("See where"))
-    yield from _rest(len(firing), _("alerts that fire"), "/alerts")
 
 
-def paused(watch: Watch) -> Iterator[Concern]:
-    """Paused groups, which may be forgotten."""
-    for name, topics in watch.paused[:EACH_MAX]:
-        where = _("in %(topics)s of its topics", topics=topics) if topics else _("altogether")
-        title = _("%(name)s is paused", name=name)
-        detail = _("Somebody stopped handing out messages to it, %(where)s.", where=where)
-        yield Concern("warn", "clock", title, detail, _group(name), _("See the group"))
-    yield from _rest(len(watch.paused), _("paused groups"), "/groups")
+def merge(concerns: Sequence[Concern], standings: Mapping[str, GroupStanding]) -> Attention:
+    """The concerns by object; `standings` are those of groups."""
+    by_thing: dict[Thing, list[Concern]] = defaultdict(list)
+    for concern in concerns:
+        by_thing[concern.thing].append(concern)
+    for each in by_thing.values():
+        each.sort(key=lambda concern: (-concern.weight, -concern.amount))
+    order = heapq.nsmallest(
+        MATTERS_MAX,
+        by_thing,
+        key=lambda thing: (-by_thing[thing][0].weight, -by_thing[thing][0].amount, thing),
+    )
+    rest = [thing.kind for thing in by_thing.keys() - order]
+    return Attention(
+        matters=[_matter(thing, by_thing[thing], standings.get(thing.name)) for thing in order],
+        total=len(by_thing),
+        more_groups=rest.count("group"),
+        more_topics=rest.count("topic"),
+    )
+
+
+def _matter(thing: Thing, concerns: Sequence[Concern], standing: GroupStanding | None) -> Matter:
+    lead, *others = (concern.write() for concern in concerns)
+    icon, href = PLACES[thing.kind]
+    is_part = thing.kind == "broker"
+    return Matter(
+        id=f"matter-{thing.kind}-{thing.name}",
+        name=translated(BROKER_PARTS.get(thing.name, thing.name)) if is_part else thing.name,
+        icon=icon,
+        href=href.format(segment(thing.name)),
+        tone=concerns[0].tone,
+        status=view_of(thing.name, standing) if standing and thing.kind == "group" else None,
+        lead=lead,
+        others=others,
+    )
+
+
+def alerts(watch: Watch) -> Iterator[Concern]:
+    """Firing alerts, a failure to update alert states, and objects that no alert watches."""
+    if watch.alerts_failure:
+        text = _("Alerts are not up to date: %(failure)s.", failure=watch.alerts_failure)
+        yield _of_broker("alerts", 92, text, "/alerts", _("View alerts"))
+    if watch.left_out:
+        text = ngettext(
+            "%(num)s object is not watched: alert states fill their memory.",
+            "%(num)s objects are not watched: alert states fill their memory.",
+            watch.left_out,
+        )
+        yield _of_broker("alerts", 70, text, "/alerts", _("View alerts"))
+    for one in watch.firing:
+        weight = ALERT_WEIGHTS[Severity(one.severity)]
+        weight = ACKNOWLEDGED if one.acked_by else weight
+        yield Concern(Thing(one.kind, one.subject), weight, partial(_firing, one))
+
+
+def _firing(one: Firing) -> Sentence:
+    text = _("Alert “%(rule)s”: %(detail)s.", rule=one.rule, detail=one.detail)
+    if one.acked_by:
+        text += " " + _("Acknowledged by %(who)s.", who=one.acked_by)
+    return Sentence(text, "/alerts", _("View alerts"))
 
 
 def conflicts(watch: Watch) -> Iterator[Concern]:
     """Groups whose members have conflicting subscriptions and take messages from each other."""
-    detail = _("Each takes messages that another one wants; give each subscription its own group.")
-    for name in watch.conflicts[:EACH_MAX]:
-        title = _("Members of %(name)s subscribe to different messages", name=name)
-        href = f"{_group(name)}/subscriptions"
-        yield Concern("bad", "group", title, detail, href, _("Compare them"))
-    yield from _rest(len(watch.conflicts), _("groups with such members"), "/groups")
+    for name in watch.conflicts:
+        yield Concern(Thing("group", name), 85, partial(_conflict, name))
+
+
+def _conflict(name: str) -> Sentence:
+    return Sentence(
+        _(
+            "Consumers subscribe to different messages and take each other's. Give each "
+            "subscription its own group."
+        ),
+        f"{_group(name)}/subscriptions",
+        _("Compare subscriptions"),
+    )
 
 
 def traces(watch: Watch) -> Iterator[Concern]:
     """Traces that are not recorded, and dropped trace events."""
-    action = _("See the engine")
     if watch.traces_refusal:
-        title, detail = _("Traces are not recorded"), f"{watch.traces_refusal}."
-        yield Concern("bad", "trend", title, detail, "/engine", action)
+        text = _("Traces are not recorded: %(reason)s.", reason=watch.traces_refusal)
+        yield _of_broker("traces", 72, text, "/engine", _("View engine"))
     if watch.traces_dropped:
-        count = formats.count(watch.traces_dropped)
-        title = _("%(count)s trace events found no room", count=count)
-        detail = _("Counted since the server's start: journeys of those messages have gaps.")
-        yield Concern("warn", "trend", title, detail, "/engine", action)
+        text = _(
+            "%(count)s trace events dropped since the start: the journeys of those messages have "
+            "gaps.",
+            count=formats.count(watch.traces_dropped),
+        )
+        yield _of_broker("traces", 35, text, "/engine", _("View engine"))
 
 
 def given_up(watch: Watch) -> Iterator[Concern]:
     """Undecided transactions whose checks were given up."""
     if watch.given_up:
-        title = ngettext(
-            "%(num)s transaction waits for a person",
-            "%(num)s transactions wait for a person",
+        text = ngettext(
+            "%(num)s transaction needs a decision. Its producer never answered.",
+            "%(num)s transactions need a decision. Their producers never answered.",
             watch.given_up,
         )
-        detail = _("Their producers never said how they ended, and are not asked any more.")
-        href = "/transactions?kind=given_up"
-        yield Concern("bad", "info", title, detail, href, _("Decide"))
+        yield _of_broker("transactions", 78, text, "/transactions?kind=given_up", _("Decide"))
 
 
 def warnings(texts: Mapping[str, str]) -> Iterator[Concern]:
-    """The warnings in the engine's health."""
+    """The warnings in the engine's health, apart from damage."""
     for name, text in texts.items():
-        title = _("%(name)s warns", name=name.capitalize())
-        yield Concern("warn", "info", title, f"{text}.", "/engine", _("See the engine"))
+        if name != "damage":
+            yield _of_broker(name, 55, f"{text}.", "/engine", _("View engine"))
 
 
 def dead_letters(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
     """Groups with dead letters, those with the most since yesterday first."""
-    rows = sorted((f.dead_new, f.dead, name) for name, f in groups.items() if f.dead)[::-1]
-    for new, dead, name in rows[:EACH_MAX]:
-        since = _("none of them new since yesterday")
-        if new:
-            since = _("%(count)s new since yesterday", count=formats.count(new))
-        title = ngettext(
-            "%(num)s dead letter in %(name)s", "%(num)s dead letters in %(name)s", dead, name=name
+    for name, figures in groups.items():
+        if figures.dead:
+            weight, write = 75 if figures.dead_new else BAD, partial(_dead, name, figures)
+            yield Concern(Thing("group", name), weight, write, figures.dead_new or figures.dead)
+
+
+def _dead(name: str, figures: GroupFigures) -> Sentence:
+    if figures.dead_new:
+        text = ngettext(
+            "%(num)s dead letter, %(new)s new since yesterday.",
+            "%(num)s dead letters, %(new)s new since yesterday.",
+            figures.dead,
+            new=formats.count(figures.dead_new),
         )
-        detail = _("Every attempt failed; %(since)s. They wait for someone to decide.", since=since)
-        yield Concern("bad", "skull", title, detail, f"/dlq/{segment(name)}", _("Look at them"))
-    yield from _rest(len(rows), _("groups with dead letters"), "/dlq?sort=-dead")
-
-
-def growing(groups: Mapping[str, GroupFigures], growth: Mapping[str, int]) -> Iterator[Concern]:
-    """Groups whose lag grows."""
-    rows = sorted((grown, name) for name, grown in growth.items() if grown)[::-1]
-    for grown, name in rows[:EACH_MAX]:
-        title = _("Lag of %(name)s is growing", name=name)
-        detail = _(
-            "%(lag)s unread, %(grown)s more within the last quarter of an hour.",
-            lag=formats.count(groups[name].lag),
-            grown=formats.count(grown),
+    else:
+        text = ngettext(
+            "%(num)s dead letter, none new since yesterday.",
+            "%(num)s dead letters, none new since yesterday.",
+            figures.dead,
         )
-        yield Concern("warn", "trend", title, detail, _group(name), _("See where"))
-    yield from _rest(len(rows), _("groups with growing lag"), "/groups?sort=-lag")
+    return Sentence(text, f"/dlq/{segment(name)}", _("Review"))
 
 
-def unknown(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
-    """Groups whose lag is unknown."""
-    unread = sorted(name for name, figures in groups.items() if not figures.lag_by_topic)
-    if unread:
-        names = ", ".join(unread[:EACH_MAX]) + (" …" if len(unread) > EACH_MAX else "")
-        title = ngettext(
-            "The lag of %(num)s group is unknown",
-            "The lag of %(num)s groups is unknown",
-            len(unread),
-        )
-        detail = _("%(names)s: no place in any queue yet, nothing was read.", names=names)
-        href = "/groups?sort=lag&page=9999"
-        yield Concern("warn", "info", title, detail, href, _("See the groups"))
+def statuses(standings: Mapping[str, GroupStanding]) -> Iterator[Concern]:
+    """Groups that do not keep up, and paused ones, which may be forgotten; idle ones never."""
+    for name, standing in standings.items():
+        weight = STATUS_WEIGHTS.get(standing.status)
+        if weight:
+            write = partial(_status, name, standing)
+            yield Concern(Thing("group", name), weight, write, standing.condition.unread or 0)
 
 
-def old_unread(
-    groups: Mapping[str, GroupFigures], growth: Mapping[str, int], now_ms: int
-) -> Iterator[Concern]:
-    """Groups with old unread messages whose lag does not grow."""
-    rows = sorted(
-        (figures.oldest_ms, name)
-        for name, figures in groups.items()
-        if figures.oldest_ms is not None
-        and now_ms - figures.oldest_ms >= OLD_UNREAD_MS
-        and not growth.get(name)
-    )
-    for oldest_ms, name in rows[:EACH_MAX]:
-        age, lag = formats.duration(now_ms - oldest_ms), formats.count(groups[name].lag)
-        title = _("%(name)s leaves messages unread for %(oldest_ms)s", name=name, oldest_ms=age)
-        detail = _("%(lag)s unread; perhaps nobody is consuming.", lag=lag)
-        yield Concern("warn", "clock", title, detail, _group(name), _("See where"))
-    yield from _rest(len(rows), _("groups with old unread messages"), "/groups?sort=oldest")
+def _status(name: str, standing: GroupStanding) -> Sentence:
+    view = view_of(name, standing)
+    return Sentence(view.sentence, view.href, view.action)
 
 
 def disk(free_bytes: int | None, min_bytes: int) -> Iterator[Concern]:
     """A disk that is full or nearly full; nothing if its free space is unknown."""
     if free_bytes is None or free_bytes >= DISK_WARNING_FACTOR * min_bytes:
         return
-    tone, title = "warn", _("Disk is filling up")
-    text = N_("%(free_bytes)s free; below %(min_bytes)s writes are refused.")
+    weight, text = 55, N_("Filling up: %(free)s free. Below %(needed)s writes are refused.")
     if free_bytes < min_bytes:
-        tone, title = "bad", _("Disk is full: writes are refused")
-        text = N_("%(free_bytes)s free, at least %(min_bytes)s is needed. Reads go on.")
+        weight = 100
+        text = N_("Full: writes are refused. %(free)s free, at least %(needed)s needed.")
     free, needed = formats.size(free_bytes), formats.size(min_bytes)
-    yield Concern(tone, "disk", title, _(text, free_bytes=free, min_bytes=needed))
+    yield _of_broker("disk", weight, _(text, free=free, needed=needed))
 
 
 def damage(count: int) -> Iterator[Concern]:
     """Damaged records that recovery skipped."""
     if count:
-        title = ngettext(
-            "The start found damage in %(num)s place",
-            "The start found damage in %(num)s places",
+        text = ngettext(
+            "%(num)s damaged place found at the start and set aside.",
+            "%(num)s damaged places found at the start and set aside.",
             count,
         )
-        detail = _("It was stepped over or set aside; the engine's page names file and bytes.")
-        yield Concern("bad", "disk", title, detail, "/engine", _("Engine"))
+        yield _of_broker("log", 88, text, "/engine", _("View engine"))
 
 
 def services(failures: Mapping[str, str]) -> Iterator[Concern]:
     """Background duties whose last step failed."""
     for name, failure in failures.items():
-        title = _("Background service %(name)s is failing", name=name)
-        yield Concern("bad", "alert", title, failure)
+        text = _("Background service failing: %(failure)s.", failure=failure)
+        yield _of_broker(name, 95, text, "/engine", _("View engine"))
+
+
+def _of_broker(name: str, weight: int, text: str, href: str = "", action: str = "") -> Concern:
+    return Concern(Thing("broker", name), weight, lambda: Sentence(text, href, action))
 
 
 def _group(name: str) -> str:
     return f"/groups/{segment(name)}"
-
-
-def _rest(count: int, noun: str, href: str) -> Iterator[Concern]:
-    if count > EACH_MAX:
-        title = _("%(n)s more %(noun)s", n=formats.count(count - EACH_MAX), noun=noun)
-        yield Concern("warn", "info", title, "", href, _("List them"))

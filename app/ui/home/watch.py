@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from app.pause import Pause
 from app.services.alerts.alerts import Alerts
-from app.ui.alerts.alerts import place_of
+from app.services.alerts.rules import ABOUT
 from app.ui.framework.console import Console
 from app.ui.groups.head import is_differing
 from kitemq.model.alerts import RuleKind, RuleState
@@ -12,23 +12,23 @@ from kitemq.model.alerts import RuleKind, RuleState
 
 @dataclass(frozen=True)
 class Firing:
-    """An unsilenced alert that fires for one subject."""
+    """An unsilenced alert that fires for one subject, which is of a `kind` of thing."""
 
+    kind: str
     rule: str
     severity: str
     subject: str
     detail: str
-    href: str
     acked_by: str | None = None
 
 
 @dataclass(frozen=True)
 class Watch:
-    """The state that was read; `paused` counts topics, 0 for a whole group."""
+    """The state that was read; `conflicts` are groups whose consumers' subscriptions differ."""
 
     firing: list[Firing]
     alerts_failure: str
-    paused: list[tuple[str, int]]
+    left_out: int  # objects that no alert watches, for lack of memory
     conflicts: list[str]
     traces_dropped: int
     traces_refusal: str
@@ -38,13 +38,9 @@ class Watch:
 async def look(console: Console, alerts: Alerts) -> Watch:
     """Read the state once, with pauses between groups."""
     broker = console.broker
-    paused: list[tuple[str, int]] = []
     conflicts: list[str] = []
     pause = Pause()
     for group in broker.groups():
-        if not group.consume_enabled or group.paused_topics:
-            topics = len(group.paused_topics) if group.consume_enabled else 0
-            paused.append((group.name, topics))
         if is_differing(console, group.name):
             conflicts.append(group.name)
         await pause.when_due()
@@ -53,7 +49,7 @@ async def look(console: Console, alerts: Alerts) -> Watch:
     return Watch(
         firing=_firing(alerts),
         alerts_failure=alerts.failure,
-        paused=paused,
+        left_out=alerts.left_out,
         conflicts=conflicts,
         traces_dropped=traces.dropped,
         traces_refusal=traces.refusal,
@@ -64,14 +60,22 @@ async def look(console: Console, alerts: Alerts) -> Watch:
 def _firing(alerts: Alerts) -> list[Firing]:
     return [
         Firing(
+            # What has no name of its own is told of the alerts themselves.
+            kind=_kind(RuleKind(standing.rule.kind)) if row.subject else "broker",
             rule=standing.rule.name,
             severity=standing.rule.severity,
-            subject=row.subject,
+            subject=row.subject or "alerts",
             detail=row.detail,
             acked_by=row.acked_by,
-            href=place_of(RuleKind(standing.rule.kind), row.subject),
         )
         for standing in alerts.firing()
         for row in standing.states
         if row.state == RuleState.FIRING and not alerts.is_silent(standing.rule.id, row.subject)
     ]
+
+
+def _kind(kind: RuleKind) -> str:
+    if kind in (RuleKind.REPORT_FAILED, RuleKind.REPORT_AGE):
+        return "report"
+    about = ABOUT[kind]
+    return "group" if about.has_groups else "topic" if about.has_topics else "broker"

@@ -16,6 +16,7 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
+from app.ui.groups.status import StatusView, view_of
 from app.ui.topics import fields as topic_fields
 from app.ui.topics.defaults import PERMISSIONS, InForce, in_force
 from app.ui.topics.head import TopicTab, head_of, respond, topic_of
@@ -79,6 +80,7 @@ class Reader:
     oldest_ms: int | None
     rate: float
     is_ordered: bool
+    status: StatusView
 
 
 @dataclass(frozen=True)
@@ -188,14 +190,17 @@ async def groups(request: PageRequest) -> Response:
 
 
 def _reader(console: Console, topic: str, group: str) -> Reader:
-    queues = [queue for queue in console.broker.lag(group).queues if queue.topic == topic]
+    lag, config = console.broker.lag(group), console.broker.group(group)
+    queues = [queue for queue in lag.queues if queue.topic == topic]
+    figures, snapshot = console.sampler.read(group, lag), console.sampler.snapshot
     return Reader(
         group=group,
         lag=sum(queue.count for queue in queues),
         inflight=sum(queue.inflight for queue in queues),
         oldest_ms=min((q.oldest_ms for q in queues if q.oldest_ms is not None), default=None),
-        rate=console.meter.group_rate(group),
-        is_ordered=console.broker.group(group).ordered,
+        rate=figures.rate,
+        is_ordered=config.ordered,
+        status=view_of(group, snapshot.standing(config, figures)),
     )
 
 

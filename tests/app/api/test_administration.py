@@ -100,9 +100,12 @@ async def test_a_group_is_created_changed_and_deleted_and_each_is_in_the_trail(
         "paused_topics": [],
         "members": 0,
         "ordered": False,
+        "status": "idle",
+        "status_reason": "not_begun",
     }
     answer = await running.http.patch("/api/v1/groups/billing", json={"consume_enabled": False})
     assert answer.json()["consume_enabled"] is False
+    assert answer.json()["status"] == "paused"
     assert await running.get("/groups/billing") == answer.json()
     assert (await running.http.delete("/api/v1/groups/billing")).status_code == 204
     await running.get("/groups/billing", 404)

@@ -27,13 +27,15 @@
       hooks: {
         init: (plot) => plot.over.append(box),
         setCursor: (plot) => {
-          const { idx, left } = plot.cursor;
+          const { idx, left, top } = plot.cursor;
           box.hidden = idx == null || left < 0;
           if (box.hidden) return;
           const { at, text } = said(idx);
           box.textContent = `${at} ${zone}   ${text}`;
-          box.style.top = "6px";
-          box.style.left = `${Math.min(left + 12, plot.over.clientWidth - box.offsetWidth - 4)}px`;
+          // Above the pointer, on the side that has room, so that it hides nothing under it.
+          const beside = left + box.offsetWidth + 14 < plot.over.clientWidth;
+          box.style.top = `${Math.max(4, top - box.offsetHeight - 8)}px`;
+          box.style.left = `${Math.max(4, beside ? left + 12 : left - box.offsetWidth - 12)}px`;
         },
       },
     };

@@ -430,14 +430,78 @@ async def test_a_test_without_a_webhook_says_what_to_set(running: App) -> None:
     assert "alert_webhooks" in json.dumps(problem)
 
 
-async def test_more_subjects_than_are_followed_are_counted_as_left_out(
-    running: App, monkeypatch: pytest.MonkeyPatch
+async def test_more_subjects_than_memory_holds_are_counted_as_left_out(
+    running: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("app.services.alerts.evaluation.SUBJECTS_MAX", 2)
-    await running.post("/alerts/rules", rule(group_pattern="*"), 201)
+    monkeypatch.setattr("app.services.alerts.alerts.STATES_MAX", 3)
+    await running.post("/alerts/rules", rule(name="all", group_pattern="*"), 201)
+    await running.post("/alerts/rules", rule(name="some", group_pattern="group-?"), 201)
     await running.send("orders", "1")
     for number in range(4):
         await running.receive(f"group-{number}", "orders", max=1)
-    found = await state_of(running)
-    assert [one["subject"] for one in found["subjects"]] == ["group-0", "group-1"]
-    assert found["subjects_left_out"] == 2
+    for _ in range(2):
+        first, second = await state_of(running), await state_of(running, 1)
+        if first["rule_id"] != "1":  # what fires stands first
+            first, second = second, first
+        assert [one["subject"] for one in first["subjects"]] == ["group-0", "group-1", "group-2"]
+        assert (first["subjects_left_out"], first["subjects_checked"]) == (1, 4)
+        assert (second["subjects"], second["subjects_left_out"]) == ([], 4)
+    messages = [each.getMessage() for each in caplog.records if each.name == "kitemq.alerts"]
+    assert [message.partition(":")[0] for message in messages] == [
+        "the alert rule 'all' does not watch 1 objects",
+        "the alert rule 'some' does not watch 4 objects",
+    ]
+    assert "5 objects are not watched" in (await running.http.get("/")).text
+
+
+async def test_what_is_fine_takes_no_room(running: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.services.alerts.alerts.STATES_MAX", 1)
+    await running.post("/alerts/rules", rule(group_pattern="bil*"), 201)
+    deliveries = await fall_behind(running)
+    await running.receive("billboards", "orders", max=1)
+    await running.post("/topics", {"name": "elsewhere"}, 201)
+    for number in range(5):
+        await running.receive(f"bildung-{number}", "elsewhere", max=1)
+    one = await state_of(running)
+    assert (one["subjects_checked"], one["subjects_left_out"]) == (7, 1)
+    await catch_up(running, deliveries)
+    await evaluate(running)
+    one = await state_of(running)
+    assert ([each["subject"] for each in one["subjects"]], one["subjects_left_out"]) == (
+        ["billboards"],
+        0,
+    )
+
+
+async def test_idle_groups_are_no_subjects_of_a_pattern(running: App) -> None:
+    await running.post("/alerts/rules", rule(group_pattern="*", threshold=2), 201)
+    for number in range(30):
+        await running.post("/groups", {"name": f"idle-{number}"}, 201)
+    one = await state_of(running)
+    assert [each["detail"] for each in one["subjects"]] == ["no group reads a topic like * yet"]
+    await fall_behind(running)
+    one = await state_of(running)
+    assert ([each["subject"] for each in one["subjects"]], one["subjects_checked"]) == (
+        ["billing"],
+        1,
+    )
+
+
+async def test_alerts_watch_every_group_however_many_there_are(running: App) -> None:
+    await running.send("orders", "1")
+    broker = running.app.services.host.broker
+    for number in range(1_200):
+        broker.receive(f"group-{number:04}", {"orders": "*"}, count_max=1)
+    await running.post("/alerts/rules", rule(group_pattern="*"), 201)
+    one = await state_of(running)
+    assert (one["subjects_checked"], one["subjects_left_out"]) == (1_200, 0)
+    assert one["subjects"][-1]["subject"] == "group-1199"
+    assert {each["state"] for each in one["subjects"]} == {"firing"}
+
+
+async def test_lengths_of_time_are_told_in_the_unit_that_people_say(running: App) -> None:
+    await running.post("/alerts/rules", rule(kind="lag_age", threshold=300), 201)
+    await fall_behind(running)
+    running.advance(27 * 60)
+    (subject,) = (await state_of(running))["subjects"]
+    assert (subject["value"], subject["detail"]) == (1_620, "oldest unread message: 27 min")

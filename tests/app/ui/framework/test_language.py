@@ -239,10 +239,13 @@ def test_what_a_browser_asks_for_first_is_what_it_gets(accept: str, expected: La
 def test_values_and_counts_are_put_into_the_chinese_sentence() -> None:
     assert formats.ago(1000, 61_000) == "60 秒前"
     assert formats.ago(61_000, 1000) == "60 秒后"
-    one = "%(num)s dead letter in %(name)s"
-    many = "%(num)s dead letters in %(name)s"
-    assert language.ngettext(one, many, 1, name="g") == "g 有 1 条死信"
-    assert language.ngettext(one, many, 1200, name="g") == "g 有 1,200 条死信"
+    one = "%(num)s dead letter, %(new)s new since yesterday."
+    many = "%(num)s dead letters, %(new)s new since yesterday."
+    comma = "\N{FULLWIDTH COMMA}"
+    sentence = language.ngettext(one, many, 1, new="1")
+    assert sentence == f"1 条死信{comma}自昨天以来新增 1 条。"
+    sentence = language.ngettext(one, many, 1200, new="9")
+    assert sentence == f"1,200 条死信{comma}自昨天以来新增 9 条。"
     assert language.translated("no such text") == "no such text"
 
 

@@ -109,7 +109,7 @@ def test_a_reset_asks_for_its_time_first_and_keeps_the_selection(
     missing = browser.post("/bulk/groups", data=fields)
     assert missing.status_code == 422
     assert '<span class="field-error">' in missing.text
-    assert "say the time at which the groups go on" in missing.text
+    assert "Enter the time to reset to" in missing.text
     assert missing.text.count('name="group"') == 2
     assert all(row["moving"] for row in twin["rows"])
     lag = fleet.get("/groups/fleet-a/lag")
@@ -127,13 +127,13 @@ def test_nothing_ticked_is_said_and_nothing_done(browser: httpx.Client) -> None:
     assert browser.get("/bulk/groups?action=pause&scope=ticked").status_code == 422
     assert browser.get("/bulk/groups?action=explode&group=warehouse").status_code == 422
     nothing = browser.post("/bulk/groups", data={"action": "pause", "selection": ""})
-    assert (nothing.status_code, "no group was named" in nothing.text) == (422, True)
+    assert (nothing.status_code, "Select at least one group" in nothing.text) == (422, True)
 
 
 def test_ticked_groups_are_paused_by_hand(open_page: OpenPage, fleet: Scenery) -> None:
     page = open_page("/groups?q=fleet-")
-    page.get_by_role("checkbox", name="Tick fleet-a").check()
-    page.get_by_role("checkbox", name="Tick fleet-c").check()
+    page.get_by_role("checkbox", name="Select fleet-a").check()
+    page.get_by_role("checkbox", name="Select fleet-c").check()
     page.get_by_role("button", name=re.compile("^Pause")).click()
     expect(page.get_by_role("heading", name="Pause many groups")).to_be_visible()
     page.get_by_role("button", name="Pause 2 groups").click()

@@ -113,12 +113,12 @@ def test_an_undo_that_the_group_overtook_is_refused(
     [
         ("to=time&at=soon", "at", "That is no time"),
         ("to=offset&offset=-1", "offset", "must be a whole number"),
-        ("to=shift&by=0", "by", "not 0"),
-        ("to=group", "from_group", "Name the group"),
+        ("to=shift&by=0", "by", "other than 0"),
+        ("to=group", "from_group", "Enter the group"),
         ("to=group&from_group=nobody-there&topic=orders", "from_group", "nobody-there"),
         ("to=earliest", "other", "at least one topic"),
         ("to=earliest&other=no-such-topic", "other", "no-such-topic"),
-        ("to=earliest&topic=orders&queues=x", "queues", "whole numbers"),
+        ("to=earliest&topic=orders&queues=x", "queues", "queue numbers"),
         ("to=earliest&topic=orders&queues=99", "queues", "no queue 99"),
     ],
 )
@@ -135,12 +135,12 @@ def test_a_clipped_queue_says_so(browser: httpx.Client) -> None:
     address = "/groups/analytics/offsets?step=review&to=offset&offset=999999&topic=user-events"
     found = browser.get(f"{address}&format=json").json()["review"]
     assert found["clipped"] == len(found["cut"]["rows"])
-    assert "lies past the end" in browser.get(address).text
+    assert "past the end: adjusted to it" in browser.get(address).text
 
 
 def test_a_broadcast_group_is_not_reset_here(browser: httpx.Client, scenery: Scenery) -> None:
     scenery.post("/groups", {"name": "screens", "mode": "broadcast"})
-    assert "keeps a place of its own" in browser.get("/groups/screens/offsets").text
+    assert "keeps its own offsets" in browser.get("/groups/screens/offsets").text
 
 
 @pytest.mark.parametrize("number", ["7", "x", "1x", "9" * 30])
@@ -223,7 +223,7 @@ def test_a_group_and_a_topic_are_paused_and_resumed(
     done = browser.post("/groups/stopping/pause", data={"topic": ""})
     assert done.headers["location"] == "/groups/stopping/config?done=paused"
     assert browser.get("/api/v1/groups/stopping").json()["paused"]
-    assert ">paused<" in browser.get("/groups?q=stopping").text
+    assert ">Paused<" in browser.get("/groups?q=stopping").text
     browser.post("/groups/stopping/resume", data={"topic": ""})
     browser.post("/groups/stopping/pause", data={"topic": "stopped"})
     found = browser.get("/api/v1/groups/stopping").json()
@@ -287,8 +287,8 @@ def test_a_plan_of_a_group_that_went_on_is_a_conflict_that_marks_the_queues(
 @pytest.mark.parametrize(
     ("plan", "text"),
     [
-        ("", "no plan of a reset"),
-        ("{}", "no plan of a reset"),
+        ("", "Not a reset plan"),
+        ("{}", "Not a reset plan"),
         ('{"kind": "x", "version": 1, "group": "warehouse", "to": "", "made_at": "",'
          ' "precondition": "", "queues": [{"topic": "orders", "queue": 0,'
          ' "current_offset": null, "new_offset": "1"}]}', "kind or version"),

@@ -62,7 +62,7 @@ def test_nothing_unread_is_clear_however_few_samples_there_are() -> None:
 def test_a_group_that_has_not_begun_has_no_forecast() -> None:
     found = forecast(samples(0)).of_lag(None)
     assert found.outlook is Outlook.UNKNOWN
-    assert "no place" in found.reason
+    assert "no offset" in found.reason
 
 
 def test_a_pace_that_changed_counts_from_the_last_minute_on() -> None:

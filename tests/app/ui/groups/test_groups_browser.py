@@ -118,6 +118,26 @@ def test_the_chart_is_drawn_and_follows_its_links(open_page: OpenPage, scenery: 
     expect(page.locator(".lag-chart canvas")).to_have_count(1)
 
 
+def test_what_a_chart_tells_stands_at_the_pointer(open_page: OpenPage, scenery: Scenery) -> None:
+    wait_for_samples(scenery, "warehouse")
+    page = open_page("/groups/warehouse?range=15m")
+    over = page.locator(".lag-chart .u-over")
+    place = over.bounding_box()
+    assert place is not None
+    tip = page.locator(".lag-chart .chart-tip")
+    for part_x, part_y in ((0.1, 0.8), (0.5, 0.5), (0.97, 0.6)):
+        x, y = place["x"] + part_x * place["width"], place["y"] + part_y * place["height"]
+        page.mouse.move(x, y)
+        expect(tip).to_be_visible()
+        box = tip.bounding_box()
+        assert box is not None
+        beside = max(box["x"] - x, x - box["x"] - box["width"])
+        assert 0 < beside < 20, (x, box)
+        assert 0 < y - box["y"] - box["height"] < 20, (y, box)
+        assert place["x"] <= box["x"]
+        assert box["x"] + box["width"] <= place["x"] + place["width"]
+
+
 def test_without_script_the_chart_is_a_picture_with_its_table(
     open_page: OpenPage, scenery: Scenery
 ) -> None:

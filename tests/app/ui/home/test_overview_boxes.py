@@ -1,7 +1,7 @@
 """The Overview's tiles and cards stand beside one another at every width, whatever they hold."""
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.app.ui.conftest import OpenPage
 from tests.app.ui.scenery import Scenery
@@ -36,16 +36,20 @@ WRONG = """() => {
     && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 0.5;
   const inside = (text, box) => text.left >= box.left - 0.5 && text.right <= box.right + 0.5
     && text.top >= box.top - 0.5 && text.bottom <= box.bottom + 0.5;
-  for (const kind of ["#overview .metric", "#overview .card", "#overview .facts > div"]) {
+  const kinds = ["#overview .metric", "#overview .card", "#overview .facts > div",
+                 "#overview .matters li", "#overview .tiles .metric > *"];
+  for (const kind of kinds) {
     const boxes = [...document.querySelectorAll(kind)];
     boxes.forEach((one, index) => boxes.slice(index + 1).forEach((other) => {
       if (over(one.getBoundingClientRect(), other.getBoundingClientRect()))
         found.push(`${kind}: ${one.innerText} over ${other.innerText}`);
     }));
   }
-  document.querySelectorAll("#overview .metric > *, #overview .facts dt, #overview .facts dd")
+  const parts = "#overview .metric > *, #overview .facts dt, #overview .facts dd, "
+    + "#overview .matters p";
+  document.querySelectorAll(parts)
     .forEach((part) => {
-      const box = part.closest(".metric, .facts > div").getBoundingClientRect();
+      const box = part.closest(".metric, .facts > div, .matters li").getBoundingClientRect();
       const texts = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
       for (let text = texts.nextNode(); text; text = texts.nextNode()) {
         if (text.parentElement.closest(".sr-only")) continue;  // clipped: it is only read out
@@ -81,6 +85,33 @@ def wrong(page: Page, widths: tuple[int, ...]) -> dict[int, list[str]]:
         if told:
             found[width] = told
     return found
+
+
+def test_every_tile_has_a_line_and_every_object_stands_once(
+    open_page: OpenPage, scenery: Scenery
+) -> None:
+    scenery.send("tiles", [{"body": "1"}])
+    scenery.ack("tiles-group", scenery.receive("tiles-group", "tiles", 1))
+    scenery.post("/groups/tiles-group/pause", None)
+    page = open_page("/", refresh_s=2)
+    expect(page.locator(".tiles .tile-line .spark")).to_have_count(8, timeout=60_000)
+    rows = page.locator(".matters li")
+    billing = page.locator(".matters li").filter(has=page.get_by_role("link", name="billing"))
+    expect(billing).to_have_count(1)
+    expect(billing).to_contain_text("Alert “billing is behind”")
+    expect(billing).to_contain_text("dead letters")
+    ids = rows.evaluate_all("rows => rows.map((row) => row.id)")
+    assert len(ids) == len(set(ids))
+    tones = rows.evaluate_all("rows => rows.map((row) => row.className)")
+    assert tones == sorted(tones), "tone-bad before tone-warn"
+    stripes = rows.evaluate_all("rows => rows.map((row) => getComputedStyle(row).borderLeftColor)")
+    assert len(set(stripes)) == len(set(tones)) == 2
+    paused = page.locator("#matter-group-tiles-group")
+    expect(paused.locator(".status")).to_have_text("Paused")
+    paused.get_by_role("link", name="Resume").click()
+    page.get_by_role("button", name="Resume").click()
+    page.goto("/")
+    expect(page.locator("#matter-group-tiles-group")).to_have_count(0)
 
 
 @pytest.mark.parametrize("lang", ["en", "zh-CN"])
