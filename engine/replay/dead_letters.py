@@ -65,13 +65,12 @@ class DeadLetter(msgspec.Struct, frozen=True):
 class DeadLetterPage(msgspec.Struct, frozen=True):
     """Dead letters, the newest first; ask again `after` the offset `next`, None at the end.
 
-    `count` is how many the group has, without conditions, `states` how many in each state.
+    `count` is how many the group has, without conditions.
     """
 
     items: list[DeadLetter]
     next: int | None
     count: int
-    states: StateCounts
 
 
 class DeadLetterTally(msgspec.Struct, frozen=True):
@@ -156,7 +155,7 @@ class DeadLetters:
                 break
         following = offset if offset > first else None
         items = self._as_dead_letters(states, records)
-        return DeadLetterPage(items, following, end - first, states.counts())
+        return DeadLetterPage(items, following, end - first)
 
     def sweep(
         self,
