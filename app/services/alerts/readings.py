@@ -96,7 +96,9 @@ class Readings:
         detail = f"{count:,} new dead letters within {rule.window_s:,} s"
         if closed:
             detail += f", {closed:,} more are resent or dismissed"
-        return Reading(group, count, count > rule.threshold, f"{detail}; {lag.dead_open:,} in all")
+        return Reading(
+            group, count, count > rule.threshold, f"{detail}; {lag.dead_open:,} open in all"
+        )
 
     # -- topics -----------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.rows import JobFilter, JobRow
-from app.services.replay_copies import parse_cursor
+from app.services.replay_copies import SELECTION, parse_cursor
 from app.ui.framework import pages, typed_forms
 from app.ui.framework.language import _
 from app.ui.replays import jobs
@@ -110,6 +110,7 @@ async def show(request: Request) -> Response:
 def _past(request: Request, row: JobRow) -> PastJob:
     totals: dict[str, int] = msgspec.json.decode(row.totals_json)
     counted = jobs.totals_of(totals, row.selected)
+    given = msgspec.json.decode(row.selection_json)  # of an older version with less in it
     source = row.source
     return convert(
         row,
@@ -117,7 +118,7 @@ def _past(request: Request, row: JobRow) -> PastJob:
         group=source.removeprefix(DEAD_LETTER_PREFIX) if source.startswith("%") else "",
         to=row.target,
         to_name=row.target_name,
-        selection=msgspec.json.decode(row.selection_json),
+        selection={**dict.fromkeys(SELECTION), **given},
         totals=counted,
         sent=totals.get("sent", 0),
         bad=sum(total.count for total in counted if total.tone == "bad"),

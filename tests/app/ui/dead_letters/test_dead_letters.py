@@ -276,7 +276,7 @@ def test_one_is_resent_at_once_and_its_page_says_by_which_job(
     path = answer.headers["location"]
     assert "Finished: 1 sent" in browser.get(path).text
     assert path in browser.get("/dlq/museum/12").text
-    assert "redriven by job" in browser.get("/dlq/museum?key=v-12").text
+    assert "resent by job" in browser.get("/dlq/museum?key=v-12").text
     letter = graveyard.get("/groups/museum/dead-letters/12")["message"]
     copy = browser.get(f"{path}/copies/{letter['message_id']}")
     assert copy.status_code == 302
