@@ -6,6 +6,7 @@ from enum import StrEnum
 from starlette.requests import Request
 
 from app.container import services_of
+from app.ui.framework.language import N_
 from app.ui.journeys.delivery_status import WAITING, dead_letter_href
 from engine.broker import DeadLetter, GroupState, Journey, StageName, StageOutcome
 from engine.errors import EngineError
@@ -14,10 +15,10 @@ from engine.errors import EngineError
 class CopyFate(StrEnum):
     """What became of a copy."""
 
-    ACKNOWLEDGED = "acknowledged"
-    FAILED_AGAIN = "failed again"
-    WAITING = "waiting"
-    UNKNOWN = "unknown"
+    ACKNOWLEDGED = N_("acknowledged")
+    FAILED_AGAIN = N_("failed again")
+    WAITING = N_("waiting")
+    UNKNOWN = N_("unknown")
 
 
 TONES = {CopyFate.ACKNOWLEDGED: "ok", CopyFate.FAILED_AGAIN: "bad", CopyFate.WAITING: "warn"}
