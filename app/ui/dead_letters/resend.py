@@ -46,9 +46,10 @@ SQL_PREFIX = "sql92:"
 
 
 class OneFields(Fields, frozen=True):
-    """Where a single dead letter goes."""
+    """Where a single dead letter goes; the comment is the job's name."""
 
     to: Annotated[Literal["group", "origin"], Meta(title=N_("Where to"))]
+    comment: Annotated[str, Meta(title=N_("Comment"), max_length=200)]
 
 
 @dataclass(frozen=True)
@@ -216,13 +217,15 @@ async def one(request: Request) -> Response:
     group = request.path_params["group"]
     form, fields = typed_forms.read(await forms.read(request), OneFields)
     if form.is_wrong:
-        raise Invalid(form.errors["to"], field="to")
+        field, error = next(iter(form.errors.items()))
+        raise Invalid(error, field=field)
     letter = pages.console_of(request).broker.dead_letters.get(group, offset_of(request))
     new = NewReplay(
         source=DEAD_LETTER_PREFIX + group,
         to=ReplayTo(fields.to),
         places=[(GROUP_QUEUE, letter.message.offset)],
-        name=_("%(group)s dead letter %(offset)s", group=group, offset=letter.message.offset),
+        name=fields.comment
+        or _("%(group)s dead letter %(offset)s", group=group, offset=letter.message.offset),
         rate=0,
     )
     rights.require_resend(request, new.source, new.to, new.to_name)
