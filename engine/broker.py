@@ -51,6 +51,7 @@ from engine.delivery.values import (
 from engine.errors import EngineError, unusable
 from engine.message import Durability, Message, PutResult
 from engine.message_columns import MessageColumns, PutColumns
+from engine.replay.conditions import DeadLetterConditions, error_class_of, error_line_of, fits_error
 from engine.replay.dead_letters import (
     DeadLetter,
     DeadLetterArrivals,
@@ -61,6 +62,7 @@ from engine.replay.dismissal_snapshot import DismissalSnapshot, DismissalSummary
 from engine.replay.dismissals import DismissalPlan
 from engine.replay.dismissed_offsets import DismissNote
 from engine.replay.job import ReplayState, ReplayTo
+from engine.replay.states import DeadLetterState, LetterStates, StateCounts
 from engine.replay.values import NewReplay, OutcomeRow, ReplayJob, ReplayOutcomePage, RetryRequest
 from engine.reply.pending_requests import PendingRequest
 from engine.reply.requests import (
@@ -149,7 +151,9 @@ __all__ = [
     "CheckedReason",
     "DeadLetter",
     "DeadLetterArrivals",
+    "DeadLetterConditions",
     "DeadLetterPage",
+    "DeadLetterState",
     "DeadLetterTally",
     "Decider",
     "Delivery",
@@ -174,6 +178,7 @@ __all__ = [
     "LagHistoryRetention",
     "LagPoint",
     "LatencySpreads",
+    "LetterStates",
     "LevelWaiting",
     "LockResult",
     "LockedQueue",
@@ -239,6 +244,7 @@ __all__ = [
     "StageName",
     "StageOutcome",
     "StartAt",
+    "StateCounts",
     "Statistics",
     "Steps",
     "Strategy",
@@ -258,6 +264,9 @@ __all__ = [
     "TransactionState",
     "TransactionSubsystem",
     "WindowRates",
+    "error_class_of",
+    "error_line_of",
+    "fits_error",
     "tag_hash",
 ]
 

@@ -132,6 +132,7 @@ class Container:
         self.replay = ReplaySubsystem(
             context,
             has_group=lambda name: self.groups.find(name) is not None,
+            settles=self.groups.dismisses_resent,
             check_running=check_running,
         )
         self.retention = self._build_retention()

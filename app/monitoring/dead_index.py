@@ -13,12 +13,19 @@ from dataclasses import dataclass
 import msgspec
 
 from app.pause import Pause
-from engine.broker import DEAD_LETTER_PREFIX, GROUP_QUEUE, Broker
+from engine.broker import (
+    DEAD_LETTER_PREFIX,
+    GROUP_QUEUE,
+    Broker,
+    error_class_of,
+    error_line_of,
+)
 from engine.errors import MessageNotFound, NotFound
-from engine.message import FAILED_CLIENT, FAILED_REASON, REDRIVEN_JOB, StoredMessage
+from engine.message import FAILED_CLIENT, FAILED_ERROR, FAILED_REASON, REDRIVEN_JOB, StoredMessage
 
 COUNTED_MAX = 50_000
 GROUPS_MAX = 4
+LINE_CHARS_MAX = 120
 
 
 class DeadRow(msgspec.Struct, frozen=True, gc=False):
@@ -32,6 +39,8 @@ class DeadRow(msgspec.Struct, frozen=True, gc=False):
     client: str
     attempts: str
     is_back: bool
+    error_class: str = ""
+    error: str = ""  # its main line; where it is long its beginning and a *
 
 
 @dataclass(frozen=True)
@@ -141,6 +150,8 @@ def oldest_ms(broker: Broker, topic: str) -> int | None:
 def row_of(message: StoredMessage) -> DeadRow:
     properties = message.properties
     origin = message.origin_topic
+    error = properties.get(FAILED_ERROR, "")
+    line = error_line_of(error)
     return DeadRow(
         offset=message.offset,
         died_ms=message.stored_ms,
@@ -150,4 +161,6 @@ def row_of(message: StoredMessage) -> DeadRow:
         client=sys.intern(properties.get(FAILED_CLIENT, "")),
         attempts=sys.intern(str(max(0, message.attempt - 1))),
         is_back=REDRIVEN_JOB in properties,
+        error_class=sys.intern(error_class_of(error)),
+        error=sys.intern(line if len(line) <= LINE_CHARS_MAX else line[:LINE_CHARS_MAX] + "*"),
     )

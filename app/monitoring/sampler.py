@@ -7,7 +7,6 @@ results, whose age they show; the visible rows are read anew.
 
 import asyncio
 import contextlib
-import functools
 import logging
 import time
 from collections import deque
@@ -108,8 +107,8 @@ class Snapshot:
     growth: Mapping[str, int] = field(default_factory=dict)
     # The forecast of each group's catching up.
     forecasts: Mapping[str, Forecast] = field(default_factory=dict)
-    dismissed: int = 0
     totals: Totals = NO_TOTALS
+    dead: int = 0  # open dead letters, also of deleted groups
 
     def forecast(self, group: str) -> Forecast:
         """Unknown for a group that is newer than the walk."""
@@ -132,14 +131,6 @@ class Snapshot:
                 growth=self.growth.get(group.name, 0),
             )
         )
-
-    @functools.cached_property
-    def dead(self) -> int:
-        """The number of dead letters that await a decision, also of deleted groups."""
-        messages = sum(
-            figures.messages for figures in self.topics.values() if figures.kind == "DLQ"
-        )
-        return max(0, messages - self.dismissed)
 
     def readers(self, topic: str) -> Mapping[str, int]:
         """The groups that read a topic, and how many messages each has still to read."""
@@ -291,7 +282,6 @@ class Sampler:
                 growth[name] = grown
             await pause.when_due()
         self._histories = histories
-        dismissed = self._broker.dead_letters.dismissed_total()
         totals = self._sum(topics, groups, taken_ms)
         if not self._totals or taken_ms - self._totals[-1].at_ms >= TOTALS_STEP_MS:
             self._totals.append(totals)
@@ -302,8 +292,8 @@ class Sampler:
             lags=lags,
             growth=growth,
             forecasts=forecasts,
-            dismissed=dismissed,
             totals=totals,
+            dead=self._broker.dead_letters.open_total(),
         )
         self._walk_s = time.monotonic() - began_s
 

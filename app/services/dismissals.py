@@ -8,7 +8,13 @@ import msgspec
 from app.db.rows import Actor
 from app.host import EngineHost
 from app.services.audit import Audit
-from engine.broker import DismissalPlan, DismissalSnapshot, DismissalSummary, DismissNote
+from engine.broker import (
+    DeadLetterConditions,
+    DismissalPlan,
+    DismissalSnapshot,
+    DismissalSummary,
+    DismissNote,
+)
 from engine.errors import Conflict, NotFound, Refused
 
 KIND = "dead_letters"
@@ -16,18 +22,10 @@ EXAMINED_MAX = 500_000  # looked at for one choice by conditions
 TRIES = 5  # until nobody else has changed the same meanwhile
 
 
-class DeadChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """A selection of a group's dead letters: `offsets`, or all that meet the conditions.
-
-    Times in ms of their deaths, the first inclusive, the second exclusive, 0 for no limit.
-    """
+class DeadChoice(DeadLetterConditions, frozen=True, kw_only=True):
+    """A selection of a group's dead letters: `offsets`, or all that meet the conditions."""
 
     offsets: Sequence[int] = ()
-    from_ms: int = 0
-    to_ms: int = 0
-    filter: str = "*"
-    reason: str = ""
-    topic: str = ""
 
     @property
     def is_all(self) -> bool:
@@ -73,10 +71,8 @@ class Dismissals:
     async def _matching(self, group: str, choice: DeadChoice) -> list[range]:
         matches: list[range] = []
         after: int | None = None
-        conditions = msgspec.structs.asdict(choice)
-        del conditions["offsets"]
         while True:
-            swept = self._host.broker.dead_letters.sweep(group, after=after, **conditions)
+            swept = self._host.broker.dead_letters.sweep(group, choice, after=after)
             for offset in swept.offsets:
                 join(matches, offset)
             after = swept.next

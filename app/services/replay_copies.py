@@ -32,6 +32,10 @@ T = TypeVar("T")
 INTERVAL_S = 5.0
 STEP_JOBS = 100  # read and written in one go
 ERROR_CHARS_MAX = 2000
+SELECTION = (
+    "filter", "reason", "origin_topic", "error_class", "error", "client", "failures",
+    "dead_letter_state", "fresh_only",
+)  # fmt: skip
 
 
 class ReplayCopies:
@@ -129,12 +133,7 @@ def _lasting(job: ReplayJob) -> ReplayJob:
 
 
 def _row(job: ReplayJob) -> JobRow:
-    selection = {
-        "filter": job.filter,
-        "reason": job.reason,
-        "origin_topic": job.origin_topic,
-        "fresh_only": job.fresh_only,
-    }
+    selection = {name: getattr(job, name) for name in SELECTION}
     return convert(
         job,
         JobRow,

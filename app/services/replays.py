@@ -18,7 +18,7 @@ from kitemq.model.dead_letters import DeadLetterCounts
 
 KIND = "replay"
 SUMS = ("examined", "redriven", "returned", "dismissed")
-WORDS = ("reasons", "topics", "clients")
+WORDS = ("reasons", "error_classes", "topics", "clients")
 
 
 class Replays:
@@ -91,7 +91,7 @@ class Replays:
     async def count_dead_letters(self, group: str, newest: int) -> DeadLetterCounts:
         """Counts over the newest dead letters, in steps that let others in between."""
         dead_letters = self._host.broker.dead_letters
-        total = dead_letters.page(group, count_max=1).count
+        states = dead_letters.states(group).counts()
         sums: Counter[str] = Counter()
         by_word: dict[str, Counter[str]] = {name: Counter() for name in WORDS}
         after: int | None = None
@@ -105,4 +105,11 @@ class Replays:
             if after is None:
                 break
             await asyncio.sleep(0)
-        return convert(None, DeadLetterCounts, total=total, **by_word, **{n: sums[n] for n in SUMS})
+        return convert(
+            None,
+            DeadLetterCounts,
+            total=states.total,
+            states=msgspec.structs.asdict(states),
+            **by_word,
+            **{name: sums[name] for name in SUMS},
+        )

@@ -38,7 +38,8 @@ class GroupConfig(msgspec.Struct, frozen=True):
     `start_at_ms` (ms since 1970 UTC) is used by StartAt.TIME only. `paused_topics` are not
     delivered while the others are. `rooms` are used by Strategy.MACHINE_ROOM only. A group that
     is `ordered` gets the messages of one message group of a FIFO topic one after the other, any
-    other group gets them side by side.
+    other group gets them side by side. With `dismiss_when_resent` its dead letters that a replay
+    job sent again count as dismissed.
     """
 
     name: str
@@ -53,6 +54,7 @@ class GroupConfig(msgspec.Struct, frozen=True):
     rooms: tuple[str, ...] = ()
     paused_topics: tuple[str, ...] = ()
     ordered: bool = False
+    dismiss_when_resent: bool = False
 
     def rocketmq_entry(self) -> dict[str, object]:
         """As an entry of RocketMQ's `subscriptionGroup.json`."""
@@ -102,6 +104,11 @@ class GroupCatalog:
 
     def find(self, name: str) -> GroupConfig | None:
         return self._groups.get(name)
+
+    def dismisses_resent(self, name: str) -> bool:
+        """Whether the group's resent dead letters count as dismissed; False for no group."""
+        config = self._groups.get(name)
+        return config is not None and config.dismiss_when_resent
 
     def get(self, name: str) -> GroupConfig:
         """The group's settings; raises GroupNotFound."""

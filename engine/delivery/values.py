@@ -125,7 +125,8 @@ class QueueLag(msgspec.Struct, frozen=True):
 class GroupLag(msgspec.Struct, frozen=True):
     """The same over all queues of a group; `retry_waiting` are in the delay levels, besides.
 
-    `counts` is ALL where it is for any queue. Of the `dead` ones people let `dismissed` rest.
+    `counts` is ALL where it is for any queue. Of the `dead` ones `resent` were sent again by
+    replay jobs, and people let `dismissed` rest.
     """
 
     queues: list[QueueLag]
@@ -136,8 +137,9 @@ class GroupLag(msgspec.Struct, frozen=True):
     oldest_age_ms: int | None
     counts: LagBasis = LagBasis.ALL
     dismissed: int = 0
+    resent: int = 0
 
     @property
     def dead_open(self) -> int:
-        """Number of dead letters that are not dismissed."""
-        return self.dead - self.dismissed
+        """Number of dead letters that are open."""
+        return self.dead - self.dismissed - self.resent

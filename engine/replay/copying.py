@@ -24,8 +24,8 @@ from engine.message import (
     StoredMessage,
     copy_of,
 )
+from engine.replay.conditions import origin_of
 from engine.replay.job_store import SOURCE_PREFIX
-from engine.topic.names import DEAD_LETTER_PREFIX
 
 # Its way so far, and a transaction that is long decided.
 LEFT_BEHIND = (
@@ -42,12 +42,6 @@ LEFT_BEHIND = (
     "TRAN_MSG",
 )
 TRANSACTION_BITS = 0b1100
-
-
-def origin_of(stored: StoredMessage) -> str:
-    """The topic its producer named; empty for a dead letter that does not say."""
-    origin = stored.origin_topic
-    return "" if origin.startswith(DEAD_LETTER_PREFIX) else origin
 
 
 def origin_id_of(stored: StoredMessage) -> str:

@@ -8,7 +8,6 @@ from itertools import pairwise
 import msgspec
 
 from engine.clock import Clock
-from engine.delivery.filter import ALL_TEXT, Filter, parse_filter
 from engine.errors import GroupNotFound, MessageNotFound
 from engine.message import (
     FAILED_CLIENT,
@@ -17,26 +16,31 @@ from engine.message import (
     REDRIVEN_JOB,
     StoredMessage,
 )
-from engine.replay.copying import origin_id_of, origin_of, times_of
+from engine.replay.conditions import DeadLetterConditions, error_class_of, origin_of
+from engine.replay.copying import origin_id_of, times_of
 from engine.replay.dismissal_snapshot import DismissalSnapshot, DismissalSummary, summary_of
 from engine.replay.dismissals import DismissalPlan, DismissalStore
 from engine.replay.dismissed_offsets import DismissNote
 from engine.replay.marks import ReplayMarks
+from engine.replay.states import DeadLetterState, DeadLetterStates, LetterStates, StateCounts
 from engine.store.consume_queue import QueueEntry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
-from engine.topic.names import GROUP_QUEUE, dead_letter_topic
+from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, dead_letter_topic
 
 PAGE_MAX = 200
 EXAMINED_MAX = 500  # for one page ...
 EXAMINED_BYTES_MAX = 1024 * 1024  # ... and their records' size, but for the first
 SWEPT_MAX = 200  # in one step over many
 STEPS_MAX = 100
+ANY = DeadLetterConditions()
 READ_AT_ONCE = 50  # a page that has enough reads no more than these in vain
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
     """One dead letter. `failures` counts its deliveries, `reason` is a Reason's value.
+
+    `error_class` is the class that the error names, empty where it names none.
 
     `origin_id` is the offset id of the record first sent. `redriven_by` are the jobs that sent it
     again from here; `redriven_from` is the job that sent it before it came back dead, and
@@ -53,6 +57,8 @@ class DeadLetter(msgspec.Struct, frozen=True):
     redriven_by: list[str]
     redriven_from: str
     redrive_count: int
+    state: DeadLetterState
+    error_class: str
     dismissed: DismissNote | None = None
 
 
@@ -72,6 +78,7 @@ class DeadLetterTally(msgspec.Struct, frozen=True):
 
     examined: int
     reasons: dict[str, int]
+    error_classes: dict[str, int]
     topics: dict[str, int]
     clients: dict[str, int]
     redriven: int
@@ -104,6 +111,7 @@ class DeadLetters:
         catalog: Catalog,
         marks: ReplayMarks,
         dismissals: DismissalStore,
+        states: DeadLetterStates,
         clock: Clock,
         *,
         has_group: Callable[[str], bool],
@@ -113,6 +121,7 @@ class DeadLetters:
         self._catalog = catalog
         self._marks = marks
         self._dismissals = dismissals
+        self._states = states
         self._clock = clock
         self._has_group = has_group
         self._check_running = check_running
@@ -120,55 +129,46 @@ class DeadLetters:
     def page(
         self,
         group: str,
+        conditions: DeadLetterConditions = ANY,
         *,
         after: int | None = None,
         count_max: int = 50,
-        reason: str = "",
-        topic: str = "",
-        filter: str = ALL_TEXT,
-        dismissed: bool | None = None,
+        state: DeadLetterState | None = None,
     ) -> DeadLetterPage:
         """Dead letters of a group, those that meet all conditions, at most 200.
 
         At most 500 and 1 MiB are looked at, so a page may be short or empty although `next` says
         that there is more. Raises GroupNotFound, Invalid.
         """
-        meets = _Meets(parse_filter(filter), reason, topic)
+        meets = conditions.matcher()
         name, first, end = self._bounds(group)
         count_max = max(1, min(count_max, PAGE_MAX))
-        items: list[DeadLetter] = []
+        records: list[StoredMessage] = []
         offset = end if after is None else min(after, end)
-        dismissed_offsets = self._dismissals.dismissed_offsets(name)
+        states = self._states.of(name, (first, end))
         for stored, at in self._newest_first(name, first, offset):
             offset = at
-            if stored is None or not meets(stored):
+            if stored is None or state not in (None, states.of(at)) or not meets(stored):
                 continue
-            if dismissed is not None and dismissed is (dismissed_offsets.note_of(at) is None):
-                continue
-            items.append(self._as_dead_letter(stored))
-            if len(items) == count_max:
+            records.append(stored)
+            if len(records) == count_max:
                 break
-        return DeadLetterPage(
-            self._marked(name, items), offset if offset > first else None, end - first
-        )
+        following = offset if offset > first else None
+        items = self._as_dead_letters(states, records)
+        return DeadLetterPage(items, following, end - first)
 
     def sweep(
         self,
         group: str,
+        conditions: DeadLetterConditions,
         *,
         after: int | None = None,
-        reason: str = "",
-        topic: str = "",
-        filter: str = ALL_TEXT,
-        from_ms: int = 0,
-        to_ms: int = 0,
     ) -> DeadLetterSweep:
         """Which of the next 200 before an offset meet all conditions; reads each of them once.
 
-        Times are when they died, from one on and before one, 0 for any. Raises GroupNotFound,
-        Invalid.
+        Raises GroupNotFound, Invalid.
         """
-        meets = _Meets(parse_filter(filter), reason, topic, from_ms, to_ms)
+        meets = conditions.matcher()
         name, first, end = self._bounds(group)
         offset = start = end if after is None else min(after, end)
         offsets: list[int] = []
@@ -184,7 +184,7 @@ class DeadLetters:
         if first <= offset < end:
             for stored, at in self._newest_first(name, offset, offset + 1):
                 if stored is not None and at == offset:
-                    return self._marked(name, [self._as_dead_letter(stored)])[0]
+                    return self._as_dead_letters(self._states.of(name, (first, end)), [stored])[0]
         raise MessageNotFound(
             f"the group {group!r} has no dead letter at offset {offset}",
             field="offset",
@@ -197,32 +197,35 @@ class DeadLetters:
         *,
         after: int | None = None,
         count_max: int = EXAMINED_MAX,
-        with_dismissed: bool = True,
+        state: DeadLetterState | None = None,
     ) -> DeadLetterTally:
         """Counts over the newest, at most 500 and 1 MiB in one call. Raises GroupNotFound.
 
-        Without the dismissed ones causes and returns are counted over the others alone.
+        With a state causes and returns are counted over those alone that have it.
         """
         name, first, end = self._bounds(group)
         reasons, topics, clients = Counter[str](), Counter[str](), Counter[str]()
+        classes = Counter[str]()
         offset = start = end if after is None else max(first, min(after, end))
         returned = 0
-        dismissed_offsets = self._dismissals.dismissed_offsets(name)
+        states = self._states.of(name, (first, start))
         for stored, at in self._newest_first(name, max(first, start - count_max), start):
             offset = at
-            if stored is None or not (with_dismissed or dismissed_offsets.note_of(at) is None):
+            if stored is None or state not in (None, states.of(at)):
                 continue
             properties = stored.properties
             reasons[properties.get(FAILED_REASON, "")] += 1
             topics[origin_of(stored)] += 1
             clients[properties.get(FAILED_CLIENT, "")] += 1
+            classes[error_class_of(properties.get(FAILED_ERROR, ""))] += 1
             returned += REDRIVEN_JOB in properties
         redriven = len(self._marks.within(name, GROUP_QUEUE, offset, start))
-        dismissed = dismissed_offsets.count(offset, start)
+        dismissed = states.counts(offset).dismissed
         following = offset if offset > first else None
         return DeadLetterTally(
             examined=start - offset,
             reasons=reasons,
+            error_classes=classes,
             topics=topics,
             clients=clients,
             redriven=redriven,
@@ -231,25 +234,31 @@ class DeadLetters:
             next=following,
         )
 
+    # -- states -------------------------------------------------------------------------------
+
+    def states(self, group: str) -> LetterStates:
+        """The state of each dead letter of a group as of now. Raises GroupNotFound."""
+        name, first, end = self._bounds(group)
+        return self._states.of(name, (first, end))
+
+    def state_counts(self, group: str) -> StateCounts:
+        """How many dead letters that are kept have each state; none for an unknown group."""
+        name = dead_letter_topic(group)
+        return self._states.of(name, self._store.bounds(name, GROUP_QUEUE)).counts()
+
+    def open_total(self) -> int:
+        """How many dead letters of all groups are open."""
+        return sum(
+            self.state_counts(name.removeprefix(DEAD_LETTER_PREFIX)).open
+            for name in self._catalog.names()
+            if name.startswith(DEAD_LETTER_PREFIX)
+        )
+
     # -- dismissing -----------------------------------------------------------------------------
 
     def bounds(self, group: str) -> tuple[int, int]:
         """The first offset that is kept, and the one after the last. Raises GroupNotFound."""
         return self._bounds(group)[1:]
-
-    def dismissed_count(self, group: str) -> int:
-        """How many of the dead letters that are kept are dismissed; 0 for an unknown group."""
-        name = dead_letter_topic(group)
-        return self._dismissals.dismissed_offsets(name).count(
-            *self._store.bounds(name, GROUP_QUEUE)
-        )
-
-    def dismissed_total(self) -> int:
-        """How many dead letters of all groups are dismissed."""
-        return sum(
-            self._dismissals.dismissed_offsets(name).count(*self._store.bounds(name, GROUP_QUEUE))
-            for name in self._dismissals.topics()
-        )
 
     def arrived(self, group: str, times_ms: Sequence[int]) -> DeadLetterArrivals:
         """Those that died from each of these ascending times to the next, at most 100, and since.
@@ -266,8 +275,8 @@ class DeadLetters:
             low = end if last_ms < at_ms else self._first_since(name, low, end, at_ms)
             begins.append(low)
         steps = [after - before for before, after in pairwise([*begins, end])]
-        snapshot = self._dismissals.dismissed_offsets(name).count(begins[0], end)
-        return DeadLetterArrivals(steps, end - begins[0], end - begins[0] - snapshot)
+        counts = self._states.of(name, (first, end)).counts(begins[0])
+        return DeadLetterArrivals(steps, counts.total, counts.open)
 
     def _first_since(self, name: str, low: int, end: int, at_ms: int) -> int:
         """The first offset from `low` on that died at `at_ms` or later."""
@@ -355,54 +364,30 @@ class DeadLetters:
                 return
             end = low
 
-    def _as_dead_letter(self, stored: StoredMessage) -> DeadLetter:
-        properties = stored.properties
-        return DeadLetter(
-            message=stored,
-            reason=properties.get(FAILED_REASON, ""),
-            error=properties.get(FAILED_ERROR, ""),
-            client=properties.get(FAILED_CLIENT, ""),
-            failures=stored.attempt - 1,
-            origin_topic=origin_of(stored),
-            origin_id=origin_id_of(stored),
-            redriven_by=[],
-            redriven_from=properties.get(REDRIVEN_JOB, ""),
-            redrive_count=times_of(stored),
-        )
-
-    def _marked(self, name: str, items: list[DeadLetter]) -> list[DeadLetter]:
-        if not items:
-            return items
-        offsets = [item.message.offset for item in items]
+    def _as_dead_letters(
+        self, states: LetterStates, records: list[StoredMessage]
+    ) -> list[DeadLetter]:
+        """Records of one group as dead letters, with what was done about each."""
+        if not records:
+            return []
+        name, offsets = records[0].topic, [stored.offset for stored in records]
         marks = self._marks.within(name, GROUP_QUEUE, min(offsets), max(offsets) + 1)
         dismissed_offsets = self._dismissals.dismissed_offsets(name)
         return [
-            msgspec.structs.replace(
-                item,
-                redriven_by=marks.get(item.message.offset, []),
-                dismissed=dismissed_offsets.note_of(item.message.offset),
+            DeadLetter(
+                message=stored,
+                reason=stored.properties.get(FAILED_REASON, ""),
+                error=stored.properties.get(FAILED_ERROR, ""),
+                client=stored.properties.get(FAILED_CLIENT, ""),
+                failures=stored.attempt - 1,
+                origin_topic=origin_of(stored),
+                origin_id=origin_id_of(stored),
+                redriven_by=marks.get(stored.offset, []),
+                redriven_from=stored.properties.get(REDRIVEN_JOB, ""),
+                redrive_count=times_of(stored),
+                state=states.of(stored.offset),
+                error_class=error_class_of(stored.properties.get(FAILED_ERROR, "")),
+                dismissed=dismissed_offsets.note_of(stored.offset),
             )
-            for item in items
+            for stored in records
         ]
-
-
-class _Meets:
-    """Whether a record meets the conditions."""
-
-    def __init__(
-        self, filter: Filter, reason: str, topic: str, from_ms: int = 0, to_ms: int = 0
-    ) -> None:
-        self._filter = filter
-        self._reason = reason
-        self._topic = topic
-        self._from_ms = from_ms
-        self._to_ms = to_ms
-
-    def __call__(self, stored: StoredMessage) -> bool:
-        if self._from_ms > stored.stored_ms or 0 < self._to_ms <= stored.stored_ms:
-            return False
-        if self._reason and stored.properties.get(FAILED_REASON, "") != self._reason:
-            return False
-        if self._topic and origin_of(stored) != self._topic:
-            return False
-        return self._filter.matches(stored)

@@ -79,8 +79,8 @@ class DismissalSnapshot:
         )
 
     def _trimmed(self, plan: DismissalPlan) -> DismissalPlan:
-        """Without what retention took the dead letters of."""
-        return replace(plan, after=plan.after.from_offset(self.first))
+        """Without what retention took the dead letters of, and with its bits made here."""
+        return replace(plan, after=plan.after.from_offset(self.first).with_bits())
 
     def _ranges_in_topic(self, runs: Iterable[range]) -> list[range]:
         """The runs cut to what is kept, ascending and none over another."""

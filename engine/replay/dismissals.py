@@ -176,6 +176,7 @@ class DismissalStore:
                 self.commit(
                     plan_restoration(topic, dismissed_offsets, [range(end, dismissed_offsets.end)])
                 )
+            self.dismissed_offsets(topic).with_bits()
 
     # -- inside -------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import accumulate
 from operator import sub
 from typing import NamedTuple
@@ -17,6 +18,7 @@ import msgspec
 
 from engine.errors import Illegal
 from engine.legality import check_all, check_columns
+from engine.replay.offset_bits import OffsetBits
 
 NUMBER_BYTES = 8
 WHICH_BYTES = 4
@@ -104,6 +106,18 @@ class DismissedOffsets:
         at = bisect_right(self._ends, offset)
         is_in = at < len(self._firsts) and self._firsts[at] <= offset
         return self._notes[self._which[at]] if is_in else None
+
+    @cached_property
+    def bits(self) -> OffsetBits:
+        """The same as bits; made once, of tens of thousands of spans in some milliseconds."""
+        bits = OffsetBits()
+        bits.add_ranges(zip(self._firsts, self._ends, strict=True))
+        return bits
+
+    def with_bits(self) -> "DismissedOffsets":
+        """This one, its bits made: a plan does it beside the owner's thread."""
+        assert self.bits.end <= self.end
+        return self
 
     def count(self, first: int, end: int) -> int:
         """How many of these offsets are dismissed."""

@@ -10,16 +10,18 @@ from typing import NamedTuple
 
 from engine.delivery.filter import parse_filter
 from engine.errors import Invalid
-from engine.message import FAILED_REASON, Message, StoredMessage
-from engine.replay.copying import copy_for, origin_of, retry_copy_for
+from engine.message import Message, StoredMessage
+from engine.replay.conditions import origin_of
+from engine.replay.copying import copy_for, retry_copy_for
 from engine.replay.job import ReplayTo, StoredJob
 from engine.replay.marks import ReplayMarks
 from engine.replay.outcomes import ReplayOutcome
+from engine.replay.states import DeadLetterStates
 from engine.store.consume_queue import QueueEntry
 from engine.store.record import encode_properties
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicType
-from engine.topic.names import DEAD_LETTER_PREFIX, is_system_topic, retry_topic
+from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, is_system_topic, retry_topic
 
 READ_BYTES_MAX = 1024 * 1024
 
@@ -58,11 +60,17 @@ class Examiner:
     """Decides; at most 1 MiB of records is read at once, or one record."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, marks: ReplayMarks, has_group: Callable[[str], bool]
+        self,
+        store: Store,
+        catalog: Catalog,
+        marks: ReplayMarks,
+        states: DeadLetterStates,
+        has_group: Callable[[str], bool],
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._marks = marks
+        self._states = states
         self._has_group = has_group
 
     def examine(self, job: StoredJob, *, count_max: int, sends_max: int) -> list[CopyDecision]:
@@ -80,11 +88,15 @@ class Examiner:
         read = self.read(job.plan.source, candidates)
         left = frozenset(entry for entry, _ in candidates[len(read) :])
         sent_before = self._copied_before(job, len(selected)) if job.plan.fresh_only else set()
+        meets = self._matcher(job)
         decisions: list[CopyDecision] = []
         sends = 0
         for each in selected:
             if each.entry is not None and each.entry in read:
-                decision = self._decide(job, each, read[each.entry], sent_before)
+                stored = read[each.entry]
+                is_meant = stored is None or meets(stored)
+                is_sent = each.nth in sent_before
+                decision = self._decide(job, each, stored, is_meant=is_meant, is_sent=is_sent)
             elif each.entry in left:
                 break  # the next tick reads on here
             else:
@@ -149,7 +161,9 @@ class Examiner:
         job: StoredJob,
         each: SelectedMessage,
         stored: StoredMessage | None,
-        sent_before: set[int],
+        *,
+        is_meant: bool,
+        is_sent: bool,
     ) -> CopyDecision:
         place = (each.nth, each.queue, each.offset)
         if stored is None:
@@ -159,9 +173,9 @@ class Examiner:
                 *place, ReplayOutcome.EXPIRED if is_gone else ReplayOutcome.UNREADABLE
             )
         try:
-            if not _matches_plan(job, stored):
+            if not is_meant:
                 raise NotReplayable(ReplayOutcome.FILTERED)
-            if each.nth in sent_before:
+            if is_sent:
                 raise NotReplayable(ReplayOutcome.SENT_BEFORE)
             copy = self._copy(job, stored)
         except NotReplayable as verdict:
@@ -208,6 +222,14 @@ class Examiner:
         if not copy.message_group and not stored.topic.startswith(DEAD_LETTER_PREFIX):
             copy.queue = stored.queue % topic.write_queues  # one queue's order stays one's
 
+    def _matcher(self, job: StoredJob) -> Callable[[StoredMessage], bool]:
+        """Whether a record meets the plan's conditions, and is in the state that it names."""
+        plan, meets = job.plan, job.plan.conditions.matcher()
+        if not plan.dead_letter_state:
+            return meets
+        states = self._states.of(plan.source, self._store.bounds(plan.source, GROUP_QUEUE))
+        return lambda stored: states.of(stored.offset) == plan.dead_letter_state and meets(stored)
+
     def _copied_before(self, job: StoredJob, count: int) -> set[int]:
         """Which of the messages from the cursor on another job has sent."""
         indexes: set[int] = set()
@@ -217,12 +239,3 @@ class Examiner:
                 if any(other != job.plan.id for other in jobs):
                     indexes.add(first + offset - offsets.start)
         return indexes
-
-
-def _matches_plan(job: StoredJob, stored: StoredMessage) -> bool:
-    plan = job.plan
-    if plan.reason and stored.properties.get(FAILED_REASON, "") != plan.reason:
-        return False
-    if plan.origin_topic and origin_of(stored) != plan.origin_topic:
-        return False
-    return parse_filter(plan.filter).matches(stored)

@@ -5,6 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from engine.errors import Conflict
+from engine.replay.conditions import DeadLetterConditions
 from engine.replay.outcomes import DONE, FAILED, PENDING, STOPPED, OutcomeLog, ReplayOutcome
 from engine.replay.rate import Rate
 from engine.replay.selection import FrozenSelection
@@ -47,9 +48,9 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The plan of a job, frozen at its creation.
 
     `runs` is the packed selection; `since_position` tells the source topic from a later one of its
-    name. Conditions: `filter` as a consumer's, `reason` and `origin_topic` as a dead letter has
-    them, empty for any; `fresh_only` leaves out what another job has sent. `retry_of` is the job
-    in which these messages failed.
+    name. Conditions: `filter` as a consumer's, the others as `DeadLetterConditions` has them,
+    `dead_letter_state` when its turn comes, empty for any; `fresh_only` leaves out what
+    another job has sent. `retry_of` is the job in which these messages failed.
     """
 
     id: str
@@ -66,6 +67,30 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     created_by: str = ""
     retry_of: str = ""
+    error_class: str = ""
+    error: str = ""
+    client: str = ""
+    failures: int | None = None
+    dead_letter_state: str = ""
+
+    @property
+    def conditions(self) -> DeadLetterConditions:
+        """What a dead letter has to meet."""
+        return DeadLetterConditions(
+            reason=self.reason,
+            topic=self.origin_topic,
+            filter=self.filter,
+            error_class=self.error_class,
+            error=self.error,
+            client=self.client,
+            failures=self.failures,
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every message that is selected is to be sent."""
+        has_more = self.dead_letter_state or self.fresh_only
+        return not has_more and self.conditions == DeadLetterConditions()
 
 
 class StoredJob:

@@ -22,7 +22,8 @@ from engine.replay.legality import (
     check_progress,
     check_recovered_runs,
 )
-from engine.replay.outcomes import OutcomeLog
+from engine.replay.outcomes import OutcomeLog, ReplayOutcome
+from engine.replay.resent import ResentStore
 from engine.replay.selection import FrozenSelection, pack, runs_of, unpack
 from engine.store.journal import Journal, JournalEntry
 
@@ -31,6 +32,7 @@ UNFINISHED_MAX = 100
 JOBS_BYTES_MAX = 32 * 1024 * 1024  # selections and outcomes of all jobs together
 SOURCE_PREFIX = "replay:"
 ERROR_CHARS_MAX = 500
+SENT_DIGITS = bytes(ord("1" if code == ReplayOutcome.SENT else "0") for code in range(256))
 
 EndOf = Callable[[StoredJob, int], int | None]
 
@@ -125,8 +127,10 @@ class RecoveredCopy(NamedTuple):
 class JobStore:
     """Register it before the journal is loaded, `settle` it after recovery."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, resent: ResentStore) -> None:
+        """What jobs send of dead letters is marked in `resent`."""
         self._journal = journal
+        self._resent = resent
         self._jobs: dict[str, StoredJob] = {}
         self._recovered_copies: dict[str, list[RecoveredCopy]] = {}
         journal.register(
@@ -296,13 +300,47 @@ class JobStore:
                 if job.is_over:
                     job.ended_ms = entry.plan.created_ms
             case ReplayKept():
-                self._add(_restored(entry))
+                job = _restored(entry)
+                self._add(job)
+                self._mark(job, 0, job.outcomes.between(0, job.cursor))
+                self._mark_ahead(job, job.ahead)
             case ReplayForgotten():
                 self._remove(entry.job)
             case (
                 ReplayBegun() | ReplayDecided() | ReplayProgress() | ReplayFound() | ReplayCut()
             ) if entry.job in self._jobs:
+                self._follow(self._jobs[entry.job], entry)
                 _change(self._jobs[entry.job], entry)
+
+    def _follow(self, job: StoredJob, entry: JournalEntry) -> None:
+        """Mark the dead letters that a change of a job says are sent, or lost."""
+        match entry:
+            case ReplayProgress() if not job.dry_run:
+                self._mark(job, job.cursor, entry.outcomes)
+            case ReplayFound():
+                for run in unpack(entry.runs):
+                    self._mark_ahead(job, range(run.first, run.first + run.length))
+            case ReplayCut():
+                self._resent.cut(job.plan.source, entry.offset)
+
+    def _mark(self, job: StoredJob, index: int, codes: bytes) -> None:
+        """Mark what was sent of the messages from an index on, which ended so."""
+        plan = job.plan
+        if ReplayOutcome.SENT not in codes:
+            return
+        for each in job.selection.stretches(index, len(codes)):
+            first, end = each.offsets.start, each.offsets.stop
+            count = min(end, job.cuts.get(each.queue, end)) - first
+            at = each.nth - index
+            sent = codes[at : at + max(0, count)].translate(SENT_DIGITS)[::-1]
+            self._resent.mark(plan.source, plan.since_position, first, int(sent or b"0", 2))
+
+    def _mark_ahead(self, job: StoredJob, indexes: Iterable[int]) -> None:
+        plan = job.plan
+        for index in indexes:
+            queue, offset = job.selection.place(index)
+            if not job.is_lost(queue, offset):
+                self._resent.mark(plan.source, plan.since_position, offset, 1)
 
     def _add(self, job: StoredJob) -> None:
         self._jobs[job.plan.id] = job

@@ -11,7 +11,7 @@ import msgspec
 from engine.clock import Clock
 from engine.errors import Conflict, Invalid, Refused
 from engine.message import StoredMessage
-from engine.replay.copying import origin_of
+from engine.replay.conditions import origin_of
 from engine.replay.examine import Examiner, SelectedMessage
 from engine.replay.job import JobCommand, JobPlan, ReplayState, ReplayTo, StoredJob
 from engine.replay.job_store import JobStore
@@ -87,6 +87,11 @@ class ReplayJobs:
             fresh_only=new.fresh_only,
             created_ms=now_ms,
             created_by=new.created_by,
+            error_class=new.error_class,
+            error=new.error,
+            client=new.client,
+            failures=new.failures,
+            dead_letter_state=new.dead_letter_state or "",
         )
         job = self._job_store.create(plan, per_s=new.rate, dry_run=new.dry_run)
         self._runner.wake()

@@ -76,9 +76,7 @@ class ReplayRunner(Service):
 
     def _step(self, job: StoredJob) -> None:
         allowed = self._allowed(job)
-        plan = job.plan
-        is_plain = plan.filter == "*" and not (plan.reason or plan.origin_topic or plan.fresh_only)
-        count_max = min(allowed, EXAMINED_MAX) if is_plain else EXAMINED_MAX
+        count_max = min(allowed, EXAMINED_MAX) if job.plan.is_plain else EXAMINED_MAX
         decisions = self._examiner.examine(job, count_max=count_max, sends_max=allowed)
         now_ms = self._clock.now_ms()
         record_end = 0

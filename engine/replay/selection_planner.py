@@ -8,9 +8,11 @@ from itertools import islice
 
 from engine.delivery.filter import parse_filter
 from engine.errors import Forbidden, GroupNotFound, Invalid, QueueNotFound, Refused
+from engine.replay.conditions import check_texts
 from engine.replay.dismissals import DismissalStore
 from engine.replay.job import ReplayTo
 from engine.replay.selection import OffsetRange, count_of, merged, runs_of
+from engine.replay.states import DeadLetterState
 from engine.replay.values import NewReplay
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicConfig
@@ -103,7 +105,8 @@ class SelectionPlanner:
         else:
             queues = range(max(source.read_queues, source.write_queues))
             runs = merged(self._stored_between(new, source.name, queue) for queue in queues)
-        return runs if new.with_dismissed else self._undismissed(source.name, runs)
+        has_dismissed = new.with_dismissed or new.dead_letter_state is DeadLetterState.DISMISSED
+        return runs if has_dismissed else self._undismissed(source.name, runs)
 
     def _undismissed(self, topic: str, runs: list[OffsetRange]) -> list[OffsetRange]:
         """The runs without dismissed dead letters, which have one queue."""
@@ -155,6 +158,7 @@ class SelectionPlanner:
 def check_request(new: NewReplay) -> None:
     """Invalid, with its field, for mistakes that the request alone shows."""
     parse_filter(new.filter)
+    check_texts(error_class=new.error_class, error=new.error, client=new.client)
     check_rate(new.rate)
     if len(new.name) > NAME_CHARS_MAX or not (new.name == "" or new.name.isprintable()):
         raise Invalid(

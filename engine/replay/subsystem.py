@@ -11,8 +11,10 @@ from engine.replay.job import StoredJob
 from engine.replay.job_store import JobStore
 from engine.replay.marks import ReplayMarks
 from engine.replay.replays import ReplayJobs
+from engine.replay.resent import ResentStore
 from engine.replay.runner import ReplayRunner
 from engine.replay.selection_planner import SelectionPlanner
+from engine.replay.states import DeadLetterStates
 from engine.service import Service
 from engine.topic.names import GROUP_QUEUE
 
@@ -28,19 +30,20 @@ class ReplaySubsystem:
         context: EngineContext,
         *,
         has_group: Callable[[str], bool],
+        settles: Callable[[str], bool],
         check_running: Callable[[], None],
     ) -> None:
+        """`settles` tells whether a group dismisses the dead letters that are resent."""
         self._store = context.store
         self._catalog = context.catalog
-        self._job_store = JobStore(context.store.journal)
+        journal = context.store.journal
+        self._resent = ResentStore(journal, context.catalog, self._bounds_of)
+        self._job_store = JobStore(journal, self._resent)
+        self._dismissals = DismissalStore(journal, context.catalog, self._bounds_of)
+        states = DeadLetterStates(self._resent, self._dismissals, settles)
         marks = ReplayMarks(self._job_store, context.catalog)
-        examiner = Examiner(context.store, context.catalog, marks, has_group)
+        examiner = Examiner(context.store, context.catalog, marks, states, has_group)
         self._runner = ReplayRunner(context, self._job_store, examiner)
-        self._dismissals = DismissalStore(
-            context.store.journal,
-            context.catalog,
-            lambda topic: self._store.bounds(topic, GROUP_QUEUE),
-        )
         choice = SelectionPlanner(context.store, context.catalog, has_group, self._dismissals)
         self.replays = ReplayJobs(
             choice, self._job_store, examiner, self._runner, context.clock, check_running
@@ -50,6 +53,7 @@ class ReplaySubsystem:
             context.catalog,
             marks,
             self._dismissals,
+            states,
             context.clock,
             has_group=has_group,
             check_running=check_running,
@@ -66,7 +70,11 @@ class ReplaySubsystem:
     def start(self) -> None:
         """After recovery: what is sent and what is lost is noted."""
         self._job_store.settle(self._end_of)
+        self._resent.settle()
         self._dismissals.settle()
+
+    def _bounds_of(self, topic: str) -> tuple[int, int]:
+        return self._store.bounds(topic, GROUP_QUEUE)
 
     def _end_of(self, job: StoredJob, queue: int) -> int | None:
         config = self._catalog.find(job.plan.source)

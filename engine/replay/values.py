@@ -6,6 +6,7 @@ import msgspec
 
 from engine.replay.job import ReplayState, ReplayTo, StoredJob
 from engine.replay.selection import OffsetRange
+from engine.replay.states import DeadLetterState
 
 RATE_DEFAULT = 100.0
 
@@ -15,9 +16,9 @@ class NewReplay(msgspec.Struct, frozen=True, kw_only=True):
 
     `places` are (queue, offset), `ranges` (queue, first, end); without either all queues count,
     or what was stored from `from_ms` and before `to_ms` (0: no limit). Dismissed dead letters are
-    left out, unless `places` name them or `with_dismissed` is set. `to_name` is the topic or the
-    group; a redrive's group needs no name. `rate` counts messages a second, 0 means as fast as
-    it goes.
+    left out, unless `places` name them, or `with_dismissed` or the state of that name is set.
+    Conditions are those of `DeadLetterConditions`. `to_name` is the topic or the group; a
+    redrive's group needs no name. `rate` counts messages a second, 0 means as fast as it goes.
     """
 
     source: str
@@ -31,6 +32,11 @@ class NewReplay(msgspec.Struct, frozen=True, kw_only=True):
     filter: str = "*"
     reason: str = ""
     origin_topic: str = ""
+    error_class: str = ""
+    error: str = ""
+    client: str = ""
+    failures: int | None = None
+    dead_letter_state: DeadLetterState | None = None
     fresh_only: bool = False
     with_dismissed: bool = False
     rate: float = RATE_DEFAULT
@@ -70,6 +76,11 @@ class ReplayJob(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     retry_of: str = ""
     retried_by: tuple[str, ...] = ()
+    error_class: str = ""
+    error: str = ""
+    client: str = ""
+    failures: int | None = None
+    dead_letter_state: str = ""
 
 
 class FailedMessages(msgspec.Struct, frozen=True):
@@ -143,4 +154,9 @@ def job_view(job: StoredJob) -> ReplayJob:
         failed=job.failed,
         retry_of=plan.retry_of,
         retried_by=tuple(job.retried_by),
+        error_class=plan.error_class,
+        error=plan.error,
+        client=plan.client,
+        failures=plan.failures,
+        dead_letter_state=plan.dead_letter_state,
     )

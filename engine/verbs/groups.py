@@ -57,5 +57,7 @@ class GroupVerbs(TopicVerbs):
     def lag(self, group: str) -> GroupLag:
         """The lag of a group; GroupNotFound."""
         lag = self._delivery.offsets.lag(group)
-        dismissed = self.dead_letters.dismissed_count(group)
-        return msgspec.structs.replace(lag, dismissed=dismissed) if dismissed else lag
+        if not lag.dead:
+            return lag
+        counts = self.dead_letters.state_counts(group)
+        return msgspec.structs.replace(lag, dismissed=counts.dismissed, resent=counts.resent)

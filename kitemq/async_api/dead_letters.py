@@ -3,9 +3,12 @@
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+import msgspec
+
 from kitemq.async_api.connection import AsyncApi
 from kitemq.model.dead_letters import (
     DeadLetterCounts,
+    DeadLetterCut,
     DeadLetterInfo,
     DeadLetterList,
     Dismiss,
@@ -27,21 +30,17 @@ class AsyncDeadLettersApi(AsyncApi):
         self,
         group: str,
         *,
-        reason: str = "",
-        topic: str = "",
-        filter: str = "*",
-        dismissed: bool | None = None,
+        state: str = "open",
         limit: int = 0,
+        **conditions: Any,
     ) -> AsyncIterator[DeadLetterInfo]:
-        """A group's dead letters with their cause, the newest first, page by page.
+        """A group's open dead letters with their cause, the newest first, page by page.
 
-        Those with this reason, first sent to this topic, that match the filter; only those that
-        are dismissed, or only the others, where `dismissed` says so. At most `limit` of them; 0
-        means all.
+        `state`: open, resent, dismissed or all. `conditions`: the fields of
+        `kitemq.model.dead_letters.DeadLetterCut`, as `error_class="KeyError"`. At most `limit` of
+        them; 0 means all.
         """
-        params: Json = {"reason": reason, "topic": topic, "filter": filter}
-        if dismissed is not None:
-            params["dismissed"] = "true" if dismissed else "false"
+        params: Json = {"state": state, **msgspec.to_builtins(DeadLetterCut(**conditions))}
         path = _path(group)
         return self._rest.pages(DeadLetterList, path, count_max=limit, after="after", **params)
 
@@ -50,7 +49,7 @@ class AsyncDeadLettersApi(AsyncApi):
         return await self._rest.fetch(DeadLetterInfo, "GET", f"{_path(group)}/{offset}")
 
     async def count(self, group: str, *, newest: int = 1000) -> DeadLetterCounts:
-        """Counts of a group's newest dead letters (10,000) by reason, topic and client."""
+        """Counts of a group's dead letters by state, of the newest (10,000) by cause and client."""
         path, params = f"{_path(group)}/counts", {"newest": newest}
         return await self._rest.fetch(DeadLetterCounts, "GET", path, params=params)
 

@@ -20,9 +20,10 @@ from kitemq.model.dead_letters import DeadLetterInfo
 from kitemq.rest import Json
 
 COLUMNS = (
-    "offset", "reason", "error", "topic", "failures", "client", "redriven", "dismissed",
+    "offset", "state", "error", "reason", "topic", "failures", "client", "resent", "note",
     "message_id",
 )  # fmt: skip
+STATES = ("open", "resent", "dismissed")
 DISMISSAL_COLUMNS = ("id", "at", "by", "count", "note")
 LIMIT_DEFAULT = 100
 
@@ -32,32 +33,40 @@ choosing = several(
     option("--reason", default="", help="attempts_exhausted, rejected …"),
     option("--topic", default="", help="only what was first sent to it"),
     option("--filter", default="*", help='tags "a || b", or "SQL92: a > 5"'),
+    option("--error-class", default="", help="KeyError, TimeoutException …"),
+    option("--error", default="", help='the error\'s main line; "connect*" for what begins so'),
+    option("--client", default="", help="only what this client had last"),
+    option("--failures", type=int, default=None, help="only what failed so often"),
 )
 
 
-class DeadListOptions(CommandOptions):
-    group: str
+class CutOptions(CommandOptions):
+    """What `choosing` adds to a command."""
+
     reason: str
     topic: str
     filter: str
-    dismissed: str
+    error_class: str
+    error: str
+    client: str
+    failures: int | None
+
+
+class DeadListOptions(CutOptions):
+    group: str
+    state: str
     limit: int
 
 
-@dead.command("list", help="dead letters with their cause, the newest first")
+@dead.command("list", help="open dead letters with their cause, the newest first")
 @argument("group")
 @choosing
-@option("--dismissed", type=OptionalChoice(["yes", "no", "any"]), default="any")
+@option("--state", type=OptionalChoice([*STATES, "all"]), default="open")
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
 def list_dead(options: DeadListOptions, output: Output) -> int:
     with Client(options.server) as client:
         letters = client.dead_letters.list(
-            options.group,
-            reason=options.reason,
-            topic=options.topic,
-            filter=options.filter,
-            dismissed={"yes": True, "no": False, "any": None}[options.dismissed],
-            limit=options.limit,
+            options.group, state=options.state, limit=options.limit, **_cut_of(options)
         )
         output.rows(letters if output.is_json else map(_row, letters), COLUMNS)
     return Exit.OK
@@ -83,7 +92,7 @@ class CountOptions(CommandOptions):
     newest: int
 
 
-@dead.command("count", help="how many have which cause")
+@dead.command("count", help="how many have which state and cause")
 @argument("group")
 @option("--newest", type=int, default=1000, help="look at so many (10,000)")
 def count_dead(options: CountOptions, output: Output) -> int:
@@ -98,29 +107,34 @@ class RedriveOptions(PaceOptions):
     reason: str
     topic: str
     filter: str
+    error_class: str
+    error: str
+    client: str
+    failures: int | None
     to: str
     to_name: str
     fresh: bool
+    state: str
     with_dismissed: bool
 
 
-@dead.command("redrive", help="send dead letters again")
+@dead.command("redrive", help="resend dead letters")
 @argument("group")
 @argument("offsets", type=int, nargs=-1, help="these; else all that match")
 @choosing
 @target_options("group")
-@flag("--fresh", "not those sent again before")
-@flag("--with-dismissed", "those that rest, too")
+@flag("--fresh", "not those that another job sent")
+@option("--state", type=OptionalChoice(STATES), default="", help="only those in it")
+@flag("--with-dismissed", "dismissed ones, too")
 @pace_options
 def redrive(options: RedriveOptions, output: Output) -> int:
     choice: Json = {
         "to": options.to,
         "to_name": options.to_name,
-        "filter": options.filter,
-        "reason": options.reason,
-        "topic": options.topic,
         "fresh_only": options.fresh,
+        "state": options.state or None,
         "with_dismissed": options.with_dismissed,
+        **_cut_of(options),
         **pace_of(options),
     }
     with Client(options.server) as client:
@@ -128,29 +142,21 @@ def redrive(options: RedriveOptions, output: Output) -> int:
         return finished(client, job, options, output)
 
 
-class DismissOptions(CommandOptions):
+class DismissOptions(CutOptions):
     group: str
     offsets: tuple[int, ...]
-    reason: str
-    topic: str
-    filter: str
     note: str
     dry_run: bool
 
 
-@dead.command("dismiss", help="let dead letters rest, with a note")
+@dead.command("dismiss", help="dismiss dead letters, with a note")
 @argument("group")
 @argument("offsets", type=int, nargs=-1, help="these; else all that match")
 @choosing
 @option("--note", required=True, help="why nothing is to be done")
 @flag("--dry-run", "count, change nothing")
 def dismiss(options: DismissOptions, output: Output) -> int:
-    choice: Json = {
-        "filter": options.filter,
-        "reason": options.reason,
-        "topic": options.topic,
-        "dry_run": options.dry_run,
-    }
+    choice: Json = {**_cut_of(options), "dry_run": options.dry_run}
     with Client(options.server) as client:
         done = client.dead_letters.dismiss(
             options.group, options.offsets, note=options.note, **choice
@@ -168,11 +174,11 @@ class RestoreOptions(CommandOptions):
     all: bool
 
 
-@dead.command("restore", help="have dismissed dead letters looked at again")
+@dead.command("restore", help="undo dismissals")
 @argument("group")
 @argument("offsets", type=int, nargs=-1, help="these")
 @option("--dismissal", default="", metavar="ID", help="or of one dismissal")
-@flag("--all", "or all that rest")
+@flag("--all", "or all that are dismissed")
 def restore(options: RestoreOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.row(
@@ -203,17 +209,22 @@ def list_dismissals(options: DismissalListOptions, output: Output) -> int:
     return Exit.OK
 
 
+def _cut_of(options: CutOptions | RedriveOptions) -> Json:
+    return {name: getattr(options, name) for name in CutOptions.__annotations__}
+
+
 def _row(letter: DeadLetterInfo) -> Json:
-    redriven = ", ".join(letter.redriven_by) or "-"
+    resent = ", ".join(letter.redriven_by) or "-"
     if letter.redrive_count:
-        redriven += f" (came back, {letter.redrive_count} x)"
+        resent += f" (came back, {letter.redrive_count} x)"
+    names = ("state", "reason", "error", "failures", "client")
     return {
-        **{name: getattr(letter, name) for name in ("reason", "error", "failures", "client")},
+        **{name: getattr(letter, name) for name in names},
         "offset": letter.message.offset,
         "message_id": letter.message.message_id,
         "topic": letter.origin_topic,
-        "redriven": redriven,
-        "dismissed": letter.dismissed.note if letter.dismissed else "-",
+        "resent": resent,
+        "note": letter.dismissed.note if letter.dismissed else "-",
     }
 
 

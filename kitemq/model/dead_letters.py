@@ -1,6 +1,6 @@
 """Dead letters of a group: what they died of, sending them again, and letting them rest."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -8,7 +8,11 @@ from msgspec import Meta
 from kitemq.model.messages import Filter, MessageView
 from kitemq.model.replays import (
     DryRun,
+    ErrorClass,
+    ErrorText,
+    Failures,
     FreshOnly,
+    LastClient,
     OriginTopic,
     Rate,
     Reason,
@@ -19,6 +23,20 @@ from kitemq.model.replays import (
 from kitemq.model.values import OffsetText
 
 DeadOffsets = Annotated[list[OffsetText], Meta(max_length=10_000)]
+
+
+class DeadLetterCut(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Conditions on dead letters, all of which have to hold; what is left out holds for any."""
+
+    from_ms: TimeLimit = 0
+    to_ms: TimeLimit = 0
+    filter: Filter = "*"
+    reason: Reason = ""
+    topic: OriginTopic = ""
+    error_class: ErrorClass = ""
+    error: ErrorText = ""
+    client: LastClient = ""
+    failures: Failures = None
 
 
 class DismissalNote(msgspec.Struct, frozen=True):
@@ -45,6 +63,10 @@ class DeadLetterInfo(msgspec.Struct, frozen=True):
     died_ms: int
     origin_topic: str
     origin_id: Annotated[str, Meta(description="Offset id of the record that was first sent.")]
+    state: Annotated[str, Meta(description="open, resent or dismissed.")]
+    error_class: Annotated[
+        str, Meta(description="The class that the error begins with; empty where it names none.")
+    ]
     redriven_by: Annotated[
         list[str], Meta(description="Replay jobs that sent it again from here, oldest first.")
     ]
@@ -75,7 +97,9 @@ class DeadLetterCounts(msgspec.Struct, frozen=True):
 
     total: int
     examined: int
+    states: Annotated[dict[str, int], Meta(description="All of the group, by state.")]
     reasons: dict[str, int]
+    error_classes: Annotated[dict[str, int], Meta(description="By the class of the error.")]
     topics: dict[str, int]
     clients: dict[str, int]
     redriven: Annotated[int, Meta(description="How many of them were sent again.")]
@@ -83,7 +107,7 @@ class DeadLetterCounts(msgspec.Struct, frozen=True):
     dismissed: Annotated[int, Meta(description="How many of them people let rest.")]
 
 
-class Redrive(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Redrive(DeadLetterCut, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The dead letters to replay, and the target. Without any choice, all of them."""
 
     to: Annotated[
@@ -93,27 +117,23 @@ class Redrive(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     to_name: Annotated[str, Meta(description="The topic, or another group.")] = ""
     name: Annotated[str, Meta(max_length=200)] = ""
     offsets: DeadOffsets = []
-    from_ms: TimeLimit = 0
-    to_ms: TimeLimit = 0
-    filter: Filter = "*"
-    reason: Reason = ""
-    topic: OriginTopic = ""
+    state: Annotated[
+        Literal["open", "resent", "dismissed"] | None,
+        Meta(description="Only those in this state; else all but the dismissed ones."),
+    ] = None
     fresh_only: FreshOnly = False
     with_dismissed: WithDismissed = False
     rate: Rate = 100.0
     dry_run: DryRun = False
 
 
-class Dismiss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Dismiss(
+    DeadLetterCut, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True
+):
     """The dead letters to dismiss, and the note. Without any choice, all of them."""
 
     note: Annotated[str, Meta(max_length=500, description="Why nothing is to be done; one line.")]
     offsets: DeadOffsets = []
-    from_ms: TimeLimit = 0
-    to_ms: TimeLimit = 0
-    filter: Filter = "*"
-    reason: Reason = ""
-    topic: OriginTopic = ""
     expected: (
         Annotated[int, Meta(ge=0, description="Refuse (409) where not so many would be dismissed.")]
         | None

@@ -124,6 +124,12 @@ Ordered = Annotated[
 ]
 
 
+DismissWhenResent = Annotated[
+    bool,
+    Meta(description="Its dead letters that a replay job sent again count as dismissed."),
+]
+
+
 class GroupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What changes; what is left out stays.
 
@@ -141,6 +147,7 @@ class GroupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     strategy: GroupStrategy | UnsetType = UNSET
     rooms: Rooms | UnsetType = UNSET
     ordered: Ordered | UnsetType = UNSET
+    dismiss_when_resent: DismissWhenResent | UnsetType = UNSET
 
 
 SETTINGS = GroupSettings.__struct_fields__
@@ -166,6 +173,7 @@ class Group(msgspec.Struct, frozen=True):
     strategy: GroupStrategy
     rooms: Rooms
     ordered: Ordered
+    dismiss_when_resent: DismissWhenResent
     paused: Annotated[bool, Meta(description="The whole group is; see pause and resume.")]
     paused_topics: tuple[str, ...]
     members: Annotated[int, Meta(description="Consumers that are alive.")]

@@ -53,6 +53,7 @@ class Lag(msgspec.Struct, frozen=True):
     retry_waiting: int
     dead: int
     dismissed: Annotated[int, Meta(description="Of the dead ones, those that people let rest.")]
+    resent: Annotated[int, Meta(description="Of the dead ones, those that were sent again.")]
     oldest_age_ms: int | None
     counts: Annotated[LagBasis, Meta(description="all where it is for any queue.")]
     queues: list[QueueLag]

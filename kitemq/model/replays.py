@@ -1,7 +1,7 @@
 """Replay jobs: what they are to send, how they stand, and what became of each message."""
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -24,6 +24,21 @@ Reason = Annotated[
     str, Meta(description="Only dead letters with this reason: attempts_exhausted, rejected …")
 ]
 OriginTopic = Annotated[str, Meta(description="Only what was first sent to this topic.")]
+ErrorClass = Annotated[
+    str,
+    Meta(max_length=1024, description="Only what died of an error of this class: KeyError …"),
+]
+ErrorText = Annotated[
+    str,
+    Meta(
+        max_length=1024,
+        description="Only what died of this error, its main line; with a * behind, what begins so.",
+    ),
+]
+LastClient = Annotated[str, Meta(max_length=1024, description="Only what this client had last.")]
+Failures = Annotated[
+    int | None, Meta(description="Only what was delivered in vain so often; null for any.")
+]
 JobName = Annotated[str, Meta(max_length=200, description="For people.")]
 QueueNumber = Annotated[int, Meta(ge=0, le=65535)]
 
@@ -85,6 +100,14 @@ class NewReplayJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     filter: Filter = "*"
     reason: Reason = ""
     origin_topic: OriginTopic = ""
+    error_class: ErrorClass = ""
+    error: ErrorText = ""
+    client: LastClient = ""
+    failures: Failures = None
+    dead_letter_state: Annotated[
+        Literal["open", "resent", "dismissed"] | None,
+        Meta(description="Only dead letters in this state when their turn comes."),
+    ] = None
     fresh_only: FreshOnly = False
     with_dismissed: WithDismissed = False
     rate: Rate = 100.0
@@ -118,6 +141,11 @@ class Replay(msgspec.Struct, frozen=True):
     filter: str
     reason: str
     origin_topic: str
+    error_class: str
+    error: str
+    client: str
+    failures: int | None
+    dead_letter_state: Annotated[str, Meta(description="open, resent, dismissed, or empty.")]
     fresh_only: bool
     rate: float
     dry_run: bool

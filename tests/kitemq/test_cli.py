@@ -392,7 +392,7 @@ def test_json_and_a_table_at_once_are_refused(capsys: pytest.CaptureFixture[str]
     ("line", "completions"),
     [("kitemq ret", {"retention"}), ("kitemq topics cr", {"create"}),
      ("kitemq topics create t --trace", {"--trace-sample"}),
-     ("kitemq dead list g --dismissed ", {"yes", "no", "any"})],
+     ("kitemq dead list g --state ", {"open", "resent", "dismissed", "all"})],
 )  # fmt: skip
 def test_a_shell_completes_commands_options_and_choices(line: str, completions: set[str]) -> None:
     words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}

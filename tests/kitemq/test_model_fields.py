@@ -117,7 +117,7 @@ def test_what_is_said_of_a_new_job_has_the_engines_names() -> None:
     fields = set(replays.NewReplayJob.__struct_fields__)
     assert fields - {"messages"} == set(NewReplay.__struct_fields__) - {"places", "created_by"}
     redrive = set(dead_letters.Redrive.__struct_fields__)
-    assert redrive - {"offsets", "topic"} <= fields
+    assert redrive - {"offsets", "topic", "state"} <= fields
     assert all(hasattr(ResetPreview, name) for name in resets.GroupResetPreview.__struct_fields__)
 
 

@@ -1,6 +1,6 @@
 """Dead letters of a group: what they died of, and sending them again."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -11,28 +11,39 @@ from app.api.messages.messages import message_view
 from app.security.access import Action, Principal, of_group, require_replay
 from app.security.message_rights import looks_inside, visible
 from app.services import bodies
-from engine.broker import DEAD_LETTER_PREFIX, GROUP_QUEUE, DeadLetter, NewReplay
+from engine.broker import (
+    DEAD_LETTER_PREFIX,
+    GROUP_QUEUE,
+    DeadLetter,
+    DeadLetterConditions,
+    DeadLetterState,
+    NewReplay,
+)
 from engine.errors import NotFound, TopicNotFound
 from kitemq.model.conversion import convert
-from kitemq.model.dead_letters import DeadLetterCounts, DeadLetterInfo, DeadLetterList, Redrive
-from kitemq.model.messages import Encoding, Filter
-from kitemq.model.replays import OriginTopic, Reason, Replay
+from kitemq.model.dead_letters import (
+    DeadLetterCounts,
+    DeadLetterCut,
+    DeadLetterInfo,
+    DeadLetterList,
+    Redrive,
+)
+from kitemq.model.messages import Encoding
+from kitemq.model.replays import Replay
 
 operations = Operations("dead letters")
 NEWEST_MAX = 10_000
 
 
-class DeadQuery(msgspec.Struct, forbid_unknown_fields=True):
+class DeadQuery(DeadLetterCut, frozen=True, forbid_unknown_fields=True):
     """Filters of the list of dead letters."""
 
     limit: Limit = PAGE_DEFAULT
     after: NumberCursor = ""
-    reason: Reason = ""
-    topic: OriginTopic = ""
-    filter: Filter = "*"
-    dismissed: Annotated[
-        bool | None, Meta(description="Only those that are dismissed, or only the others.")
-    ] = None
+    state: Annotated[
+        Literal["open", "resent", "dismissed", "all"],
+        Meta(description="Those that wait for a decision; or the others, or all."),
+    ] = "open"
     encoding: Encoding = Encoding.AUTO
 
 
@@ -54,7 +65,7 @@ def dead_letter_out(
     "/groups/{group}/dead-letters", needs=of_group(Action.READ), example="?reason=rejected"
 )
 async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadLetterList:
-    """List a group's dead letters with their cause, the newest first.
+    """List a group's open dead letters, or those in another state, the newest first.
 
     At most 500 are looked at for one page: with conditions it may be short, or empty, although
     `next_cursor` says that there is more. Without the right to read the group's messages they come
@@ -65,12 +76,10 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadLetterList:
         call.require_messages(DEAD_LETTER_PREFIX + group)
     page = call.host.broker.dead_letters.page(
         group,
+        convert(query, DeadLetterConditions),
         after=number_in(query.after),
         count_max=query.limit,
-        reason=query.reason,
-        topic=query.topic,
-        filter=query.filter,
-        dismissed=query.dismissed,
+        state=None if query.state == "all" else DeadLetterState(query.state),
     )
     await bodies.decompress([item.message for item in page.items])
     return DeadLetterList(
@@ -84,7 +93,7 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadLetterList:
     "/groups/{group}/dead-letters/counts", needs=of_group(Action.READ), example="?newest=500"
 )
 async def count_dead_letters(call: Call[CountQuery, None]) -> DeadLetterCounts:
-    """Count a group's newest dead letters by reason, origin topic and client."""
+    """Count a group's dead letters by state, the newest by cause, origin topic and client."""
     return await call.services.replays.count_dead_letters(call.path("group"), call.query.newest)
 
 
@@ -116,6 +125,7 @@ async def redrive_dead_letters(call: Call[None, Redrive]) -> Replay:
         source=DEAD_LETTER_PREFIX + group,
         places=[(GROUP_QUEUE, int(offset)) for offset in body.offsets],
         origin_topic=body.topic,
+        dead_letter_state=body.state,
     )
     require_replay(call.who, order.source, order.to, order.to_name)
     try:

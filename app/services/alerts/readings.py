@@ -93,16 +93,18 @@ class Readings:
         )
 
     def _dead_letters(self, rule: RuleRow, group: str, lag: GroupLag) -> Reading:
-        """Undismissed dead letters of the window, counted as on the page of dead letters."""
-        count = dismissed = 0
+        """Open dead letters of the window, counted as on the page of dead letters."""
+        count = closed = 0
         if lag.dead:
             since_ms = self._host.clock.now_ms() - rule.window_s * 1000
             arrived = self._host.broker.dead_letters.arrived(group, [since_ms])
-            count, dismissed = arrived.open, arrived.count - arrived.open
+            count, closed = arrived.open, arrived.count - arrived.open
         detail = f"{count:,} new dead letters within {_length(rule.window_s)}"
-        if dismissed:
-            detail += f", {dismissed:,} more are dismissed"
-        return Reading(group, count, count > rule.threshold, f"{detail}; {lag.dead_open:,} in all")
+        if closed:
+            detail += f", {closed:,} more are resent or dismissed"
+        return Reading(
+            group, count, count > rule.threshold, f"{detail}; {lag.dead_open:,} open in all"
+        )
 
     # -- topics -----------------------------------------------------------------------------------
 

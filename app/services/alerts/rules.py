@@ -55,7 +55,7 @@ ABOUT = {
     RuleKind.DEAD_LETTERS: About(
         "New dead letters",
         "messages",
-        "Dead letters of a group that came within the window; dismissed ones do not count.",
+        "Open dead letters of a group that came within the window; neither resent nor dismissed.",
         0,
         has_groups=True,
         has_window=True,

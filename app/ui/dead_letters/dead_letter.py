@@ -11,6 +11,7 @@ from app.security.access import principal_of
 from app.security.message_rights import missing_right, require_message, visible
 from app.services.bodies import decompress
 from app.ui.bodies.bodies import Body
+from app.ui.dead_letters.copies import CopyOutcome, outcome_of
 from app.ui.dead_letters.resend import offset_of
 from app.ui.framework import pages
 from app.ui.framework.console import Console
@@ -26,7 +27,7 @@ STAGES = {
     "delivery": N_("delivered"),
     "retry_wait": N_("waited to be retried"),
     "dead_letter": N_("became a dead letter"),
-    "replay": N_("sent again"),
+    "replay": N_("resent"),
 }
 
 
@@ -58,6 +59,7 @@ class LetterPage:
     unread: str  # the missing right that conceals body, keys and properties
     jobs: list[Job]
     forgotten: list[str]
+    copy: CopyOutcome | None
     steps: list[Step]
     why_no_steps: str
     min_offset: int
@@ -71,7 +73,7 @@ async def show(request: Request) -> Response:
     letter = console.broker.dead_letters.get(group, offset_of(request))
     steps, why = _steps(console, group, letter)
     await decompress([letter.message])
-    context = _context(console, request, group, letter, steps, why)
+    context = await _context(request, letter, steps, why)
     title = _("Dead letter %(offset)s of %(group)s", offset=letter.message.offset, group=group)
     return await pages.respond(request, "dlq_letter.html", context, title=title)
 
@@ -85,14 +87,10 @@ async def download(request: Request) -> Response:
     return await body_file(letter.message, f"{group}-dead-{letter.message.offset}.bin")
 
 
-def _context(
-    console: Console,
-    request: Request,
-    group: str,
-    letter: DeadLetter,
-    steps: list[Step],
-    why_no_steps: str,
+async def _context(
+    request: Request, letter: DeadLetter, steps: list[Step], why_no_steps: str
 ) -> LetterPage:
+    console, group = pages.console_of(request), request.path_params["group"]
     message = visible(principal_of(request.scope), letter.message)
     jobs, forgotten = _jobs(console, letter.redriven_by)
     low, end = dead_index.bounds(console.broker, DEAD_LETTER_PREFIX + group)
@@ -107,6 +105,7 @@ def _context(
         unread=missing_right(message),
         jobs=jobs,
         forgotten=forgotten,
+        copy=await outcome_of(request, group, letter) if letter.redriven_by else None,
         steps=steps,
         why_no_steps=why_no_steps,
         min_offset=low,

@@ -4,9 +4,12 @@ Counts cover what `dead_index` holds in memory; the page says so if that is inco
 """
 
 import contextlib
+import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,10 +19,11 @@ from app.monitoring import dead_index, sparkline
 from app.monitoring.dead_index import DeadLetterListing
 from app.monitoring.sparkline import Sparkline
 from app.pause import paced
-from app.security.access import Principal, principal_of
+from app.security.access import principal_of
 from app.security.message_rights import lacks_messages, visible
 from app.services.search import SearchService
 from app.ui.dead_letters import filters as dead_filter
+from app.ui.dead_letters.copies import CopyOutcome, outcome_of
 from app.ui.dead_letters.filters import Criteria, DeadLetterFacet, DeadLetterSelection
 from app.ui.framework import pages, preferences, tables
 from app.ui.framework.console import Console
@@ -28,10 +32,13 @@ from app.ui.framework.tables import Cut, Query
 from engine.broker import (
     DEAD_LETTER_PREFIX,
     DeadLetter,
+    DeadLetterState,
     DeadLetterTally,
     DismissalSummary,
     DismissNote,
     ReplayJob,
+    StateCounts,
+    error_line_of,
 )
 from engine.errors import GroupNotFound, Invalid, MessageNotFound, NotFound, TopicNotFound
 from engine.message import StoredMessage
@@ -39,8 +46,9 @@ from kitemq.model.conversion import convert
 
 SORTS = ("dead", "group", "newest")
 TALLIED_MAX = 200
-REASONS_MAX = 3
+CAUSES_MAX = 3
 BUDGET_S = 0.4
+COPIES_S = 0.2  # for what became of the copies of a page's rows
 FOUND_MAX = 1000
 JOBS_MAX = 5
 DISMISSALS_MAX = 5
@@ -51,17 +59,25 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class DeadCount:
-    """A group's dead letters: those that wait for a decision, the others, and the newest."""
+    """A group's dead letters by state, and the newest."""
 
     group: str
     open: int
+    resent: int
     dismissed: int
     newest_ms: int | None
 
 
+class DeadCause(NamedTuple):
+    """A cause that a facet of the group's page names: an error's class or a reason."""
+
+    facet: str
+    value: str
+
+
 @dataclass(frozen=True)
 class DeadGroup:
-    """A row of the list of groups; the most frequent `reasons` are those of the tally.
+    """A row of the list of groups; the most frequent `causes` are those of the tally.
 
     Of the open dead letters `fresh` died within 24 hours; `history` has all that died, hour by
     hour.
@@ -73,17 +89,18 @@ class DeadGroup:
     history: Sparkline
     oldest_ms: int | None
     tally: DeadLetterTally
-    reasons: list[tuple[str, int]]
-    reasons_left: int
+    causes: list[tuple[DeadCause, int]]
+    causes_left: int
 
 
 @dataclass(frozen=True)
 class DeadGroups:
-    """The context of `dlq.html`; `total` is over all groups, without what is `dismissed`."""
+    """The context of `dlq.html`; `total` counts the open ones of all groups."""
 
     cut: Cut[DeadGroup]
     query: Query
     total: int
+    resent: int
     dismissed: int
     groups: int
 
@@ -106,14 +123,16 @@ class DeadLine:
     redriven_from: str
     redrive_count: int
     dismissed: DismissNote | None
+    state: DeadLetterState
+    copy: CopyOutcome | None  # of one that is resent, as far as it is known
 
 
 @dataclass(frozen=True)
 class DeadPage:
     """The context of `dlq_group.html`: counted over the newest `examined` of `total`.
 
-    `resting` of these are dismissed; `open` and `dismissed` count what meets the other criteria.
-    The newest of `dismissals` are shown.
+    `whole` counts all of these by state, `states` what meets the other criteria. The newest of
+    `dismissals` are shown.
     """
 
     group: str
@@ -121,12 +140,9 @@ class DeadPage:
     total: int
     examined: int
     unreadable: int
-    resting: int
-    open: int
-    dismissed: int
+    whole: StateCounts
+    states: StateCounts
     returned: int
-    redriven: int
-    tallied: int
     criteria: Criteria
     criteria_query: Mapping[str, str]
     from_text: str
@@ -165,15 +181,15 @@ async def _counts(console: Console) -> list[DeadCount]:
     async for name in paced(name for name in names if name.startswith(DEAD_LETTER_PREFIX)):
         with contextlib.suppress(NotFound):  # deleted while the others were read
             counts.append(_count(console, name))
-    return [each for each in counts if each.open or each.dismissed]
+    return [each for each in counts if each.open or each.resent or each.dismissed]
 
 
 def _count(console: Console, topic: str) -> DeadCount:
     stats = console.broker.topic_stats(topic)
     newest = max((queue.last_stored_ms or 0 for queue in stats.queues), default=0)
     group = topic.removeprefix(DEAD_LETTER_PREFIX)
-    dismissed = console.broker.dead_letters.dismissed_count(group)
-    return DeadCount(group, stats.messages - dismissed, dismissed, newest or None)
+    states = console.broker.dead_letters.state_counts(group)
+    return convert(states, DeadCount, group=group, newest_ms=newest or None)
 
 
 async def _groups(console: Console, query: Query, counts: list[DeadCount]) -> DeadGroups:
@@ -190,6 +206,7 @@ async def _groups(console: Console, query: Query, counts: list[DeadCount]) -> De
         cut=page.with_rows(rows),
         query=query,
         total=sum(one.open for one in counts),
+        resent=sum(one.resent for one in counts),
         dismissed=sum(one.dismissed for one in counts),
         groups=len(counts),
     )
@@ -197,8 +214,11 @@ async def _groups(console: Console, query: Query, counts: list[DeadCount]) -> De
 
 def _group(console: Console, of: DeadCount) -> DeadGroup:
     broker, group = console.broker, of.group
-    tally = broker.dead_letters.tally(group, count_max=TALLIED_MAX, with_dismissed=False)
-    reasons = sorted(tally.reasons.items(), key=lambda pair: (-pair[1], pair[0]))
+    tally = broker.dead_letters.tally(group, count_max=TALLIED_MAX, state=DeadLetterState.OPEN)
+    causes = Counter({DeadCause("error_class", name): n for name, n in tally.error_classes.items()})
+    if not tally.error_classes.keys() - {""}:  # clients that report no error
+        causes = Counter({DeadCause("reason", name): n for name, n in tally.reasons.items()})
+    ranked = sorted(causes.items(), key=lambda pair: (-pair[1], pair[0].value))
     begin_ms = console.now_ms() - HOURS * HOUR_MS
     hours = [begin_ms + hour * HOUR_MS for hour in range(HOURS)]
     arrived = broker.dead_letters.arrived(group, hours)
@@ -209,8 +229,8 @@ def _group(console: Console, of: DeadCount) -> DeadGroup:
         history=sparkline.line(arrived.steps),
         oldest_ms=dead_index.oldest_ms(broker, DEAD_LETTER_PREFIX + group),
         tally=tally,
-        reasons=reasons[:REASONS_MAX],
-        reasons_left=len(reasons[REASONS_MAX:]),
+        causes=ranked[:CAUSES_MAX],
+        causes_left=len(ranked[CAUSES_MAX:]),
     )
 
 
@@ -224,11 +244,9 @@ async def detail(request: Request) -> Response:
     query = tables.parse_query(request.query_params, ("newest",), "-newest")
     cut = tables.cut(view.selection.offsets, query)
     who = principal_of(request.scope)
-    lines = await _lines(console, who, group, list(cut.rows))
-    tally = console.broker.dead_letters.tally(group, count_max=TALLIED_MAX)
+    lines = await _lines(request, group, list(cut.rows))
     source = DEAD_LETTER_PREFIX + group
-    resting = console.broker.dead_letters.snapshot(group)
-    dismissals = await console.render(resting.dismissals)
+    dismissals = await services_of(request.scope).dismissals.listed(group)
     zone = preferences.read(request).zone
     context = DeadPage(
         group=group,
@@ -236,12 +254,9 @@ async def detail(request: Request) -> Response:
         total=view.index.total,
         examined=view.index.examined,
         unreadable=view.index.unreadable,
-        resting=resting.count,
-        open=view.selection.open,
-        dismissed=view.selection.dismissed,
+        whole=console.broker.dead_letters.state_counts(group),
+        states=view.selection.states,
         returned=view.selection.returned,
-        redriven=tally.redriven,
-        tallied=tally.examined,
         criteria=criteria,
         criteria_query=criteria.query(),
         from_text=dead_filter.field_text(criteria.from_ms, zone),
@@ -283,9 +298,9 @@ async def view_of(
     console = pages.console_of(request)
     index = await console.dead_index.listing(group, budget_s)
     offsets, note = await _matching_offsets(request, group, criteria) if index.total else (None, "")
-    resting = console.broker.dead_letters.snapshot(group)
+    states = console.broker.dead_letters.states(group)
     selection = await console.render(
-        lambda: dead_filter.select(index.rows, criteria, now_ms, offsets, resting.has)
+        lambda: dead_filter.select(index.rows, criteria, now_ms, offsets, states.of)
     )
     return DeadLetterView(index, selection, note)
 
@@ -329,25 +344,25 @@ async def _keyed(search: SearchService, topic: str, key: str) -> tuple[set[int],
             return offsets, bool(cursor)
 
 
-async def _lines(
-    console: Console, who: Principal, group: str, offsets: list[int]
-) -> list[DeadLine]:
+async def _lines(request: Request, group: str, offsets: list[int]) -> list[DeadLine]:
     """The rows of a page, without those that can no longer be read."""
+    console, who = pages.console_of(request), principal_of(request.scope)
     lines: list[DeadLine] = []
+    until_s = time.monotonic() + COPIES_S
     async for offset in paced(offsets):
         # Retention may have taken it since it was counted.
         with contextlib.suppress(MessageNotFound, GroupNotFound):
             letter = console.broker.dead_letters.get(group, offset)
-            lines.append(line_of(letter, visible(who, letter.message)))
+            is_known = letter.redriven_by and time.monotonic() < until_s
+            copy = await outcome_of(request, group, letter) if is_known else None
+            lines.append(line_of(letter, visible(who, letter.message), copy))
     return lines
 
 
-def line_of(letter: DeadLetter, message: StoredMessage) -> DeadLine:
+def line_of(letter: DeadLetter, message: StoredMessage, copy: CopyOutcome | None) -> DeadLine:
     """A dead letter as one row; `message` is concealed if the user may not read it."""
-    lines = [line.strip() for line in letter.error.strip().splitlines()] or [""]
-    # The last line of a Python traceback names the error.
-    first = lines[-1] if lines[0].startswith("Traceback (most") else lines[0]
-    is_cut = len(lines) > 1 or len(first) > LINE_CHARS_MAX
+    first = error_line_of(letter.error)
+    is_cut = first != letter.error.strip() or len(first) > LINE_CHARS_MAX
     return convert(
         letter,
         DeadLine,
@@ -356,5 +371,6 @@ def line_of(letter: DeadLetter, message: StoredMessage) -> DeadLine:
         message_id=message.message_id,
         tag=message.tag,
         keys=message.keys,
+        copy=copy,
         error=first[:LINE_CHARS_MAX].rstrip() + (" …" if is_cut else ""),
     )

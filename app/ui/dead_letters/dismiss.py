@@ -25,7 +25,7 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields, Verbatim
-from engine.broker import DismissNote
+from engine.broker import DeadLetterState, DismissNote
 from engine.errors import Conflict, Invalid, Refused
 
 VERBS = DISMISS, RESTORE = "dismiss", "restore"
@@ -93,8 +93,10 @@ def _verb(request: Request) -> str:
 
 
 def _in_state_for(verb: str, criteria: Criteria) -> Criteria:
-    """The criteria with the state that `verb` needs: open to dismiss, dismissed to restore."""
-    return replace(criteria, state="" if verb == DISMISS else "dismissed")
+    """The criteria with a state that `verb` takes: dismissed to restore, another to dismiss."""
+    if verb == RESTORE or criteria.state == DeadLetterState.DISMISSED:
+        return replace(criteria, state="" if verb == DISMISS else DeadLetterState.DISMISSED.value)
+    return criteria
 
 
 async def _page(
@@ -144,7 +146,13 @@ async def _chosen(
         offsets = [offset for offset in criteria.offsets if low <= offset < before]
         return DismissalChoice([range(offset, offset + 1) for offset in offsets], True, before)
     if criteria.is_any:
-        return DismissalChoice([range(low, before)] if low < before else [], True, before)
+        if criteria.wants == dead_filter.ALL:
+            chosen = [range(low, before)] if low < before else []
+        else:
+            state = DeadLetterState(criteria.wants)
+            states = console.broker.dead_letters.states(group)
+            chosen = await console.render(lambda: list(states.runs(state, before)))
+        return DismissalChoice(chosen, True, before)
     view = await view_of(request, group, criteria, console.now_ms(), budget_s)
     runs = await console.render(lambda: _runs_below(view.selection.offsets, before))
     return DismissalChoice(runs, view.index.is_whole, before)

@@ -41,7 +41,8 @@ CUT_NOTE = (
 )
 COLUMNS = (
     "group", "offset", "died_at", "message_id", "keys", "tag", "origin_topic", "origin_id",
-    "reason", "error", "client", "failures", "redriven_by", "redriven_from", "redrive_count",
+    "state", "reason", "error_class", "error", "client", "failures",
+    "redriven_by", "redriven_from", "redrive_count",
     "dismissed_at", "dismissed_by", "dismiss_note",
     "born_at", "message_group", "properties", "body_encoding", "body",
 )  # fmt: skip
@@ -77,7 +78,7 @@ async def _chosen(request: Request, console: Console, group: str, criteria: Crit
     """Choose the dead letters to export, newest first, without those that arrive later."""
     if criteria.offsets or criteria.id or criteria.key:
         view = await view_of(request, group, criteria, console.now_ms(), WHOLE_S)
-        return _letters(console, group, view.selection.offsets, Criteria(state="all"))
+        return _letters(console, group, view.selection.offsets, Criteria(state=dead_filter.ALL))
     topic = DEAD_LETTER_PREFIX + group
     low, end = (
         dead_index.bounds(console.broker, topic)
@@ -102,8 +103,7 @@ async def _letters(
         except (MessageNotFound, GroupNotFound):  # deleted by retention or with its topic
             continue
         row = dead_index.row_of(letter.message)
-        is_dismissed = letter.dismissed is not None
-        if not dead_filter.meets(row, criteria, now_ms, is_dismissed=is_dismissed):
+        if not dead_filter.meets(row, criteria, now_ms, letter.state):
             continue
         chunk.append(letter)
         size_bytes += len(letter.message.body)
@@ -164,7 +164,8 @@ def _row(group: str, letter: DeadLetter) -> list[Cell]:
     return [
         group, message.offset, formats.iso(message.stored_ms), message.message_id,
         " ".join(message.keys), message.tag, letter.origin_topic, letter.origin_id,
-        letter.reason, letter.error, letter.client, letter.failures,
+        letter.state.value, letter.reason, letter.error_class, letter.error, letter.client,
+        letter.failures,
         " ".join(letter.redriven_by), letter.redriven_from, letter.redrive_count,
         *((formats.iso(rest.at_ms), rest.by, rest.note) if rest else ("", "", "")),
         formats.iso(message.born_ms), message.message_group,

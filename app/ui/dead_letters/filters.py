@@ -10,7 +10,9 @@ from app.ui.framework import typed_time, zones
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.typed_time import NoMoment
 from app.ui.framework.zones import UTC_ZONE, Zone
+from engine.broker import DeadLetterState, StateCounts, fits_error
 from engine.errors import Invalid
+from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 
 TEXT_MAX = 512
@@ -25,10 +27,12 @@ AGES: tuple[tuple[str, str, int, int | None], ...] = (
     ("week", N_("1 to 7 days"), 24 * HOUR_MS, 168 * HOUR_MS),
     ("older", N_("over 7 days"), 168 * HOUR_MS, None),
 )
-FACETS = ("reason", "topic", "tag", "client", "attempts", "age")
-# Open, dismissed, or both; the first is the default.
-STATES = ("open", "dismissed", "all")
+FACETS = ("error_class", "error", "reason", "topic", "tag", "client", "attempts", "age")
+ALL = "all"
+STATES = (*DeadLetterState, ALL)  # the first is the default
 LABELS = {
+    "error_class": N_("Error"),
+    "error": N_("Error message"),
     "reason": N_("Reason"),
     "topic": N_("Sent to topic"),
     "tag": N_("Tag"),
@@ -37,6 +41,8 @@ LABELS = {
     "age": N_("Age"),
 }
 NOTHING = {
+    "error_class": N_("no error class"),
+    "error": N_("no error reported"),
     "reason": N_("no reason recorded"),
     "topic": N_("origin not recorded"),
     "tag": N_("no tag"),
@@ -64,6 +70,8 @@ class Criteria:
     key: str = ""
     offsets: tuple[int, ...] = ()
     state: str = ""
+    error_class: str = ""
+    error: str = ""  # the main line, or its beginning and a *
 
     @property
     def is_any(self) -> bool:
@@ -73,7 +81,7 @@ class Criteria:
     @property
     def wants(self) -> str:
         """The state to match; ticked dead letters match in any state."""
-        return "all" if self.offsets else self.state or STATES[0]
+        return ALL if self.offsets else self.state or STATES[0]
 
     def settled(self, now_ms: int) -> "Criteria":
         """The same criteria with the age as fixed times, which do not move with the clock."""
@@ -87,6 +95,8 @@ class Criteria:
     def query(self) -> dict[str, str]:
         """The criteria as parameters of a query, without empty ones."""
         values = {
+            "error_class": self.error_class,
+            "error": self.error,
             "reason": self.reason,
             "topic": self.topic,
             "tag": self.tag,
@@ -109,6 +119,8 @@ class Criteria:
         phrases = [
             f"{label} {value if value != NONE else _('none')}"
             for label, value in (
+                (_("error"), self.error_class),
+                (_("error message"), self.error),
                 (_("reason"), self.reason),
                 (_("sent to"), self.topic),
                 (_("tag"), self.tag),
@@ -147,14 +159,13 @@ class DeadLetterFacet:
 class DeadLetterSelection:
     """The offsets that meet the criteria, newest first, and the facets beside them.
 
-    `open` and `dismissed` count what meets all criteria except the state.
+    `states` counts what meets all criteria except the state.
     """
 
     offsets: list[int]
     returned: int
     facets: list[DeadLetterFacet]
-    open: int = 0
-    dismissed: int = 0
+    states: StateCounts
 
 
 def parse(values: Mapping[str, str]) -> Criteria:
@@ -190,7 +201,7 @@ def select(
     criteria: Criteria,
     now_ms: int,
     matches: Iterable[int] | None,
-    is_dismissed: Callable[[int], bool] = lambda offset: False,
+    state_of: Callable[[int], str] = lambda offset: DeadLetterState.OPEN,
 ) -> DeadLetterSelection:
     """Select the rows that meet all criteria; `matches` limits them to offsets of an id or a key.
 
@@ -200,18 +211,18 @@ def select(
     among = None if matches is None else frozenset(matches)
     counts = {name: Counter[str]() for name in FACETS}
     offsets: list[int] = []
-    resting = returned = matching = 0
+    states = Counter[str]()
+    returned = 0
     for row in reversed(rows):
         if among is not None and row.offset not in among:
             continue
         if criteria.from_ms > row.died_ms or 0 < criteria.until_ms <= row.died_ms:
             continue
         values = _values(row, now_ms)
-        misses = [n for n, want in enumerate(choices) if want and want != values[n]]
-        is_resting = is_dismissed(row.offset)
-        matching += not misses
-        resting += is_resting and not misses
-        if criteria.wants == (STATES[0] if is_resting else STATES[1]):
+        misses = [n for n, want in enumerate(choices) if not _fits(FACETS[n], want, values[n])]
+        state = state_of(row.offset)
+        states[state] += not misses
+        if criteria.wants not in (ALL, state):
             continue
         if not misses:
             offsets.append(row.offset)
@@ -221,21 +232,29 @@ def select(
         elif len(misses) == 1:
             counts[FACETS[misses[0]]][values[misses[0]]] += 1
     facets = [_facet(name, counts[name], want) for name, want in zip(FACETS, choices, strict=True)]
-    return DeadLetterSelection(offsets, returned, facets, matching - resting, resting)
+    return DeadLetterSelection(offsets, returned, facets, convert(None, StateCounts, **states))
 
 
-def meets(row: DeadRow, criteria: Criteria, now_ms: int, *, is_dismissed: bool) -> bool:
-    """Whether a dead letter meets the criteria, except those on ids and keys."""
-    if criteria.wants == (STATES[0] if is_dismissed else STATES[1]):
+def meets(row: DeadRow, criteria: Criteria, now_ms: int, state: str) -> bool:
+    """Whether a dead letter in a state meets the criteria, except those on ids and keys."""
+    if criteria.wants not in (ALL, state):
         return False
     if criteria.from_ms > row.died_ms or 0 < criteria.until_ms <= row.died_ms:
         return False
     pairs = zip(FACETS, _values(row, now_ms), strict=True)
-    return all(getattr(criteria, name) in ("", value) for name, value in pairs)
+    return all(_fits(name, getattr(criteria, name), value) for name, value in pairs)
 
 
-def _values(row: DeadRow, now_ms: int) -> tuple[str, str, str, str, str, str]:
+def _fits(name: str, want: str, value: str) -> bool:
+    """Whether a value of a facet is chosen; of an error a long line or its beginning may be."""
+    if want in ("", value) or name != "error":
+        return want in ("", value)
+    return fits_error(want, value) or (value.endswith("*") and fits_error(value, want))
+
+
+def _values(row: DeadRow, now_ms: int) -> tuple[str, ...]:
     return (
+        row.error_class or NONE, row.error or NONE,
         row.reason or NONE, row.topic or NONE, row.tag or NONE, row.client or NONE,
         row.attempts or NONE, _age(now_ms - row.died_ms),
     )  # fmt: skip

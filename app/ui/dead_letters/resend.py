@@ -21,13 +21,19 @@ from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields
 from app.ui.replays import jobs
-from engine.broker import DEAD_LETTER_PREFIX, GROUP_QUEUE, NewReplay, ReplayTo
+from engine.broker import (
+    DEAD_LETTER_PREFIX,
+    GROUP_QUEUE,
+    DeadLetterState,
+    NewReplay,
+    ReplayTo,
+)
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, TopicNotFound
 from kitemq.model.numbers import is_whole
 
 BUDGET_S = 0.4
 WHOLE_S = 20.0  # time to index the whole group before a job is created
-AS_MARKED = ("reason", "topic", "tag", "client", "attempts")
+AS_MARKED = ("error_class", "error", "reason", "topic", "tag", "client", "attempts")
 AS_TYPED = ("from", "until", "id", "key", "offsets", "state")
 CRITERIA = (*AS_MARKED, *AS_TYPED)
 ENGINE_NAMES = {"places": "offsets", "filter": "tag"}
@@ -40,9 +46,10 @@ SQL_PREFIX = "sql92:"
 
 
 class OneFields(Fields, frozen=True):
-    """Where a single dead letter goes."""
+    """Where a single dead letter goes; the comment is the job's name."""
 
     to: Annotated[Literal["group", "origin"], Meta(title=N_("Where to"))]
+    comment: Annotated[str, Meta(title=N_("Comment"), max_length=200)]
 
 
 @dataclass(frozen=True)
@@ -147,6 +154,7 @@ async def _choosing(request: Request, group: str, criteria: Criteria, new: NewRe
     """The job with its selection: as its own conditions if possible, else as single messages."""
     if criteria.offsets:
         return replace(new, places=[(GROUP_QUEUE, offset) for offset in criteria.offsets])
+    is_all = criteria.wants == dead_filter.ALL
     if _is_expressible(criteria):
         return replace(
             new,
@@ -155,7 +163,12 @@ async def _choosing(request: Request, group: str, criteria: Criteria, new: NewRe
             reason=criteria.reason,
             origin_topic=criteria.topic,
             filter=criteria.tag or "*",
-            with_dismissed=criteria.wants == "all",
+            error_class=criteria.error_class,
+            error=criteria.error,
+            client=criteria.client,
+            failures=int(criteria.attempts) if criteria.attempts else None,
+            dead_letter_state=None if is_all else DeadLetterState(criteria.wants),
+            with_dismissed=is_all,
         )
     now_ms = pages.console_of(request).now_ms()
     view = await view_of(request, group, criteria, now_ms, WHOLE_S)
@@ -165,9 +178,9 @@ async def _choosing(request: Request, group: str, criteria: Criteria, new: NewRe
 
 def _is_expressible(criteria: Criteria) -> bool:
     """Whether a job's own conditions can express the criteria."""
-    by_name = criteria.client or criteria.attempts or criteria.id or criteria.key
-    by_absence = NONE in (criteria.reason, criteria.topic, criteria.tag)
-    if by_name or by_absence or criteria.wants == "dismissed":
+    by_absence = NONE in [getattr(criteria, name) for name in AS_MARKED]
+    is_number = not criteria.attempts or is_whole(criteria.attempts)
+    if criteria.id or criteria.key or by_absence or not is_number:
         return False
     return "|" not in criteria.tag and not criteria.tag.lower().startswith(SQL_PREFIX)
 
@@ -204,13 +217,15 @@ async def one(request: Request) -> Response:
     group = request.path_params["group"]
     form, fields = typed_forms.read(await forms.read(request), OneFields)
     if form.is_wrong:
-        raise Invalid(form.errors["to"], field="to")
+        field, error = next(iter(form.errors.items()))
+        raise Invalid(error, field=field)
     letter = pages.console_of(request).broker.dead_letters.get(group, offset_of(request))
     new = NewReplay(
         source=DEAD_LETTER_PREFIX + group,
         to=ReplayTo(fields.to),
         places=[(GROUP_QUEUE, letter.message.offset)],
-        name=_("%(group)s dead letter %(offset)s", group=group, offset=letter.message.offset),
+        name=fields.comment
+        or _("%(group)s dead letter %(offset)s", group=group, offset=letter.message.offset),
         rate=0,
     )
     rights.require_resend(request, new.source, new.to, new.to_name)

@@ -52,6 +52,7 @@ class GroupFields(Fields, frozen=True):
     rooms: Annotated[tuple[str, ...], rooms_of]
     dead_letters: Annotated[Literal["keep", "drop"], Meta(title=N_("Dead letters"))]
     ordered: Annotated[Literal["no", "yes"], Meta(title=N_("Order"))]
+    dismiss_when_resent: Annotated[Literal["no", "yes"], Meta(title=N_("Resent dead letters"))]
     policy: str
     initial: str
     longest: str
@@ -111,6 +112,7 @@ async def show(request: Request) -> Response:
             "rooms": ", ".join(config.rooms),
             "dead_letters": "keep" if config.dead_letters else "drop",
             "ordered": "yes" if config.ordered else "no",
+            "dismiss_when_resent": "yes" if config.dismiss_when_resent else "no",
             **group_policy.values_of(config.retry_policy),
         }
     )
@@ -144,6 +146,7 @@ def _changes(form: Form, fields: GroupFields, zone: Zone) -> GroupSettings:
         dead_letters=fields.dead_letters == "keep",
         retry_policy=group_policy.read(form),
         ordered=fields.ordered == "yes",
+        dismiss_when_resent=fields.dismiss_when_resent == "yes",
     )
 
 

@@ -8,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from app.db.rows import JobFilter, JobRow
-from app.services.replay_copies import parse_cursor
+from app.services.replay_copies import SELECTION, parse_cursor
 from app.ui.framework import pages
 from app.ui.framework.language import _
 from app.ui.framework.page_request import PageRequest
@@ -89,11 +89,12 @@ async def show(request: PageRequest) -> Response:
 def _past(request: PageRequest, row: JobRow) -> PastJob:
     totals: dict[str, int] = msgspec.json.decode(row.totals_json)
     counted = jobs.totals_of(totals, row.selected)
+    given = msgspec.json.decode(row.selection_json)  # of an older version with less in it
     return convert(
         row,
         PastJob,
         group=jobs.group_of_source(row.source),
-        selection=msgspec.json.decode(row.selection_json),
+        selection={**dict.fromkeys(SELECTION), **given},
         totals=counted,
         sent=totals.get("sent", 0),
         bad=sum(total.count for total in counted if total.tone == "bad"),

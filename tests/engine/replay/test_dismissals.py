@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.broker import Broker, GroupConfig, Nack, ReplayTo, TopicConfig
+from engine.broker import (
+    Broker,
+    DeadLetterConditions,
+    DeadLetterState,
+    GroupConfig,
+    Nack,
+    ReplayTo,
+    TopicConfig,
+)
 from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import GroupNotFound, Invalid, Refused
@@ -36,12 +44,12 @@ def test_a_dismissed_dead_letter_stays_and_says_who_let_it_rest(dead):
     assert [each.message.offset for each in page.items if each.dismissed] == [7, 4, 3]
     assert letters.get("g", 3).dismissed == DismissNote(done.id, done.note, "eva", done.at_ms)
     assert letters.get("g", 5).dismissed is None
-    assert letters.dismissed_count("g") == letters.tally("g").dismissed == 3
+    assert letters.state_counts("g").dismissed == letters.tally("g").dismissed == 3
     assert letters.tally("g").reasons == {"rejected": 10}
-    assert letters.tally("g", with_dismissed=False).reasons == {"rejected": 7}
-    snapshot = letters.page("g", dismissed=True).items
+    assert letters.tally("g", state=DeadLetterState.OPEN).reasons == {"rejected": 7}
+    snapshot = letters.page("g", state=DeadLetterState.DISMISSED).items
     assert [each.message.offset for each in snapshot] == [7, 4, 3]
-    assert len(letters.page("g", dismissed=False).items) == 7
+    assert len(letters.page("g", state=DeadLetterState.OPEN).items) == 7
 
 
 def test_what_is_dismissed_already_keeps_its_first_note(dead):
@@ -234,7 +242,9 @@ def test_a_sweep_reads_each_dead_letter_once_and_a_page_few_in_vain(dead, send, 
     monkeypatch.setattr(store, "read_entries", lambda e, *_: asked.extend(e) or real(e))
     letters, found, after = dead.broker.dead_letters, [], None
     while True:
-        swept = letters.sweep("g", after=after, filter="even", reason="rejected")
+        swept = letters.sweep(
+            "g", DeadLetterConditions(filter="even", reason="rejected"), after=after
+        )
         found += swept.offsets
         if (after := swept.next) is None:
             break
@@ -330,7 +340,9 @@ class Story:
 
     def rested(self):
         """Bodies of the dead letters that are dismissed."""
-        items = self.broker.dead_letters.page("g", count_max=200, dismissed=True).items
+        items = self.broker.dead_letters.page(
+            "g", count_max=200, state=DeadLetterState.DISMISSED
+        ).items
         return {each.message.body for each in items}
 
 

@@ -2,7 +2,15 @@
 
 import pytest
 
-from engine.broker import GroupConfig, Nack, NewReplay, ReplayTo, TopicConfig, TopicType
+from engine.broker import (
+    DeadLetterConditions,
+    GroupConfig,
+    Nack,
+    NewReplay,
+    ReplayTo,
+    TopicConfig,
+    TopicType,
+)
 from engine.errors import Conflict, Forbidden, GroupNotFound, Invalid, NotFound, TopicNotFound
 from engine.events import Replayed
 from engine.message import Message
@@ -314,9 +322,12 @@ def test_dead_letters_are_listed_with_their_cause_newest_first(dead, send):
     rest = dead.broker.dead_letters.page("g", after=page.next, count_max=100)
     assert [each.message.body.decode() for each in rest.items] == list("543210")
     assert rest.next is None
-    odd = dead.broker.dead_letters.page("g", filter="odd", reason="rejected", topic="orders")
+    odd = dead.broker.dead_letters.page(
+        "g", DeadLetterConditions(filter="odd", reason="rejected", topic="orders")
+    )
     assert [each.message.body.decode() for each in odd.items] == list("97531")
-    assert dead.broker.dead_letters.page("g", reason="attempts_exhausted").items == []
+    exhausted = DeadLetterConditions(reason="attempts_exhausted")
+    assert dead.broker.dead_letters.page("g", exhausted).items == []
     assert dead.broker.dead_letters.page("h").count == 0
     with pytest.raises(GroupNotFound):
         dead.broker.dead_letters.page("nobody")

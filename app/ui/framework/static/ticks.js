@@ -16,7 +16,10 @@
       form.querySelectorAll("[data-needs-tick]").forEach((button) => {
         button.disabled = ticked === 0;
       });
-      form.querySelector("[data-tick-count]").textContent = ticked ? ` (${ticked})` : "";
+      form.querySelectorAll("[data-tick-count]").forEach((place) => {
+        const text = place.dataset.tickCount === "plain" ? `${ticked}` : ` (${ticked})`;
+        place.textContent = ticked ? text : "";
+      });
     });
   }
 

@@ -87,7 +87,7 @@ async def test_a_redrive_brings_them_back_and_marks_them(running: App) -> None:
     assert done["ended_ms"] is not None
     deliveries = await running.receive("billing", "orders", max=10)
     assert [each["body"] for each in deliveries] == ["b", "c"]
-    page = await running.get("/groups/billing/dead-letters")
+    page = await running.get("/groups/billing/dead-letters?state=all")
     assert [item["redriven_by"] for item in page["items"]] == [[job["id"]], [job["id"]], []]
     (entry,) = await trail(running)
     assert (entry["action"], entry["result"]) == ("replay.create", "done")
@@ -98,7 +98,7 @@ async def test_what_dies_again_shows_where_it_was_sent_from(running: App) -> Non
     job = await running.post("/groups/billing/dead-letters/redrive", {}, 201)
     running.advance(1)
     await bury(running, "b", error="again")
-    newest = (await running.get("/groups/billing/dead-letters"))["items"]
+    newest = (await running.get("/groups/billing/dead-letters?state=all"))["items"]
     returned = [item for item in newest if item["redriven_from"]]
     assert [(item["redriven_from"], item["redrive_count"]) for item in returned] == [(job["id"], 1)]
     fresh = await running.post("/groups/billing/dead-letters/redrive", {"fresh_only": True}, 201)
@@ -106,6 +106,61 @@ async def test_what_dies_again_shows_where_it_was_sent_from(running: App) -> Non
     running.advance(1)
     done = await running.get(f"/replays/{fresh['id']}")
     assert done["totals"] == {"sent": 2, "sent_before": 1}
+
+
+async def test_each_dead_letter_has_a_state_and_the_open_ones_are_listed(running: App) -> None:
+    await bury(running, "a", "b", "c")
+    path = "/groups/billing/dead-letters"
+    await running.post(f"{path}/redrive", {"offsets": ["1"]}, 201)
+    await running.post(f"{path}/dismiss", {"offsets": ["2"], "note": "known"})
+    running.advance(1)
+    for state, offsets in (
+        ("", ["0"]),
+        ("?state=open", ["0"]),
+        ("?state=resent", ["1"]),
+        ("?state=dismissed", ["2"]),
+        ("?state=all", ["2", "1", "0"]),
+    ):
+        items = (await running.get(path + state))["items"]
+        assert [each["message"]["offset"] for each in items] == offsets, state
+    await running.get(f"{path}?state=gone", 422)
+    counts = await running.get(f"{path}/counts")
+    assert counts["states"] == {"open": 1, "resent": 1, "dismissed": 1}
+    lag = await running.get("/groups/billing/lag")
+    assert (lag["dead"], lag["resent"], lag["dismissed"]) == (3, 1, 1)
+    await running.http.patch("/api/v1/groups/billing", json={"dismiss_when_resent": True})
+    counts = await running.get(f"{path}/counts")
+    assert counts["states"] == {"open": 1, "resent": 0, "dismissed": 2}
+    job = await running.post(f"{path}/redrive", {"state": "open", "rate": 0}, 201)
+    running.advance(1)
+    done = await running.get(f"/replays/{job['id']}")
+    assert (done["dead_letter_state"], done["totals"]) == ("open", {"sent": 1, "filtered": 1})
+
+
+async def test_dead_letters_are_cut_by_their_error(running: App) -> None:
+    await bury(running, "a", error="KeyError: 'a'")
+    await bury(running, "b", error="TimeoutError: 3 s")
+    await bury(running, "c", error="TimeoutError: 9 s")
+    path = "/groups/billing/dead-letters"
+    for query, bodies in (
+        ("error_class=TimeoutError", ["c", "b"]),
+        ("error=TimeoutError:%209%20s", ["c"]),
+        ("error=Timeout*&client=worker-1&failures=1", ["c", "b"]),
+        ("failures=2", []),
+        ("client=worker-2", []),
+        ("to_ms=1", []),
+    ):
+        items = (await running.get(f"{path}?{query}"))["items"]
+        assert [each["message"]["body"] for each in items] == bodies, query
+    counts = await running.get(f"{path}/counts")
+    assert counts["error_classes"] == {"KeyError": 1, "TimeoutError": 2}
+    cut = {"error_class": "TimeoutError", "rate": 0}
+    job = await running.post(f"{path}/redrive", {**cut, "dry_run": True}, 201)
+    running.advance(1)
+    assert (await running.get(f"/replays/{job['id']}"))["totals"] == {"eligible": 2, "filtered": 1}
+    await running.post(f"{path}/redrive", {"error": "x" * 1025}, 422)
+    done = await running.post(f"{path}/dismiss", {"error_class": "KeyError", "note": "typo"})
+    assert done["count"] == 1
 
 
 async def test_what_cannot_be_redriven_is_refused_with_its_field(running: App) -> None:

@@ -44,17 +44,20 @@ async def test_what_is_dismissed_rests_and_says_who_and_why(running: App) -> Non
     }
     done = await running.post(f"{PATH}/dismiss", new)
     assert (done["count"], done["already"]) == (2, 0)
-    letters = (await running.get(PATH))["items"]
+    letters = (await running.get(f"{PATH}?state=all"))["items"]
     snapshot = {each["message"]["offset"]: each["dismissed"] for each in letters}
     note = snapshot["1"]
     assert (note["id"], note["note"]) == (done["id"], "test orders")
     assert note["by"].startswith("anonymous@")
     assert note["at_ms"] == running.clock.now_ms()
     assert [offset for offset, each in snapshot.items() if each is None] == ["5", "4", "3", "0"]
-    only = (await running.get(f"{PATH}?dismissed=true"))["items"]
+    only = (await running.get(f"{PATH}?state=dismissed"))["items"]
     assert [each["message"]["body"] for each in only] == ["c", "b"]
-    assert len((await running.get(f"{PATH}?dismissed=false"))["items"]) == 4
-    assert (await running.get(f"{PATH}/counts"))["dismissed"] == 2
+    assert [each["state"] for each in only] == ["dismissed"] * 2
+    assert len((await running.get(PATH))["items"]) == 4  # the open ones
+    counts = await running.get(f"{PATH}/counts")
+    assert counts["dismissed"] == 2
+    assert counts["states"] == {"open": 4, "resent": 0, "dismissed": 2}
     found = await running.get(f"{PATH}/dismissals")
     assert (found["total"], found["dismissed"]) == (1, 2)
     assert (found["items"][0]["id"], found["items"][0]["count"]) == (done["id"], 2)
@@ -222,8 +225,8 @@ def test_the_sdk_and_the_command_line_dismiss_restore_and_retry(
         assert "nothing was dismissed" in err
         code, (done,), _ = run("dead", "dismiss", "billing", "3", "4", "--note", "test run")
         assert (code, done["count"]) == (OK, 2)
-        assert len(run("dead", "list", "billing", "--dismissed", "no")[1]) == 18
-        assert len(list(client.dead_letters.list("billing", dismissed=True))) == 2
+        assert len(run("dead", "list", "billing", "--state", "open")[1]) == 18
+        assert len(list(client.dead_letters.list("billing", state="dismissed"))) == 2
         (told,) = run("dead", "dismissals", "billing")[1]
         assert (told["note"], told["count"]) == ("test run", 2)
         code, (job,), _ = run("dead", "redrive", "billing", "--dry-run", "--with-dismissed")

@@ -170,7 +170,7 @@ async def test_new_dead_letters_fire_and_old_ones_do_not(running: App) -> None:
     done = await running.post(f"{letters}/dismiss", {"offsets": ["2"], "note": "known"})
     (subject,) = (await state_of(running))["subjects"]
     assert subject["value"] == 1
-    assert subject["detail"].endswith("1 more are dismissed; 3 in all")
+    assert subject["detail"].endswith("1 more are resent or dismissed; 3 open in all")
     await running.post(f"{letters}/dismiss", {"note": "all"})
     assert (await state_of(running))["state"] == "ok"
     await running.post(f"{letters}/restore", {"dismissal": done["id"]})

@@ -1,13 +1,16 @@
 """Which dead letters are meant: reading conditions, choosing, counting facets."""
 
+import msgspec
 import pytest
 
-from app.monitoring.dead_index import DeadRow
+from app.monitoring.dead_index import DeadRow, row_of
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.filters import NONE, Criteria
 from app.ui.framework import zones
 from app.ui.framework.zones import UTC_ZONE
+from engine.broker import DeadLetterState, StateCounts
 from engine.errors import Invalid
+from engine.message import FAILED_ERROR, StoredMessage
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_700_000_000_000
@@ -63,9 +66,7 @@ def test_an_age_means_the_same_when_it_is_settled_into_times() -> None:
         assert settled.age == ""
         expected = dead_filter.select(rows(400), by_age, NOW_MS, None).offsets
         assert dead_filter.select(rows(400), settled, NOW_MS, None).offsets == expected
-        met = [
-            r.offset for r in rows(400) if dead_filter.meets(r, settled, NOW_MS, is_dismissed=False)
-        ]
+        met = [r.offset for r in rows(400) if dead_filter.meets(r, settled, NOW_MS, "open")]
         assert sorted(met) == sorted(expected)
 
 
@@ -126,32 +127,55 @@ def test_words_say_what_is_chosen() -> None:
     assert words == ["reason rejected", "tag none", "1 to 24 hours", "from 2023-11-14 22:13:20 UTC"]
 
 
-def test_what_is_dismissed_is_left_out_unless_it_is_asked_for() -> None:
-    snapshot = frozenset({0, 3, 5})
+def test_only_open_ones_are_chosen_unless_another_state_is_asked_for() -> None:
+    states = {0: "dismissed", 3: "dismissed", 5: "dismissed", 7: "resent"}
+
+    def state_of(offset: int) -> str:
+        return states.get(offset, "open")
+
     for state, offsets in (
-        ("", [11, 10, 9, 8, 7, 6, 4, 2, 1]),
+        ("", [11, 10, 9, 8, 6, 4, 2, 1]),
+        ("resent", [7]),
         ("dismissed", [5, 3, 0]),
         ("all", list(range(11, -1, -1))),
     ):
-        selection = dead_filter.select(
-            rows(), Criteria(state=state), NOW_MS, None, snapshot.__contains__
-        )
+        selection = dead_filter.select(rows(), Criteria(state=state), NOW_MS, None, state_of)
         assert selection.offsets == offsets
-        assert (selection.open, selection.dismissed) == (9, 3)
+        assert selection.states == StateCounts(open=8, resent=1, dismissed=3)
         for name in dead_filter.FACETS:
             assert sum(counts(selection, name).values()) == len(offsets), (state, name)
     ticked = Criteria(offsets=(3, 4))
-    assert dead_filter.select(rows(), ticked, NOW_MS, {3, 4}, snapshot.__contains__).offsets == [
-        4,
-        3,
+    assert dead_filter.select(rows(), ticked, NOW_MS, {3, 4}, state_of).offsets == [4, 3]
+    both = dead_filter.select(rows(), Criteria(reason="rejected"), NOW_MS, None, state_of)
+    assert both.offsets == [9, 6]
+    assert both.states == StateCounts(open=2, resent=0, dismissed=2)
+    for state in DeadLetterState:
+        met = dead_filter.meets(rows()[0], Criteria(), NOW_MS, state)
+        assert met is (state is DeadLetterState.OPEN)
+
+
+def test_a_facet_cuts_by_the_class_and_the_line_of_an_error() -> None:
+    long = "ValueError: " + "x" * 200
+    errors = ("KeyError: 'a'", "KeyError: 'b'", long, "")
+    blank = StoredMessage("%DLQ%g", 0, 0, 0, 0, b"", b"", 0, 0, 1, 0, "", 0, "")
+    items = [
+        row_of(msgspec.structs.replace(blank, offset=number, parsed={FAILED_ERROR: error}))
+        for number, error in enumerate(errors)
     ]
-    both = dead_filter.select(
-        rows(), Criteria(reason="rejected"), NOW_MS, None, snapshot.__contains__
-    )
-    assert (both.offsets, both.open, both.dismissed) == ([9, 6], 2, 2)
-    for is_dismissed in (False, True):
-        met = dead_filter.meets(rows()[0], Criteria(), NOW_MS, is_dismissed=is_dismissed)
-        assert met is not is_dismissed
+
+    def offsets(**criteria: str) -> list[int]:
+        return dead_filter.select(items, Criteria(**criteria, state="all"), NOW_MS, None).offsets
+
+    assert offsets(error_class="KeyError") == [1, 0]
+    assert offsets(error="KeyError: 'b'") == [1]
+    assert offsets(error="KeyError*") == [1, 0]
+    assert offsets(error=long) == [2]
+    assert offsets(error=NONE) == offsets(error_class=NONE) == [3]
+    whole = dead_filter.select(items, Criteria(error_class="KeyError"), NOW_MS, None)
+    assert counts(whole, "error_class") == {"KeyError": 2, "ValueError": 1, NONE: 1}
+    shown = dead_filter.select(items, Criteria(), NOW_MS, None)
+    (cut,) = [value for value in counts(shown, "error") if value.startswith("ValueError")]
+    assert offsets(error=cut) == [2]
 
 
 def test_a_state_is_read_and_written_and_a_wrong_one_refused() -> None:

@@ -74,7 +74,12 @@ def test_the_overview_counts_each_group(browser: httpx.Client, graveyard: Scener
     dead, tally = row["dead"], row["tally"]
     count = dead["open"] + dead["dismissed"]
     assert (dead["group"], count, tally["examined"]) == ("museum", 42, 42)
-    assert row["reasons"] == [["attempts_exhausted", 32], ["rejected", 10]]
+    assert row["causes"] == [
+        [["error_class", "ValueError"], 30],
+        [["error_class", "KeyError"], 10],
+        [["error_class", ""], 2],
+    ]
+    assert row["tally"]["reasons"] == {"attempts_exhausted": 32, "rejected": 10}
     html = browser.get("/dlq?q=museum").text
     assert 'href="/dlq/museum"' in html
     assert "No group matches" in browser.get("/dlq?q=no-such-thing").text
@@ -165,7 +170,7 @@ def test_one_dead_letter_tells_all_and_its_body_is_no_markup(
     browser: httpx.Client, graveyard: Scenery
 ) -> None:
     html = browser.get("/dlq/museum/40").text
-    assert "gave up on this message" in html
+    assert "moved to dead letters" in html
     assert "=cmd|" in html
     assert SCRIPT_BODY not in html
     assert "&lt;script&gt;" in html
@@ -245,7 +250,7 @@ def test_the_pace_of_a_job_is_changed_and_a_wrong_one_refused(
     browser: httpx.Client, graveyard: Scenery
 ) -> None:
     one_queue(graveyard, "pace-copies")
-    form = RESEND | {"to": "topic", "to_topic": "pace-copies", "rate": "0.01"}
+    form = RESEND | {"to": "topic", "to_topic": "pace-copies", "rate": "0.01", "state": "all"}
     path = browser.post("/dlq/museum/resend", data=form).headers["location"]
     browser.post(f"{path}/begin", data={"x": ""})
     wrong = browser.post(f"{path}/rate", data={"rate": "-1"})
@@ -261,12 +266,32 @@ def test_the_pace_of_a_job_is_changed_and_a_wrong_one_refused(
 def test_what_only_names_can_choose_is_chosen_by_name(
     browser: httpx.Client, graveyard: Scenery
 ) -> None:
-    form = RESEND | {"to": "origin", "client": "guard-1"}
+    form = RESEND | {"to": "origin", "client": "guard-1", "key": "v-7", "state": "all"}
     path = browser.post("/dlq/museum/resend", data=form).headers["location"]
-    assert "Dry run: 30 of 30 can be sent" in browser.get(path).text
+    assert "Dry run: 1 of 1 can be sent" in browser.get(path).text
     nothing = browser.post("/dlq/museum/resend", data=RESEND | {"to": "origin", "key": "none"})
     assert nothing.status_code == 422
     assert "No dead letter meets these conditions" in nothing.text
+
+
+@pytest.mark.parametrize(
+    ("cut", "count"),
+    [
+        ({"client": "guard-1"}, 30),
+        ({"error_class": "KeyError"}, 10),
+        ({"error": "ValueError: no such*", "attempts": "1"}, 30),
+        ({"error": "=cmd|*"}, 2),
+        ({"error_class": "(none)"}, 2),
+    ],
+)
+def test_a_job_sends_exactly_the_cut_that_the_page_shows(
+    browser: httpx.Client, graveyard: Scenery, cut: dict[str, str], count: int
+) -> None:
+    shown = twin(browser, f"/dlq/museum?{httpx.QueryParams(cut | {'state': 'all'})}")
+    assert shown["cut"]["total"] == count  # type: ignore[index]
+    form = RESEND | {"to": "origin", "state": "all"} | cut
+    path = browser.post("/dlq/museum/resend", data=form).headers["location"]
+    assert f"Dry run: {count} of " in browser.get(path).text
 
 
 def test_one_is_resent_at_once_and_its_page_says_by_which_job(
@@ -276,7 +301,7 @@ def test_one_is_resent_at_once_and_its_page_says_by_which_job(
     path = answer.headers["location"]
     assert "Finished: 1 sent" in browser.get(path).text
     assert path in browser.get("/dlq/museum/12").text
-    assert "redriven by job" in browser.get("/dlq/museum?key=v-12").text
+    assert "resent by job" in browser.get("/dlq/museum?key=v-12&state=resent").text
     letter = graveyard.get("/groups/museum/dead-letters/12")["message"]
     copy = browser.get(f"{path}/copies/{letter['message_id']}")
     assert copy.status_code == 302
@@ -307,7 +332,7 @@ def test_dead_letters_of_a_group_that_is_gone_are_kept_and_said_so(
 def test_csv_keeps_what_was_said_and_runs_nothing(
     browser: httpx.Client, graveyard: Scenery
 ) -> None:
-    answer = browser.get("/dlq/museum/export?format=csv")
+    answer = browser.get("/dlq/museum/export?format=csv&state=all")
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     rows = list(csv.reader(io.StringIO(answer.text, newline="")))
     assert tuple(rows[0]) == dead_exports.COLUMNS
@@ -320,15 +345,17 @@ def test_csv_keeps_what_was_said_and_runs_nothing(
 
 
 def test_ndjson_has_a_line_for_each_that_matches(browser: httpx.Client, graveyard: Scenery) -> None:
-    answer = browser.get("/dlq/museum/export?format=ndjson&reason=rejected")
+    answer = browser.get("/dlq/museum/export?format=ndjson&state=all&reason=rejected")
     letters = [json.loads(line) for line in answer.text.splitlines()]
     assert len(letters) == 10
     assert {letter["error"] for letter in letters} == {"KeyError: 'lender'"}
     assert [letter["body"] for letter in letters] == [f"loan {n}" for n in range(9, -1, -1)]
     assert letters[0]["offset"] == "39"
-    every = browser.get("/dlq/museum/export?format=ndjson").text.splitlines()
+    every = browser.get("/dlq/museum/export?format=ndjson&state=all").text.splitlines()
     assert len(every) == 42
-    ticked = browser.get("/dlq/museum/export?format=ndjson&scope=ticked&offset=3&offset=7")
+    ticked = browser.get(
+        "/dlq/museum/export?format=ndjson&state=all&scope=ticked&offset=3&offset=7"
+    )
     assert [json.loads(line)["offset"] for line in ticked.text.splitlines()] == ["7", "3"]
 
 
@@ -347,7 +374,7 @@ def cells_of(content: bytes) -> list[list[str]]:
 
 
 def test_a_workbook_opens_and_has_a_row_for_each(browser: httpx.Client, graveyard: Scenery) -> None:
-    answer = browser.get("/dlq/museum/export?format=xlsx")
+    answer = browser.get("/dlq/museum/export?format=xlsx&state=all")
     assert (answer.headers["x-result-rows"], answer.headers["x-result-truncated"]) == ("42", "no")
     rows = cells_of(answer.content)
     assert tuple(rows[0]) == (*dead_exports.COLUMNS, "cut")
@@ -359,7 +386,7 @@ def test_a_workbook_that_is_cut_says_so(
     browser: httpx.Client, graveyard: Scenery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dead_exports, "XLSX_ROWS_MAX", 7)
-    answer = browser.get("/dlq/museum/export?format=xlsx")
+    answer = browser.get("/dlq/museum/export?format=xlsx&state=all")
     assert answer.headers["x-result-truncated"] == "rows over 7"
     rows = cells_of(answer.content)
     assert len(rows) == 9

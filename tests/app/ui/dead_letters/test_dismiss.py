@@ -23,22 +23,22 @@ def test_ticked_dead_letters_rest_with_a_note_and_are_restored(
     kill(scenery, "night", "lanterns", [{"body": f"lantern {n}"} for n in range(6)])
     page = open_page("/dlq/night")
     for offset in (1, 2):
-        page.get_by_label(f"Tick dead letter {offset}", exact=True).check()
-    page.get_by_role("button", name="Dismiss ticked").click()
+        page.get_by_label(f"Select dead letter {offset}", exact=True).check()
+    page.get_by_role("button", name="Dismiss 2 selected").click()
     expect(page.get_by_text("2 dead letters of 6")).to_be_visible()
     page.get_by_role("button", name="Dismiss 2").click()
     expect(page.locator(".field-error")).to_contain_text("note")
     assert scenery.get("/groups/night/dead-letters/counts")["dismissed"] == 0
-    page.get_by_label("Why nothing is to be done").fill("test orders of May")
+    page.get_by_label("Comment").fill("test orders of May")
     page.get_by_role("button", name="Dismiss 2").click()
     expect(page).to_have_url(re.compile("state=dismissed"))
     rows = page.locator("table.letters tbody tr")
     expect(rows).to_have_count(2)
     expect(page.locator("#letter-1 .marks")).to_contain_text("dismissed")
     counts = page.locator("#facet-state .facet-count")
-    expect(counts).to_have_text(["4", "2", "6"])
+    expect(counts).to_have_text(["4", "0", "2", "6"])
 
-    page.locator("#facet-state").get_by_role("link", name="waits for a decision").click()
+    page.locator("#facet-state").get_by_role("link", name="open").click()
     expect(rows).to_have_count(4)
     expect(page.get_by_role("link", name="Resend all 4", exact=True)).to_be_visible()
     page.goto("/dlq?q=night")
@@ -68,19 +68,74 @@ def test_all_that_match_rest_and_the_group_needs_nobody(
     kill(scenery, "quarry", "stones", [{"body": "gravel"}] * 2, is_rejected=True)
     page = open_page("/dlq/quarry?reason=rejected", javascript=False)
     page.get_by_role("link", name="Dismiss all 2 that match").click()
-    page.get_by_label("Why nothing is to be done").fill("no use")
+    page.get_by_label("Comment").fill("no use")
     page.get_by_role("button", name="Dismiss 2").click()
     page.goto("/dlq/quarry")
     page.get_by_role("link", name="Dismiss all 3").click()
-    expect(page.get_by_text("2 more are dismissed already")).to_be_visible()
-    page.get_by_label("Why nothing is to be done").fill("the rest")
+    expect(page.get_by_text("3 dead letters of 5")).to_be_visible()
+    page.get_by_label("Comment").fill("the rest")
     page.get_by_role("button", name="Dismiss 3").click()
     page.goto("/dlq/quarry")
-    expect(page.get_by_role("heading", name="Nothing waits for a decision")).to_be_visible()
+    expect(page.get_by_role("heading", name="No open dead letters")).to_be_visible()
     lag = scenery.get("/groups/quarry/lag")
     assert (lag["dead"], lag["dismissed"]) == (5, 5)
     page.goto("/groups?q=quarry")
     expect(page.get_by_role("link", name="dead letters of quarry")).to_have_count(0)
+
+
+def test_a_cut_by_error_is_resent_and_its_rows_say_what_became_of_the_copies(
+    open_page: OpenPage, scenery: Scenery
+) -> None:
+    one_queue(scenery, "ferries")
+    dying_group(scenery, "harbour")
+    for error, count in (("KeyError: 'pier'", 2), ("TimeoutError: no answer within 3 s", 3)):
+        kill(scenery, "harbour", "ferries", [{"body": error}] * count, error=error)
+    page = open_page("/dlq/harbour")
+    page.locator("#facet-error_class").get_by_role("link", name="TimeoutError").click()
+    expect(page).to_have_url(re.compile("error_class=TimeoutError"))
+    rows = page.locator("table.letters tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.first.locator(".why")).to_contain_text("TimeoutError: no answer within 3 s")
+    page.get_by_role("link", name="Resend all 3 that match").click()
+    page.get_by_role("button", name="Make the dry run").click()
+    expect(page.get_by_role("heading", name="Dry run: 3 of 5 can be sent")).to_be_visible()
+    page.get_by_role("button", name="Send them (3)").click()
+    expect(page.get_by_role("heading", name="Finished: 3 sent")).to_be_visible()
+    first, second, _ = scenery.receive("harbour", "ferries", 3)
+    scenery.post("/groups/harbour/ack", {"receipts": [first["receipt"]]})
+    nack = {"receipt": second["receipt"], "error": "TimeoutError: once more"}
+    scenery.post("/groups/harbour/nack", {"nacks": [nack]})
+    page.goto("/dlq/harbour")  # two KeyErrors are open, and what failed again
+    expect(rows).to_have_count(3)
+    expect(page.locator("#facet-state .facet-count")).to_have_text(["3", "3", "0", "6"])
+    page.locator("#facet-state").get_by_role("link", name="resent").click()
+    for fate in ("acknowledged", "failed again", "waiting"):
+        expect(rows.filter(has_text=fate)).to_have_count(1)
+    page.locator("#letter-2 .error-line").click()
+    expect(page.get_by_text("the copy:")).to_be_visible()
+    lag = scenery.get("/groups/harbour/lag")
+    assert (lag["dead"], lag["resent"], lag["dismissed"]) == (6, 3, 0)
+    page.goto("/groups/harbour/config")
+    page.get_by_label("Dead letters that are resent").select_option("yes")
+    page.get_by_role("button", name="Save").click()
+    page.goto("/dlq/harbour")
+    expect(page.locator("#facet-state .facet-count")).to_have_text(["3", "0", "3", "6"])
+
+
+def test_one_is_resent_with_a_comment_that_its_page_and_the_trail_have(
+    open_page: OpenPage, scenery: Scenery
+) -> None:
+    one_queue(scenery, "buoys")
+    dying_group(scenery, "lights")
+    kill(scenery, "lights", "buoys", [{"body": "buoy"}])
+    page = open_page("/dlq/lights/0")
+    page.get_by_label("Comment").first.fill("lamp was changed")
+    page.get_by_role("button", name="Resend to lights").click()
+    expect(page.get_by_role("heading", name="Finished: 1 sent")).to_be_visible()
+    page.goto("/dlq/lights/0")
+    expect(page.get_by_role("link", name="lamp was changed")).to_be_visible()
+    (entry,) = scenery.get("/audit?object_kind=replay&object_name=%25DLQ%25lights")["items"]
+    assert "lamp was changed" in entry["after_json"]
 
 
 def test_what_changed_since_the_preview_is_not_dismissed(
@@ -90,13 +145,13 @@ def test_what_changed_since_the_preview_is_not_dismissed(
     dying_group(scenery, "shore")
     kill(scenery, "shore", "tides", [{"body": f"tide {n}"} for n in range(4)])
     page = open_page("/dlq/shore/dismiss")
-    page.get_by_label("Why nothing is to be done").fill("all seen")
+    page.get_by_label("Comment").fill("all seen")
     note = {"note": "another was faster", "offsets": ["0"]}
     scenery.post("/groups/shore/dead-letters/dismiss", note)
     kill(scenery, "shore", "tides", [{"body": "later"}])
     page.get_by_role("button", name="Dismiss 4").click()
     expect(page.get_by_role("alert")).to_contain_text("3 dead letters would be dismissed, 4 were")
-    expect(page.get_by_label("Why nothing is to be done")).to_have_value("all seen")
+    expect(page.get_by_label("Comment")).to_have_value("all seen")
     assert scenery.get("/groups/shore/lag")["dismissed"] == 1
     page.get_by_role("button", name="Dismiss 4").click()  # the fresh preview counts the new one
     expect(page).to_have_url(re.compile("state=dismissed"))

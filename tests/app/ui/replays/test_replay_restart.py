@@ -88,7 +88,7 @@ def test_a_job_killed_at_random_moments_sends_each_entry_once(
     check_outcomes(scenery, job["id"])
     check_copies(scenery, job["id"])
     page.goto("/dlq/couriers")
-    expect(page.locator(f"#letter-{COUNT - 1} .marks")).to_have_text(re.compile("redriven by job"))
+    expect(page.locator(f"#letter-{COUNT - 1} .marks")).to_have_text(re.compile("resent by job"))
     context.close()
     scenery.close()
 
