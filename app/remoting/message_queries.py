@@ -1,6 +1,6 @@
 """Queries for messages by id and by key."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
 from app.eager import eager
@@ -48,7 +48,7 @@ async def _query(backend: "RemotingBackend", call: RemotingCall, topic: str) -> 
     end_ms = max(0, call.number("endTimestamp", 0))
     count_max = min(max(1, call.number("maxNum", 32)), COUNT_MAX)
     index = OF_ID if call.is_true(UNIQUE_KEY_QUERY) else call.text("indexType", OF_KEY) or OF_KEY
-    messages: list[StoredMessage]
+    messages: Sequence[StoredMessage]
     if index == OF_ID:
         messages = [each for each in await search.by_id(key) if each.topic == topic]
     elif index == OF_KEY:
@@ -62,17 +62,15 @@ async def _query(backend: "RemotingBackend", call: RemotingCall, topic: str) -> 
         )
         messages = page.messages
     elif index == OF_TAG:
-        last = _last_position(call, f"@{topic}@{OF_TAG}@{key}@")
-        query = ScanQuery(
-            topic, begin_ms, min(end_ms + 1, FOREVER_MS) if end_ms else FOREVER_MS, key,
-            begin_position=int(last) + 1 if last else 0,
-        )  # fmt: skip
+        last = int(_last_position(call, f"@{topic}@{OF_TAG}@{key}@") or -1)
+        before_ms = min(end_ms + 1, FOREVER_MS) if end_ms else FOREVER_MS
+        query = ScanQuery(topic, begin_ms, before_ms, key, begin_position=last + 1)
         found = await search.scan(query, count_max=count_max, budget_s=TAG_BUDGET_S)
         messages = found.items
     else:
         raise RemotingRefusal(
             ResponseCode.INVALID_PARAMETER,
-            f"the field 'indexType' is {index[:80]!r}, not K, T or U",
+            f"the field 'indexType' is {index[:80]!r}: give K, T or U",
         )
     if not messages:
         raise RemotingRefusal(

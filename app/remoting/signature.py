@@ -17,7 +17,10 @@ from protocol.remoting.frames import Command
 
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
-UNSIGNED = frozenset({SIGNATURE, "_UNIQUE_KEY_QUERY"})  # Apache's own tools add the second later
+UNSIGNED = frozenset({SIGNATURE})
+# Up to this version clients add a field after they have signed.
+ADDS_LATER_MAX = 399  # 4.9.3
+UNSIGNED_AT_FIRST = UNSIGNED | {"_UNIQUE_KEY_QUERY"}
 
 
 class RemotingSignatures:
@@ -64,7 +67,8 @@ class RemotingSignatures:
 def sign(command: Command, secret_key: str) -> str:
     """The signature of a request, in base64."""
     fields = command.fields
-    text = "".join(fields[name] for name in sorted(fields) if name not in UNSIGNED)
+    unsigned = UNSIGNED_AT_FIRST if command.version <= ADDS_LATER_MAX else UNSIGNED
+    text = "".join(fields[name] for name in sorted(fields) if name not in unsigned)
     content = text.encode() + command.body
     digest = hmac.new(secret_key.encode(), content, hashlib.sha1).digest()
     return base64.b64encode(digest).decode()

@@ -26,9 +26,9 @@ PASSWORD = "correct horse"
 DATE = "20261120T181908Z"
 
 
-async def logged_in(running: Running) -> httpx.AsyncClient:
+async def logged_in(running: Running, name: str = "admin") -> httpx.AsyncClient:
     """The HTTP client as the admin."""
-    form = {"name": "admin", "password": PASSWORD}
+    form = {"name": name, "password": PASSWORD}
     headers = {"Origin": "http://127.0.0.1:8080"}
     answer = await running.http.post("/login", data=form, headers=headers)
     assert answer.status_code == 303, answer.text
@@ -36,9 +36,11 @@ async def logged_in(running: Running) -> httpx.AsyncClient:
     return running.http
 
 
-async def key_for(running: Running, role: str, *patterns: str) -> dict[str, str]:
+async def key_for(
+    running: Running, role: str, *patterns: str, name: str = "admin"
+) -> dict[str, str]:
     """A token of the admin's with a smaller role, as access key and secret."""
-    http = await logged_in(running)
+    http = await logged_in(running, name)
     body = {"name": f"{role}-key", "role": role, "patterns": patterns}
     answer = await http.post("/api/v1/tokens", json=body)
     assert answer.status_code == 201, answer.text

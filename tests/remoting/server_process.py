@@ -9,9 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import httpx
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 150.0
+REST_S = 60.0  # the first request loads much, on a machine that may be busy
 SERVED = re.compile(r"classic RocketMQ clients are served on (\S+)")
 READY = re.compile(r"ready on (http://\S+)")
 
@@ -24,6 +28,14 @@ class Server:
     url: str
     process: "subprocess.Popen[str]"
     start: str
+
+    def get(self, path: str) -> Any:
+        """A document of REST."""
+        return httpx.get(f"{self.url}/api/v1{path}", timeout=REST_S).json()
+
+    def post(self, path: str, body: Any) -> httpx.Response:
+        """The answer of REST to a document."""
+        return httpx.post(f"{self.url}/api/v1{path}", json=body, timeout=REST_S)
 
 
 @contextmanager

@@ -58,8 +58,8 @@ async def test_an_ordered_group_is_one_that_consumes_orderly(
 GROUPS = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
 
 
-async def committed(client: Client, group: str, offset: int) -> None:
-    place = {"consumerGroup": group, "topic": "orders", "queueId": 0, "commitOffset": offset}
+async def committed(client: Client, group: str, offset: int, queue: int = 0) -> None:
+    place = {"consumerGroup": group, "topic": "orders", "queueId": queue, "commitOffset": offset}
     await client.ok(RequestCode.UPDATE_CONSUMER_OFFSET, place)
 
 
@@ -132,6 +132,23 @@ async def test_a_message_that_is_not_there_is_processed_by_nobody(
     assert not client.told[1:]
 
 
+@pytest.mark.parametrize("timestamp", [0, -1])
+async def test_a_reset_directly_after_the_same_one_tells_consumers_again(
+    client: Client, timestamp: int
+) -> None:
+    for _ in range(2):
+        await client.send("orders", b"x", queue=1)
+    await client.beat("c1", "billing")
+    await committed(client, "billing", 1, queue=1)
+    fields = {"topic": "orders", "group": "billing", "timestamp": timestamp, "isForce": "true"}
+    place = f'"queueId":1,"topic":"orders"}}:{0 if timestamp == 0 else 2}'.encode()
+    for _ in range(2):
+        answer = await client.ok(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
+        assert place in answer.body
+        told = await client.until_told(RequestCode.RESET_CONSUMER_CLIENT_OFFSET)
+        assert told.body == answer.body
+
+
 async def test_a_clone_moves_a_group_and_tells_its_consumers(
     running: Running, client: Client
 ) -> None:
@@ -146,6 +163,8 @@ async def test_a_clone_moves_a_group_and_tells_its_consumers(
     told = await client.until_told(RequestCode.RESET_CONSUMER_CLIENT_OFFSET)
     assert (told.fields["group"], told.fields["topic"]) == ("shipping", "orders")
     assert b'"queueId":0,"topic":"orders"}:2' in told.body
+    await client.ok(RequestCode.CLONE_GROUP_OFFSET, fields)  # it is there already
+    assert (await client.until_told(RequestCode.RESET_CONSUMER_CLIENT_OFFSET)).body == told.body
     entries = (await running.http.get("/api/v1/audit")).json()["items"]
     assert entries[0]["action"] == "group.reset"
 

@@ -11,17 +11,22 @@ import pytest
 
 from app.remoting.operations import OFFERED
 from protocol.remoting.codes import RequestCode as R
+from tests.grpc.test_endpoint import PASSWORD, key_for
 from tests.remoting.golden.comparison import Difference
 from tests.remoting.golden.events import commands, read
 from tests.remoting.golden.replay import Exchange, Replay
+from tests.remoting.golden.substitutions import KeyPair
 from tests.remoting.golden.tables import DELIBERATE, FREE, allowing
 from tests.remoting.port import opened
 
-FRAMES = Path(__file__).parent / "golden" / "frames.jsonl"
+GOLDEN = Path(__file__).parent / "golden"
+FRAMES, USERS = GOLDEN / "frames.jsonl", GOLDEN / "users.jsonl"
 BYTES_MAX = 400_000
 ORIGIN, EVENTS = read(FRAMES)
+ORIGIN_OF_USERS, EVENTS_OF_USERS = read(USERS)
+RECORDED_KEYS = KeyPair("boss", "tractor-7-lamp")
 VERSIONS = {409: "4.9.8", 513: "5.5.0"}
-CODES = sorted({command.code for command in commands(EVENTS) if not command.is_answer})
+CODES = sorted({each.code for each in commands([*EVENTS, *EVENTS_OF_USERS]) if not each.is_answer})
 FROM_BROKER = {
     R.CHECK_TRANSACTION_STATE,
     R.NOTIFY_CONSUMER_IDS_CHANGED,
@@ -37,10 +42,6 @@ NOT_RECORDED = {
     R.GET_ALL_MESSAGE_REQUEST_MODE: "only proxies ask for it",
     R.PEEK_MESSAGE: "no client of RocketMQ sends it",
     R.GET_SUBSCRIPTIONGROUP_CONFIG: "the tools take a group from the table of all groups",
-    **dict.fromkeys(
-        (code for code in R if R.AUTH_CREATE_USER <= code <= R.AUTH_LIST_ACL),
-        "the recorded broker has no users: a server with users answers signed requests only",
-    ),
 }
 # Both versions of the client write these in ways of their own.
 OF_BOTH = {
@@ -69,9 +70,27 @@ async def _replay(data: Path) -> list[Exchange]:
         return replay.exchanges
 
 
+async def _replay_users(data: Path) -> list[Exchange]:
+    start_ms = ORIGIN_OF_USERS["start_ms"]
+    settings = {
+        "remoting_advertised": ORIGIN_OF_USERS["address"],
+        "admin_name": RECORDED_KEYS.access_key,
+        "admin_password": PASSWORD,
+    }
+    async with opened(data, **settings) as running:
+        made = await key_for(running, "admin", name=RECORDED_KEYS.access_key)  # type: ignore[arg-type]
+        keys = (RECORDED_KEYS, KeyPair(made["access_key"], made["secret_key"]))
+        running.clock.advance(start_ms / 1000 - 1 - running.clock.now_ms() / 1000)
+        replay = Replay(running, start_ms, keys)
+        await replay.run(EVENTS_OF_USERS)
+        return replay.exchanges
+
+
 @pytest.fixture(scope="module")
 def exchanges(tmp_path_factory: pytest.TempPathFactory) -> list[Exchange]:
-    return asyncio.run(_replay(tmp_path_factory.mktemp("golden") / "data"))
+    folder = tmp_path_factory.mktemp("golden")
+    without = asyncio.run(_replay(folder / "data"))
+    return without + asyncio.run(_replay_users(folder / "users"))
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +121,7 @@ def test_no_row_of_the_tables_is_without_use(exchanges: list[Exchange]) -> None:
 
 
 def test_the_recording_has_all_it_should_have() -> None:
-    assert FRAMES.stat().st_size < BYTES_MAX
+    assert FRAMES.stat().st_size + USERS.stat().st_size < BYTES_MAX
     requests = [command for command in commands(EVENTS) if not command.is_answer]
     assert {int(code) for code in FROM_BROKER} <= {each.code for each in requests}
     for version in VERSIONS:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.patience import until
@@ -96,14 +95,14 @@ def publish(server: Server) -> Publish:
 
     def send(topic: str, *bodies: str) -> None:
         messages = {"messages": [{"body": body} for body in bodies]}
-        answer = httpx.post(f"{server.url}/api/v1/topics/{topic}/messages", json=messages)
+        answer = server.post(f"/topics/{topic}/messages", messages)
         assert answer.status_code in (200, 201), answer.text
 
     return send
 
 
 def dead(server: Server, group: str) -> int:
-    return int(httpx.get(f"{server.url}/api/v1/groups/{group}/lag").json()["dead"])
+    return int(server.get(f"/groups/{group}/lag")["dead"])
 
 
 def test_what_is_sent_sync_async_one_way_and_large_is_pushed_by_tag(
@@ -249,12 +248,12 @@ def test_a_signed_client_may_do_what_its_token_may(version: str, tmp_path: Path)
 def test_what_the_client_traced_is_part_of_a_journey(
     java: Driver, server: Server, topic: str
 ) -> None:
-    httpx.post(f"{server.url}/api/v1/topics", json={"name": topic})
+    server.post("/topics", {"name": topic})
     ((message_id,),) = java.said("SENT", "traced", topic, topic)
 
     def kinds() -> set[str]:
-        journey = httpx.get(f"{server.url}/api/v1/messages/{message_id}/journey").json()
+        journey = server.get(f"/messages/{message_id}/journey")
         return {stage["name"] for stage in journey["stages"] if stage["source"] == "client"}
 
     until(lambda: {"client_send", "client_consume"} <= kinds())
-    assert httpx.get(f"{server.url}/api/v1/traces/status").json()["bad_contexts"] == 0
+    assert server.get("/traces/status")["bad_contexts"] == 0

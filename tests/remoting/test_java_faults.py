@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import httpx
 import pytest
 
 from tests.remoting.server_process import served
@@ -73,7 +72,7 @@ def test_a_killed_server_loses_nothing_and_returns_nothing_committed(tmp_path: P
             running.append(consumer)
             until("consumed", lambda: len(consumer.said("GOT")) > 50)
             time.sleep(LOAD_S)
-            before = httpx.get(f"{server.url}/api/v1/groups/billing/lag").json()["queues"]
+            before = server.get("/groups/billing/lag")["queues"]
             server.process.kill()
             server.process.wait()
         sent = len(producer.said("SENT"))
@@ -85,9 +84,8 @@ def test_a_killed_server_loses_nothing_and_returns_nothing_committed(tmp_path: P
             producer.kill()
             accepted = set(producer.said("SENT"))
             until("all consumed", lambda: accepted <= set(consumer.said("GOT")))
-            lag = f"{server.url}/api/v1/groups/billing/lag"
-            until("all committed", lambda: httpx.get(lag).json()["count"] == 0)
-            after = httpx.get(f"{server.url}/api/v1/groups/billing/lag").json()["queues"]
+            until("all committed", lambda: server.get("/groups/billing/lag")["count"] == 0)
+            after = server.get("/groups/billing/lag")["queues"]
             consumer.kill()
             rest = Watched(driver, "member", "billing", "orders")  # a new member starts after them
             running.append(rest)

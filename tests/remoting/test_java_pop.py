@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.patience import until
@@ -52,8 +51,7 @@ def publish(server: Server) -> Publish:
 
     def send(topic: str, *bodies: str, **fields: object) -> None:
         messages = [{"body": body, "tag": body.split("-")[0], **fields} for body in bodies]
-        url = f"{server.url}/api/v1/topics/{topic}/messages"
-        answer = httpx.post(url, json={"messages": messages})
+        answer = server.post(f"/topics/{topic}/messages", {"messages": messages})
         assert answer.status_code in (200, 201), answer.text
 
     return send
@@ -71,7 +69,7 @@ def pop_mode(server: Server, tool: AdminTool) -> Publish:
 
     def switch(group: str, topic: str, *, mode: str = "POP", retry_max: int = 16) -> None:
         settings = {"name": group, "retry_max": retry_max}
-        made = httpx.post(f"{server.url}/api/v1/groups", json=settings)
+        made = server.post("/groups", settings)
         assert made.status_code in (201, 409), made.text
         output = tool.run(f"setConsumeMode -b {{broker}} -t {topic} -g {group} -m {mode}")
         assert "success." in output
@@ -80,7 +78,7 @@ def pop_mode(server: Server, tool: AdminTool) -> Publish:
 
 
 def in_flight_or_waiting(server: Server, group: str) -> int:
-    lag = httpx.get(f"{server.url}/api/v1/groups/{group}/lag").json()
+    lag = server.get(f"/groups/{group}/lag")
     return int(lag["count"])
 
 
@@ -172,7 +170,7 @@ def test_a_recalled_message_never_arrives(java: Driver, server: Server, topic: s
     assert recalled == sent
     assert ["PLAIN", "null"] in lines  # a message that is not delayed has no handle
     assert ["REFUSED", "604"] in lines  # it was delivered meanwhile
-    found = httpx.get(f"{server.url}/api/v1/topics/{topic}").json()
+    found = server.get(f"/topics/{topic}")
     assert int(found["messages"]) == 2, found
 
 
@@ -198,16 +196,15 @@ def test_requests_are_replied_to(
 
 
 def test_a_classic_client_asks_and_rest_replies(java: Driver, server: Server, topic: str) -> None:
-    url = f"{server.url}/api/v1"
-    httpx.post(f"{url}/topics", json={"name": topic}).raise_for_status()
+    server.post("/topics", {"name": topic}).raise_for_status()
     with java.begin("request", topic, 1) as asking:
         try:
             waiting = {"topic": topic, "wait_ms": 20_000}
-            answer = httpx.post(f"{url}/groups/{topic}/receive", json=waiting, timeout=30)
+            answer = server.post(f"/groups/{topic}/receive", waiting)
             assert answer.status_code == 200, answer.text
             (message,) = answer.json()["deliveries"]
             reply = {"receipt": message["receipt"], "body": "from REST"}
-            done = httpx.post(f"{url}/replies", json=reply)
+            done = server.post("/replies", reply)
             assert done.status_code in (200, 201), done.text
             text, _ = asking.communicate(timeout=LIMIT_S)
         finally:
@@ -225,11 +222,8 @@ def test_rest_asks_and_a_classic_client_replies(
             assert replier.stdout is not None
             while replier.stdout.readline().strip() != "STARTED":
                 continue
-            asked = httpx.post(
-                f"{server.url}/api/v1/topics/{topic}/request",
-                json={"message": {"body": "hello"}, "timeout_ms": 20_000},
-                timeout=30,
-            )
+            request = {"message": {"body": "hello"}, "timeout_ms": 20_000}
+            asked = server.post(f"/topics/{topic}/request", request)
             assert asked.status_code == 200, asked.text
             assert "re:hello" in asked.text
         finally:

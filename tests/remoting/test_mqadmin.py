@@ -13,6 +13,7 @@ import pytest
 
 from app.settings import Settings
 from tests.remoting.mqadmin import AdminTool, admin_tool
+from tests.remoting.server_process import REST_S
 from tests.remoting.test_java import LIMIT_S, Server, key_pair, served
 
 pytestmark = pytest.mark.slow
@@ -29,15 +30,13 @@ class Session:
     home: Path
 
     def get(self, path: str) -> Any:
-        return httpx.get(f"{self.server.url}{API}{path}").json()
+        return self.server.get(path)
 
     def publish(
         self, topic: str, *bodies: str, queue: int = 0, **more: Any
     ) -> list[dict[str, Any]]:
         messages = [{"body": body, "queue": queue, **more} for body in bodies]
-        answer = httpx.post(
-            f"{self.server.url}{API}/topics/{topic}/messages", json={"messages": messages}
-        )
+        answer = self.server.post(f"/topics/{topic}/messages", {"messages": messages})
         assert answer.status_code in (200, 201), answer.text
         return list(answer.json()["messages"])
 
@@ -401,8 +400,7 @@ def test_a_consumer_processes_a_message_on_request(session: Session) -> None:
     assert "CR_LATER" in found[bad["queue"]]
     assert session.audited()[:2] == ["client.verify"] * 2
     body = {"client": tool.client, "topic": "orders", "queue": 1, "offset": "0"}
-    verify = f"{session.server.url}{API}/groups/billing/members/verify"
-    answer = httpx.post(verify, json=body).json()
+    answer = session.server.post("/groups/billing/members/verify", body).json()
     assert (answer["verdict"], answer["code"]) == ("consumed", "CR_SUCCESS")
 
 
@@ -487,8 +485,42 @@ def test_the_tool_makes_moves_and_deletes(session: Session) -> None:
     assert progress(5) == 0
     tool.run("deleteSubGroup -b {broker} -g movers2")
     tool.run("deleteTopic -c DefaultCluster -t moved")
-    assert httpx.get(f"{session.server.url}{API}/topics/moved").status_code == 404
+    moved = f"{session.server.url}{API}/topics/moved"
+    assert httpx.get(moved, timeout=REST_S).status_code == 404
     assert {"topic.delete", "group.delete"} <= set(session.audited())
+
+
+def test_a_round_of_monitoring_shows_the_lag_that_rest_shows(session: Session) -> None:
+    tool = session.tool
+    tool.run("updateTopic -b {broker} -t watched -r 2 -w 2")
+    tool.run("updateSubGroup -b {broker} -g watchers")
+    for queue in (0, 1):
+        session.publish("watched", "before", queue=queue, tag="paid")
+    tool.call("consumer-client", "watchers", "watched")
+    session.until(lambda: session.committed("watchers", "watched") == 2)  # a place in both queues
+    tool.run("updateSubGroup -b {broker} -g watchers -s false")
+    session.publish("watched", "1", "2", tag="paid")
+    session.publish("watched", "3", queue=1, tag="paid")
+    text = tool.call("monitor")
+    assert ["ROUND"] in lines_with(text, "ROUND"), text
+    ((_, _, _, total, most, delay_ms),) = lines_with(text, "UNDONE", "watchers", "watched")
+    queues = session.get("/groups/watchers/lag")["queues"]
+    counts = [each["count"] for each in queues if each["topic"] == "watched"]
+    assert (int(total), int(most)) == (sum(counts), max(counts)) == (3, 2)
+    assert int(delay_ms) > 0  # the newest messages are later than the last ones consumed
+    assert lines_with(text, "RUNNING", tool.client, "CONSUME_PASSIVELY")
+
+
+def test_resets_directly_one_after_the_other_each_move_the_group(session: Session) -> None:
+    tool = session.tool
+    tool.run("updateTopic -b {broker} -t again -r 1 -w 1")
+    tool.run("updateSubGroup -b {broker} -g agains")
+    session.publish("again", "1", "2")
+    for when, offset in (("now", "2"), ("0", "0"), ("0", "0"), ("now", "2"), ("now", "2")):
+        text = tool.run(f"resetOffsetByTime -g agains -t again -s {when}")
+        assert lines_with(text, "kitemq", "0", offset), text
+        (queue,) = session.get("/groups/agains/lag")["queues"]
+        assert queue["committed"] == offset
 
 
 def test_users_and_their_rights(tmp_path: Path) -> None:
@@ -506,13 +538,13 @@ def test_users_and_their_rights(tmp_path: Path) -> None:
         )
         listed = tool.run("listAcl -b {broker}")
         assert lines_with(
-            listed, "User:ann", "Custom", "Topic:orders-*", "[Pub,", "Sub]", "[]", "Allow"
+            listed, "User:ann", "Custom", "Topic:orders-*", "[Pub,", "Sub]", "null", "Allow"
         )
         assert lines_with(tool.run("getAcl -b {broker} -s User:ann"), "User:ann")
 
         rights = ["produce:{}", "consume:{}"]
         boss = {"authorization": f"Bearer {token}"}
-        ann = httpx.get(f"{server.url}{API}/users/ann", headers=boss).json()
+        ann = httpx.get(f"{server.url}{API}/users/ann", headers=boss, timeout=REST_S).json()
         assert (ann["role"], ann["patterns"]) == (
             "operator",
             [each.format(name) for name in ("topic:orders-*", "group:billing") for each in rights],

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from app.remoting.signature import sign
 from protocol.remoting.codes import RequestCode, ResponseCode
+from protocol.remoting.frames import Command
 from tests.grpc.test_endpoint import PASSWORD, key_for
 from tests.remoting.port import Client, Running, beat_of, pulling, sending
 from tests.remoting.test_pop import mode, popping
@@ -30,6 +32,16 @@ def batch(group: str, topic: str) -> bytes:
 
 def query(group: str) -> bytes:
     return json.dumps({"topic": "orders", "consumerGroup": group, "clientId": "c1"}).encode()
+
+
+@pytest.mark.parametrize(("version", "is_in"), [(399, False), (409, True), (513, True)])
+def test_clients_sign_the_kind_of_a_query_since_4_9_4(version: int, is_in: bool) -> None:
+    fields = {"AccessKey": "boss", "key": "k1", "_UNIQUE_KEY_QUERY": "false"}
+    both = [
+        sign(Command(int(RequestCode.QUERY_MESSAGE), 1, version=version, fields=each), "secret")
+        for each in (fields, fields | {"_UNIQUE_KEY_QUERY": "true"})
+    ]
+    assert (both[0] != both[1]) == is_in
 
 
 async def signed(running: Running, role: str, *patterns: str) -> Client:

@@ -166,7 +166,7 @@ def _shape(user: UserRow, resource_part: str) -> dict[str, Any] | None:
     if not entries:
         return None
     policy = [
-        {"resource": resource, "actions": actions, "sourceIps": [], "decision": "Allow"}
+        {"resource": resource, "actions": actions, "decision": "Allow"}
         for resource, actions in entries.items()
     ]
     policies = [{"policyType": "Custom", "entries": policy}]

@@ -9,8 +9,7 @@ from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import OK, ErrorResponse
 from app.security.access import Action
 from app.services.resets import ResetOrder
-from engine.broker import Reset, ResetTarget, ResetTo
-from engine.errors import Refused
+from engine.broker import ResetTarget, ResetTo
 from protocol.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
@@ -38,9 +37,8 @@ async def _reset_offsets(
     elif at_ms >= 0:
         target = ResetTarget(ResetTo.TIME, at_ms)
     order = ResetOrder([topic], target, queues=[queue] if queue >= 0 else ())
-    resets = backend.services.resets
     if not call.is_true("isForce") and target.to is not ResetTo.OFFSET:
-        preview = await resets.preview(group, order)
+        preview = await backend.services.resets.preview(group, order)
         back = [
             (each.topic, each.queue, each.target)
             for each in preview.queues
@@ -49,14 +47,7 @@ async def _reset_offsets(
         if not back:
             return ErrorResponse(body=by_queue(backend, "offsetTable", []))
         order = ResetOrder([topic], ResetTarget(ResetTo.OFFSET), goals=back)
-    try:
-        reset = await resets.apply(call.actor, group, order, precondition="", force=True)
-        moved = _moved(reset)
-    except Refused:
-        if target.to is not ResetTo.OFFSET:
-            raise
-        moved = [((topic, queue), offset)]  # where it is already: its clients may be elsewhere
-    return ErrorResponse(body=_notify(backend, group, moved, topic, at_ms))
+    return ErrorResponse(body=await _move(backend, call, group, order, at_ms))
 
 
 def clone_offsets(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
@@ -75,10 +66,7 @@ async def _clone_offsets(
             goals.setdefault(each.topic, []).append((each.topic, each.queue, each.committed))
     for name, queues in goals.items():
         order = ResetOrder([name], ResetTarget(ResetTo.OFFSET), goals=queues)
-        reset = await backend.services.resets.apply(
-            call.actor, group, order, precondition="", force=True
-        )
-        _notify(backend, group, _moved(reset), name, -1)
+        await _move(backend, call, group, order, -1)
     return OK
 
 
@@ -100,16 +88,21 @@ async def _group_forbidden(
     return ErrorResponse(body=json_body({"group": group, "topic": topic, "readable": is_readable}))
 
 
-Moved = list[tuple[tuple[str, int], int]]  # queues with their new offsets
+async def _move(
+    backend: "RemotingBackend", call: RemotingCall, group: str, order: ResetOrder, at_ms: int
+) -> bytes:
+    """Move the group in a topic, and notify its connected consumers; its places there as a body.
 
-
-def _moved(reset: Reset) -> Moved:
-    return [((each.topic, each.queue), each.after or 0) for each in reset.queues]
-
-
-def _notify(backend: "RemotingBackend", group: str, moved: Moved, topic: str, at_ms: int) -> bytes:
-    """Notify the group's connected consumers of a reset; returns its new offsets as a body."""
-    body = by_queue(backend, "offsetTable", moved)
+    Where the group is there already, its consumers may yet be elsewhere.
+    """
+    resets = backend.services.resets
+    moves = (await resets.preview(group, order)).queues
+    places = {(each.topic, each.queue): each.target for each in moves if each.target is not None}
+    if any(each.moves for each in moves):
+        reset = await resets.apply(call.actor, group, order, precondition="", force=True)
+        places |= {(each.topic, each.queue): each.after or 0 for each in reset.queues}
+    body = by_queue(backend, "offsetTable", list(places.items()))
+    (topic,) = order.topics
     fields = {"topic": topic, "group": group, "timestamp": str(at_ms), "isForce": "true"}
     for client in backend.clients.consumers_of(group):
         client.connection.tell(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, body)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from engine.broker import GroupConfig, Nack, NewReplay, ReplayTo, TopicConfig
+from engine.broker import DeadLetterState, GroupConfig, Nack, NewReplay, ReplayTo, TopicConfig
 from engine.clock import ManualClock
 from engine.errors import EngineError
 from engine.message import Durability, Message
@@ -116,6 +116,10 @@ class Story:
         dead = self.broker.dead_letters.page("g", count_max=200).items
         marked = [each.message.offset for each in dead if each.redriven_by == [job.id]]
         assert sorted(marked) == WANTED
+        states = self.broker.dead_letters.states("g")
+        resent = [each for run in states.runs(DeadLetterState.RESENT, COUNT) for each in run]
+        assert resent == WANTED
+        assert states.counts().open == COUNT - len(WANTED)
 
 
 def survive(story, crashes, *, is_power_lost):

@@ -1,5 +1,7 @@
 """Records golden frames: `python -m tests.remoting.golden.record` writes `frames.jsonl`.
 
+With the word `users` it writes `users.jsonl`: a session with a broker that has users.
+
 Run by hand. It starts Apache's name server and broker (`pom.xml` names the version; Maven fetches
 them), puts a proxy before them and runs Apache's own clients through it: the newest 4.9, as
 `tools/ensure_remoting_clients.sh` installs it, and the newest 5.x with its tools, by the programs
@@ -20,17 +22,17 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.remoting.golden.events import rows
 from tests.remoting.golden.proxy import Proxy
 
 FOLDER = Path(__file__).parent
-FRAMES = FOLDER / "frames.jsonl"
 JAVA = FOLDER.parent / "java"
 LIB, BUILD = FOLDER / "lib", FOLDER / "build"
 OLD, NEW = "4.9.8", "5.5.0"
@@ -63,6 +65,20 @@ enableBroadcastOffsetStore=false
 flushDiskType=ASYNC_FLUSH
 diskMaxUsedSpaceRatio=95
 """
+# The first user, whose password signs.
+ACCESS_KEY, SECRET_KEY = "boss", "tractor-7-lamp"
+AUTH = "org.apache.rocketmq.auth"
+OF_USERS = f"""
+authenticationEnabled=true
+authenticationProvider={AUTH}.authentication.provider.DefaultAuthenticationProvider
+authenticationMetadataProvider={AUTH}.authentication.provider.LocalAuthenticationMetadataProvider
+initAuthenticationUser={{"username":"{ACCESS_KEY}","password":"{SECRET_KEY}"}}
+innerClientAuthenticationCredentials={{"accessKey":"{ACCESS_KEY}","secretKey":"{SECRET_KEY}"}}
+authorizationEnabled=true
+authorizationProvider={AUTH}.authorization.provider.DefaultAuthorizationProvider
+authorizationMetadataProvider={AUTH}.authorization.provider.LocalAuthorizationMetadataProvider
+"""
+KEYS = (f"-Daccess={ACCESS_KEY}", f"-Dsecret={SECRET_KEY}")
 
 
 @dataclass(frozen=True)
@@ -109,7 +125,7 @@ STEPS: tuple[tuple[Run, ...], ...] = (
     (Run("POP", "pop popper popped * 5", program="Drive5"),),
     (Run("failing POP", "failing popfailer popped", program="Drive5"),),
 )  # fmt: skip
-CALLS = "Calls tools tooling {client} popped"  # `Calls.java` instead of mqadmin
+CALLS = Run("calls", "tools tooling {client} popped", program="Calls")
 FILES = {
     "topics.json": '[{"topicName":"first","readQueueNums":3,"writeQueueNums":3,"perm":6}]',
     "groups.json": '[{"groupName":"readers","retryMaxTimes":2}]',
@@ -126,7 +142,7 @@ PREPARATIONS = (
     "setConsumeMode -b {broker} -t popped -g popper -m POP",
     "setConsumeMode -b {broker} -t popped -g popfailer -m POP",
 )
-COMMANDS = (
+COMMANDS: tuple[str | Run, ...] = (
     "updateTopic -b {broker} -t tools -r 2 -w 2",
     "updateSubGroup -b {broker} -g tooling -r 3",
     "sendMessage -t tools -p one -c paid -k k1 -b kitemq -i 1",
@@ -185,11 +201,80 @@ COMMANDS = (
 )
 
 
+@dataclass(frozen=True)
+class Session:
+    """What is recorded into a file, and how the broker is set up for it."""
+
+    file: str
+    commands: tuple[str | Run, ...]
+    preparations: tuple[str, ...] = ()
+    steps: tuple[tuple[Run, ...], ...] = ()
+    settings: str = SETTINGS
+    options: tuple[str, ...] = ()  # of mqadmin
+
+
+# Passwords in the order of the users, by which lists are compared.
+USERS: tuple[str | Run, ...] = (
+    "createUser -b {broker} -u ann -p apple-8-horse -t Normal",
+    "createUser -b {broker} -u ann -p apple-8-horse -t Normal",
+    "createUser -b {broker} -u tom -p zebra-8-horse -t Super",
+    "listUser -b {broker}",
+    "listUser -b {broker} -f an",
+    "getUser -b {broker} -u ann",
+    "getUser -b {broker} -u nobody",
+    "updateUser -b {broker} -u ann -p battery-9-staple",
+    "updateUser -b {broker} -u tom -t Normal",
+    "updateUser -b {broker} -u tom -s disable",
+    "getUser -b {broker} -u tom",
+    "updateUser -b {broker} -u tom -s enable",
+    "updateUser -b {broker} -u nobody -s disable",
+    "getAcl -b {broker} -s User:ann",
+    "createAcl -b {broker} -s User:ann -r Topic:orders-*,Group:billing -a Pub,Sub -d Allow",
+    "createAcl -b {broker} -s User:ann -r Topic:orders-* -a Get -d Allow",
+    "createAcl -b {broker} -s User:nobody -r Topic:orders -a Pub -d Allow",
+    "createAcl -b {broker} -s ann -r Topic:orders -a Pub -d Allow",
+    "createAcl -b {broker} -s User:ann -r Nothing:orders -a Pub -d Allow",
+    "createAcl -b {broker} -s User:tom -r Topic:* -a All -d Allow",
+    "getAcl -b {broker} -s User:ann",
+    "getAcl -b {broker} -s User:nobody",
+    "listAcl -b {broker}",
+    "listAcl -b {broker} -s ann",
+    "listAcl -b {broker} -r orders",
+    "updateAcl -b {broker} -s User:ann -r Topic:orders-* -a All -d Allow",
+    "updateAcl -b {broker} -s User:ann -r Topic:letters -a Create,Update,Delete -d Allow",
+    "getAcl -b {broker} -s User:ann",
+    "deleteAcl -b {broker} -s User:ann -r Group:billing",
+    "deleteAcl -b {broker} -s User:ann -r Group:none",
+    "getAcl -b {broker} -s User:ann",
+    "deleteAcl -b {broker} -s User:ann",
+    "getAcl -b {broker} -s User:ann",
+    "listAcl -b {broker}",
+    "updateAcl -b {broker} -s User:ann -r Topic:secrets -a Pub -d Deny",
+    "updateAcl -b {broker} -s User:ann -r Topic:letters -a Pub -i 192.0.2.1 -d Allow",
+    "updateAcl -b {broker} -s User:ann -r Cluster:* -a Get -d Allow",
+    "deleteUser -b {broker} -u ann",
+    "deleteUser -b {broker} -u ann",
+    "getAcl -b {broker} -s User:ann",
+    "createUser -b {broker} -u odd -p apple-8-horse -t Odd",
+    "updateTopic -b {broker} -t orders -r 1 -w 1",
+    "sendMessage -t orders -p one -c paid -k k1",
+    "queryMsgByKey -t orders -k k1",
+    Run("unsigned", "batch orders 2"),
+    Run("signed with a wrong secret", "batch orders 2", options=(KEYS[0], "-Dsecret=other")),
+    Run("signed by nobody", "batch orders 2", options=("-Daccess=nobody", KEYS[1])),
+    Run("unsigned consumer", "litepull billing orders 0"),
+)
+SESSIONS = {
+    "frames": Session("frames.jsonl", COMMANDS, PREPARATIONS, STEPS),
+    "users": Session("users.jsonl", USERS, settings=SETTINGS + OF_USERS, options=KEYS),
+}
+
+
 class Admin:
     """Apache's mqadmin in one process that stays, through the proxy."""
 
-    def __init__(self, home: Path) -> None:
-        command = [*java(NEW, home, ()), "Admin", PROXY]
+    def __init__(self, home: Path, options: tuple[str, ...]) -> None:
+        command = [*java(NEW, home, options), "Admin", PROXY]
         self._process = subprocess.Popen(
             command, cwd=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -251,12 +336,12 @@ def _classes(version: str) -> str:
 
 
 @contextmanager
-def apache(home: Path) -> Iterator[None]:
+def apache(home: Path, settings: str) -> Iterator[None]:
     """Name server and broker on the loopback interface, until the `with` ends."""
     names, broker = home / "namesrv.conf", home / "broker.conf"
     names.write_text(f"listenPort={NAME_SERVER_PORT}\nbindAddress=127.0.0.1\n")
     store = f"storePathRootDir={home}/store\nstorePathCommitLog={home}/store/commitlog\n"
-    broker.write_text(SETTINGS + store)
+    broker.write_text(settings + store)
     environ = {**os.environ, "ROCKETMQ_HOME": str(home), "TZ": "UTC"}
     processes = []
     try:
@@ -294,23 +379,23 @@ def _await_port(port: int) -> None:
     raise TimeoutError(f"nothing listens on port {port}")
 
 
-async def record(home: Path) -> list[dict[str, object]]:
+async def record(home: Path, session: Session) -> list[dict[str, object]]:
     """Every event of all steps and commands."""
     name_server, broker = f"127.0.0.1:{NAME_SERVER_PORT}", f"127.0.0.1:{BROKER_PORT}"
     for name, text in FILES.items():
         (home / name).write_text(text)
     async with Proxy(PROXY, name_server, broker) as proxy:
         await asyncio.sleep(3)  # the broker registers with the name server
-        admin = Admin(home)
+        admin = Admin(home, session.options)
         try:
-            for command in PREPARATIONS:
-                await _run_command(proxy, admin, command)
-            for step in STEPS:
+            for preparation in session.preparations:
+                await _run_command(proxy, admin, preparation)
+            for step in session.steps:
                 await _run_step(proxy, home, step)
-            for command in COMMANDS:
-                if command is CALLS:
-                    words = command.partition(" ")[2].format(client=admin.client)
-                    await _run_step(proxy, home, (Run("calls", words, program="Calls"),))
+            for command in session.commands:
+                if isinstance(command, Run):
+                    words = command.words.format(client=admin.client)
+                    await _run_step(proxy, home, (replace(command, words=words),))
                 else:
                     await _run_command(proxy, admin, command)
         finally:
@@ -350,9 +435,12 @@ def _say(text: str) -> None:
 
 
 def main() -> None:
+    session = SESSIONS[sys.argv[1] if len(sys.argv) > 1 else "frames"]
     build()
-    with tempfile.TemporaryDirectory(prefix="rocketmq-") as folder, apache(Path(folder)):
-        events = asyncio.run(record(Path(folder)))
+    with tempfile.TemporaryDirectory(prefix="rocketmq-") as name:
+        home = Path(name)
+        with apache(home, session.settings):
+            events = asyncio.run(record(home, session))
     origin = {
         "apache": NEW,
         "clients": [OLD, NEW],
@@ -361,8 +449,9 @@ def main() -> None:
     }
     found = [origin, *rows(events)]
     lines = [json.dumps(row, separators=(",", ":")) + "\n" for row in found]
-    FRAMES.write_text("".join(lines))
-    _say(f"{len(events)} events, {len(lines) - 1} stored, {FRAMES.stat().st_size} bytes")
+    frames = FOLDER / session.file
+    frames.write_text("".join(lines))
+    _say(f"{len(events)} events, {len(lines) - 1} stored, {frames.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from protocol.remoting.codes import Flag
 from protocol.remoting.codes import RequestCode as R
 from protocol.remoting.frames import Command, decode, encode
 from tests.remoting.golden.comparison import Difference, differences
-from tests.remoting.golden.substitutions import Substitutions
+from tests.remoting.golden.substitutions import KeyPair, Substitutions
 from tests.remoting.port import Client, Running
 
 LENGTH_BYTES = 4
@@ -46,10 +46,12 @@ class _Connection:
 class Replay:
     """Runs events one after the other; `exchanges` is the result."""
 
-    def __init__(self, running: Running, start_ms: int) -> None:
+    def __init__(
+        self, running: Running, start_ms: int, keys: tuple[KeyPair, KeyPair] | None = None
+    ) -> None:
         self._running, self._start_ms = running, start_ms
         self._connections: dict[int, _Connection] = {}
-        self._substitutions = Substitutions()
+        self._substitutions = Substitutions(keys)
         self._barriers = BARRIER_OPAQUE
         self.exchanges: list[Exchange] = []
 

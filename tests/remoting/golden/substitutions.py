@@ -1,11 +1,13 @@
-"""What a server chooses and clients repeat: positions, receipts of POPs, handles of recalls.
+"""What a server chooses and clients repeat: positions, receipts of POPs, recall handles, key pairs.
 
 A client's request names what Apache's broker chose. For KiteMQ it is exchanged for what that
 chose in the same place of the session; all other bytes stay.
 """
 
 import json
+from typing import NamedTuple
 
+from app.remoting.signature import ACCESS_KEY, SIGNATURE, sign
 from protocol.remoting.codes import RequestCode as R
 from protocol.remoting.frames import Command
 from tests.remoting.golden.records import records
@@ -24,10 +26,22 @@ POSITIONS = {
 RECEIPTS = frozenset({R.ACK_MESSAGE, R.CHANGE_MESSAGE_INVISIBLETIME})
 
 
+class KeyPair(NamedTuple):
+    """What a client signs with."""
+
+    access_key: str
+    secret_key: str
+
+    def signs(self, command: Command) -> bool:
+        return command.fields.get(SIGNATURE) == sign(command, self.secret_key)
+
+
 class Substitutions:
     """Values of the recorded session with those of this one."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: tuple[KeyPair, KeyPair] | None = None) -> None:
+        """`keys` are the key pair of the recorded clients and the one in its place."""
+        self._keys = keys
         self._positions: dict[str, str] = {}
         self._ids: dict[str, str] = {}
         self._handles: dict[str, str] = {}
@@ -55,6 +69,16 @@ class Substitutions:
 
     def exchange(self, command: Command) -> bool:
         """Let a request name what KiteMQ chose; whether that changed it."""
+        is_signed = self._keys is not None and self._keys[0].signs(command)
+        is_changed = self._exchange(command)
+        if self._keys is None or command.fields.get(ACCESS_KEY) != self._keys[0].access_key:
+            return is_changed
+        command.fields[ACCESS_KEY] = self._keys[1].access_key
+        if is_signed:  # else its secret is wrong, and stays so
+            command.fields[SIGNATURE] = sign(command, self._keys[1].secret_key)
+        return True
+
+    def _exchange(self, command: Command) -> bool:
         fields, before = command.fields, dict(command.fields)
         if name := POSITIONS.get(R(command.code)) if command.code in set(R) else None:
             if command.code == R.END_TRANSACTION:

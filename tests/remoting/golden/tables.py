@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from protocol.remoting.codes import RequestCode as R
+from protocol.remoting.codes import ResponseCode as C
 from tests.remoting.golden.comparison import Difference, has_same_kind
 
 
@@ -16,14 +17,16 @@ class Row(NamedTuple):
     codes: frozenset[int]
     path: str
     reason: str
+    values: tuple[int, int] | None = None  # Apache's and KiteMQ's; None for any
 
     def allows(self, difference: Difference) -> bool:
         is_code = not self.codes or difference.code in self.codes
-        return is_code and fnmatchcase(difference.path, self.path)
+        is_value = self.values in (None, (difference.apache, difference.kitemq))
+        return is_code and is_value and fnmatchcase(difference.path, self.path)
 
 
-def row(path: str, reason: str, *codes: int) -> Row:
-    return Row(frozenset(codes), path.replace("[]", "[[]]"), reason)
+def row(path: str, reason: str, *codes: int, values: tuple[int, int] | None = None) -> Row:
+    return Row(frozenset(codes), path.replace("[]", "[[]]"), reason, values)
 
 
 SENDS = (R.SEND_MESSAGE, R.SEND_MESSAGE_V2, R.SEND_BATCH_MESSAGE)
@@ -41,6 +44,7 @@ ADDRESS = "a client's port"
 OTHER_THREADS = "Apache's threads order by chance what is sent at the same time"
 RATE = "a figure that depends on when it is sampled"
 OWN_TOPICS = "topics and groups of the engine's own, which differ"
+PASSWORD = "passwords are never shown"
 NOT_OFFERED = "not offered; the page says why"
 
 # The value is another one in each run; it has the same type.
@@ -151,6 +155,21 @@ DELIBERATE = (
         R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
     row("body.consumeStatsList[].*", OWN_TOPICS, R.GET_BROKER_CONSUME_STATS),
     row("body.total*", OWN_TOPICS, R.GET_BROKER_CONSUME_STATS),
+    row("code", "one port is name server and broker, and answers signed requests only",
+        R.GET_ROUTEINFO_BY_TOPIC, values=(C.SUCCESS, C.NO_PERMISSION)),
+    row("code", "the code of a user that there is not, where Apache has one for all",
+        R.AUTH_UPDATE_USER, R.AUTH_CREATE_ACL, R.AUTH_GET_ACL,
+        values=(C.NO_PERMISSION, C.USER_NOT_EXIST)),
+    row("code", "a user that there is already, a resource of no kind: not a question of rights",
+        R.AUTH_CREATE_USER, R.AUTH_CREATE_ACL, values=(C.NO_PERMISSION, C.ILLEGAL_OPERATION)),
+    row("code", "a type that there is not is refused; Apache takes it for Normal",
+        R.AUTH_CREATE_USER, values=(C.SUCCESS, C.INVALID_PARAMETER)),
+    row("code", "a subject without its kind is the sender's mistake",
+        R.AUTH_CREATE_ACL, values=(C.SYSTEM_ERROR, C.INVALID_PARAMETER)),
+    row("code", "rights are only allowed, from any address, on topics and groups",
+        R.AUTH_UPDATE_ACL, values=(C.SUCCESS, C.ILLEGAL_OPERATION)),
+    row("body.password", PASSWORD, R.AUTH_GET_USER),
+    row("body[].password", PASSWORD, R.AUTH_LIST_USER),
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.rocketmq.acl.common.AclClientRPCHook;
 import org.apache.rocketmq.acl.common.SessionCredentials;
@@ -12,9 +13,14 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.remoting.protocol.body.BrokerStatsData;
+import org.apache.rocketmq.remoting.protocol.body.ConsumerRunningInfo;
 import org.apache.rocketmq.remoting.protocol.body.QueueTimeSpan;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
+import org.apache.rocketmq.tools.monitor.DefaultMonitorListener;
+import org.apache.rocketmq.tools.monitor.MonitorConfig;
+import org.apache.rocketmq.tools.monitor.MonitorService;
+import org.apache.rocketmq.tools.monitor.UndoneMsgs;
 
 /**
  * Runs commands of Apache's mqadmin in one process: `Admin ADDRESS`, then one command a line, its words
@@ -47,6 +53,7 @@ public class Admin {
         switch (words[0]) {
             case "consumer-client": consumer(words[1], words[2]); break;
             case "producer-client": producer(words[1]); break;
+            case "monitor": monitor(hook); break;
             case "calls": calls(words[1], words[2], words[3], hook); break;
             default: MQAdminStartup.main0(words, hook);
         }
@@ -71,6 +78,34 @@ public class Admin {
         producer.setNamesrvAddr(address);
         producer.setInstanceName("resident");
         producer.start();
+    }
+
+    /** A round of mqadmin's startMonitoring, which goes on by itself once a minute. */
+    static void monitor(RPCHook hook) throws Exception {
+        MonitorConfig config = new MonitorConfig();
+        config.setNamesrvAddr(address);
+        MonitorService service = new MonitorService(config, new DefaultMonitorListener() {
+            public void reportUndoneMsgs(UndoneMsgs undone) {
+                System.out.println("UNDONE " + undone.getConsumerGroup() + " " + undone.getTopic() + " " + undone.getUndoneMsgsTotal()
+                    + " " + undone.getUndoneMsgsSingleMQ() + " " + undone.getUndoneMsgsDelayTimeMills());
+            }
+
+            public void reportConsumerRunningInfo(TreeMap<String, ConsumerRunningInfo> infos) {
+                for (String client : infos.keySet()) {
+                    System.out.println("RUNNING " + client + " " + infos.get(client).getProperties().getProperty("PROP_CONSUME_TYPE"));
+                }
+            }
+
+            public void endRound() {
+                System.out.println("ROUND");
+            }
+        }, hook);
+        service.start();
+        try {
+            service.doMonitorWork();
+        } finally {
+            service.shutdown();
+        }
     }
 
     static void calls(String cluster, String topic, String group, RPCHook hook) throws Exception {

@@ -118,6 +118,7 @@ def test_a_cut_by_error_is_resent_and_its_rows_say_what_became_of_the_copies(
     page.goto("/groups/harbour/config")
     page.get_by_label("Dead letters that are resent").select_option("yes")
     page.get_by_role("button", name="Save").click()
+    expect(page).to_have_url(re.compile("done=changed"))
     page.goto("/dlq/harbour")
     expect(page.locator("#facet-state .facet-count")).to_have_text(["3", "0", "3", "6"])
 
