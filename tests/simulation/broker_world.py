@@ -24,6 +24,7 @@ from engine.config import EngineConfig
 from engine.errors import Busy, Corrupt
 from engine.message import Durability, Message
 from engine.topic.names import dead_letter_topic
+from tests.engine.delivery.by_message import by_message
 from tests.simulation import payments
 from tests.simulation.disk import ROOM_UNLIMITED, Crash, Disk
 from tests.simulation.payments import Payments
@@ -231,14 +232,15 @@ class BrokerWorld:
                 share.maybe_handed_out(self.clock.now_ms())
 
         self.doing = cut_off
-        deliveries = self.broker.receive(
+        verb = self.chance.choice((self.broker.receive, self.broker.receive_columns))
+        deliveries = verb(
             group.name,
             topics,
             count_max=self.chance.choice((1, 1, 3, 10)),
             invisible_s=self.chance.choice((5.0, 30.0, 60.0)),
             client=client,
         )
-        for delivery in deliveries:
+        for delivery in by_message(self.broker, deliveries):
             self.deliver(group, delivery, client)
 
     def deliver(self, group: Group, delivery: Delivery, client: str) -> None:

@@ -14,7 +14,6 @@ from app.ws.push import Deliveries, deliver_frame
 from app.ws.shapes import receipts_of
 from engine.broker import (
     Broker,
-    Delivery,
     DeliveryColumns,
     GroupConfig,
     Mode,
@@ -31,6 +30,7 @@ from engine.store.pool import InlinePool
 from kitemq.protocol.batches import AckFrame, DeliverFrame
 from kitemq.protocol.batches import Receipt as WireReceipt
 from kitemq.protocol.columns import ProtocolError
+from tests.engine.delivery.by_message import by_message
 from tests.engine.store.kernel.twins import TWINS, using
 
 INVISIBLE_S = 30.0
@@ -60,19 +60,6 @@ class Road:
         self.clock.advance(seconds)
         while self.broker.tick() <= 0:
             pass
-
-    def by_message(self, deliveries: DeliveryColumns) -> list[Delivery]:
-        """The same deliveries, with messages as they are read one by one."""
-        return [
-            Delivery(
-                self.broker.message(receipt.topic, receipt.queue, receipt.offset),
-                receipt,
-                1,
-                deliveries.invisible_until_ms,
-            )
-            for run in deliveries.runs
-            for receipt in run.receipts
-        ]
 
 
 @pytest.fixture
@@ -118,7 +105,7 @@ def test_a_frame_of_columns_has_the_bytes_of_one_of_messages(
         while deliveries := road.take(count_max):
             if not isinstance(deliveries, DeliveryColumns):
                 continue
-            objects = road.by_message(deliveries)
+            objects = by_message(road.broker, deliveries)
             frame = deliver_frame(deliveries)
             assert isinstance(frame, PackedDeliverFrame)
             assert frame.payload() == deliver_frame(objects).payload()
@@ -212,7 +199,8 @@ def test_one_frame_has_the_columns_of_several_queues(road: Road) -> None:
     assert isinstance(deliveries, DeliveryColumns)
     assert sorted(len(run.receipts) for run in deliveries.runs) == [2, 3]
     assert (
-        deliver_frame(deliveries).payload() == deliver_frame(road.by_message(deliveries)).payload()
+        deliver_frame(deliveries).payload()
+        == deliver_frame(by_message(road.broker, deliveries)).payload()
     )
 
 
