@@ -39,7 +39,7 @@ ABOUT = {
     RuleKind.LAG: About(
         "Lag",
         "messages",
-        "Messages that a group has not acknowledged, in the topics of the scope together.",
+        "Messages not acknowledged by a group, over all topics in scope.",
         1000,
         has_groups=True,
         has_topics=True,
@@ -47,7 +47,7 @@ ABOUT = {
     RuleKind.LAG_AGE: About(
         "Age of lag",
         "seconds",
-        "How long ago the oldest message was stored that a group has not acknowledged.",
+        "Age of the oldest message not acknowledged by a group.",
         300,
         has_groups=True,
         has_topics=True,
@@ -55,7 +55,7 @@ ABOUT = {
     RuleKind.DEAD_LETTERS: About(
         "New dead letters",
         "messages",
-        "Dead letters of a group that came within the window; dismissed ones do not count.",
+        "New dead letters of a group within the window, without dismissed ones.",
         0,
         has_groups=True,
         has_window=True,
@@ -63,34 +63,34 @@ ABOUT = {
     RuleKind.DISK: About(
         "Disk used",
         "percent",
-        "How full the disk with the data directory is.",
+        "Usage of the disk with the data directory.",
         85,
         threshold_max=100,
     ),
     RuleKind.ENGINE: About(
         "Engine warnings",
         "",
-        "Any failure or warning of the engine's health: services, damage, retention.",
+        "Any failure or warning in the engine's health: services, damage, retention.",
         0,
         has_threshold=False,
     ),
     RuleKind.NO_DATA: About(
         "No data",
         "seconds",
-        "How long ago the last message of a topic was stored; also where no such topic exists.",
+        "Time since the last message of a topic; also applies if no such topic exists.",
         600,
         has_topics=True,
     ),
     RuleKind.REPORT_FAILED: About(
-        "Failed reports",
+        "Failed report runs",
         "runs",
-        "Runs of a report that failed one after the other, up to now.",
+        "Consecutive failed runs of a report, up to now.",
         0,
     ),
     RuleKind.REPORT_AGE: About(
-        "Age of reports",
+        "Report delay",
         "seconds",
-        "Since when what was stored is not in the figures of a report that is scheduled.",
+        "Age of the oldest stored data not included in a scheduled report.",
         3600,
     ),
 }

@@ -37,7 +37,7 @@ KINDS = tuple((kind.value, about.label) for kind, about in ABOUT.items())
 
 def parse_rule_name(text: str) -> str:
     if not text.strip():
-        raise InvalidField(_("A rule needs a name."))
+        raise InvalidField(_("Enter a name for the rule."))
     return text.strip()
 
 
@@ -118,7 +118,7 @@ async def change(request: Request) -> Response:
 async def delete(request: Request) -> Response:
     """POST /alerts/rules/{id}/delete: delete the rule if the form repeats its name."""
     rule = (await _standing(request)).rule
-    form = await forms.confirmation(request, rule.name, _("That is not the rule's name."))
+    form = await forms.confirmation(request, rule.name, _("That is not the name of the rule."))
     if form.is_wrong:
         return await delete_page(request, form)
     await services_of(request.scope).alerts.delete(actor_of(request), rule.id)
@@ -203,7 +203,7 @@ async def _page(
     about = [(kind.value, about) for kind, about in ABOUT.items()]
     severities = [(severity.value, translated(severity.value)) for severity in Severity]
     context = RuleForm(rule_id, form, about, trial, severities=severities)
-    title = _("Change a rule") if rule_id else _("New alert rule")
+    title = _("Edit rule") if rule_id else _("New alert rule")
     return await pages.respond(request, "alert_form.html", context, title=title, status=form.status)
 
 
@@ -220,4 +220,4 @@ async def delete_page(request: Request, form: Form | None = None) -> Response:
         silences=sum(silence.rule_id == standing.rule.id for silence in silences),
         form=form or Form({"confirm": ""}),
     )
-    return await pages.respond(request, "alert_delete.html", context, title=_("Delete a rule"))
+    return await pages.respond(request, "alert_delete.html", context, title=_("Delete rule"))

@@ -28,7 +28,7 @@ def decode(body: bytes) -> tuple[dict[str, Any], bool]:
     try:
         from app.ui.bodies import avro_container  # needs the extra `avro`
     except ImportError:
-        raise NotAvro(_("this server lacks fastavro: pip install kitemq-server[avro]")) from None
+        raise NotAvro(_("fastavro is not installed: pip install kitemq-server[avro]")) from None
     return avro_container.decode(body)
 
 
@@ -42,7 +42,7 @@ def _other_framing(body: bytes) -> str:
     if body[:1] == b"\x00" and len(body) >= CONFLUENT_BYTES_MIN:
         number = int.from_bytes(body[1:5], "big")
         return _(
-            "schema needed, if it is Avro: framed as schema %(number)s of a schema registry",
+            "schema needed if it is Avro: schema registry frame, schema %(number)s",
             number=number,
         )
-    return _('no container file: it does not begin with "Obj" and 0x01')
+    return _('not an Avro container file: it does not begin with "Obj" and 0x01')

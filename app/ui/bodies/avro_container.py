@@ -30,8 +30,8 @@ NOT_A_SCHEMA = (
 )
 REASONS: dict[type[Exception], str] = {
     RecursionError: N_("values are nested too deeply"),
-    EOFError: N_("the body ends within a value"),
-    IndexError: N_("a union or an enum has no such member"),
+    EOFError: N_("the body ends inside a value"),
+    IndexError: N_("index outside the union or enum"),
     UnicodeDecodeError: N_("a string is not UTF-8"),
 }
 COMPLEX = ("record", "error", "enum", "fixed", "array", "map")
@@ -57,7 +57,7 @@ def decode(body: bytes) -> tuple[dict[str, Any], bool]:
         raise NotAvro(translated(REASONS[type(error)])) from None
     except NOT_A_SCHEMA as error:
         # The header's schema may be any JSON: what it calls a list can be a number, and so on.
-        raise NotAvro(_("the schema is none of Avro's: %(error)s", error=str(error)[:80])) from None
+        raise NotAvro(_("invalid Avro schema: %(error)s", error=str(error)[:80])) from None
 
 
 def _container(body: bytes) -> tuple[dict[str, Any], bool]:
@@ -67,7 +67,7 @@ def _container(body: bytes) -> tuple[dict[str, Any], bool]:
     try:
         schema = json_text.loads(header["metadata"]["avro.schema"])
     except (KeyError, ValueError, RecursionError):
-        raise NotAvro(_("the header holds no schema that is JSON")) from None
+        raise NotAvro(_("the header has no schema in JSON")) from None
     decoder.start_blocks(codec, header["sync"])
     records: list[Any] = []
     is_cut = False
@@ -145,7 +145,7 @@ class _Decoder(BinaryDecoder, AvroJSONDecoder):
         """Whether the last record has been read; opens the next block where there is one."""
         while self._records_left <= 0:
             if rest := len(self._data) - self._position:
-                raise NotAvro(_("%(at)s bytes of a block are left over", at=rest))
+                raise NotAvro(_("%(at)s bytes of the block are left over", at=rest))
             self._data, self._position = self._body, self._block_position
             if self._position == len(self._body):
                 return True
@@ -157,7 +157,7 @@ class _Decoder(BinaryDecoder, AvroJSONDecoder):
         block = _unpacked(self.read(self.read_long()), self._codec)
         if self.read_fixed(SYNC_BYTES) != self._sync:
             at = self._position - SYNC_BYTES
-            raise NotAvro(_("byte %(at)s: the sync marker is not the header's", at=at))
+            raise NotAvro(_("byte %(at)s: the sync marker differs from the header's", at=at))
         self._unpacked_bytes += len(block)
         if self._unpacked_bytes > ALL_UNPACKED_BYTES_MAX:
             raise _LimitReached
@@ -180,7 +180,7 @@ class _Decoder(BinaryDecoder, AvroJSONDecoder):
         if len(piece) != size != 1:
             at = self._position
             raise NotAvro(
-                _("byte %(at)s: %(count)s bytes are announced, fewer are there", at=at, count=size)
+                _("byte %(at)s: %(count)s bytes declared, fewer present", at=at, count=size)
             )
         self._position += len(piece)
         return piece
@@ -219,18 +219,16 @@ def _unpacked(block: bytes, codec: str) -> bytes:
     if codec == "null":
         return block
     if codec != "deflate":
-        raise NotAvro(
-            _("blocks are compressed with %(codec)s, which is not read here", codec=codec)
-        )
+        raise NotAvro(_("unsupported block compression: %(codec)s", codec=codec))
     try:
         unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
         data = unpacker.decompress(block, UNPACKED_BYTES_MAX)
     except zlib.error as error:
-        raise NotAvro(_("a block cannot be inflated: %(error)s", error=error)) from None
+        raise NotAvro(_("a block cannot be decompressed: %(error)s", error=error)) from None
     if unpacker.unconsumed_tail:
         raise NotAvro(
             _(
-                "a block is larger than %(unpacked_bytes_max)s KiB unpacked",
+                "a decompressed block exceeds %(unpacked_bytes_max)s KiB",
                 unpacked_bytes_max=UNPACKED_BYTES_MAX // 1024,
             )
         )

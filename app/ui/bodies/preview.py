@@ -10,5 +10,5 @@ def preview_of(message: StoredMessage) -> str:
     """The body as one line, or the missing right for a concealed message."""
     missing = missing_right(message)
     if missing:
-        return _("(not shown: needs the right %(right)s)", right=missing)
+        return _("(hidden: requires %(right)s)", right=missing)
     return bodies.preview(message.plain.body)

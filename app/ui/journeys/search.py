@@ -91,7 +91,7 @@ WHY = {
     "expired": (N_("timed out"), "bad"),
     "dead": (N_("given up"), "bad"),
     "acked": (N_("done"), "ok"),
-    "inflight": (N_("handed out"), ""),
+    "inflight": (N_("delivered"), ""),
 }
 
 
@@ -132,7 +132,7 @@ async def _by_text(request: Request, form: Form) -> tuple[list[TraceHit], bool, 
     text = form.values["q"]
     if len(text) > TEXT_MAX:
         detail = _(
-            "An id or a key has at most %(text_max)s characters, this has %(n)s.",
+            "An id or key has at most %(text_max)s characters; this one has %(n)s.",
             text_max=TEXT_MAX,
             n=len(text),
         )
@@ -152,12 +152,12 @@ async def _by_text(request: Request, form: Form) -> tuple[list[TraceHit], bool, 
 async def _by_key(request: Request, form: Form) -> tuple[list[TraceHit], bool]:
     for name in ("topic", "key"):
         if not form.values[name]:
-            form.refuse(name, _("A key is looked for in one topic: give both."))
+            form.refuse(name, _("Keys are searched within one topic: enter both."))
     if form.is_wrong:
         return [], False
     topic, key = form.values["topic"], form.values["key"]
     if lacks_messages(principal_of(request.scope), topic):
-        form.refuse("topic", _("You may not read message bodies of this topic."))
+        form.refuse("topic", _("You do not have permission to read message bodies of this topic."))
         return [], False
     try:
         page = await services_of(request.scope).search.by_key(topic, key, count_max=KEY_HITS_MAX)

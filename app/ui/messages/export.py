@@ -70,8 +70,8 @@ async def show(request: Request) -> Response:
     name = list_exports.require_kind(request, tuple(FORMATS))
     form, query = message_query.read(values, console.now_ms(), preferences.read(request).zone)
     if form.is_wrong or not query.topic:
-        detail = next(iter(form.errors.values()), _("no topic was named"))
-        raise Invalid(detail.rstrip("."), remedy=_("go back to the search and mend it there"))
+        detail = next(iter(form.errors.values()), _("no topic given"))
+        raise Invalid(detail.rstrip("."), remedy=_("go back to the search and correct it"))
     require_messages(principal_of(request.scope), query.topic)
     console.exports.check()
     first = await services_of(request.scope).search.scan(

@@ -90,7 +90,7 @@ async def verify(request: Request) -> Response:
     group, client = posted.one("group"), posted.one("client")
     rights.require(request, Action.ADMINISTER, Kind.GROUP, group)
     if not client:
-        return await show(request, trouble=_("choose a client"), status=422)
+        return await show(request, trouble=_("select a client"), status=422)
     actor = actor_of(request)
     try:
         result = await services_of(request.scope).clients.verify(

@@ -77,7 +77,7 @@ async def delete(request: Request) -> Response:
     """POST /views/{id}/delete"""
     text = request.path_params["id"]
     if not is_whole(text, ID_CHARS_MAX):
-        raise NotFound(_("you have no view %(text)s", text=f"{text[:40]!r}"), field="id")
+        raise NotFound(_("there is no saved view %(text)s", text=f"{text[:40]!r}"), field="id")
     await services_of(request.scope).views.delete(actor_of(request), _owner(request), int(text))
     return forms.go(request, "/views?done=deleted")
 

@@ -58,7 +58,7 @@ async def change(request: Request) -> Response:
     config = topic_of(request)
     form, fields = typed_forms.read(await forms.read(request), NoteFields)
     if form.is_wrong:
-        form.error = _("The form is not whole: open the note again.")
+        form.error = _("The form is incomplete: open the note again.")
         return await _page(request, config, form)
     marks, actor = services_of(request.scope).stars_and_notes, actor_of(request)
     try:

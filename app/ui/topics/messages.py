@@ -142,7 +142,7 @@ async def _by_id(request: Request, topic: str, text: str) -> BrowsePage:
     here = [message for message in messages if message.topic == topic]
     elsewhere = len(messages) - len(here)
     note = (
-        _("%(elsewhere)s more in other topics: see the message's own page.", elsewhere=elsewhere)
+        _("%(elsewhere)s more in other topics: see the message's page.", elsewhere=elsewhere)
         if elsewhere
         else ""
     )
@@ -153,7 +153,7 @@ async def _by_key(request: Request, topic: str, search: TopicMessagesQuery) -> B
     page = await services_of(request.scope).search.by_key(
         topic, search.key, count_max=BY_KEY_MAX, cursor=search.cursor
     )
-    note = _("The key has more messages, older ones.") if page.next_cursor else ""
+    note = _("More, older messages have this key.") if page.next_cursor else ""
     return BrowsePage(
         page.messages, len(page.messages), 0, 0, next_cursor=page.next_cursor, note=note
     )

@@ -172,7 +172,7 @@ def test_transactions_are_listed_with_their_groups(browser: httpx.Client) -> Non
     assert tally["bank"] == len(found["rows"])
     assert found["tally"]["examined"] == found["tally"]["total"]
     page = browser.get("/transactions").text
-    assert "nobody is asked" in page
+    assert "not checked" in page
     half_page = browser.get(f"/transactions/{found['rows'][0]['half_id']}/half")
     assert half_page.headers["location"].startswith("/messages/RMQ_SYS_TRANS_HALF_TOPIC/")
 
@@ -193,7 +193,7 @@ def test_an_operator_decides_only_with_the_word_typed(
     done = browser.post(path, data={"decision": "commit", "confirm": "operator"})
     assert done.status_code == 303
     page = browser.get(done.headers["location"])
-    assert "Committed: the message is delivered." in page.text
+    assert "Committed. The message is delivered." in page.text
     row = twin(browser, path)["row"]
     assert row["state"] == "committed"
     assert browser.get(row["href"]).status_code == 200

@@ -46,11 +46,11 @@ def test_a_client_that_makes_requests_has_a_page_that_says_what_it_cannot_be_ask
     assert [row["group"] for row in page["groups"]] == ["asked"]
     html = browser.get(f"/clients/{name}").text
     assert "<b>" not in html
-    assert "Not offered by this client: it has no open connection" in html
+    assert "Not supported by this client: it has no open connection" in html
     assert browser.get("/clients/nobody-of-that-name").status_code == 404
     assert f'href="/clients/{name}"' in browser.get("/clients?q=host/1@2").text
     stack = browser.post("/client/stack", data={"client": "host/1@2 & <b>"})
-    assert "It could not be asked" in stack.text
+    assert "Request failed" in stack.text
 
 
 def test_disconnecting_says_what_it_means_and_what_it_did(browser: httpx.Client) -> None:
@@ -62,7 +62,7 @@ def test_disconnecting_says_what_it_means_and_what_it_did(browser: httpx.Client)
     held = len(received["deliveries"])
     assert held
     asked = browser.get("/client/disconnect", params={"client": "leaver"}).text
-    assert f"{held} messages in its hands come back within a second" in asked
+    assert f"{held} messages in flight are redelivered within a second" in asked
     done = browser.post("/client/disconnect?format=json", data={"client": "leaver"}).json()["done"]
     assert (done["connections"], done["groups"], done["returned"]) == (0, ["sent-away"], held)
     assert browser.get("/clients/leaver").status_code == 404
@@ -97,13 +97,13 @@ def test_a_groups_day_of_lag_is_a_line_with_its_words_or_unknown(
 def test_verify_offers_only_what_clients_offer(browser: httpx.Client) -> None:
     beat(browser, "billing", "billing-beat")
     page = browser.get("/messages/%25DLQ%25billing/0/0/verify").text
-    assert "None of the group" in page
-    assert "not offered by this kind of client" in page
+    assert "No client of the group" in page
+    assert "not supported by this client" in page
     form = {"group": "billing", "client": "billing-beat"}
     refused = browser.post("/messages/%25DLQ%25billing/0/0/verify", data=form)
-    assert (refused.status_code, "It was not asked" in refused.text) == (409, True)
+    assert (refused.status_code, "Request failed" in refused.text) == (409, True)
     nobody = browser.post("/messages/%25DLQ%25billing/0/0/verify", data={"group": "billing"})
-    assert (nobody.status_code, "choose a client" in nobody.text) == (422, True)
+    assert (nobody.status_code, "select a client" in nobody.text) == (422, True)
 
 
 # -- columns of messages --------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_values_of_bodies_become_columns_and_what_is_missing_says_why(
         for row, shown in zip(found["rows"], found["bodies"], strict=True)
     }
     assert sorted(told.values())[0] == ["7", "<a>"]
-    assert told["no json at all"] == ["it is no JSON, Avro, MessagePack or Protobuf"] * 2
+    assert told["no json at all"] == ["not JSON, Avro, MessagePack or Protobuf"] * 2
     html = browser.get("/messages", params=query).text
     assert "order.lines[0].sku</th>" in html
     assert "&lt;a&gt;" in html
