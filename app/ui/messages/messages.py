@@ -220,7 +220,7 @@ def _scan_info(query: ScanQuery, page: ScanPage, way: WayFields, shape: Columns)
 async def _by_key(search: SearchService, topic: str, way: WayFields) -> _Answer:
     if topic:
         page = await search.by_key(topic, way.key, cursor=way.cursor)
-        note = _("More, older messages have this key.") if page.next_cursor else ""
+        note = _("The key has older messages as well.") if page.next_cursor else ""
         return _Answer(page.messages, note=note, older=page.next_cursor)
     anything = await search.anything(way.key)
     note = _("In all topics, by key and by id.")

@@ -153,7 +153,7 @@ async def _by_key(request: Request, topic: str, search: TopicMessagesQuery) -> B
     page = await services_of(request.scope).search.by_key(
         topic, search.key, count_max=BY_KEY_MAX, cursor=search.cursor
     )
-    note = _("More, older messages have this key.") if page.next_cursor else ""
+    note = _("The key has older messages as well.") if page.next_cursor else ""
     return BrowsePage(
         page.messages, len(page.messages), 0, 0, next_cursor=page.next_cursor, note=note
     )

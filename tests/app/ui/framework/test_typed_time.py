@@ -47,7 +47,7 @@ def test_a_time_is_read_by_the_clocks_of_its_zone() -> None:
 
 
 def test_a_time_that_the_clocks_leap_over_is_refused_with_the_one_after_it() -> None:
-    with pytest.raises(NoMoment, match=r"2026-03-29T02:30:00 does not exist in Europe/Berlin.*03:30:00"):
+    with pytest.raises(NoMoment, match=r"02:30:00 does not exist in Europe/Berlin.*03:30:00"):
         typed_time.moment_ms(LEFT_OUT, BERLIN)
     assert typed_time.moment_ms(LEFT_OUT) == 1_774_751_400_000
 
