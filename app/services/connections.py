@@ -9,10 +9,10 @@ from engine.message import StoredMessage
 
 WEBSOCKET = "WebSocket"
 # Reasons why a client cannot be queried.
-NOT_OVER_WEBSOCKET = "the WebSocket protocol has no such question for a client"
-NO_STREAM = "its telemetry stream, by which it is asked, is not open"
-NO_LISTENER = "only push consumers process what they are asked to; this one fetches by itself"
-REST_ONLY = "it has no open connection: a client that only makes requests cannot be asked"
+NOT_OVER_WEBSOCKET = "the WebSocket protocol has no such request"
+NO_STREAM = "its telemetry stream is not open"
+NO_LISTENER = "only push consumers support this; this client fetches messages itself"
+REST_ONLY = "it has no open connection"
 WHY_NOT = (NOT_OVER_WEBSOCKET, NO_STREAM, NO_LISTENER, REST_ONLY)
 
 

@@ -26,15 +26,21 @@ from kitemq.model.numbers import is_whole
 
 ROWS_MAX = 200
 ROLES = (
-    (Role.VIEWER.value, N_("viewer: sees all but people; reads messages where patterns say so")),
-    (Role.OPERATOR.value, N_("operator: produces, consumes, administers what the patterns name")),
-    (Role.ADMIN.value, N_("admin: everything")),
+    (
+        Role.VIEWER.value,
+        N_("viewer: sees everything except users; reads message bodies where a pattern allows"),
+    ),
+    (
+        Role.OPERATOR.value,
+        N_("operator: produces, consumes and administers what the patterns allow"),
+    ),
+    (Role.ADMIN.value, N_("admin: full access")),
 )
 LIFETIMES = (
     ("30", N_("30 days")),
     ("90", N_("90 days")),
-    ("365", N_("a year")),
-    ("", N_("no end")),
+    ("365", N_("1 year")),
+    ("", N_("no expiry")),
 )
 
 
@@ -171,8 +177,8 @@ async def add_user(request: PageRequest) -> Response:
     is_first = request.who.is_open
     if is_first and not _may_begin(request):
         raise Forbidden(
-            _("the server listens on a network, so the first user is not made here"),
-            remedy=_("run on the server itself: kitemq users add NAME --role admin"),
+            _("the server listens on a network, so the first user cannot be created here"),
+            remedy=_("run this on the server: kitemq users add NAME --role admin"),
         )
     try:
         role = Role.ADMIN if is_first else parse_role(fields.role)
@@ -228,7 +234,7 @@ async def change_password(request: PageRequest) -> Response:
     __, fields = await request.read_form(PasswordFields)
     form = typed_forms.fill({}, PasswordFields)
     if fields.new != fields.again:
-        form.refuse("again", _("The two new passwords differ."))
+        form.refuse("again", _("The new passwords do not match."))
         return await show(request, password_form=form)
     name = request.who.name
     try:
@@ -287,5 +293,5 @@ def _may_begin(request: PageRequest) -> bool:
 def _id(request: PageRequest) -> int:
     text = request.path_params["id"]
     if not is_whole(text):
-        raise NotFound(_("there is nothing with the id %(text)s", text=f"{text[:40]!r}"))
+        raise NotFound(_("no entry has the id %(text)s", text=f"{text[:40]!r}"))
     return int(text)

@@ -22,20 +22,20 @@ CHOICES_MAX = 200
 OPERATIONS_MAX = 6
 TEXT_MAX = 4096
 REASONS = {
-    RightReason.OPEN: N_("there are no users, so everybody may"),
+    RightReason.OPEN: N_("there are no users, so everything is allowed"),
     RightReason.ROLE: N_("the role %(by)s has this right"),
     RightReason.PATTERN: N_("the pattern %(by)s covers it"),
 }
 REFUSALS = {
-    RightReason.ROLE: N_("the role %(by)s has not this right"),
+    RightReason.ROLE: N_("the role %(by)s does not have this right"),
     RightReason.PATTERN: N_("no pattern covers it: %(by)s"),
-    RightReason.TOKEN_ROLE: N_("the token's own role %(by)s has not this right"),
+    RightReason.TOKEN_ROLE: N_("the token's own role %(by)s does not have this right"),
     RightReason.TOKEN_PATTERN: N_("no pattern of the token covers it: %(by)s"),
-    RightReason.TOKEN_OWN: N_("a token may not change what is its owner's own"),
-    RightReason.READ_ONLY: N_("the rights are there, but the server is read-only"),
+    RightReason.TOKEN_OWN: N_("a token cannot change its owner's account"),
+    RightReason.READ_ONLY: N_("permitted, but the server is read-only"),
     RightReason.EXPIRED: N_("the token has expired"),
-    RightReason.DISABLED: N_("the user is switched off"),
-    RightReason.PROVIDER: N_("the provider that vouched for the user is no longer this server's"),
+    RightReason.DISABLED: N_("the user is disabled"),
+    RightReason.PROVIDER: N_("the user's identity provider is no longer configured on this server"),
 }
 
 
@@ -107,9 +107,7 @@ async def show(request: PageRequest) -> Response:
         actions=tuple(Action),
         kinds=tuple(kind for kind in Kind if kind is not Kind.PUBLIC),
     )
-    return await pages.respond(
-        request, "access_check.html", context, title=_("What somebody may do")
-    )
+    return await pages.respond(request, "access_check.html", context, title=_("Permissions"))
 
 
 def _subject(request: PageRequest, fields: CheckFields) -> RightsSubject:

@@ -20,14 +20,14 @@ STATE_COOKIE = "kitemq_trip"
 VALUE_CHARS_MAX = 4096  # of one part of the provider's answer
 ANSWERS = ("state", "code", "iss", "error", "error_description")
 HEADLINES = {
-    "oidc_state": N_("This login cannot be finished"),
-    "oidc_unreachable": N_("The provider does not answer"),
+    "oidc_state": N_("Login failed"),
+    "oidc_unreachable": N_("The provider is not responding"),
     "oidc_busy": N_("Not right now"),
-    "oidc_denied": N_("The provider refused"),
-    "oidc_token": N_("The provider's answer was not accepted"),
-    "oidc_off": N_("There is no provider"),
+    "oidc_denied": N_("Login refused by the provider"),
+    "oidc_token": N_("The provider's response was not accepted"),
+    "oidc_off": N_("No provider configured"),
 }
-NOT_LET_IN = N_("You are known, but not let in")
+NOT_LET_IN = N_("You are signed in at the provider, but have no access here")
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ CHANGES_SHOWN = 20
 SILENCE_CHOICES = (
     ("1", N_("for 1 hour")),
     ("8", N_("for 8 hours")),
-    ("24", N_("for a day")),
-    ("168", N_("a week")),
+    ("24", N_("for 1 day")),
+    ("168", N_("for 1 week")),
 )
 HOUR_MS = 3_600_000
 ID_DIGITS_MAX = 18
@@ -38,8 +38,8 @@ def parse_id(text: str) -> int:
     number = int(text) if is_whole(text, ID_DIGITS_MAX) else 0
     if not number:
         raise NotFound(
-            _("nothing has the id %(text)s", text=f"{text[:40]!r}"),
-            remedy=_("choose from the list of alerts"),
+            _("no alert has the id %(text)s", text=f"{text[:40]!r}"),
+            remedy=_("choose one from the list of alerts"),
         )
     return number
 
@@ -130,9 +130,7 @@ async def show(request: PageRequest) -> Response:
         firing=sum(subject.state == RuleState.FIRING for subject in subjects),
         rules=[_rule(standing) for standing in standings],
         evaluated_ms=max((s.at_ms for s in standings), default=0) or None,
-        silences=[
-            (one, names.get(one.rule_id, _("every rule"))) for one in await alerts.silences()
-        ],
+        silences=[(one, names.get(one.rule_id, _("all rules"))) for one in await alerts.silences()],
         deliveries=[_delivery(row) for row in deliveries],
         older=deliveries[-1].id if len(deliveries) == DELIVERIES_SHOWN else None,
         changes=await alerts.transitions(CHANGES_SHOWN),
@@ -191,7 +189,7 @@ def _rule(standing: RuleStatus) -> Rule:
         Rule,
         label=translated(about.label),
         condition=" ".join(parts),
-        scope=_(" in ").join(scopes) or _("this server"),
+        scope=_(" on ").join(scopes) or _("this server"),
         state=standing.state,
         subjects=sum(row.state == standing.state for row in standing.states),
         checked=standing.checked,

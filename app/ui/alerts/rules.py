@@ -35,7 +35,7 @@ KINDS = tuple((kind.value, about.label) for kind, about in ABOUT.items())
 
 def parse_rule_name(text: str) -> str:
     if not text.strip():
-        raise InvalidField(_("A rule needs a name."))
+        raise InvalidField(_("Enter a name for the rule."))
     return text.strip()
 
 
@@ -115,7 +115,7 @@ async def change(request: PageRequest) -> Response:
 async def delete(request: PageRequest) -> Response:
     """POST /alerts/rules/{id}/delete: delete the rule if the form repeats its name."""
     rule = (await _standing(request)).rule
-    form = await forms.confirmation(request, rule.name, _("That is not the rule's name."))
+    form = await forms.confirmation(request, rule.name, _("That is not the name of the rule."))
     if form.is_wrong:
         return await delete_page(request, form)
     await request.services.alerts.delete(request.actor, rule.id)
@@ -199,7 +199,7 @@ async def _page(
 ) -> Response:
     severities = [(severity.value, translated(severity.value)) for severity in Severity]
     context = RuleForm(rule_id, form, trial, severities)
-    title = _("Change a rule") if rule_id else _("New alert rule")
+    title = _("Edit rule") if rule_id else _("New alert rule")
     return await pages.respond(request, "alert_form.html", context, title=title)
 
 
@@ -215,4 +215,4 @@ async def delete_page(request: PageRequest, form: Form | None = None) -> Respons
         silences=sum(silence.rule_id == standing.rule.id for silence in silences),
         form=form or Form({"confirm": ""}),
     )
-    return await pages.respond(request, "alert_delete.html", context, title=_("Delete a rule"))
+    return await pages.respond(request, "alert_delete.html", context, title=_("Delete rule"))

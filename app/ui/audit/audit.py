@@ -142,7 +142,7 @@ async def export(request: PageRequest) -> Response:
     """GET /audit/export with the filter of /audit: all matching entries as CSV."""
     form, match = read(request.query_params, request.zone)
     if form.is_wrong:
-        raise Invalid(next(iter(form.errors.values())).rstrip("."), remedy=_("mend the filter"))
+        raise Invalid(next(iter(form.errors.values())).rstrip("."), remedy=_("correct the filter"))
     EXPORTS.check()
     audit = request.services.audit
     first = await audit.find(match, limit=EXPORT_PAGE)
@@ -203,7 +203,7 @@ def differences(before_json: str, after_json: str) -> list[Difference]:
     before, after = _fields(before_json), _fields(after_json)
     if before is None or after is None:
         is_same = before_json == after_json
-        return [] if is_same else [Difference(_("as a whole"), before_json, after_json)]
+        return [] if is_same else [Difference(_("all"), before_json, after_json)]
     names = [*before, *(name for name in after if name not in before)]
     return [
         Difference(name, before.get(name, ""), after.get(name, ""))
@@ -258,6 +258,6 @@ def _id(text: str) -> int | None:
     if number is not None:
         return number
     raise Invalid(
-        _("%(text)s is no place in the trail", text=f"{text[:40]!r}"),
-        remedy=_("begin at the newest entries"),
+        _("%(text)s is not a position in the audit trail", text=f"{text[:40]!r}"),
+        remedy=_("start at the newest entries"),
     )

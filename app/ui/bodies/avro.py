@@ -26,7 +26,7 @@ def decode(body: bytes) -> tuple[dict[str, Any], bool]:
         from app.ui.bodies import avro_container  # needs the extra `avro`
     except ImportError:
         raise NotDecodable(
-            N_("this server lacks fastavro: pip install kitemq-server[avro]")
+            N_("fastavro is not installed: pip install kitemq-server[avro]")
         ) from None
     return avro_container.decode(body)
 
@@ -39,7 +39,7 @@ def _other_framing(body: bytes) -> NotDecodable:
         )
     if body[:1] == b"\x00" and len(body) >= CONFLUENT_BYTES_MIN:
         return NotDecodable(
-            N_("schema needed, if it is Avro: framed as schema %(number)s of a schema registry"),
+            N_("schema needed if it is Avro: schema registry frame, schema %(number)s"),
             number=int.from_bytes(body[1:5], "big"),
         )
-    return NotDecodable(N_('no container file: it does not begin with "Obj" and 0x01'))
+    return NotDecodable(N_('not an Avro container file: it does not begin with "Obj" and 0x01'))

@@ -31,8 +31,8 @@ NOT_A_SCHEMA = (
 )
 REASONS: dict[type[Exception], str] = {
     RecursionError: N_("values are nested too deeply"),
-    EOFError: N_("the body ends within a value"),
-    IndexError: N_("a union or an enum has no such member"),
+    EOFError: N_("the body ends inside a value"),
+    IndexError: N_("index outside the union or enum"),
     UnicodeDecodeError: N_("a string is not UTF-8"),
 }
 COMPLEX = ("record", "error", "enum", "fixed", "array", "map")
@@ -58,9 +58,7 @@ def decode(body: bytes) -> tuple[dict[str, Any], bool]:
         raise NotDecodable(REASONS[type(error)]) from None
     except NOT_A_SCHEMA as error:
         # The header's schema may be any JSON: what it calls a list can be a number, and so on.
-        raise NotDecodable(
-            N_("the schema is none of Avro's: %(error)s"), error=str(error)[:80]
-        ) from None
+        raise NotDecodable(N_("invalid Avro schema: %(error)s"), error=str(error)[:80]) from None
 
 
 def _container(body: bytes) -> tuple[dict[str, Any], bool]:
@@ -70,7 +68,7 @@ def _container(body: bytes) -> tuple[dict[str, Any], bool]:
     try:
         schema = json_text.loads(header["metadata"]["avro.schema"])
     except (KeyError, ValueError, RecursionError):
-        raise NotDecodable(N_("the header holds no schema that is JSON")) from None
+        raise NotDecodable(N_("the schema in the header is not JSON")) from None
     decoder.start_blocks(codec, header["sync"])
     records: list[Any] = []
     is_cut = False
@@ -148,7 +146,7 @@ class _Decoder(BinaryDecoder, AvroJSONDecoder):
         """Whether the last record has been read; opens the next block where there is one."""
         while self._records_left <= 0:
             if rest := len(self._data) - self._position:
-                raise NotDecodable(N_("%(at)s bytes of a block are left over"), at=rest)
+                raise NotDecodable(N_("%(at)s bytes of the block are left over"), at=rest)
             self._data, self._position = self._body, self._block_position
             if self._position == len(self._body):
                 return True
@@ -160,7 +158,7 @@ class _Decoder(BinaryDecoder, AvroJSONDecoder):
         block = _unpacked(self.read(self.read_long()), self._codec)
         if self.read_fixed(SYNC_BYTES) != self._sync:
             at = self._position - SYNC_BYTES
-            raise NotDecodable(N_("byte %(at)s: the sync marker is not the header's"), at=at)
+            raise NotDecodable(N_("byte %(at)s: the sync marker differs from the header's"), at=at)
         self._unpacked_bytes += len(block)
         if self._unpacked_bytes > ALL_UNPACKED_BYTES_MAX:
             raise _LimitReached
@@ -183,7 +181,7 @@ class _Decoder(BinaryDecoder, AvroJSONDecoder):
         if len(piece) != size != 1:
             at = self._position
             raise NotDecodable(
-                N_("byte %(at)s: %(count)s bytes are announced, fewer are there"), at=at, count=size
+                N_("byte %(at)s: %(count)s bytes declared, fewer present"), at=at, count=size
             )
         self._position += len(piece)
         return piece
@@ -222,17 +220,15 @@ def _unpacked(block: bytes, codec: str) -> bytes:
     if codec == "null":
         return block
     if codec != "deflate":
-        raise NotDecodable(
-            N_("blocks are compressed with %(codec)s, which is not read here"), codec=codec
-        )
+        raise NotDecodable(N_("unsupported block compression: %(codec)s"), codec=codec)
     try:
         unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
         data = unpacker.decompress(block, UNPACKED_BYTES_MAX)
     except zlib.error as error:
-        raise NotDecodable(N_("a block cannot be inflated: %(error)s"), error=error) from None
+        raise NotDecodable(N_("a block cannot be decompressed: %(error)s"), error=error) from None
     if unpacker.unconsumed_tail:
         raise NotDecodable(
-            N_("a block is larger than %(unpacked_bytes_max)s KiB unpacked"),
+            N_("a decompressed block exceeds %(unpacked_bytes_max)s KiB"),
             unpacked_bytes_max=UNPACKED_BYTES_MAX // 1024,
         )
     return data

@@ -125,7 +125,7 @@ def _try_all(body: bytes, content: Unpacked) -> tuple[dict[str, _Decoded], list[
     documents: dict[str, _Decoded] = {}
     for name in ORDER:
         if content.is_foreign and name in GUESSED:
-            results.append(DecoderResult(name, False, _("not tried, as the body is compressed")))
+            results.append(DecoderResult(name, False, _("not checked: the body is compressed")))
             continue
         try:
             documents[name] = DECODERS[name](body, "text" in documents)
@@ -133,7 +133,7 @@ def _try_all(body: bytes, content: Unpacked) -> tuple[dict[str, _Decoded], list[
             results.append(DecoderResult(name, False, str(error)))
         else:
             results.append(DecoderResult(name, True, documents[name].detail))
-    results.append(DecoderResult("hex", True, _("shows any bytes")))
+    results.append(DecoderResult("hex", True, _("works for any bytes")))
     return documents, results
 
 
@@ -156,7 +156,7 @@ def preview_of(message: StoredMessage) -> str:
     """The one-line preview of a message's body, or the missing right for a concealed message."""
     missing = missing_right(message)
     if missing:
-        return _("(not shown: needs the right %(right)s)", right=missing)
+        return _("(hidden: requires %(right)s)", right=missing)
     return preview(message.plain.body)
 
 
@@ -182,7 +182,7 @@ def document(plain: PlainBody | bytes, view: str = "") -> Any:
     for name in TREES:
         with contextlib.suppress(NotDecodable):
             return _decoded(body, name).document
-    raise NotDecodable(N_("it is no JSON, Avro, MessagePack or Protobuf"))
+    raise NotDecodable(N_("not JSON, Avro, MessagePack or Protobuf"))
 
 
 def _decoded(body: bytes, view: str) -> _Decoded:
@@ -215,7 +215,7 @@ def _text(body: bytes, __: bool) -> _Decoded:
     strange = _unprintable(text[:SHOWN_BYTES_MAX])
     if strange:
         name = unicodedata.name(strange, f"U+{ord(strange):04X}")
-        raise NotDecodable(N_("UTF-8, but holds the control character %(name)s"), name=name)
+        raise NotDecodable(N_("UTF-8, but contains the control character %(name)s"), name=name)
     return _Decoded(_("valid UTF-8") if text else "empty")
 
 
@@ -231,7 +231,7 @@ def _json(body: bytes, is_text: bool) -> _Decoded:
 
 def _avro(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotDecodable(N_("not tried, as the body is text"))
+        raise NotDecodable(N_("not checked: the body is text"))
     _check_size(body, TREE_BYTES_MAX)
     document, is_cut = avro.decode(body)
     return _Decoded(_("an object container file with its schema"), document, is_cut)
@@ -239,23 +239,23 @@ def _avro(body: bytes, is_text: bool) -> _Decoded:
 
 def _msgpack(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotDecodable(N_("not tried, as the body is text"))
+        raise NotDecodable(N_("not checked: the body is text"))
     if not body or body[0] not in CONTAINERS:
         raise NotDecodable(N_("does not begin with a map or an array"))
     _check_size(body, TREE_BYTES_MAX)
     try:
-        return _Decoded(_("one MessagePack value, to the last byte"), msgspec.msgpack.decode(body))
+        return _Decoded(_("exactly one MessagePack value"), msgspec.msgpack.decode(body))
     except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:
         raise NotDecodable(str(error) or _("nested too deeply")) from None
 
 
 def _protobuf(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotDecodable(N_("not tried, as the body is text"))
+        raise NotDecodable(N_("not checked: the body is text"))
     _check_size(body, GUESS_BYTES_MAX)
     document = protobuf.decode(body)
     return _Decoded(
-        _("fits the wire format; names and exact types are in its schema only"), document
+        _("matches the wire format; field names and exact types need a schema"), document
     )
 
 

@@ -21,7 +21,7 @@ from app.ui.framework.language import N_, _
 from engine.message import StoredMessage
 
 VIEWS = (
-    ("", N_("as it is")),
+    ("", N_("raw")),
     ("text", N_("Text")),
     ("json", "JSON"),
     ("avro", "Avro"),
@@ -76,7 +76,10 @@ def read(values: Mapping[str, str], form: Form) -> Columns:
     paths = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     wrong = [path for path in paths if len(path) > PATH_CHARS_MAX or not PATH.match(path)]
     if wrong:
-        form.refuse("fields", _("%(path)s is no path like order.lines[0].price.", path=wrong[0]))
+        form.refuse(
+            "fields",
+            _("%(path)s is not a valid path. Example: order.lines[0].price", path=wrong[0]),
+        )
     elif len(paths) > PATHS_MAX:
         form.refuse("fields", _("At most %(n)s values.", n=PATHS_MAX))
     return Columns(view, () if "fields" in form.errors else paths)
@@ -86,7 +89,7 @@ def show(messages: Iterable[StoredMessage], columns: Columns) -> list[RowColumns
     """The columns of each message; those after BUDGET_S have a reason instead."""
     until_s = time.perf_counter() + BUDGET_S
     rows = []
-    late = BodyCell(why=_("the time to decode this page was up"))
+    late = BodyCell(why=_("time limit for decoding this page reached"))
     for message in messages:
         if time.perf_counter() < until_s:
             rows.append(_row(message, columns))
@@ -130,7 +133,7 @@ def _value(document: Any, path: str) -> BodyCell:
         try:
             document = document[int(index)] if index else document[name]
         except (KeyError, IndexError, TypeError):
-            return BodyCell(why=_("the body has no %(path)s", path=path))
+            return BodyCell(why=_("no %(path)s in the body", path=path))
     return BodyCell(_cut(document if isinstance(document, str) else _json(document)))
 
 

@@ -43,7 +43,7 @@ def _message(data: bytes, depth: int, budget: _FieldBudget) -> dict[str, Any]:
         number, wire = key >> 3, key & 7
         if not 1 <= number <= NUMBER_MAX or number in RESERVED_NUMBERS:
             raise NotDecodable(
-                N_("byte %(begin)s: no field can have the number %(number)s"),
+                N_("byte %(begin)s: invalid field number %(number)s"),
                 begin=begin,
                 number=number,
             )
@@ -82,7 +82,7 @@ def _field(
         size, begin = _varint(data, at)
         if begin + size > len(data):
             raise NotDecodable(
-                N_("byte %(at)s: %(size)s bytes are announced, %(begin)s are there"),
+                N_("byte %(at)s: %(size)s bytes declared, %(begin)s present"),
                 at=at,
                 size=size,
                 begin=len(data) - begin,
@@ -90,7 +90,7 @@ def _field(
         name, value = _delimited(data[begin : begin + size], depth, budget)
         return name, value, begin + size
     raise NotDecodable(
-        N_("byte %(at)s: wire type %(wire)s is unknown or of an old group"), at=at - 1, wire=wire
+        N_("byte %(at)s: wire type %(wire)s is unknown or a deprecated group"), at=at - 1, wire=wire
     )
 
 
@@ -123,7 +123,7 @@ def _fixed(data: bytes, at: int, size: int) -> str:
     piece = data[at : at + size]
     if len(piece) < size:
         raise NotDecodable(
-            N_("byte %(at)s: the body ends within a %(size)s-bit value"), at=at, size=size * 8
+            N_("byte %(at)s: the body ends inside a %(size)s-bit value"), at=at, size=size * 8
         )
     whole, fraction = struct.unpack("<q" if size == 8 else "<i", piece)[0], 0.0
     (fraction,) = struct.unpack("<d" if size == 8 else "<f", piece)
@@ -134,7 +134,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for count in range(VARINT_BYTES_MAX):
         if at + count >= len(data):
-            raise NotDecodable(N_("byte %(at)s: the body ends within a number"), at=at)
+            raise NotDecodable(N_("byte %(at)s: the body ends inside a number"), at=at)
         byte = data[at + count]
         value |= (byte & 0x7F) << (7 * count)
         if byte < 0x80:

@@ -58,7 +58,7 @@ def _by_look(body: bytes) -> Unpacked:
     if kind in BY_ENGINE:
         return _by_engine(body, kind)
     if kind not in WINDOWS:
-        detail = _("compressed with %(kind)s, which is not unpacked here", kind=kind)
+        detail = _("compressed with %(kind)s, which is not supported", kind=kind)
         return Unpacked(body, kind, False, detail)
     unpacker = zlib.decompressobj(WINDOWS[kind])
     try:
@@ -68,10 +68,10 @@ def _by_look(body: bytes) -> Unpacked:
         return Unpacked(body, kind, False, detail)
     if unpacker.unconsumed_tail:
         limit = UNPACKED_BYTES_MAX // 1024 // 1024
-        detail = _("%(kind)s; only the first %(limit)s MiB were unpacked", kind=kind, limit=limit)
+        detail = _("%(kind)s; only the first %(limit)s MiB decompressed", kind=kind, limit=limit)
         return Unpacked(data, kind, True, detail)
     if not unpacker.eof:
-        detail = _("looks like %(kind)s, but it ends too early", kind=kind)
+        detail = _("looks like %(kind)s, but is truncated", kind=kind)
         return Unpacked(body, kind, False, detail)
     return Unpacked(data, kind, True, _sizes(kind, len(body), len(data)))
 

@@ -73,7 +73,7 @@ async def stack(request: PageRequest) -> Response:
     try:
         client = clients.find(name)  # as it is after five seconds
     except NotFound:
-        trouble = trouble or _("it is gone by now")
+        trouble = trouble or _("it is no longer connected")
     return await _page(request, client, answer, trouble)
 
 
@@ -105,26 +105,26 @@ def _impact(client: ClientState) -> list[str]:
     connections = sum(1 for each in client.endpoints if each.is_open)
     return [
         ngettext(
-            "%(num)s connection of it ends; a gRPC connection that other clients share stays.",
-            "%(num)s connections of it end; a gRPC connection that other clients share stays.",
+            "%(num)s connection is closed; gRPC connections shared with other clients stay open.",
+            "%(num)s connections are closed; gRPC connections shared with other clients stay open.",
             connections,
         )
         if client.endpoints
-        else _("It has no open connection: only its memberships end."),
+        else _("No open connection: only its group memberships end."),
         ngettext(
-            "It is no member of %(num)s group any more; its queues and locks go to others.",
-            "It is no member of %(num)s groups any more; its queues and locks go to others.",
+            "It leaves %(num)s group; its queues and locks are reassigned.",
+            "It leaves %(num)s groups; its queues and locks are reassigned.",
             len(client.memberships),
         ),
         ngettext(
-            "%(num)s message in its hands comes back within a second, its attempt counted. "
-            "What the client still finishes may then be done twice.",
-            "%(num)s messages in its hands come back within a second, their attempts counted. "
-            "What the client still finishes may then be done twice.",
+            "%(num)s message in flight is redelivered within a second, with the attempt counted. "
+            "If the client still finishes it, it is processed twice.",
+            "%(num)s messages in flight are redelivered within a second, with the attempt "
+            "counted. If the client still finishes them, they are processed twice.",
             client.in_flight,
         ),
         _(
-            "It is not locked out: most clients connect again at once. To keep it out, revoke its "
+            "The client is not blocked: most clients reconnect at once. To block it, revoke its "
             "token or access key."
         ),
     ]

@@ -22,7 +22,7 @@ JOBS_MAX = 200  # the page says "at least" beyond it
 class SwitchFields(Fields, frozen=True):
     """The form of read-only mode."""
 
-    read_only: Annotated[Literal["on", "off"], Meta(title=N_("The switch"))]
+    read_only: Annotated[Literal["on", "off"], Meta(title=N_("Read-only mode"))]
     reason: Verbatim
 
 

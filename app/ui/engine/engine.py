@@ -28,32 +28,32 @@ BARS_WIDTH = 650
 BARS_HEIGHT = 110
 BARS_GAP = 4
 HIDDEN = {
-    Hidden.SECRET: N_("hidden: it is a secret"),
-    Hidden.PASSWORD: N_("hidden: it holds a password"),
+    Hidden.SECRET: N_("hidden: secret"),
+    Hidden.PASSWORD: N_("hidden: contains a password"),
 }
 CHECKS = {
     "engine": N_("The engine's services"),
-    "recovery": N_("Recovery at the start"),
-    "disk": N_("Room on the disk"),
-    "data_directory": N_("Writing to the data directory"),
-    "database": N_("The database and its schema"),
-    "event_loop": N_("The event loop"),
-    "clock": N_("The clock"),
-    "traces": N_("Recording of traces"),
-    "lag_history": N_("History of lag"),
+    "recovery": N_("Recovery at startup"),
+    "disk": N_("Disk space"),
+    "data_directory": N_("Data directory writes"),
+    "database": N_("Database and schema"),
+    "event_loop": N_("Event loop"),
+    "clock": N_("Clock"),
+    "traces": N_("Trace recording"),
+    "lag_history": N_("Lag history"),
     "connections": N_("Connections"),
-    "exposure": N_("Who gets in"),
+    "exposure": N_("Authentication"),
 }
 SOURCES = {
     settings_view.DEFAULT: "",
-    settings_view.PROGRAM: N_("the program that embeds the server"),
+    settings_view.PROGRAM: N_("embedding program"),
     "environment": N_("environment"),
     "command line": N_("command line"),
 }
 TONES = {"ok": "ok", "warning": "warn", "failed": "bad", "unknown": ""}
 OUTCOMES = {
-    "ok": N_("fine"),
-    "warning": N_("a warning"),
+    "ok": N_("ok"),
+    "warning": N_("warning"),
     "failed": N_("failed"),
     "unknown": N_("unknown"),
 }
@@ -145,9 +145,9 @@ async def show(request: PageRequest) -> Response:
         bars_total=sum(distribution.values()),
         spreads=[
             SpreadRow(_("stored, last minutes"), latency.stored.recent),
-            SpreadRow(_("stored, since the start"), latency.stored.ever),
-            SpreadRow(_("on the disk, last minutes"), latency.flushed.recent),
-            SpreadRow(_("on the disk, since the start"), latency.flushed.ever),
+            SpreadRow(_("stored, since startup"), latency.stored.ever),
+            SpreadRow(_("flushed, last minutes"), latency.flushed.recent),
+            SpreadRow(_("flushed, since startup"), latency.flushed.ever),
         ],
         # Rounded to a tenth of a millisecond, so that an idle page does not change.
         loop_delay_ms=round(heartbeat.worst_s * 1000, 1),

@@ -27,9 +27,9 @@ LINE_CHARS_MAX = 255
 # In the order of the list: failures come first.
 OUTCOMES = {
     "failed": N_("failed"),
-    "unreached": N_("not reached"),
+    "unreached": N_("not processed"),
     "would": N_("would change"),
-    "left": N_("left out"),
+    "left": N_("excluded"),
     "done": N_("done"),
 }
 
@@ -92,7 +92,7 @@ async def each(
     rows: list[Row] = []
     async for name in paced(names):
         if time.monotonic() >= end_s:
-            rows.append(row_of(name, "unreached", _("the time was over; do it again")))
+            rows.append(row_of(name, "unreached", _("time limit reached; repeat to continue")))
             continue
         try:
             require(who, Action.ADMINISTER, kind, name)
@@ -145,7 +145,7 @@ async def respond(
         selection="\n".join(f"{row.state} {row.name}" for row in would),
         choices=choices,
     )
-    title = _("Many topics at once") if kind is Kind.TOPIC else _("Many groups at once")
+    title = _("Bulk change of topics") if kind is Kind.TOPIC else _("Bulk change of groups")
     return await pages.respond(
         request, f"{kind}_bulk.html", context, title=title, section=f"{kind}s"
     )

@@ -19,19 +19,19 @@ log = logging.getLogger("kitemq.console")
 Handler = Callable[[PageRequest], Awaitable[Response]]
 
 HEADLINES = {
-    400: N_("That request makes no sense"),
-    403: N_("Not allowed"),
+    400: N_("Invalid request"),
+    403: N_("Permission denied"),
     404: N_("Not found"),
-    409: N_("Not possible as things stand"),
+    409: N_("Not possible in the current state"),
     410: N_("Gone"),
-    422: N_("Something in the request is wrong"),
-    500: N_("Something broke"),
+    422: N_("Invalid input"),
+    500: N_("Internal error"),
     503: N_("Not right now"),
 }
 STEPS = {
-    404: N_("Check the name, or find it from the lists of topics and groups."),
-    409: N_("Look at the present state, then try again."),
-    500: N_("Nothing was half-done by the page itself. Search the server's log for the error id."),
+    404: N_("Check the name or choose from the lists of topics and groups."),
+    409: N_("Check the current state and try again."),
+    500: N_("No partial change was made by the page. Search the server log for the error id."),
     503: N_("Try again in a moment."),
 }
 
@@ -64,7 +64,7 @@ def page(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
             error_id = secrets.token_hex(4)
             log.exception("error %s: %s %r", error_id, request.method, request.url.path)
             return await _show(
-                request, 500, _("The server met an error it did not expect."), "", "", error_id
+                request, 500, _("The server encountered an unexpected error."), "", "", error_id
             )
 
     return guarded

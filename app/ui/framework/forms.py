@@ -103,7 +103,7 @@ class Form:
         """
         zone = zones.parse(zone_name) if zone_name else UTC_ZONE
         if zone is None:
-            self.refuse(name, _("%(zone)s is no time zone.", zone=repr(zone_name[:64])))
+            self.refuse(name, _("%(zone)s is not a time zone.", zone=repr(zone_name[:64])))
             return None
         try:
             at_ms = typed_time.moment_ms(self.values.get(name, ""), zone)
@@ -141,7 +141,9 @@ async def read(request: Request, *, bytes_max: int = FORM_BYTES_MAX) -> Posted:
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/x-www-form-urlencoded":
-        raise Invalid(_("the console reads HTML forms only"), remedy=_("use /api/v1 for programs"))
+        raise Invalid(
+            _("the console accepts HTML forms only"), remedy=_("use /api/v1 for programs")
+        )
     body = await _body(request, bytes_max)
     try:
         if len(body) <= INLINE_BYTES_MAX:
@@ -149,7 +151,7 @@ async def read(request: Request, *, bytes_max: int = FORM_BYTES_MAX) -> Posted:
         else:
             values = await asyncio.to_thread(_parsed, body)
     except ValueError as error:
-        raise Invalid(_("the form's encoding is broken"), remedy=_("send UTF-8")) from error
+        raise Invalid(_("the form's encoding is invalid"), remedy=_("send UTF-8")) from error
     return Posted(values)
 
 

@@ -74,7 +74,7 @@ def require_kind(request: Request, kinds: Sequence[str]) -> str:
     kind = request.query_params.get("format", kinds[0])
     if kind not in kinds:
         raise Invalid(
-            _("%(kind)s is no format", kind=f"{kind[:20]!r}"),
+            _("%(kind)s is not a format", kind=f"{kind[:20]!r}"),
             field="format",
             remedy=_("choose %(choices)s", choices=", ".join(kinds)),
         )

@@ -38,16 +38,16 @@ EVERY_TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING)
 PRODUCE = Needs(Action.PRODUCE, Kind.TOPIC, "topic")
 ADMINISTER_REPORT = Needs(Action.ADMINISTER, Kind.REPORT)
 
-READ_ONLY_TEXT = N_("Read-only mode: nothing can be changed")
+READ_ONLY_TEXT = N_("Read-only mode: changes are disabled")
 # The sentence that names the lowest sufficient role, by kind and by whether a name is known.
 ONE, EACH, SOME = "one", "each", "some"
 NEEDS_TEXTS = {
-    (Kind.TOPIC, ONE): N_("Needs operator on topic %(name)s"),
-    (Kind.TOPIC, EACH): N_("Needs operator on all topics"),
-    (Kind.TOPIC, SOME): N_("Needs operator on a topic"),
-    (Kind.GROUP, ONE): N_("Needs operator on group %(name)s"),
-    (Kind.GROUP, EACH): N_("Needs operator on all groups"),
-    (Kind.GROUP, SOME): N_("Needs operator on a group"),
+    (Kind.TOPIC, ONE): N_("Requires operator on topic %(name)s"),
+    (Kind.TOPIC, EACH): N_("Requires operator on all topics"),
+    (Kind.TOPIC, SOME): N_("Requires operator on a topic"),
+    (Kind.GROUP, ONE): N_("Requires operator on group %(name)s"),
+    (Kind.GROUP, EACH): N_("Requires operator on all groups"),
+    (Kind.GROUP, SOME): N_("Requires operator on a group"),
 }
 
 
@@ -80,13 +80,13 @@ def needs_text(action: Action, kind: Kind, name: str) -> str:
     if action is Action.READ_MESSAGES:
         return reason_of(right_text(action, kind, name))
     if kind is Kind.REPORT:
-        return _("Needs the right to run reports")
+        return _("Requires permission to run reports")
     # A token may not change its owner's account.
     role = least_role(action, Kind.PEOPLE if kind is Kind.OWN else kind)
     if role is Role.ADMIN:
-        return _("Needs admin")
+        return _("Requires admin")
     if kind not in NAMED:
-        return _("Needs operator")
+        return _("Requires operator")
     scope = EACH if name == EVERYTHING else ONE if name else SOME
     return translated(NEEDS_TEXTS[kind, scope]) % {"name": name}
 

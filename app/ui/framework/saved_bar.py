@@ -53,7 +53,7 @@ async def read(request: Request) -> SavedBar | None:
     except Invalid:
         here = ""
     views_glance = await glance(request)
-    failure = _("the database does not answer") if views_glance.failure else ""
+    failure = _("the database is not responding") if views_glance.failure else ""
     links = [SavedLink(v.name, v.href, v.query == here) for v in views_glance.at(path)]
     # The current view comes first, so that it is never cut off.
     links.sort(key=lambda link: not link.is_here)

@@ -22,12 +22,12 @@ class Turns:
         if self.count >= self._count_max:
             raise Busy(
                 _(
-                    "%(count)s %(noun)s are under way already",
+                    "%(count)s %(noun)s are already running",
                     count=self.count,
                     noun=translated(self._noun),
                 ),
                 retry_after_s=RETRY_AFTER_S,
-                remedy=_("end one of them, or come back in a moment"),
+                remedy=_("end one of them or try again in a moment"),
             )
 
     @contextmanager

@@ -8,7 +8,7 @@ from app.ui.framework.zones import UTC_ZONE, Zone
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 LENGTH = re.compile(r"(\d{1,12}) ?(ms|s|m|min|h|d)")
-LENGTH_HELP = N_("Like 500ms, 10s, 5m, 2h or 1d.")
+LENGTH_HELP = N_("For example 500ms, 10s, 5m, 2h or 1d.")
 
 
 class NoMoment(ValueError):
@@ -41,19 +41,20 @@ def moment_ms(text: str, zone: Zone = UTC_ZONE) -> int:
         shifted = moment.astimezone(UTC).astimezone(moment.tzinfo)
         at_ms = round(moment.timestamp() * 1000)
     except (ValueError, OverflowError):
-        sentence = _("That is no time. Write it like 2026-11-20T14:30, by the clocks of %(zone)s.")
+        sentence = _("Invalid time. Use the format 2026-11-20T14:30, in the time zone %(zone)s.")
         raise NoMoment(sentence % {"zone": zone.name}) from None
     if shifted.replace(tzinfo=None) != moment.replace(tzinfo=None):
         raise NoMoment(
             _(
-                "No clock in %(zone)s shows %(typed)s: they are set forward then. Write %(next)s.",
+                "%(typed)s does not exist in %(zone)s because clocks are set forward. Use "
+                "%(next)s.",
                 zone=zone.name,
                 typed=_iso(typed),
                 next=_iso(shifted),
             )
         )
     if at_ms <= 0:
-        raise NoMoment(_("That lies before 1970."))
+        raise NoMoment(_("The time is before 1970."))
     return at_ms
 
 

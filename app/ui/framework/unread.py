@@ -9,5 +9,5 @@ def reason_of(right: str) -> str:
         return ""
     __, kind, name = right.split(":", 2)
     if kind == "group":
-        return _("You may not read message bodies of group %(name)s.", name=name)
-    return _("You may not read message bodies of this topic.")
+        return _("You do not have permission to read message bodies of group %(name)s.", name=name)
+    return _("You do not have permission to read message bodies of this topic.")

@@ -13,7 +13,7 @@ from app.ui.help.glossary import CHAPTERS, Chapter, Term
 QUERY_CHARS_MAX = 100
 # The shortcuts of app.js; a test compares both.
 KEYS = (
-    ("Ctrl K", N_("go to anything")),
+    ("Ctrl K", N_("search pages and actions")),
     ("/", N_("search")),
     ("g o", N_("overview")),
     ("g t", N_("topics")),
@@ -22,17 +22,17 @@ KEYS = (
     ("g d", N_("dead letters")),
     ("g a", N_("alerts")),
     ("g e", N_("engine")),
-    ("g h", N_("help, with every word explained")),
+    ("g h", N_("help and glossary")),
     ("r", N_("refresh now")),
     ("?", N_("this help")),
     ("Esc", N_("close a dialog")),
 )
 LINKS = (
-    ("/docs/api", N_("The REST interface, every operation with an example; works offline")),
-    ("/openapi.json", N_("The same as an OpenAPI document, for tools")),
+    ("/docs/api", N_("REST API with examples for every operation; works offline")),
+    ("/openapi.json", N_("OpenAPI document for tools")),
     ("/metrics", N_("Metrics for Prometheus")),
-    ("/engine?settings=all", N_("Every setting with its value, default and meaning")),
-    ("/access", N_("Who may do what")),
+    ("/engine?settings=all", N_("All settings with values, defaults and descriptions")),
+    ("/access", N_("Users and permissions")),
 )
 
 

@@ -289,8 +289,8 @@ def _summary(journey: Journey, now_ms: int) -> str:
     end_ms = max(_span(each, now_ms).end_ms for each in journey.stages)
     length = journey_words.span(end_ms - min(each.at_ms for each in journey.stages))
     if not handed:
-        return _("No hand-out is recorded; what is known of it covers %(length)s.", length=length)
-    times = ngettext("Handed out once", "Handed out %(num)s times", len(handed))
+        return _("No delivery recorded; the known events span %(length)s.", length=length)
+    times = ngettext("Delivered once", "Delivered %(num)s times", len(handed))
     groups = len({each.group for each in handed})
     to = _(" to %(groups)s groups", groups=groups) if groups > 1 else ""
     how = _(", %(failed)s of them failed", failed=failed) if failed else ""

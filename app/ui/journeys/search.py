@@ -91,7 +91,7 @@ WHY = {
     "expired": (N_("timed out"), "bad"),
     "dead": (N_("given up"), "bad"),
     "acked": (N_("done"), "ok"),
-    "inflight": (N_("handed out"), ""),
+    "inflight": (N_("delivered"), ""),
 }
 
 
@@ -130,7 +130,7 @@ async def _by_text(request: PageRequest, form: Form) -> tuple[list[TraceHit], bo
     text = form.values["q"]
     if len(text) > TEXT_MAX:
         detail = _(
-            "An id or a key has at most %(text_max)s characters, this has %(n)s.",
+            "An id or key has at most %(text_max)s characters; this one has %(n)s.",
             text_max=TEXT_MAX,
             n=len(text),
         )
@@ -150,12 +150,12 @@ async def _by_text(request: PageRequest, form: Form) -> tuple[list[TraceHit], bo
 async def _by_key(request: PageRequest, form: Form) -> tuple[list[TraceHit], bool]:
     for name in ("topic", "key"):
         if not form.values[name]:
-            form.refuse(name, _("A key is looked for in one topic: give both."))
+            form.refuse(name, _("Keys are searched within one topic: enter both."))
     if form.is_wrong:
         return [], False
     topic, key = form.values["topic"], form.values["key"]
     if lacks_messages(request.who, topic):
-        form.refuse("topic", _("You may not read message bodies of this topic."))
+        form.refuse("topic", _("You do not have permission to read message bodies of this topic."))
         return [], False
     try:
         page = await request.services.search.by_key(topic, key, count_max=KEY_HITS_MAX)

@@ -32,30 +32,30 @@ NUMBERED = frozenset({StageName.CHECK, StageName.DELIVERY, StageName.CLIENT_CONS
 OUTCOMES: Mapping[StageOutcome, tuple[str, str, str]] = {
     StageOutcome.STORED: (N_("stored"), "", "plain"),
     StageOutcome.REFUSED: (N_("refused"), "✕", "bad"),
-    StageOutcome.WAITING: (N_("goes on"), "…", "open"),
+    StageOutcome.WAITING: (N_("in progress"), "…", "open"),
     StageOutcome.RELEASED: (N_("released"), "", "wait"),
     StageOutcome.RECALLED: (N_("recalled"), "↩", "warn"),
-    StageOutcome.RESCHEDULED: (N_("moved to another time"), "↷", "wait"),
+    StageOutcome.RESCHEDULED: (N_("rescheduled"), "↷", "wait"),
     StageOutcome.COMMITTED: (N_("committed"), "✓", "ok"),
     StageOutcome.ROLLED_BACK: (N_("rolled back"), "↩", "warn"),
     StageOutcome.GIVEN_UP: (N_("given up"), "✕", "bad"),
-    StageOutcome.ASKED: (N_("producer asked"), "?", "plain"),
-    StageOutcome.NOBODY_TO_ASK: (N_("nobody to ask"), "!", "warn"),
-    StageOutcome.DELIVERED: (N_("handed out"), "", "wait"),
+    StageOutcome.ASKED: (N_("producer checked"), "?", "plain"),
+    StageOutcome.NOBODY_TO_ASK: (N_("no producer connected"), "!", "warn"),
+    StageOutcome.DELIVERED: (N_("delivered"), "", "wait"),
     StageOutcome.INFLIGHT: (N_("in flight"), "…", "open"),
     StageOutcome.ACKED: (N_("done"), "✓", "ok"),
     StageOutcome.FAILED: (N_("failed"), "✕", "bad"),
     StageOutcome.EXPIRED: (N_("timed out"), "✕", "bad"),
     StageOutcome.DEAD: (N_("given up"), "✕", "bad"),
-    StageOutcome.RETURNED: (N_("put back unused"), "↩", "plain"),
+    StageOutcome.RETURNED: (N_("returned unused"), "↩", "plain"),
     StageOutcome.PULLED: (N_("read"), "✓", "plain"),
-    StageOutcome.PASSED: (N_("passed"), "→", "plain"),
-    StageOutcome.REPLAYED: (N_("sent again"), "↻", "replay"),
-    StageOutcome.LEFT_OUT: (N_("not sent again"), "!", "warn"),
+    StageOutcome.PASSED: (N_("read"), "→", "plain"),
+    StageOutcome.REPLAYED: (N_("resent"), "↻", "replay"),
+    StageOutcome.LEFT_OUT: (N_("not resent"), "!", "warn"),
     StageOutcome.REPLIED: (N_("replied"), "✓", "ok"),
     StageOutcome.LATE: (N_("too late"), "!", "warn"),
     StageOutcome.SUCCESS: (N_("success"), "✓", "ok"),
-    StageOutcome.UNKNOWN: (N_("end not recorded"), "?", "plain"),
+    StageOutcome.UNKNOWN: (N_("outcome not recorded"), "?", "plain"),
 }
 # A group's verdict and its tone.
 VERDICTS: Mapping[GroupState, tuple[str, str]] = {
@@ -64,7 +64,7 @@ VERDICTS: Mapping[GroupState, tuple[str, str]] = {
     GroupState.RETRY_WAITING: (N_("waiting for retry"), "warn"),
     GroupState.DONE: (N_("done"), "ok"),
     GroupState.DEAD: (N_("dead"), "bad"),
-    GroupState.PASSED: (N_("passed"), ""),
+    GroupState.PASSED: (N_("read"), ""),
     GroupState.PULLED: (N_("read"), ""),
     GroupState.UNKNOWN: (N_("unknown"), ""),
 }
@@ -74,11 +74,11 @@ FAILED = frozenset({StageOutcome.FAILED, StageOutcome.EXPIRED, StageOutcome.DEAD
 QUESTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.TRACING_OFF: N_("Is tracing off for the topic?"),
     ReasonCode.SAMPLED_OUT: N_("Was it left out of the sample?"),
-    ReasonCode.RETENTION: N_("Is it older than what is kept?"),
-    ReasonCode.KIND_OF_ID: N_("Is it the wrong kind of id?"),
+    ReasonCode.RETENTION: N_("Is it older than the retention time?"),
+    ReasonCode.KIND_OF_ID: N_("Is the id of another kind?"),
     ReasonCode.NOT_INDEXED: N_("Is it not indexed yet?"),
     ReasonCode.DROPPED: N_("Were trace events dropped?"),
-    ReasonCode.TOO_MUCH: N_("Is there more than is read?"),
+    ReasonCode.TOO_MUCH: N_("Are there more records than a journey reads?"),
 }
 
 
@@ -167,21 +167,21 @@ def note(stage: Stage, now_ms: int) -> str:
 
 # How an attempt and a request ended.
 ATTEMPTS: Mapping[StageOutcome, str] = {
-    StageOutcome.ACKED: N_("%(begun)s was done after %(length)s%(by)s"),
+    StageOutcome.ACKED: N_("%(begun)s succeeded after %(length)s%(by)s"),
     StageOutcome.FAILED: N_("%(begun)s failed after %(length)s%(by)s"),
-    StageOutcome.EXPIRED: N_("%(begun)s timed out after %(length)s%(by)s: no answer came"),
-    StageOutcome.DEAD: N_("%(begun)s failed after %(length)s%(by)s and was the last"),
-    StageOutcome.RETURNED: N_("%(begun)s was put back unused after %(length)s%(by)s"),
-    StageOutcome.INFLIGHT: N_("%(begun)s is under way%(by)s, %(length)s"),
-    StageOutcome.PULLED: N_("was read%(by)s by a group that keeps its own place"),
-    StageOutcome.UNKNOWN: N_("%(begun)s began%(by)s; how it ended is not recorded"),
+    StageOutcome.EXPIRED: N_("%(begun)s timed out after %(length)s%(by)s without an answer"),
+    StageOutcome.DEAD: N_("%(begun)s, the last, failed after %(length)s%(by)s"),
+    StageOutcome.RETURNED: N_("%(begun)s was returned unused after %(length)s%(by)s"),
+    StageOutcome.INFLIGHT: N_("%(begun)s in progress%(by)s for %(length)s"),
+    StageOutcome.PULLED: N_("read%(by)s by a group that tracks its own offsets"),
+    StageOutcome.UNKNOWN: N_("%(begun)s started%(by)s; outcome not recorded"),
 }
 REQUESTS: Mapping[StageOutcome, str] = {
-    StageOutcome.REPLIED: N_("client %(client)s had its reply after %(length)s"),
-    StageOutcome.EXPIRED: N_("client %(client)s got no reply within %(length)s"),
-    StageOutcome.WAITING: N_("client %(client)s waits for a reply, %(length)s"),
+    StageOutcome.REPLIED: N_("client %(client)s received its reply after %(length)s"),
+    StageOutcome.EXPIRED: N_("client %(client)s received no reply within %(length)s"),
+    StageOutcome.WAITING: N_("client %(client)s waiting for a reply for %(length)s"),
 }
-NO_LONGER_WAITING = N_("client %(client)s stopped waiting for a reply; when is not recorded")
+NO_LONGER_WAITING = N_("client %(client)s stopped waiting for a reply; time not recorded")
 
 Values = Mapping[str, Any]  # the fields of a stage, its length and its outcome in words
 
@@ -209,10 +209,10 @@ def _attempt(stage: Stage, values: Values) -> str:
 def _wait(stage: Stage, values: Values) -> str:
     if stage.outcome is StageOutcome.WAITING:
         length = values["length"].removesuffix(_("%(span)s so far", span=""))
-        return _("has waited in the queue for %(length)s, and nobody has it", length=length)
+        return _("in the queue for %(length)s, not delivered yet", length=length)
     if stage.outcome is StageOutcome.PASSED:
-        return stage.detail or _("the group is past it without a recorded hand-out")
-    return _("waited %(length)s in the queue", **values)
+        return stage.detail or _("the group's offset is past it without a recorded delivery")
+    return _("in the queue for %(length)s", **values)
 
 
 def _retry_wait(stage: Stage, values: Values) -> str:
@@ -224,19 +224,17 @@ def _retry_wait(stage: Stage, values: Values) -> str:
 
 def _dead_letter(stage: Stage, values: Values) -> str:
     if not stage.detail:
-        return _("became a dead letter")
-    return _("became a dead letter: %(detail)s", **values)
+        return _("moved to dead letters")
+    return _("moved to dead letters: %(detail)s", **values)
 
 
 def _produced(stage: Stage, values: Values) -> str:
     sender = _(" by %(client)s", **values) if stage.client else ""
     if stage.until_ms is None:
-        return _(
-            "was produced%(sender)s; the record that it was first stored as is gone", sender=sender
-        )
+        return _("produced%(sender)s; the original record has expired", sender=sender)
     extra = f"; {stage.detail}" if stage.detail else ""
     return _(
-        "was produced%(sender)s and in the log %(length)s later%(extra)s",
+        "produced%(sender)s and stored %(length)s later%(extra)s",
         **values,
         sender=sender,
         extra=extra,
@@ -244,42 +242,40 @@ def _produced(stage: Stage, values: Values) -> str:
 
 
 def _stored(stage: Stage, values: Values) -> str:
-    return _("was stored in %(topic)s, queue %(queue)s, offset %(offset)s", **values)
+    return _("stored in %(topic)s, queue %(queue)s, offset %(offset)s", **values)
 
 
 def _refused(stage: Stage, values: Values) -> str:
     broker = stage.topic or "the broker"
-    return _("was refused by %(broker)s: %(detail)s", **values, broker=broker)
+    return _("refused by %(broker)s: %(detail)s", **values, broker=broker)
 
 
 def _delay(stage: Stage, values: Values) -> str:
     if goes_on(stage):
-        return _("waits for its time, %(length)s", **values)
-    return _("waited %(length)s for its time and was %(outcome)s", **values)
+        return _("scheduled, waiting for %(length)s", **values)
+    return _("waited %(length)s for its due time, then %(outcome)s", **values)
 
 
 def _transaction(stage: Stage, values: Values) -> str:
     if goes_on(stage):
-        return _("its transaction is undecided, %(length)s", **values)
+        return _("transaction undecided for %(length)s", **values)
     by = f" {stage.detail}" if stage.detail else ""
-    return _("its transaction was %(outcome)s%(by)s after %(length)s", **values, by=by)
+    return _("transaction %(outcome)s%(by)s after %(length)s", **values, by=by)
 
 
 def _check(stage: Stage, __: Values) -> str:
     number = stage.attempt or ""
     if stage.outcome is StageOutcome.NOBODY_TO_ASK:
         group = stage.group or "the group"
-        return _(
-            "check %(number)s found no producer of %(group)s to ask", number=number, group=group
-        )
-    return _("check %(number)s asked a producer what became of the transaction", number=number)
+        return _("check %(number)s: no producer of %(group)s connected", number=number, group=group)
+    return _("check %(number)s: producer asked for the transaction state", number=number)
 
 
 def _replay(stage: Stage, values: Values) -> str:
     if stage.outcome is StageOutcome.LEFT_OUT:
-        return _("replay job %(client)s did not send it again: %(detail)s", **values)
+        return _("replay job %(client)s did not resend it: %(detail)s", **values)
     to = _(" to %(topic)s", **values) if stage.topic else ""
-    text = _("replay job %(client)s sent it again%(to)s, %(detail)s", **values, to=to)
+    text = _("replay job %(client)s resent it%(to)s, %(detail)s", **values, to=to)
     return text.rstrip(", ")
 
 
@@ -288,9 +284,9 @@ def _request(stage: Stage, values: Values) -> str:
 
 
 def _reply(stage: Stage, __: Values) -> str:
-    late = _(", after nobody waited any more") if stage.outcome is StageOutcome.LATE else ""
+    late = _(", after the request timed out") if stage.outcome is StageOutcome.LATE else ""
     consumer = stage.client or "a consumer"
-    return _("a reply came from %(consumer)s%(late)s", consumer=consumer, late=late)
+    return _("reply from %(consumer)s%(late)s", consumer=consumer, late=late)
 
 
 PHRASES = {
@@ -315,7 +311,7 @@ def balance(stages: Sequence[Stage], now_ms: int) -> str:
     sums: dict[str, int] = {}
     names = {
         StageName.WAIT: _("in the queue"),
-        StageName.DELIVERY: _("with clients"),
+        StageName.DELIVERY: _("processing"),
         StageName.RETRY_WAIT: _("waiting for a retry"),
     }
     for stage in stages:
@@ -333,10 +329,10 @@ def hops(stages: Sequence[Stage]) -> str:
     parts = []
     if dead:
         parts.append(
-            _("became a dead letter")
+            _("moved to dead letters")
             if dead == 1
-            else _("became a dead letter %(n)s times", n=dead)
+            else _("moved to dead letters %(n)s times", n=dead)
         )
     if replayed:
-        parts.append(ngettext("was sent again", "was sent again %(num)s times", replayed))
-    return _("; it %(parts)s", parts=_(" and ").join(parts)) if parts else ""
+        parts.append(ngettext("resent once", "resent %(num)s times", replayed))
+    return _("; %(parts)s", parts=_(" and ").join(parts)) if parts else ""

@@ -81,7 +81,8 @@ async def newest(
     note = ""
     if len(queues) > QUEUES_MAX:
         note = _(
-            "Only the %(queues_max)s queues written last were looked at; choose one for others.",
+            "Only the %(queues_max)s most recently written queues were read; select a queue for "
+            "others.",
             queues_max=QUEUES_MAX,
         )
         queues = heapq.nlargest(QUEUES_MAX, queues, key=lambda queue: queue.last_stored_ms or 0)
@@ -104,7 +105,7 @@ async def newest(
         messages.append(message)
         tails[index].upper = message.offset
         if budget.is_spent:
-            note = _("The page is shorter than usual, for its messages are large.")
+            note = _("Shorter page because of large messages.")
             break
         await push(index)
     more = any(tail.upper > tail.low for tail in tails)
@@ -140,12 +141,12 @@ async def along(
     note = ""
     if offset < stats.min_offset:
         note = _(
-            "The queue begins at offset %(min_offset)s; older ones are gone.",
+            "The queue begins at offset %(min_offset)s; older messages have expired.",
             min_offset=f"{stats.min_offset:,}",
         )
     elif offset >= stats.max_offset and stored:
         note = _(
-            "The queue ends at offset %(max_offset)s; that message is yet to come.",
+            "The queue ends at offset %(max_offset)s; that message does not exist yet.",
             max_offset=f"{stats.max_offset:,}",
         )
     return BrowsePage(
@@ -171,7 +172,7 @@ def _parse_cursor(text: str) -> dict[int, int]:
         return {int(queue): int(offset) for queue, __, offset in pairs}
     except ValueError as error:
         raise Invalid(
-            _("the cursor in the address is broken"),
+            _("invalid cursor in the address"),
             field="cursor",
-            remedy=_("begin again at the newest messages"),
+            remedy=_("start again at the newest messages"),
         ) from error

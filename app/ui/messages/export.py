@@ -56,8 +56,8 @@ async def show(request: PageRequest) -> Response:
     kind = list_exports.require_kind(request, ("ndjson", "csv"))
     form, query = message_query.read(values, console.now_ms(), request.zone)
     if form.is_wrong or not query.topic:
-        detail = next(iter(form.errors.values()), _("no topic was named"))
-        raise Invalid(detail.rstrip("."), remedy=_("go back to the search and mend it there"))
+        detail = next(iter(form.errors.values()), _("no topic given"))
+        raise Invalid(detail.rstrip("."), remedy=_("go back to the search and correct it"))
     require_messages(request.who, query.topic)
     console.exports.check()
     first = await request.services.search.scan(query, count_max=PAGE_COUNT, budget_s=BUDGET_S)

@@ -148,7 +148,7 @@ async def by_id(request: PageRequest) -> Response:
         raise MessageNotFound(
             _("no message has the id %(text)s", text=text),
             field="id",
-            remedy=_("ids are compared exactly; the message may be older than what is kept"),
+            remedy=_("ids must match exactly; the message may have expired"),
         )
     first = min(result, key=lambda m: (bool(group_of(m.topic)), _waits(m), m.position))
     return _go(first)

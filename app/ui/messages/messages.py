@@ -145,7 +145,7 @@ async def show(request: PageRequest) -> Response:
 
 def _refuse_inside(form: Form, by: str, query: ScanQuery) -> None:
     """Refuse a search whose result would reveal the content of messages."""
-    reason = _("You may not read message bodies of this topic.")
+    reason = _("You do not have permission to read message bodies of this topic.")
     if by == "key":
         form.refuse("key", reason)
     elif by == "search" and query.contains:
@@ -210,12 +210,12 @@ def _scan_info(query: ScanQuery, page: ScanPage, way: WayFields, shape: Columns)
 async def _by_key(search: SearchService, topic: str, way: WayFields) -> SearchAnswer:
     if topic:
         page = await search.by_key(topic, way.key, cursor=way.cursor)
-        note = _("The key has more messages, older ones.") if page.next_cursor else ""
+        note = _("More, older messages have this key.") if page.next_cursor else ""
         return SearchAnswer(page.messages, note=note, older=page.next_cursor)
     anything = await search.anything(way.key)
-    note = _("In every topic, by key and by id.")
+    note = _("In all topics, by key and by id.")
     if anything.messages_cut:
-        note += _(" There may be more: choose a topic to see them.")
+        note += _(" There may be more: select a topic to see them.")
     return SearchAnswer(list(anything.messages), note=note)
 
 
@@ -232,7 +232,7 @@ async def _along(request: PageRequest, form: Form, topic: str, size: int) -> Sea
         console.messaging, topic, stats[queue], offset=offset, count_max=size
     )
     note = _(
-        "Queue %(queue)s keeps %(stored)s messages. %(note)s",
+        "Queue %(queue)s has %(stored)s messages. %(note)s",
         queue=queue,
         stored=f"{page.stored:,}",
         note=page.note,

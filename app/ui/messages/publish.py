@@ -28,7 +28,7 @@ DELAYS = (
     "1 s", "5 s", "10 s", "30 s", "1 min", "2 min", "3 min", "4 min", "5 min", "6 min", "7 min",
     "8 min", "9 min", "10 min", "20 min", "30 min", "1 h", "2 h",
 )  # fmt: skip
-AT_ONCE = ("0", N_("at once"))
+AT_ONCE = ("0", N_("immediately"))
 COUNT_MAX = 100
 LISTED_MAX = 20
 QUEUES_LISTED = 256
@@ -52,7 +52,7 @@ def properties_of(text: str) -> dict[str, str]:
         if name in RESERVED:
             raise InvalidField(
                 _(
-                    "Line %(number)s: %(name)s is a name of the system's own.",
+                    "Line %(number)s: %(name)s is a reserved name.",
                     number=number,
                     name=name,
                 )
@@ -122,9 +122,9 @@ async def _fill_from(request: PageRequest, values: dict[str, str]) -> Source | N
     topic, queue, offset = ([*name.rsplit(":", 2), "", ""])[:3]
     if not all(is_whole(text) for text in (queue, offset)):
         raise Invalid(
-            _("%(name)s names no message", name=f"{name[:60]!r}"),
+            _("%(name)s is not a message reference", name=f"{name[:60]!r}"),
             field="from",
-            remedy=_("write it as topic:queue:offset"),
+            remedy=_("use topic:queue:offset"),
         )
     message = await request.console.messaging.message(topic, int(queue), int(offset))
     require_message(request.who, message)
@@ -191,7 +191,7 @@ async def _page(
     context = Publish(
         head=await head_of(request, config, "produce"),
         form=form,
-        queues=[("", _("the broker chooses"))]
+        queues=[("", _("selected by the broker"))]
         + [(str(queue), str(queue)) for queue in range(min(config.write_queues, QUEUES_LISTED))],
         sent=[
             SentMessage(

@@ -30,8 +30,8 @@ SINCE = (
     ("1h", N_("last hour")),
     ("24h", "last 24 hours"),
     ("7d", "last 7 days"),
-    ("all", N_("everything kept")),
-    ("", N_("from and to, below")),
+    ("all", N_("all stored messages")),
+    ("", N_("custom range")),
 )
 SINCE_DEFAULT = "24h"
 TEXT_MAX = 512
@@ -67,7 +67,7 @@ def read(
     if not is_fixed:
         begin_ms = max(0, now_ms - SINCE_MS[since]) if SINCE_MS[since] else 0
     elif end_ms <= begin_ms and not form.errors:
-        form.refuse("to", _("The end must lie after the beginning."))
+        form.refuse("to", _("The end must be later than the start."))
     query = ScanQuery(fields.topic, begin_ms, end_ms, fields.filter or "*", fields.contains)
     return form, query
 

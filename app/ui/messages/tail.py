@@ -153,7 +153,7 @@ def _stays(request: PageRequest, query: TailQuery) -> Callable[[], Principal]:
     def check() -> Principal:
         who = authenticator.reauthenticate(request.scope)
         if who is None:
-            raise Forbidden(_("the login or the token has ended"), remedy=_("log in again"))
+            raise Forbidden(_("the session or token has ended"), remedy=_("log in again"))
         require(who, READ_SERVER.action, READ_SERVER.kind)
         _check_filter(who, query)
         return who

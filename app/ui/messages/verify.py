@@ -87,7 +87,7 @@ async def verify(request: PageRequest) -> Response:
     group, client = posted.one("group"), posted.one("client")
     require(request.who, Action.ADMINISTER, Kind.GROUP, group)
     if not client:
-        return await show(request, trouble=_("choose a client"), status=422)
+        return await show(request, trouble=_("select a client"), status=422)
     actor = request.actor
     try:
         result = await request.services.clients.verify(actor, client, group, *place_of(request))

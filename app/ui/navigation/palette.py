@@ -36,7 +36,7 @@ PLACES = (
     ("API", "/docs/api", "code", "rest openapi"),
 )
 ACTIONS = (
-    (N_("Create a topic"), "/create/topic", "plus", "new"),
+    (N_("Create topic"), "/create/topic", "plus", "new"),
     (N_("New alert rule"), "/alerts/new", "plus", "create watch"),
 )
 
@@ -122,7 +122,7 @@ def find(
 def _more(matches: Sequence[str], folder: str) -> str:
     """The note that says how many names match."""
     return _(
-        "the first %(n)s of %(all)s %(folder)s", n=EACH_MAX, all=f"{len(matches):,}", folder=folder
+        "first %(n)s of %(all)s %(folder)s", n=EACH_MAX, all=f"{len(matches):,}", folder=folder
     )
 
 

@@ -74,7 +74,7 @@ async def delete(request: PageRequest) -> Response:
     """POST /views/{id}/delete"""
     text = request.path_params["id"]
     if not is_whole(text, ID_CHARS_MAX):
-        raise NotFound(_("you have no view %(text)s", text=f"{text[:40]!r}"), field="id")
+        raise NotFound(_("there is no saved view %(text)s", text=f"{text[:40]!r}"), field="id")
     await request.services.views.delete(request.actor, _owner(request), int(text))
     return forms.go(request, "/views?done=deleted")
 

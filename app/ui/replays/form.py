@@ -22,9 +22,9 @@ from kitemq.model.numbers import is_whole
 
 ENGINE_NAMES = {"from_ms": "from", "to_ms": "until", "topic": "source"}
 WAYS = (
-    ("all", N_("all that is there now")),
-    ("time", N_("what was stored in a time")),
-    ("offsets", N_("ranges of offsets")),
+    ("all", N_("all current messages")),
+    ("time", N_("stored in a time range")),
+    ("offsets", N_("offset ranges")),
 )
 RANGES_MAX = 1024
 Range = tuple[int, int, int]
@@ -43,7 +43,7 @@ class NewJobFields(jobs.TargetFields, frozen=True, kw_only=True, rename={"from_"
     """The form; the times and the ranges have structs of their own."""
 
     source: str
-    by: Annotated[Literal["all", "time", "offsets"], Meta(title=N_("Which messages"))]
+    by: Annotated[Literal["all", "time", "offsets"], Meta(title=N_("Messages"))]
     from_: str
     until: str
     zone: str
@@ -65,12 +65,14 @@ def ranges_of(text: str) -> list[Range]:
     for line in lines[:RANGES_MAX]:
         parts = line.split(":")
         if len(parts) != 3 or not all(is_whole(p) for p in parts):
-            raise InvalidField(_("%(line)s is no range: write 0:100:200.", line=repr(line[:40])))
+            raise InvalidField(
+                _("%(line)s is not a range. Use the format 0:100:200.", line=repr(line[:40]))
+            )
         ranges.append((int(parts[0]), int(parts[1]), int(parts[2])))
     if not ranges:
-        raise InvalidField(_("Give one range on each line, as in 0:100:200."))
+        raise InvalidField(_("Enter one range per line, for example 0:100:200."))
     if len(lines) > RANGES_MAX:
-        raise InvalidField(_("At most %(most)s ranges.", most=f"{RANGES_MAX:,}"))
+        raise InvalidField(_("Up to %(most)s ranges.", most=f"{RANGES_MAX:,}"))
     return ranges
 
 
@@ -121,13 +123,13 @@ async def create(request: PageRequest) -> Response:
 def _new_job(form: Form, fields: NewJobFields, zone: Zone) -> NewReplay:
     """The job in the form; errors are reported at their fields."""
     if not fields.source:
-        form.refuse("source", _("Name the topic."))
+        form.refuse("source", _("Enter the topic."))
     new = replace(jobs.new_job(form, fields.source), filter=fields.filter or "*")
     if fields.by == "offsets":
         return replace(new, ranges=typed_forms.parse(form, RangeFields).ranges)
     if fields.by == "time":
         times = typed_forms.parse(form, TimeFields, zone)
         if times.from_ms is None and times.until_ms is None:
-            form.refuse("from", _("Say from when, or until when, or both."))
+            form.refuse("from", _("Enter a start, an end, or both."))
         return replace(new, from_ms=times.from_ms or 0, to_ms=times.until_ms or 0)
     return new

@@ -41,17 +41,17 @@ RETRIES_MAX = 5
 OUTCOMES = {
     "sent": (N_("sent"), "ok"),
     "eligible": (N_("can be sent"), "ok"),
-    "filtered": (N_("not chosen: the conditions leave it out"), ""),
-    "sent_before": (N_("not chosen: sent by another job already"), ""),
-    "expired": (N_("expired: the record is no longer kept"), "bad"),
+    "filtered": (N_("not selected: excluded by a condition"), ""),
+    "sent_before": (N_("not selected: already sent by another job"), ""),
+    "expired": (N_("expired: the record no longer exists"), "bad"),
     "unreadable": (N_("unreadable: the record is damaged"), "bad"),
-    "no_origin": (N_("the record does not say where it came from"), "bad"),
-    "topic_gone": (N_("the topic it would go to is gone"), "bad"),
-    "group_gone": (N_("the group it would go to is gone"), "bad"),
-    "not_writable": (N_("the topic is not open for writing"), "bad"),
-    "refused": (N_("the topic refuses it"), "bad"),
-    "pending": (N_("not looked at yet"), ""),
-    "stopped": (N_("never looked at: the job was stopped"), "warn"),
+    "no_origin": (N_("no origin in the record"), "bad"),
+    "topic_gone": (N_("the target topic no longer exists"), "bad"),
+    "group_gone": (N_("the target group no longer exists"), "bad"),
+    "not_writable": (N_("the topic does not permit writes"), "bad"),
+    "refused": (N_("refused by the topic"), "bad"),
+    "pending": (N_("not processed yet"), ""),
+    "stopped": (N_("not processed: job stopped"), "warn"),
 }
 STATES = tuple(state.value for state in ReplayState)
 NOTICES = {
@@ -70,7 +70,7 @@ def rate_of(text: str) -> float:
         return float(text)
     raise InvalidField(
         _(
-            "The rate must be a number from 0 to %(rate_max)s; 0 sets no limit.",
+            "The rate must be a number from 0 to %(rate_max)s; 0 means no limit.",
             rate_max=f"{RATE_MAX:,}",
         )
     )
@@ -106,7 +106,7 @@ class RetryFields(Fields, frozen=True):
 class TargetFields(RateFields, frozen=True, kw_only=True):
     """Where a job sends messages, and how."""
 
-    to: Annotated[ReplayTo, Meta(title=N_("Where to"))]
+    to: Annotated[ReplayTo, Meta(title=N_("Destination"))]
     to_group: str
     to_topic: str
     name: str
@@ -371,7 +371,7 @@ def new_job(form: Form, source: str) -> NewReplay:
     field = {ReplayTo.GROUP: "to_group", ReplayTo.TOPIC: "to_topic"}.get(fields.to, "")
     to_name = form.values[field] if field else ""
     if field and not to_name:
-        form.refuse(field, _("Name it."))
+        form.refuse(field, _("Enter a name."))
     return convert(fields, NewReplay, source=source, to_name=to_name, dry_run=True)
 
 
@@ -403,10 +403,10 @@ async def copy(request: PageRequest) -> Response:
             return RedirectResponse(place, status_code=302)
     raise MessageNotFound(
         _(
-            "the copy of message %(message_id)s that the job %(id)s wrote is not found",
+            "the copy of message %(message_id)s written by job %(id)s was not found",
             message_id=message_id,
             id=job.id,
         ),
         field="message",
-        remedy=_("it may be older than what its topic keeps, or too new for the index of ids"),
+        remedy=_("it may have expired, or may not be indexed yet"),
     )

@@ -52,7 +52,7 @@ def times(ratio: float | None, why: str = "", tone: str = "") -> ReportCell:
 def share(part: float | None, whole: float | None, why: str = "") -> ReportCell:
     """The share of `part` in `whole`; unknown if `whole` is 0."""
     if part is None or not whole:
-        return ReportCell(None, ValueKind.SHARE, why=why or _("nothing to divide by"))
+        return ReportCell(None, ValueKind.SHARE, why=why or _("not defined (division by zero)"))
     return ReportCell(part / whole, ValueKind.SHARE)
 
 

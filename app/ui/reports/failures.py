@@ -32,7 +32,7 @@ def failures(
     """Failures of the kind `query.choice` by reason, and how attempts ended by topic and group."""
     now, then = (matching(each["failures"], "kind", query.choice) for each in (rows, before))
     ends, ends_before = rows["outcomes"], before["outcomes"]
-    words = Words("reasons", _("By reason, over time"), _("How many there were of each reason."))
+    words = Words("reasons", _("By reason, over time"), _("Number of messages per reason."))
     chart, twin = bars_over_time(query, words, _reason_series(query, now))
     return ReportView(
         figures=_end_figures(query, ends, ends_before),
@@ -43,10 +43,10 @@ def failures(
 
 
 MEANINGS = {
-    "dead": N_("Messages that were given up and lie in the dead letters."),
-    "failed": N_("Attempts that their consumer reported as failed."),
-    "expired": N_("Attempts whose time ran out before anybody reported."),
-    "refused": N_("Messages that the server did not take from their producers."),
+    "dead": N_("Messages moved to dead letters."),
+    "failed": N_("Attempts reported as failed by the consumer."),
+    "expired": N_("Attempts that timed out without a result."),
+    "refused": N_("Sends refused by the server."),
 }
 
 
@@ -61,8 +61,8 @@ def _reasons(rows: Rows) -> dict[str, int]:
 
 def _reason_name(reason: str) -> str:
     if reason == OTHERS:
-        return _("rarer ones")
-    return reason or _("none was given")
+        return _("other, rarer")
+    return reason or _("no reason given")
 
 
 def _reason_series(query: ReportQuery, rows: Rows) -> list[Series]:
@@ -94,7 +94,7 @@ def _by_reason(query: ReportQuery, rows: Rows, before: Rows) -> Table:
         Column(_("Share"), lambda name: share(sums[name], everything)),
     ]
     order = sorted(sums, key=lambda name: (name == OTHERS, -sums[name], name))
-    empty = _("There was none in this range.")
+    empty = _("None in this range.")
     return table("reasons", _("By reason"), columns, order, empty)
 
 
@@ -120,7 +120,7 @@ def _end_figures(query: ReportQuery, rows: Rows, before: Rows) -> list[Figure]:
         rate(_("Retry rate"), "retried", "attempts"),
         sum_of(_("Dead"), "dead", "bad"),
         rate(_("Dead-letter rate"), "dead", "acked", "dead", tone="bad"),
-        sum_of(_("Unfinished"), "unfinished", note=_("no end for 15 minutes")),
+        sum_of(_("In progress"), "unfinished", note=_("no outcome for 15 minutes")),
     ]
 
 
@@ -145,18 +145,18 @@ def _by_name(query: ReportQuery, rows: Rows, before: Rows) -> Table:
         sum_of(_("Attempts"), "attempts"),
         Column(_("Retry rate"), retry_rate, is_optional=True),
         *compared(query.before, dead, lambda key: count(dead_before.get(key, 0))),
-        Column(_("Dead-letter rate"), dead_rate, help=_("Dead of all that came to an end")),
-        sum_of(_("Unfinished"), "unfinished"),
+        Column(_("Dead-letter rate"), dead_rate, help=_("Share of completed messages")),
+        sum_of(_("In progress"), "unfinished"),
     ]
     order = sorted(ends, key=lambda key: (-ends[key]["dead"], -ends[key]["retried"], key))
-    empty = _("Nothing was handed out in this range.")
-    return table("ends", _("How attempts ended"), columns, order, empty)
+    empty = _("No deliveries in this range.")
+    return table("ends", _("Attempts by outcome"), columns, order, empty)
 
 
 def slowest(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     """The report of the slowest messages of the range, with links to their journeys."""
     ordered = sorted(rows, key=lambda row: (-row["end_to_end_ms"], row["acked_ms"]))
-    unknown = _("not told by the traces")
+    unknown = _("not in the traces")
 
     def between(begin: str, end: str) -> Callable[[Row], ReportCell]:
         return lambda row: length(_between(row[begin], row[end]), unknown)
@@ -169,20 +169,20 @@ def slowest(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
         topic_column(lambda row: row["topic"]),
         group_column(lambda row: row["group"], is_optional=True),
         Column(_("End to end"), lambda row: length(row["end_to_end_ms"])),
-        Column(_("Until handed out last"), between("born_ms", "delivered_ms"), is_optional=True),
+        Column(_("Until last delivery"), between("born_ms", "delivered_ms"), is_optional=True),
         Column(_("Consume time"), between("delivered_ms", "acked_ms"), is_optional=True),
         Column(_("Attempt"), lambda row: count(row["attempt"], unknown), is_optional=True),
         Column(_("Acknowledged"), acked, is_optional=True),
     ]
-    why = _("nothing was acknowledged")
+    why = _("no acknowledgements")
     longest, earlier = (
         length(max((row["end_to_end_ms"] for row in each), default=None), why)
         for each in (rows, before)
     )
-    empty = _("No group acknowledged anything in this range.")
+    empty = _("No acknowledgements in this range.")
     note = _(
-        "Each hour keeps the ten slowest of a topic and group; after hours three are left, of days "
-        "three as well, of four weeks one."
+        "Each hour has the ten slowest per topic and group; older hours, days and four-week "
+        "periods have three, three and one."
     )
     return ReportView(
         figures=[query.figure(_("Longest"), longest, earlier)],
@@ -194,7 +194,7 @@ def slowest(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
 def _message_cell(row: Row) -> ReportCell:
     id = row["message_id"]
     if not id:
-        return ReportCell(None, why=_("its record is not at hand"))
+        return ReportCell(None, why=_("record not available"))
     return ReportCell(id, ValueKind.NAME, href="trace")
 
 
@@ -215,13 +215,13 @@ def transactions(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
         own = by_time(matching(rows, "outcome", outcome))
         return Series(outcome, translated(OUTCOMES[outcome]), fold(query.span, own))
 
-    words = Words("outcomes", _("Outcomes over time"), _("How transactions were decided."))
+    words = Words("outcomes", _("Outcomes over time"), _("Transactions by outcome."))
     chart, twin = bars_over_time(query, words, [*map(series_of, DECIDED)] if rows else [])
     return ReportView(
         figures=[*map(figure, OUTCOMES)],
         charts=chart,
         tables=[_by_group(query, rows, before), *twin],
-        notes=[_("Exact: transactions are never sampled.")],
+        notes=[_("Exact: transactions are not sampled.")],
     )
 
 
@@ -229,12 +229,12 @@ def _by_group(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     names = ("topic", "group", "outcome", "detail")
     sums, others = sums_by(rows, *names), sums_by(before, *names)
     columns = [
-        topic_column(lambda key: key[0], _("the half message is not at hand")),
+        topic_column(lambda key: key[0], _("half message not available")),
         text_column(_("Producer group"), lambda key: key[1], is_optional=True),
         text_column(_("Outcome"), lambda key: translated(OUTCOMES.get(key[2], key[2]))),
         text_column(_("By"), lambda key: key[3].replace("_", " "), is_optional=True),
         *message_columns(query.before, sums, others),
     ]
     order = sorted(sums, key=lambda key: (key[:2], -sums[key]))
-    empty = _("There was no transaction in this range.")
+    empty = _("No transactions in this range.")
     return table("outcomes", _("By topic and producer group"), columns, order, empty)

@@ -33,7 +33,7 @@ def throughput(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     words = Words(
         "flow",
         _("Messages over time"),
-        _("How many messages were stored, handed out and acknowledged."),
+        _("Messages stored, delivered and acknowledged."),
     )
     series = _series(query.span, rows)
     all_series = [*series, *(_series(query.before, before, is_before=True) if query.before else ())]
@@ -57,7 +57,7 @@ def _series(span: HourSpan, rows: Rows, *, is_before: bool = False) -> list[Seri
     series = []
     for kind in FLOWING:
         label = translated(KINDS[kind])
-        label = _("%(name)s before", name=label) if is_before else label
+        label = _("%(name)s, previous range", name=label) if is_before else label
         values = fold(span, by_time(matching(rows, "kind", kind)))
         series.append(Series(kind, label, values, is_before))
     return series
@@ -68,7 +68,7 @@ def _sampled(rows: Rows) -> list[str]:
     if counted >= messages:
         return []
     text = _(
-        "Traces are sampled: %(counted)s were seen and scaled up to %(all)s.",
+        "Traces are sampled: %(counted)s recorded, scaled up to %(all)s.",
         counted=f"{counted:,}",
         all=f"{messages:,}",
     )
@@ -80,7 +80,7 @@ def _by_kind(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     sums, others = sums_by(rows, *names), sums_by(before, *names)
     sized = [row for row in rows if row["bytes"] is not None]
     sizes = {key: total(each, "bytes") for key, each in grouped(sized, names).items()}
-    why = _("only records have a size")
+    why = _("size is known for stored records only")
     columns = [
         topic_column(lambda key: key[0]),
         group_column(lambda key: key[1], is_optional=True),
@@ -89,7 +89,7 @@ def _by_kind(query: ReportQuery, rows: Rows, before: Rows) -> Table:
         Column(_("Bytes"), lambda key: size(sizes.get(key), why), is_optional=True),
     ]
     keys = sorted(sums, key=lambda key: -sums[key])
-    empty = _("Nothing went through in this range.")
+    empty = _("No messages in this range.")
     return table("by-kind", _("By topic and group"), columns, keys, empty)
 
 
@@ -107,22 +107,22 @@ def hot_keys(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
         Column(_("Share"), lambda key: share(sums[key], everything)),
     ]
     keys = sorted(sums, key=lambda key: (-sums[key], key))
-    note = _("Exact: every stored message counts.")
+    note = _("Exact: all stored messages are counted.")
     if rest:
         note = _(
-            "Each hour keeps its 100 most frequent values; %(rest)s messages had others, so a "
-            "count here may miss hours in which the value was rare.",
+            "Each hour has its 100 most frequent values; %(rest)s messages had others, so counts "
+            "may omit hours in which a value was rare.",
             rest=f"{rest:,}",
         )
     title = translated(VALUES[query.choice])
     chart, twin = _key_chart(query, ranked, keys)
     return ReportView(
         figures=[
-            Figure(_("Messages with one"), count(everything)),
-            Figure(_("Different values"), count(len(keys)), note=_("at least") if rest else ""),
+            Figure(_("Messages with a value"), count(everything)),
+            Figure(_("Distinct values"), count(len(keys)), note=_("at least") if rest else ""),
         ],
         charts=chart,
-        tables=[table("values", title, columns, keys, _("No message had one.")), *twin],
+        tables=[table("values", title, columns, keys, _("No messages with a value.")), *twin],
         notes=[note],
     )
 
@@ -140,8 +140,8 @@ def _key_chart(
         series.append(Series(label, label, fold(query.span, by_time(by_key[topic, value]))))
     note = ""
     if len(keys) > KEYS_IN_CHART:
-        note = _("The first %(n)s of %(all)s.", n=KEYS_IN_CHART, all=f"{len(keys):,}")
-    title, says = _("The most frequent over time"), _("Messages by value, one on the other.")
+        note = _("Showing the first %(n)s of %(all)s.", n=KEYS_IN_CHART, all=f"{len(keys):,}")
+    title, says = _("Most frequent values over time"), _("Messages by value, stacked.")
     return bars_over_time(query, Words("keys", title, says, note), series)
 
 
@@ -150,7 +150,7 @@ def queue_skew(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     skews, others = _skews(rows, query.queues), _skews(before, query.queues)
     keys = sorted(skews, key=lambda key: (-skews[key].times, key))
     over = sum(skew.times >= SKEWED for skew in skews.values())
-    why = _("its topic got nothing then")
+    why = _("no messages in its topic")
 
     def of_mean(key: tuple[str, int]) -> ReportCell:
         return times(skews[key].times, tone="warn" if skews[key].times >= SKEWED else "")
@@ -161,29 +161,29 @@ def queue_skew(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     def part(key: tuple[str, int]) -> ReportCell:
         return ReportCell(skews[key].part, ValueKind.SHARE)
 
-    help_ = _("1 is even, among the topic's queues")
+    help_ = _("1 = even distribution across the topic's queues")
     columns = [
         topic_column(lambda key: key[0]),
         Column(_("Queue"), lambda key: ReportCell(str(key[1]))),
         Column(_("Messages"), lambda key: count(skews[key].messages)),
         Column(_("Bytes"), lambda key: size(skews[key].size_bytes), is_optional=True),
         Column(_("Share"), part, is_optional=True),
-        *compared(query.before, Column(_("Of the mean"), of_mean, help=help_), of_mean_before),
+        *compared(query.before, Column(_("Ratio to mean"), of_mean, help=help_), of_mean_before),
     ]
     note = ngettext(
-        "%(n)s queue got more than one and a half times its topic's mean.",
-        "%(n)s queues got more than one and a half times their topic's mean.",
+        "%(n)s queue has more than 1.5 times its topic's mean.",
+        "%(n)s queues have more than 1.5 times their topic's mean.",
         over,
         n=over,
     )
-    worst = times(skews[keys[0]].times if keys else None, _("nothing was stored"))
+    worst = times(skews[keys[0]].times if keys else None, _("no messages stored"))
     empty = sum(not skew.messages for skew in skews.values())
-    nothing = _("Nothing was stored in this range.")
+    nothing = _("No messages stored in this range.")
     return ReportView(
         figures=[
             Figure(_("Queues"), count(len(keys))),
             Figure(_("Queues without messages"), count(empty)),
-            Figure(_("Worst"), worst),
+            Figure(_("Maximum"), worst),
         ],
         tables=[table("queues", _("By queue"), columns, keys, nothing)],
         notes=[note] if keys else [],

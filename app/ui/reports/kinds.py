@@ -57,17 +57,17 @@ def _by_weeks(hours: int) -> int:
 LATE = ("lateness_level", "lateness_timer")
 REPORTS = (
     Report(
-        "latency", N_("Latency"), N_("How long messages take, by topic and group."),
+        "latency", N_("Latency"), N_("Message latency by topic and group."),
         ("latency",), _of("latency", report_latency.latency),
         choices=tuple((name, label) for name, label in METRICS.items() if name not in LATE),
         choice_label=N_("Measure"), chosen_by={"latency": "metric"}, alert=RuleKind.LAG_AGE,
     ),
     Report(
-        "throughput", N_("Throughput"), N_("How many messages are stored, handed out, done."),
+        "throughput", N_("Throughput"), N_("Messages stored, delivered and acknowledged."),
         ("throughput",), _of("throughput", report_flow.throughput), alert=RuleKind.NO_DATA,
     ),
     Report(
-        "lag", N_("Lag"), N_("Who falls behind, since when, and what to do about it."),
+        "lag", N_("Lag"), N_("Lagging groups, since when, and the next step."),
         ("lag_hours", "lag_bands", "lag_now"), report_lag.lag, job=LAG, alert=RuleKind.LAG,
     ),
     Report(
@@ -78,13 +78,13 @@ REPORTS = (
         least_hours=_by_weeks,
     ),
     Report(
-        "consumers", N_("Slow consumers"), N_("How long each client works on a message."),
+        "consumers", N_("Slow consumers"), N_("Processing time by client."),
         ("latency",), _of("latency", report_latency.slow_consumers),
         choices=(("process", METRICS["process"]),), choice_label=N_("Measure"),
         chosen_by={"latency": "metric"}, alert=RuleKind.LAG_AGE,
     ),
     Report(
-        "slowest", N_("Slowest messages"), N_("The slowest of each hour, with their journeys."),
+        "slowest", N_("Slowest messages"), N_("The slowest messages of each hour, with journeys."),
         ("slowest",), _of("slowest", report_failures.slowest), alert=RuleKind.LAG_AGE,
     ),
     Report(
@@ -94,17 +94,17 @@ REPORTS = (
         choice_label=N_("What"), chosen_by={"hot_keys": "kind"}, has_groups=False,
     ),
     Report(
-        "queues", N_("Queue skew"), N_("How evenly the queues of a topic are filled."),
+        "queues", N_("Queue skew"), N_("Distribution of messages across the queues of a topic."),
         ("queue_skew",), _of("queue_skew", report_flow.queue_skew), has_groups=False,
     ),
     Report(
-        "delayed", N_("Delayed messages"), N_("How late messages with a delay were released."),
+        "delayed", N_("Delayed messages"), N_("Delivery delay of scheduled messages."),
         ("latency",), _of("latency", report_latency.latency),
         choices=tuple((name, METRICS[name]) for name in reversed(LATE)),
         choice_label=N_("Measure"), chosen_by={"latency": "metric"}, has_groups=False,
     ),
     Report(
-        "transactions", N_("Transactions"), N_("How transactions ended, and who was asked."),
+        "transactions", N_("Transactions"), N_("Transactions by outcome and producer group."),
         ("transactions",), _of("transactions", report_failures.transactions),
     ),
 )  # fmt: skip

@@ -40,26 +40,24 @@ def lag(query: ReportQuery, rows: Mapping[str, Rows], before: Mapping[str, Rows]
         figures=_figures(query, hours, before["lag_hours"], now),
         charts=_charts(query, hours, before["lag_hours"], rows["lag_bands"]),
         tables=[_now_table(now), _hours_table(hours), _over_time(query, hours)],
-        notes=[
-            _("A change of state shows once it was found twice running; lost and offline at once.")
-        ],
+        notes=[_("State changes appear after two consecutive samples; lost and offline at once.")],
     )
 
 
 def _figures(query: ReportQuery, hours: Rows, before: Rows, now: Rows) -> list[Figure]:
     worst = min((row["state"] for row in now), key=severity, default=None)
     oldest_ms = max((row["time_lag_ms"] or 0 for row in now), default=None)
-    never = _("never evaluated yet")
+    never = _("not evaluated yet")
     lost, was_lost = (
         count(total(each, "lost") if each else None, never) for each in (hours, before)
     )
-    why = _("never evaluated in this range")
-    tone, note = "bad" if total(hours, "lost") else "", _("deleted unread")
+    why = _("not evaluated in this range")
+    tone, note = "bad" if total(hours, "lost") else "", _("expired unread")
     return [
         Figure(_("Worst state now"), ReportCell(worst, ValueKind.STATE, why=never)),
-        Figure(_("Waiting now"), count(total(now, "lag") if now else None, never)),
-        Figure(_("Oldest waiting"), length(oldest_ms, never)),
-        query.figure(_("Time in time"), _in_time(hours, why), _in_time(before)),
+        Figure(_("Unread now"), count(total(now, "lag") if now else None, never)),
+        Figure(_("Oldest unread"), length(oldest_ms, never)),
+        query.figure(_("On time"), _in_time(hours, why), _in_time(before)),
         query.figure(_("Lost"), lost, was_lost, note, tone),
     ]
 
@@ -82,22 +80,22 @@ def _state_ms(hours: Rows) -> dict[str, int]:
 def _charts(query: ReportQuery, hours: Rows, before: Rows, bands: Rows) -> list[Chart]:
     if not hours:
         return []
-    says = _("The most messages that waited in each hour.")
-    note = _("The greatest of each hour, or of each longer step.")
+    says = _("Maximum lag per hour.")
+    note = _("Maximum per hour or longer step.")
     words = Words("lag", _("Lag over time"), says, note)
-    says = _("How old the oldest waiting message was at most.")
+    says = _("Maximum age of the oldest unread message.")
     ages = Words("age", _("Oldest message over time"), says, "", words.table_id, say_length)
 
     def lines(words: Words, column: str, label: str, axis: str) -> Chart:
         series = [Series(words.id, label, _greatest(query.span, hours, column))]
         if query.before is not None:
             values = _greatest(query.before, before, column)
-            series.append(Series(words.id, _("before"), values, is_before=True))
+            series.append(Series(words.id, _("previous range"), values, is_before=True))
         return charts.lines(query.span, series, words, query.zone, axis)
 
     return [
         _band_chart(query, hours, bands),
-        lines(words, "lag_max", _("Messages that wait"), charts.COUNTS),
+        lines(words, "lag_max", _("Unread messages"), charts.COUNTS),
         lines(ages, "time_lag_max_ms", _("Oldest message"), charts.LENGTHS),
     ]
 
@@ -115,10 +113,10 @@ def _greatest(span: HourSpan, hours: Rows, column: str) -> list[float | None]:
 
 def _band_chart(query: ReportQuery, hours: Rows, bands: Rows) -> Chart:
     names: tuple[str, ...] = ("group", "topic")
-    says = _("In which state the worst queue of each group and topic was, and when.")
+    says = _("State of the worst queue of each group and topic over time.")
     if query.group and bands:
         names = ("group", "topic", "queue")
-        says = _("In which state each queue was, and when.")
+        says = _("State of each queue over time.")
     bands_by_key = grouped(bands, names)
     keys = _worst_first(list(grouped(bands if len(names) > 2 else hours, names)), bands_by_key)
     row_of_key = {key: index for index, key in enumerate(keys[:BAND_ROWS_MAX])}
@@ -126,7 +124,7 @@ def _band_chart(query: ReportQuery, hours: Rows, bands: Rows) -> Chart:
     bars = [*_evaluated(evaluations, row_of_key), *_bands(bands, names, row_of_key, evaluations)]
     note = ""
     if len(keys) > len(row_of_key):
-        note = _("The worst %(n)s of %(all)s.", n=len(row_of_key), all=len(keys))
+        note = _("Showing the worst %(n)s of %(all)s.", n=len(row_of_key), all=len(keys))
     words = Words("bands", _("States over time"), says, note, "by-group")
     labels = [_label(key, query) for key in row_of_key]
     chart = charts.bands(query.span, labels, bars, words, query.zone)
@@ -185,11 +183,11 @@ def _bands(
             parts = [
                 _("queue %(queue)s", queue=row["queue"]),
                 state(row["state"]),
-                _("%(n)s waited at most", n=say_count(row["lag_max"] or 0)),
+                _("at most %(n)s unread", n=say_count(row["lag_max"] or 0)),
             ]
             if row["time_lag_max_ms"]:
                 age = say_length(row["time_lag_max_ms"])
-                parts.append(_("the oldest for %(age)s", age=age))
+                parts.append(_("oldest %(age)s", age=age))
             look, title = state_look(row["state"]), ", ".join(parts)
             evaluated = evaluations.get((row["group"], row["topic"]), [])
             stretches = clip_intervals(row["begin_ms"], row["end_ms"], evaluated)
@@ -200,7 +198,7 @@ def _bands(
 def _now_table(now: Rows) -> Table:
     def eta(row: Row) -> ReportCell:
         if row["eta_s"] is None:
-            return ReportCell(DASH, why=_("only told while it is catching up"))
+            return ReportCell(DASH, why=_("only while catching up"))
         return length(row["eta_s"] * 1000)
 
     missing = _("no sample")
@@ -209,14 +207,14 @@ def _now_table(now: Rows) -> Table:
         topic_column(lambda row: row["topic"], is_optional=True),
         Column(_("Queue"), lambda row: ReportCell(str(row["queue"]))),
         _state_column(_("State"), lambda row: row["state"]),
-        Column(_("Waiting"), lambda row: count(row["lag"], missing)),
+        Column(_("Unread"), lambda row: count(row["lag"], missing)),
         Column(_("Oldest"), lambda row: length(row["time_lag_ms"], missing), is_optional=True),
-        Column(_("Caught up in"), eta, is_optional=True),
+        Column(_("Catch-up"), eta, is_optional=True),
         _advice_column(lambda row: row),
     ]
     order = sorted(now, key=lambda row: (severity(row["state"]), -(row["lag"] or 0)))
-    empty = _("No queue of a group was evaluated yet.")
-    return table("now", _("How it stands"), columns, order, empty)
+    empty = _("No queue of a group has been evaluated yet.")
+    return table("now", _("Status"), columns, order, empty)
 
 
 def _state_column(label: str, code: Callable[[Any], str]) -> Column:
@@ -228,7 +226,7 @@ def _advice_column(row_of: Callable[[Any], Row]) -> Column:
         row = row_of(subject)
         return advice(row["advice"], row["advice_params"])
 
-    return text_column(_("What to do"), sentence, is_sentence=True)
+    return text_column(_("Next step"), sentence, is_sentence=True)
 
 
 def _hours_table(hours: Rows) -> Table:
@@ -252,23 +250,23 @@ def _hours_table(hours: Rows) -> Table:
         return Column(label, cell, is_optional=True, help=help)
 
     def idle_members(key: Place) -> ReportCell:
-        return count(last[key]["idle_members"], _("its members are not known"))
+        return count(last[key]["idle_members"], _("members unknown"))
 
     columns = [
         group_column(lambda key: key[0]),
         topic_column(lambda key: key[1]),
         _state_column(_("Worst state"), lambda key: worst[key]),
-        Column(_("In time"), lambda key: _in_time(groups[key])),
-        Column(_("Most waiting"), lambda key: count(greatest(key, "lag_max"))),
+        Column(_("On time"), lambda key: _in_time(groups[key])),
+        Column(_("Maximum lag"), lambda key: count(greatest(key, "lag_max"))),
         optional(_("Oldest"), lambda key: length(greatest(key, "time_lag_max_ms"))),
-        optional(_("Hot queue"), hot_queue, _("Far more waits in it than in the others")),
-        optional(_("Idle members"), idle_members, _("Members beyond one for each queue")),
-        optional(_("Samples"), samples, _("Those there are of those expected")),
+        optional(_("Hot queue"), hot_queue, _("Much more lag than the other queues")),
+        optional(_("Idle members"), idle_members, _("Members in excess of the number of queues")),
+        optional(_("Samples"), samples, _("Recorded of expected")),
         _advice_column(lambda key: last[key]),
     ]
     order = sorted(groups, key=lambda key: (severity(worst[key]), key))
-    empty = _("No group was evaluated in this range.")
-    return table("by-group", _("Over the range"), columns, order, empty)
+    empty = _("No groups evaluated in this range.")
+    return table("by-group", _("Whole range"), columns, order, empty)
 
 
 def _over_time(query: ReportQuery, hours: Rows) -> Table:
@@ -276,7 +274,7 @@ def _over_time(query: ReportQuery, hours: Rows) -> Table:
     ages = _greatest(query.span, hours, "time_lag_max_ms")
     why = _("not evaluated")
     columns = [
-        Column(_("Most waiting"), lambda step: count(lags[step], why)),
+        Column(_("Maximum lag"), lambda step: count(lags[step], why)),
         Column(_("Oldest"), lambda step: length(ages[step], why)),
     ]
     return time_table("lag-over-time", query.span, columns)

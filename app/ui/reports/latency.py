@@ -59,7 +59,7 @@ def _of(rows: Rows, metric: str) -> Rows:
 
 def _figures(query: ReportQuery, rows: Rows, before: Rows) -> list[Figure]:
     now, then = gather(rows), gather(before)
-    why = _("nothing was measured")
+    why = _("no measurements")
 
     def figure(label: str, take: Take, kind: ValueKind, note: str = "") -> Figure:
         value, other = (ReportCell(each and take(each), kind, why=why) for each in (now, then))
@@ -80,7 +80,7 @@ def _at(part: float, cell: LatencyCell) -> float:
 def _sampled_note(cell: LatencyCell | None) -> str:
     if cell is None or cell.messages == cell.n:
         return ""
-    return _("scaled up from %(n)s that were traced", n=f"{cell.n:,}")
+    return _("scaled up from %(n)s traced", n=f"{cell.n:,}")
 
 
 def _skew_note(rows: Rows) -> list[str]:
@@ -89,8 +89,8 @@ def _skew_note(rows: Rows) -> list[str]:
         return []
     return [
         ngettext(
-            "%(n)s time was negative because two clocks disagree; it counts as 0.",
-            "%(n)s times were negative because two clocks disagree; they count as 0.",
+            "%(n)s negative time because of clock skew; counted as 0.",
+            "%(n)s negative times because of clock skew; counted as 0.",
             skewed,
             n=f"{skewed:,}",
         )
@@ -114,8 +114,8 @@ def _charts(query: ReportQuery, rows: Rows, before: Rows) -> list[Chart]:
     bins = bins_of([cell.buckets for cell in cells if cell])
     counts = [bins.counts(cell.buckets) if cell else None for cell in cells]
     heat = Heat(bins.names, bins.edges, counts)
-    says = _("How many messages took how long, over time.")
-    note = _("Darker is more, by the logarithm. Grey: no figures.")
+    says = _("Messages by latency, over time.")
+    note = _("Log scale; darker = more messages. Gray: no figures.")
     words = Words("heat", _("Heat map"), says, note, "over-time")
     return [
         charts.heat(query.span, heat, words, query.zone),
@@ -128,8 +128,8 @@ def _percentiles(query: ReportQuery, rows: Rows, before: Rows, table: str) -> Ch
     series = _lines(by_step(query.span, rows))
     if query.before is not None:
         series += _lines(by_step(query.before, before), is_before=True)
-    says = _("The time that 50, 95 and 99 percent of the messages did not exceed.")
-    note = _("The axis is logarithmic.")
+    says = _("50th, 95th and 99th percentile.")
+    note = _("Log scale.")
     words = Words("percentiles", _("Percentiles over time"), says, note, table, say_length)
     return charts.lines(query.span, series, words, query.zone, charts.LOGARITHMS)
 
@@ -138,7 +138,7 @@ def _lines(cells: Sequence[LatencyCell | None], *, is_before: bool = False) -> l
     return [
         Series(
             name,
-            _("%(name)s before", name=name) if is_before else name,
+            _("%(name)s, previous range", name=name) if is_before else name,
             [None if cell is None else cell.percentile(part) for cell in cells],
             is_before,
         )
@@ -152,8 +152,8 @@ def _histogram(rows: Rows, before: Rows) -> Chart:
     bins = bins_of([now.buckets, *([then.buckets] if then else [])])
     scaled = [number * now.n / then.n for number in bins.counts(then.buckets)] if then else None
     marks = [(name, bins.place(now.percentile(part))) for name, part in SHARES]
-    note = _("Outlined: the range before, scaled to as many messages.") if then else ""
-    words = Words("histogram", _("Spread"), _("How many messages took how long."), note, "spread")
+    note = _("Outlined: previous range, scaled to the same number of messages.") if then else ""
+    words = Words("histogram", _("Distribution"), _("Messages by latency."), note, "spread")
     bars = Histogram(bins.names, bins.edges, bins.counts(now.buckets), scaled, marks)
     return charts.histogram(bars, words)
 
@@ -168,12 +168,12 @@ def _spread(rows: Rows) -> Table:
     ]
     counts = bins.counts(now.buckets) if now else []
     rows_of_bins = zip(bins.names, counts, strict=False)
-    return twin_table("spread", _("Spread"), columns, rows_of_bins)
+    return twin_table("spread", _("Distribution"), columns, rows_of_bins)
 
 
 def _by_time(query: ReportQuery, rows: Rows, id: str) -> Table:
     cells = by_step(query.span, rows)
-    why = _("no figures for this time")
+    why = _("no figures for this measure")
 
     def of_step(kind: Callable[[Any, str], ReportCell], take: Take) -> Callable[[int], ReportCell]:
         return lambda n: kind(None if (cell := cells[n]) is None else take(cell), why)
@@ -189,12 +189,12 @@ def _by_time(query: ReportQuery, rows: Rows, id: str) -> Table:
 def _by_name(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     names = ("topic", "group")
     columns = [
-        topic_column(lambda row: row[0][0], _("its record is not at hand")),
-        group_column(lambda row: row[0][1], _("no group takes part")),
+        topic_column(lambda row: row[0][0], _("record not available")),
+        group_column(lambda row: row[0][1], _("no group involved")),
         *_measure_columns(query, _cells(before, names)),
     ]
     cells = sorted(_cells(rows, names).items(), key=lambda row: -row[1].percentile(0.99))
-    empty = _("Nothing was measured in this range.")
+    empty = _("No measurements in this range.")
     return table("by-name", _("By topic and group"), columns, cells, empty)
 
 
@@ -208,7 +208,7 @@ def _measure_columns(
     query: ReportQuery, others: Mapping[tuple[str, ...], LatencyCell]
 ) -> list[Column]:
     """The columns of rows of a key and its cell; `others` are those of the range before."""
-    why = _("nothing was measured then")
+    why = _("no measurements at that time")
 
     def pair(label: str, part: float, *, is_optional: bool = False) -> list[Column]:
         column = Column(label, lambda row: length(row[1].percentile(part)), is_optional=is_optional)
@@ -236,18 +236,18 @@ def _by_client(query: ReportQuery, rows: Rows, before: Rows) -> Table:
         median = medians[key[:2]]
         ratio = cell.percentile(0.5) / median if median else None
         tone = "bad" if ratio is not None and ratio >= 2 and cell.n >= 20 else ""
-        return times(ratio, _("nothing to divide by"), tone)
+        return times(ratio, _("not defined (division by zero)"), tone)
 
-    help_ = _("Its p50 as many times as that of the whole group")
+    help_ = _("Ratio of its p50 to that of the whole group")
     columns = [
         group_column(lambda row: row[0][0]),
         Column(_("Client"), lambda row: _client_cell(row[0][2]), is_number=False),
         topic_column(lambda row: row[0][1], is_optional=True),
-        Column(_("Of the group"), of_group, help=help_),
+        Column(_("Ratio to group"), of_group, help=help_),
         *_measure_columns(query, _cells(before, names)),
     ]
     cells = sorted(_cells(rows, names).items(), key=lambda row: -row[1].percentile(0.95))
-    empty = _("No group acknowledged anything in this range.")
+    empty = _("No acknowledgements in this range.")
     return table("clients", _("By client"), columns, cells, empty)
 
 
@@ -255,5 +255,5 @@ def _client_cell(client: str) -> ReportCell:
     if client == "*":
         return ReportCell(_("all other clients"))
     if not client:
-        return ReportCell(None, why=_("the client told no name"))
-    return ReportCell(client, why=_("not told"))
+        return ReportCell(None, why=_("name not reported"))
+    return ReportCell(client, why=_("not reported"))

@@ -27,10 +27,10 @@ RANGES = (
     ("year", N_("52 weeks"), 52 * WEEK_HOURS),
 )
 AGAINST = (
-    ("", N_("nothing")),
-    ("before", N_("the time just before")),
-    ("week", N_("a week earlier")),
-    (OWN, N_("a range of the same length from…")),
+    ("", N_("none")),
+    ("before", N_("previous range")),
+    ("week", N_("one week earlier")),
+    (OWN, N_("same length, starting at…")),
 )
 HOURS = {name: hours for name, __, hours in RANGES}
 HOURS_MAX = 3 * 366 * DAY_HOURS  # of a custom range
@@ -80,7 +80,7 @@ def _own(
     from_ms -= from_ms % HOUR_MS
     to_ms = _next_hour(to_ms - 1)
     if not 0 < to_ms - from_ms <= HOURS_MAX * HOUR_MS:
-        form.refuse("to", _("The end must lie after the beginning, by three years at most."))
+        form.refuse("to", _("The end must be later than the start, by at most three years."))
         return None
     return span_of(from_ms, to_ms, least_hours((to_ms - from_ms) // HOUR_MS))
 

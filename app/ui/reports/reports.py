@@ -29,24 +29,24 @@ JOB_LABELS = {
 STATES = {
     "running": N_("running"),
     "ok": N_("done"),
-    "skipped": N_("nothing new"),
+    "skipped": N_("no new data"),
     "failed": N_("failed"),
-    "timed_out": N_("took too long"),
+    "timed_out": N_("time limit exceeded"),
     "cancelled": N_("cancelled"),
-    "lost": N_("lost"),
+    "lost": N_("interrupted"),
 }
 STATE_TONES = {"ok": "ok", "failed": "bad", "timed_out": "bad", "lost": "bad", "running": "warn"}
 CAUSES = {
-    "schedule": N_("by its schedule"),
-    "manual": N_("by hand"),
-    "backfill": N_("by hand, over past hours"),
-    "retry": N_("once more, after a failure"),
+    "schedule": N_("by schedule"),
+    "manual": N_("manual"),
+    "backfill": N_("manual, past hours"),
+    "retry": N_("retry after a failure"),
 }
 COUNTERS = {
-    "duplicates": N_("rows that were there twice, counted once"),
-    "late": N_("rows that came late, counted"),
-    "skewed": N_("times that were negative by clock skew, taken as 0"),
-    "unmatched_acks": N_("acknowledgements whose hand-out is not at hand"),
+    "duplicates": N_("duplicate rows, counted once"),
+    "late": N_("late rows, counted"),
+    "skewed": N_("negative times caused by clock skew, set to 0"),
+    "unmatched_acks": N_("acknowledgements without a delivery record"),
     "sampled": N_("rows of sampled traces, scaled up"),
 }
 
@@ -235,6 +235,6 @@ def _number(text: str) -> int:
     if is_whole(text):
         return int(text)
     raise NotFound(
-        _("%(text)s is not the number of a run", text=repr(text[:40])),
+        _("%(text)s is not a run number", text=repr(text[:40])),
         remedy=_("choose one from the list of reports"),
     )

@@ -81,7 +81,7 @@ async def backfill(request: PageRequest) -> Response:
             last = hour_name(max(fields.from_ms, fields.to_ms - 1))
             hours = (hour_ms(last) - hour_ms(first)) // HOUR_MS + 1
             if fields.to_ms <= fields.from_ms or hours > HOURS_MAX:
-                form.refuse("to", _("Choose 1 to %(n)s hours.", n=f"{HOURS_MAX:,}"))
+                form.refuse("to", _("Enter 1 to %(n)s hours.", n=f"{HOURS_MAX:,}"))
                 hours = None
             else:
                 match = ResultFilter(first=first, last=last)
@@ -102,7 +102,7 @@ async def backfill(request: PageRequest) -> Response:
         remedy=INSTALL if missing else "",
     )
     return await pages.respond(
-        request, "report_backfill.html", context, title=_("Compute past hours")
+        request, "report_backfill.html", context, title=_("Recompute past hours")
     )
 
 

@@ -78,10 +78,10 @@ def compared(
 
     def change(subject: Any) -> ReportCell:
         value = change_of(column.cell(subject), before(subject))
-        why = _("one of the two is unknown, or nothing")
+        why = _("not comparable: a value is unknown or zero")
         return ReportCell(value, ValueKind.SHARE, why=why, tone="change")
 
-    other = Column(_("before"), before, is_optional=True)
+    other = Column(_("previous range"), before, is_optional=True)
     return [column, other, Column(_("change"), change, is_optional=True)]
 
 

@@ -18,27 +18,27 @@ METRICS = {
     "decision": N_("Until a transaction was decided"),
 }
 METRIC_HELP = {
-    "end_to_end": N_("From its making at the producer until a group acknowledged it."),
-    "broker": N_("From its making at the producer until the server had stored it."),
-    "wait": N_("From being stored until it was first handed out to a group."),
-    "process": N_("From the last hand-out until it was acknowledged."),
-    "lateness_level": N_("How long after its delay level's time a message was there to consume."),
-    "lateness_timer": N_("How long after its exact time a message was there to consume."),
-    "decision": N_("From the half message until it was committed or rolled back."),
+    "end_to_end": N_("From creation to acknowledgement"),
+    "broker": N_("From creation to stored"),
+    "wait": N_("From stored to first delivery"),
+    "process": N_("From last delivery to acknowledgement"),
+    "lateness_level": N_("From the delay level's due time to availability"),
+    "lateness_timer": N_("From the exact due time to availability"),
+    "decision": N_("From half message to commit or rollback"),
 }
 KINDS = {
     "message": N_("stored"),
     "retry": N_("stored for a retry"),
     "dead_letter": N_("stored as dead letters"),
-    "delayed": N_("stored to wait"),
+    "delayed": N_("stored as scheduled"),
     "half": N_("half messages"),
     "given_up": N_("given-up half messages"),
     "reply": N_("replies"),
-    "delivered": N_("handed out"),
+    "delivered": N_("delivered"),
     "acked": N_("acknowledged"),
     "failed": N_("failed"),
-    "expired": N_("time ran out"),
-    "returned": N_("put back"),
+    "expired": N_("timed out"),
+    "returned": N_("returned"),
     "dead": N_("dead"),
     "pulled": N_("pulled"),
     "refused": N_("refused"),
@@ -66,7 +66,7 @@ STATES = {
     "UNKNOWN": N_("unknown"),
     "RESET": N_("reset"),
     "STEADY": N_("steady"),
-    "OK": N_("in time"),
+    "OK": N_("on time"),
 }
 ORDER = {code: rank for rank, code in enumerate(STATES)}
 STATE_TONES = {
@@ -76,45 +76,41 @@ STATE_TONES = {
 }
 # One sentence each; {names} are parameters, put into words by `_param_text`.
 ADVICE = {
-    "wait_for_samples": N_("Only %(completeness)s of the samples are there: nothing can be said."),
+    "wait_for_samples": N_("Not enough samples: %(completeness)s present."),
     "messages_lost": N_(
-        "Retention deleted %(lost)s messages of queue %(queue)s before they were read: keep "
-        "messages longer, or consume faster."
+        "%(lost)s messages of queue %(queue)s expired unread: increase retention or consume faster."
     ),
-    "was_reset": N_("The offsets of queue %(queue)s were reset by hand."),
+    "was_reset": N_("The offsets of queue %(queue)s were reset manually."),
     "was_rewound": N_(
-        "The committed offset of queue %(queue)s went back and nobody reset it: look for a client "
-        "that commits an old place."
+        "The committed offset of queue %(queue)s moved back without a reset: check for a client "
+        "that commits an old offset."
     ),
-    "start_consumers": N_("No member is there and %(lag)s messages wait: start consumers."),
+    "start_consumers": N_("No members, %(lag)s messages unread: start consumers."),
     "wake_consumers": N_(
-        "%(members)s members are there, yet nothing is done and %(lag)s messages wait: look at "
-        "the clients' logs."
+        "%(members)s members, no progress, %(lag)s messages unread: check the clients' logs."
     ),
-    "look_at_message": N_(
-        "Queue %(queue)s does not get past offset %(committed)s: look at that message."
-    ),
+    "look_at_message": N_("Queue %(queue)s is stuck at offset %(committed)s: check that message."),
     "retention_comes": N_(
-        "Retention reaches queue %(queue)s in %(risk_s)s at %(consume_per_s)s consumed a second: "
-        "keep messages longer, or consume faster now."
+        "Messages in queue %(queue)s begin to expire unread in %(risk_s)s at %(consume_per_s)s "
+        "consumed per second: increase retention or consume faster."
     ),
     "add_consumers": N_(
-        "%(consume_per_s)s a second are consumed and %(produce_per_s)s produced: add consumers "
+        "%(consume_per_s)s per second consumed, %(produce_per_s)s produced: add consumers "
         "(%(members)s members for %(queues)s queues)."
     ),
     "speed_up_consumers": N_(
-        "%(consume_per_s)s a second are consumed and %(produce_per_s)s produced. A member more "
-        "would get no queue (%(members)s members for %(queues)s queues): speed up the work, or "
-        "add queues."
+        "%(consume_per_s)s per second consumed, %(produce_per_s)s produced. Further members "
+        "would get no queue (%(members)s members for %(queues)s queues): speed up processing "
+        "or add queues."
     ),
-    "wait_for_end": N_("At this pace it has caught up in %(eta_s)s."),
+    "wait_for_end": N_("Caught up in about %(eta_s)s at this rate."),
     "raise_rate": N_(
-        "The oldest message is %(time_lag_ms)s old and %(slo_ms)s is fine; %(consume_per_s)s a "
-        "second are consumed: raise that."
+        "The oldest message is %(time_lag_ms)s old, the limit is %(slo_ms)s; %(consume_per_s)s "
+        "per second consumed: increase this rate."
     ),
     "spread_keys": N_(
-        "Queue %(hot_queue)s holds most of the %(lag)s messages that wait: spread the messages "
-        "over more keys, or message groups."
+        "Queue %(hot_queue)s has most of the %(lag)s unread messages: distribute messages over "
+        "more keys or message groups."
     ),
 }
 ETA_MAX_S = 86_400

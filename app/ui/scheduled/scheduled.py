@@ -36,7 +36,7 @@ LATER = (
     ("3600000", "in 1 hour"),
     ("86400000", "in 1 day"),
     ("604800000", "in 7 days"),
-    ("", N_("at the time below")),
+    ("", N_("at a set time")),
 )
 
 
@@ -164,12 +164,12 @@ async def change(request: PageRequest) -> Response:
     form, fields = await request.read_form(ChangeFields)
     do = fields.do
     if do not in DO:
-        raise Invalid(_("%(do)s is nothing that can be done", do=f"{do[:40]!r}"), field="do")
+        raise Invalid(_("%(do)s is not an action", do=f"{do[:40]!r}"), field="do")
     due_ms = 0
     if do == "reschedule":
         due_ms = _new_time(form, console.now_ms(), request.zone)
     if do == "recall" and fields.confirm != "recall":
-        form.refuse("confirm", _("The word was not typed; nothing was recalled."))
+        form.refuse("confirm", _("Confirmation text does not match; not recalled."))
     if form.is_wrong:
         return await _detail(request, item, form)
     try:
@@ -178,7 +178,7 @@ async def change(request: PageRequest) -> Response:
         form.blame(error, {"deliver_at_ms": "at", "delay_ms": "at"})
         return await _detail(request, item, form)
     if answer not in DONE:
-        form.error = _("It was delivered a moment ago; nothing was changed.")
+        form.error = _("The message has just been delivered; not changed.")
         form.error_status = 409
         return await _detail(request, item, form)
     return forms.go(request, f"/scheduled?done={DONE[answer]}")
@@ -199,11 +199,11 @@ async def _item(console: Console, message_id: str) -> Scheduled:
     if item is None:
         raise MessageNotFound(
             _(
-                "no message with the id %(message_id)s waits for a time",
+                "no scheduled message has the id %(message_id)s",
                 message_id=message_id[:100],
             ),
             field="id",
-            remedy=_("it may have been delivered or recalled by now: search for its message id"),
+            remedy=_("it may have been delivered or recalled: search for its message id"),
         )
     return item
 
@@ -215,9 +215,7 @@ def _new_time(form: Form, now_ms: int, zone: Zone) -> int:
         return now_ms + (later or 0)
     at_ms = typed_forms.parse(form, ChangedTime, zone).at
     if at_ms <= now_ms:
-        form.refuse(
-            "at", _("That time has passed: to deliver it at once, use the button for that.")
-        )
+        form.refuse("at", _("That time has passed. Use Deliver now instead."))
     return at_ms
 
 
@@ -225,5 +223,5 @@ async def _detail(request: PageRequest, item: Scheduled, form: Form) -> Response
     await decompress([item.message])
     context = ScheduledMessage(row_of(request.who, item), form)
     return await pages.respond(
-        request, "scheduled_message.html", context, title=_("A waiting message")
+        request, "scheduled_message.html", context, title=_("Scheduled message")
     )

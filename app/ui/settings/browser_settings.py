@@ -10,11 +10,11 @@ from app.ui.framework.language import N_, Language, _
 from app.ui.framework.page_request import PageRequest
 
 FIELDS = ("theme", "refresh", "zone", "local_zone", "language", "density", "keys")
-THEMES = (("auto", N_("As the system")), ("light", N_("Light")), ("dark", N_("Dark")))
+THEMES = (("auto", N_("System")), ("light", N_("Light")), ("dark", N_("Dark")))
 DENSITIES = (("comfortable", N_("Comfortable")), ("compact", N_("Compact")))
-KEYS = (("on", N_("On")), ("off", N_("Off: only Ctrl K and Esc do something")))
+KEYS = (("on", N_("On")), ("off", N_("Off: only Ctrl K and Esc")))
 LANGUAGES = (
-    (preferences.AUTO_LANGUAGE, N_("As the browser asks for")),
+    (preferences.AUTO_LANGUAGE, N_("Browser default")),
     *((language.value, language.own_name) for language in Language),
 )
 
@@ -51,7 +51,7 @@ async def change(request: PageRequest) -> Response:
     console = request.console
     text = preferences.zone_text(posted)
     if await console.render(lambda: zones.parse(text)) is None:
-        form.refuse("zone", _("No zone has this name; choose one from the list, UTC, or local."))
+        form.refuse("zone", _("Unknown time zone; choose one from the list, UTC, or local."))
         return await _page(request, form)
     response = forms.go(request, "/settings?done=changed")
     preferences.keep(response, posted)
@@ -69,6 +69,6 @@ async def _page(request: PageRequest, form: Form) -> Response:
 
 def _refreshes() -> tuple[tuple[str, str], ...]:
     return tuple(
-        (str(s), _("every %(seconds)s s", seconds=s) if s else _("only when asked"))
+        (str(s), _("every %(seconds)s s", seconds=s) if s else _("manually"))
         for s in preferences.REFRESH_CHOICES_S
     )

@@ -40,7 +40,7 @@ class TopicBulkFields(Fields, frozen=True):
     `selection` holds those of a preview, with the state that each had.
     """
 
-    action: Annotated[Literal["delete", "permission"], Meta(title=N_("What to do"))]
+    action: Annotated[Literal["delete", "permission"], Meta(title=N_("Next step"))]
     scope: str
     q: str
     type: str
@@ -115,7 +115,7 @@ class TopicAction:
     def reason_to_skip(self, config: TopicConfig) -> str:
         """The reason why a topic is left out; "" if it would be changed."""
         if kind_of(config) in SYSTEM_KINDS:
-            return _("the engine's own topic: it is left alone")
+            return _("system topics are not changed")
         if self.action == "permission" and config.permission == self.permission:
             return _("it has this permission already")
         return ""
@@ -146,10 +146,12 @@ async def apply(request: PageRequest) -> Response:
     form, fields = await request.read_form(TopicBulkFields, bytes_max=forms.LARGE_BYTES_MAX)
     action, names = _action(request, form, fields), list(fields.selection)
     if not names:
-        form.error = form.errors.get("action") or _("Nothing was changed: no topic was named.")
+        form.error = form.errors.get("action") or _("Not changed: no topics selected.")
     phrase = bulk.confirmation(len(names))
     if fields.action == "delete" and names and fields.confirm != phrase:
-        form.refuse("confirm", _("That is not “%(phrase)s”; nothing was deleted.", phrase=phrase))
+        form.refuse(
+            "confirm", _("Enter “%(phrase)s” to confirm. Nothing was deleted.", phrase=phrase)
+        )
     work = action.preview if form.is_wrong else action.change
     rows = await bulk.each(request, Kind.TOPIC, names, work, TopicBulkRow)
     is_done = not form.is_wrong
@@ -177,7 +179,7 @@ async def _names(request: PageRequest, form: Form, fields: TopicBulkFields) -> S
     """The topics that were ticked, or all that match the filter, by name."""
     if fields.scope != "all":
         if not fields.topic:
-            form.error = _("No topic is ticked: go back and tick some, or choose all that match.")
+            form.error = _("No topics selected: go back and select some, or choose all that match.")
         return fields.topic
     console = request.console
     everything = console.broker.topics(system=True)

@@ -8,12 +8,12 @@ from engine.broker import TopicConfig
 from engine.config import EngineConfig
 
 HOUR_MS = 3_600_000
-OWN, DEFAULT, FIXED = N_("set on the topic"), N_("the broker's default"), N_("fixed at creation")
+OWN, DEFAULT, FIXED = N_("set on the topic"), N_("broker default"), N_("fixed at creation")
 PERMISSIONS = (
     ("6", N_("read and write")),
     ("4", N_("read only")),
     ("2", N_("write only")),
-    ("0", N_("neither")),
+    ("0", N_("none")),
 )
 
 
@@ -41,19 +41,19 @@ def in_force(config: TopicConfig, engine: EngineConfig) -> list[InForce]:
         _own(_("Write queues"), str(config.write_queues), "default_queues", queues),
         _own(_("Permission"), translated(permissions.get(str(config.permission), "?")), "", ""),
         _either(
-            _("Accepted means"),
+            _("Durability"),
             config.durability.value if config.durability else None,
             engine.durability.value,
             "durability",
         ),
         _either(
-            _("Kept for"),
+            _("Retention"),
             None if config.retention_ms is None else _retention_text(config.retention_ms),
             _retention_text(round(engine.retention_h * HOUR_MS)),
             "retention_h",
         ),
         _either(
-            _("Traced, percent"),
+            _("Trace sample, percent"),
             None if config.trace_sample is None else topic_fields.percent_text(config.trace_sample),
             topic_fields.percent_text(engine.trace_sample),
             "trace_sample",
@@ -73,4 +73,4 @@ def _either(label: str, own: str | None, default: str, setting: str) -> InForce:
 
 
 def _retention_text(length_ms: int) -> str:
-    return topic_fields.retention_text(length_ms) if length_ms else _("for good")
+    return topic_fields.retention_text(length_ms) if length_ms else _("unlimited")

@@ -56,7 +56,7 @@ async def change(request: PageRequest) -> Response:
     config = topic_of(request)
     form, fields = await request.read_form(NoteFields)
     if form.is_wrong:
-        form.error = _("The form is not whole: open the note again.")
+        form.error = _("The form is incomplete: open the note again.")
         return await _page(request, config, form)
     marks, actor = request.services.stars_and_notes, request.actor
     try:

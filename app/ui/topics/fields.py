@@ -22,7 +22,7 @@ def retention_ms(text: str) -> int | None:
     length_ms = typed_time.find_length_ms(text)
     if not length_ms:
         length_help = translated(typed_time.LENGTH_HELP)
-        raise InvalidField(_("That is no length of time. %(length_help)s", length_help=length_help))
+        raise InvalidField(_("Invalid duration. %(length_help)s", length_help=length_help))
     return length_ms
 
 
@@ -38,5 +38,7 @@ def share_of(text: str) -> float | None:
     except ValueError:
         percent = -1.0
     if percent is not None and not 0 <= percent <= PERCENT:
-        raise InvalidField(_("Write a number from 0 to 100, or nothing for the broker's."))
+        raise InvalidField(
+            _("Enter a number from 0 to 100, or leave empty for the broker default.")
+        )
     return None if percent is None else percent / PERCENT

@@ -140,7 +140,7 @@ async def _by_id(request: PageRequest, topic: str, text: str) -> BrowsePage:
     here = [message for message in messages if message.topic == topic]
     elsewhere = len(messages) - len(here)
     note = (
-        _("%(elsewhere)s more in other topics: see the message's own page.", elsewhere=elsewhere)
+        _("%(elsewhere)s more in other topics: see the message's page.", elsewhere=elsewhere)
         if elsewhere
         else ""
     )
@@ -151,6 +151,6 @@ async def _by_key(request: PageRequest, topic: str, search: TopicMessagesQuery) 
     page = await request.services.search.by_key(
         topic, search.key, count_max=BY_KEY_MAX, cursor=search.cursor
     )
-    note = _("The key has more messages, older ones.") if page.next_cursor else ""
+    note = _("More, older messages have this key.") if page.next_cursor else ""
     count = len(page.messages)
     return BrowsePage(page.messages, count, next_cursor=page.next_cursor, note=note)

@@ -20,8 +20,8 @@ from engine.errors import Invalid, QueueNotFound
 from kitemq.model.numbers import is_whole
 
 HOW = (
-    ("all", N_("everything that can be read now")),
-    ("before", N_("what was stored before a time")),
+    ("all", N_("all current messages")),
+    ("before", N_("messages stored before a time")),
     ("offset", N_("one queue, up to an offset")),
 )
 QUEUES_SHOWN_MAX = 200
@@ -39,7 +39,7 @@ def offsets_of(text: str) -> dict[int, int]:
 class PurgeFields(Fields, frozen=True):
     """The form, with what confirms a preview; the fields of an extent have structs of their own."""
 
-    how: Annotated[Literal["all", "before", "offset"], Meta(title=N_("How much"))]
+    how: Annotated[Literal["all", "before", "offset"], Meta(title=N_("Extent"))]
     before: Verbatim
     zone: Verbatim
     queue: Verbatim
@@ -57,8 +57,8 @@ class TimeExtent(Fields, frozen=True):
 class OffsetExtent(Fields, frozen=True):
     """One queue, up to an offset."""
 
-    queue: Annotated[int, Meta(title=N_("The queue"), ge=0, le=65_535)]
-    offset: Annotated[int, Meta(title=N_("The offset"), ge=0, le=2**53)]
+    queue: Annotated[int, Meta(title=N_("Queue"), ge=0, le=65_535)]
+    offset: Annotated[int, Meta(title=N_("Offset"), ge=0, le=2**53)]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ async def purge(request: PageRequest) -> Response:
     config = topic_of(request)
     form, fields = await request.read_form(PurgeFields)
     if fields.confirm != config.name:
-        form.refuse("confirm", _("That is not the topic's name; nothing was purged."))
+        form.refuse("confirm", _("That is not the topic's name; not purged."))
     if form.is_wrong or not fields.offsets:
         return await _page(request, config, form, _preview(request, config, form, fields), 422)
     purges, extent = request.services.purges, Extent(before_offset=fields.offsets)
@@ -96,7 +96,7 @@ async def purge(request: PageRequest) -> Response:
         await purges.purge(request.actor, config.name, extent)
     except (Invalid, QueueNotFound) as error:
         form.error = _(
-            "%(detail)s: the topic is another by now.",
+            "%(detail)s: the topic was deleted and recreated.",
             detail=error.detail[:1].upper() + error.detail[1:],
         )
         form.values["confirm"] = ""

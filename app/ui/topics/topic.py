@@ -248,7 +248,7 @@ async def _config_page(request: PageRequest, config: TopicConfig, form: Form) ->
 async def delete(request: PageRequest) -> Response:
     """POST /topics/{topic}/delete: delete the topic if the form repeats its name."""
     config = topic_of(request)
-    refusal = _("That is not the topic's name; nothing was deleted.")
+    refusal = _("That is not the topic's name; not deleted.")
     form = await forms.confirmation(request, config.name, refusal)
     if form.is_wrong:
         return await delete_page(request, form)

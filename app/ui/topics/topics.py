@@ -38,14 +38,14 @@ STARRED = "starred"
 AGE_MAX_MS = 5_000
 QUEUES_MAX = 1024
 DURABILITIES = (
-    ("", N_("the broker's default")),
-    ("stored", N_("stored: survives a killed process")),
-    ("flushed", N_("flushed: survives power loss")),
+    ("", N_("broker default")),
+    ("stored", N_("stored: survives a process crash")),
+    ("flushed", N_("flushed: survives a power loss")),
 )
 TYPES = (
     ("NORMAL", N_("NORMAL: any message")),
-    ("FIFO", N_("FIFO: in order within a message group, to ordered groups")),
-    ("DELAY", N_("DELAY: delivered after a wait")),
+    ("FIFO", N_("FIFO: in order per message group, for ordered groups")),
+    ("DELAY", N_("DELAY: delivered after a delay")),
     ("TRANSACTION", N_("TRANSACTION: half messages")),
 )
 
@@ -64,7 +64,7 @@ class SettingFields(Fields, frozen=True):
     read_queues: Annotated[int, Meta(title=N_("Read queues"), ge=1, le=QUEUES_MAX)]
     write_queues: Annotated[int, Meta(title=N_("Write queues"), ge=1, le=QUEUES_MAX)]
     permission: Annotated[Literal[6, 4, 2, 0], Meta(title=N_("Permission"))]
-    durability: Annotated[Durability | None, Meta(title=N_("Accepted means"))]
+    durability: Annotated[Durability | None, Meta(title=N_("Durability"))]
 
 
 class NewTopicFields(SettingFields, frozen=True):
@@ -156,7 +156,7 @@ async def show(request: PageRequest) -> Response:
         kind=kind,
         as_of_ms=snapshot.taken_ms,
         is_any=selection.is_any,
-        marks_failure=_("the database does not answer") if marks.failure else "",
+        marks_failure=_("the database is not responding") if marks.failure else "",
     )
     return await pages.respond(request, "topics.html", context, title=_("Topics"), is_live=True)
 
@@ -208,7 +208,7 @@ def _facets(counts: Counter[str], active: str) -> list[KindFacet]:
     facets += [KindFacet(STARRED, _("Starred"), counts[STARRED], active == STARRED)]
     facets += [KindFacet(kind, kind, counts[kind], active == kind) for kind in KINDS]
     everything = sum(counts[kind] for kind in KINDS)
-    total = KindFacet("all", _("Including system"), everything, active == "all")
+    total = KindFacet("all", _("Including system topics"), everything, active == "all")
     visible_facets = [f for f in facets if f.count or f.is_on or not f.value]
     return (
         [*visible_facets, total] if any(counts[kind] for kind in SYSTEM_KINDS) else visible_facets
@@ -274,7 +274,7 @@ async def create(request: PageRequest) -> Response:
     """POST /topics: create the topic, or show the form with its errors."""
     form, fields = await request.read_form(NewTopicFields)
     if not fields.name:
-        form.refuse("name", _("A topic needs a name."))
+        form.refuse("name", _("Enter a name for the topic."))
     if form.is_wrong:
         return await _form_page(request, form)
     require(request.who, Action.ADMINISTER, Kind.TOPIC, fields.name)
@@ -288,7 +288,7 @@ async def create(request: PageRequest) -> Response:
 
 
 async def _form_page(request: PageRequest, form: Form) -> Response:
-    title = _("Create a topic")
+    title = _("Create topic")
     return await pages.respond(
         request, "topic_new.html", TopicForm(form), title=title, section="topics"
     )

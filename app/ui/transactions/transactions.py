@@ -32,9 +32,9 @@ CALLBACKS_SHOWN_MAX = 100
 GROUPS_SHOWN_MAX = 20
 WORD = "operator"
 DECISIONS = (
-    ("", N_("choose one")),
+    ("", N_("select one")),
     ("commit", N_("commit: deliver the message")),
-    ("rollback", N_("roll back: never deliver it")),
+    ("rollback", N_("roll back: never deliver the message")),
 )
 DONE = {
     TransactionState.COMMITTED: "committed",
@@ -225,7 +225,7 @@ async def decide(request: PageRequest) -> Response:
         else:
             decision = TransactionDecision(typed_forms.parse(form, DecisionFields).decision)
             if fields.confirm != WORD:
-                form.refuse("confirm", _("The word was not typed; nothing was decided."))
+                form.refuse("confirm", _("Confirmation text does not match; no decision made."))
             if form.is_wrong:
                 return await _detail(request, form)
             done = await service.decide_by_hand(

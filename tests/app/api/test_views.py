@@ -157,9 +157,9 @@ async def test_a_list_is_shown_when_nobody_knows_the_views(
     monkeypatch.setattr(running.app.services.database, "run", fail)
     shown = await page(running, "/topics")
     assert "saved views" in shown
-    assert "the database does not answer" in shown
+    assert "the database is not responding" in shown
     assert "gone" not in shown
     assert (await running.get("/views", 503))["code"] == "views_unavailable"
     monkeypatch.undo()
     running.clock.advance(60)
-    assert "the database does not answer" not in await page(running, "/topics")
+    assert "the database is not responding" not in await page(running, "/topics")

@@ -198,7 +198,7 @@ def test_an_open_server_on_a_network_is_what_somebody_asked_for(tmp_path: Path) 
     with serving(tmp_path, *options) as (_, url):
         local = url.replace("0.0.0.0", "127.0.0.1")
         assert ok(httpx.get(f"{local}/api/v1/topics"))["total"] == 0
-        assert "open to all" in httpx.get(local).text
+        assert "no login" in httpx.get(local).text
 
 
 def test_a_server_whose_users_cannot_be_known_stays_off_the_network(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ async def test_a_page_says_which_right_is_missing_and_shows_the_rest(
     app, _ = site
     async with client_of(app, WATCHER) as http:
         page = (await http.get(f"/messages/{NAME}/0/0")).text
-        assert "You may not read message bodies of this topic." in page
+        assert "You do not have permission to read message bodies of this topic." in page
         assert f"read_messages:topic:{NAME}" in page
         assert "SENT0" in page
         letter = (await http.get(f"/dlq/{GROUP}/0")).text

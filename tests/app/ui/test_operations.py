@@ -193,7 +193,7 @@ def test_an_operator_decides_only_with_the_word_typed(
     done = browser.post(path, data={"decision": "commit", "confirm": "operator"})
     assert done.status_code == 303
     page = browser.get(done.headers["location"])
-    assert "Committed: the message is delivered." in page.text
+    assert "Committed. The message is delivered." in page.text
     row = twin(browser, path)["row"]
     assert row["state"] == "committed"
     assert browser.get(row["href"]).status_code == 200

@@ -379,7 +379,7 @@ def test_a_dead_letter_says_why_and_leads_to_the_message_as_it_was_sent(
     browser: httpx.Client,
 ) -> None:
     page = browser.get("/messages/%25DLQ%25billing/0/0")
-    assert "Group billing gave up on this message" in page.text
+    assert "Group billing moved this message to dead letters" in page.text
     assert "ValueError: total is missing in line 3" in page.text
     context = browser.get("/messages/%25DLQ%25billing/0/0?format=json").json()
     origin = browser.get(f"/m/{context['failure']['origin_id']}")

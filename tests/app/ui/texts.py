@@ -10,6 +10,7 @@ import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from babel.messages.catalog import Catalog, Message
 from babel.messages.extract import extract_from_dir
@@ -44,6 +45,21 @@ def extract(folder: Path = UI) -> Catalog:
     for text in filter(None, borrowed()):
         catalog.add(text)
     return catalog
+
+
+def _extracted(folder: Path) -> Iterator[Any]:
+    """What Babel finds: file, line, text, comments, context."""
+    options = {"**/templates/**.html": OPTIONS["**.html"]}
+    return extract_from_dir(folder, METHODS, options, keywords=KEYWORDS)
+
+
+def english(leave_out: tuple[str, ...] = ()) -> set[str]:
+    """Every English text, without those that only the folders `leave_out` use."""
+    ids = {text for text in borrowed() if text}
+    for file, _, text, __, ___ in _extracted(UI):
+        if file.partition("/")[0] not in leave_out:
+            ids.update((text,) if isinstance(text, str) else text)
+    return ids
 
 
 def borrowed() -> Iterator[str]:

@@ -77,7 +77,7 @@ async def test_the_switch_outlives_a_restart_and_every_page_says_who_and_why(
         app.http.headers["origin"] = URL
         for path in ("/", "/topics", "/engine", "/engine/control", "/help"):
             html = (await app.http.get(path)).text
-            assert "ann switched it on: moving to another disk." in html, path
+            assert "Enabled by ann: moving to another disk." in html, path
         assert (await app.post("/topics", {"name": "b"}, 403))["code"] == "read_only"
         await put(app, "/read-only", {"read_only": False})
     async with start() as app:

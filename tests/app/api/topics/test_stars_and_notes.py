@@ -51,7 +51,7 @@ async def test_a_starred_topic_stands_first_and_a_facet_shows_only_those(running
     assert await listed(running.http, "&sort=name") == ["audits", "bills", "orders"]
     assert await listed(running.http, "&type=starred") == ["orders"]
     page = (await running.http.get("/topics", headers=HTML)).text
-    assert 'aria-label="Take the star from orders"' in page
+    assert 'aria-label="Remove star from orders"' in page
     assert 'aria-label="Star bills"' in page
     assert [entry[0] for entry in await trail(running)] == ["topic.star", "topic.create"]
     await running.http.delete("/api/v1/topics/orders/star")
@@ -185,7 +185,7 @@ async def test_pages_do_without_marks_while_the_database_is_away(
     monkeypatch.setattr(star_and_note_store.StarAndNoteStore, "stars_of", broken)
     running.advance(60)
     page = await running.http.get("/topics", headers=HTML)
-    assert (page.status_code, "the database does not answer" in page.text) == (200, True)
+    assert (page.status_code, "the database is not responding" in page.text) == (200, True)
     assert (await running.http.get("/api/v1/stars")).status_code == 503
 
 

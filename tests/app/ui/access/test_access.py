@@ -228,7 +228,7 @@ def test_without_the_right_controls_are_there_disabled_and_name_it(window: Page)
         expect(button).to_be_visible()
         expect(button).to_be_disabled()
     delete = window.get_by_role("button", name=re.compile("^Delete"))
-    reason = "Needs operator on topic orders administer:topic:orders"
+    reason = "Requires operator on topic orders administer:topic:orders"
     expect(delete).to_have_accessible_description(reason)
     # The keyboard gets there, though not to a disabled button.
     note = window.get_by_role("note").filter(has_text="administer:topic:orders")
@@ -247,7 +247,7 @@ def test_who_may_change_orders_only_finds_other_topics_locked(window: Page) -> N
     save = window.get_by_role("button", name="Save")
     expect(save).to_be_disabled()
     expect(window.locator("fieldset.locked")).to_have_accessible_description(
-        "Needs operator on topic shipments administer:topic:shipments"
+        "Requires operator on topic shipments administer:topic:shipments"
     )
 
 

@@ -140,4 +140,4 @@ def test_a_stream_ends_with_the_login_that_it_was_opened_with(
             clock.hurry(9 * HOUR_S)
             said = list(lines)
     assert "event: over" in said
-    assert any("the login or the token has ended" in line for line in said)
+    assert any("the session or token has ended" in line for line in said)

@@ -130,7 +130,7 @@ def test_through_the_providers_pages_one_comes_to_the_page_one_wanted(
     page.goto("/access")
     expect(page.locator("#user-alice")).to_contain_text("operator")
     expect(page.get_by_text(f"You log in through {provider.issuer}")).to_be_visible()
-    expect(page.get_by_label("Old password")).to_have_count(0)
+    expect(page.get_by_label("Current password")).to_have_count(0)
 
 
 def test_another_group_is_another_role_at_the_next_login(

@@ -80,7 +80,7 @@ def test_a_name_that_is_taken_is_told_at_its_field(browser: httpx.Client) -> Non
 def test_trying_a_rule_tells_what_it_would_find_and_saves_nothing(browser: httpx.Client) -> None:
     answer = browser.post("/alerts/new", data={**RULE, "name": "only tried", "do": "try"})
     assert answer.status_code == 200
-    assert "Now over the threshold: 1 of 1." in answer.text
+    assert "Above the threshold now: 1 of 1." in answer.text
     assert "only tried" not in browser.get("/alerts").text
 
 
@@ -125,12 +125,12 @@ def test_what_fires_stands_first_on_its_page_and_on_the_overview_and_can_be_sile
 def test_a_rule_is_tried_and_made_in_place(open_page: OpenPage) -> None:
     page = open_page("/alerts/new?kind=lag&group=warehouse")
     page.get_by_label("Name").fill("made in place")
-    page.get_by_label("Fires above").fill("")
-    page.get_by_role("button", name="Try it").click()
+    page.get_by_label("Threshold").fill("")
+    page.get_by_role("button", name="Test rule").click()
     expect(page.locator(".field-error")).to_contain_text("must be a whole number")
-    page.get_by_label("Fires above").fill("1")
-    page.get_by_role("button", name="Try it").click()
-    expect(page.locator(".trial")).to_contain_text("Nothing was saved.")
+    page.get_by_label("Threshold").fill("1")
+    page.get_by_role("button", name="Test rule").click()
+    expect(page.locator(".trial")).to_contain_text("Not saved.")
     page.get_by_role("button", name="Create rule").click()
     expect(page).to_have_url(re.compile(r"/alerts\?done=created$"))
     expect(page.get_by_role("row", name=re.compile("made in place"))).to_be_visible()

@@ -145,12 +145,12 @@ def test_every_type_of_avro_is_read() -> None:
     ("body", "reason"),
     [
         (b"\xc3\x01" + bytes(range(8)) + b"x", "schema fingerprint 0706050403020100"),
-        (b"\x00\x00\x00\x00\x2a\x06", "schema 42 of a schema registry"),
-        (avro_file(PEOPLE)[:-1], "fewer are there"),
-        (avro_file(PEOPLE)[:-1] + b"x", "sync marker is not the header's"),
-        (avro_file(PEOPLE, "zstandard"), "compressed with zstandard"),
+        (b"\x00\x00\x00\x00\x2a\x06", "schema registry frame, schema 42"),
+        (avro_file(PEOPLE)[:-1], "fewer present"),
+        (avro_file(PEOPLE)[:-1] + b"x", "sync marker differs from the header's"),
+        (avro_file(PEOPLE, "zstandard"), "unsupported block compression: zstandard"),
         (b"Obj\x01\x00" + SYNC, "no schema"),
-        (b"Obj\x01", "ends within a value"),
+        (b"Obj\x01", "ends inside a value"),
     ],
 )
 def test_avro_that_cannot_be_read_says_why(body: bytes, reason: str) -> None:
@@ -196,11 +196,11 @@ def test_protobuf_is_read_by_field_number_and_wire_type() -> None:
     ("body", "reason"),
     [
         (b"", "empty"),
-        (b"\x0a\x05ab", "5 bytes are announced, 2 are there"),
+        (b"\x0a\x05ab", "5 bytes declared, 2 present"),
         (b"\x00\x01", "number 0"),
         (b"\x0b", "wire type 3"),
         (b"\x08" + b"\xff" * 11, "longer than 10 bytes"),
-        (b"\x09\x01", "ends within a 64-bit value"),
+        (b"\x09\x01", "ends inside a 64-bit value"),
         (b"\x08\x01" * 3000, "more than 2000 fields"),
     ],
 )
@@ -243,7 +243,7 @@ def test_a_small_body_cannot_unpack_to_a_large_one(monkeypatch: pytest.MonkeyPat
     assert len(bomb.body) == 1000
     assert "only the first" in bomb.detail
     cut = unpack.unpack(zlib.compress(bytes(range(256)))[:-3])
-    assert (cut.is_unpacked, "too early" in cut.detail) == (False, True)
+    assert (cut.is_unpacked, "truncated" in cut.detail) == (False, True)
 
 
 @pytest.mark.parametrize("length", range(1, 24))

@@ -47,11 +47,11 @@ def test_a_client_that_makes_requests_has_a_page_that_says_what_it_cannot_be_ask
     assert [row["group"] for row in client["memberships"]] == ["asked"]
     html = browser.get(f"/clients/{name}").text
     assert "<b>" not in html
-    assert "Not offered by this client: it has no open connection" in html
+    assert "Not supported by this client: it has no open connection" in html
     assert browser.get("/clients/nobody-of-that-name").status_code == 404
     assert f'href="/clients/{name}"' in browser.get("/clients?q=host/1@2").text
     stack = browser.post("/client/stack", data={"client": "host/1@2 & <b>"})
-    assert "It could not be asked" in stack.text
+    assert "Request failed" in stack.text
 
 
 def test_disconnecting_says_what_it_means_and_what_it_did(browser: httpx.Client) -> None:
@@ -98,13 +98,13 @@ def test_a_groups_day_of_lag_is_a_line_with_its_words_or_unknown(
 def test_verify_offers_only_what_clients_offer(browser: httpx.Client) -> None:
     beat(browser, "billing", "billing-beat")
     page = browser.get("/messages/%25DLQ%25billing/0/0/verify").text
-    assert "None of the group" in page
-    assert "not offered by this kind of client" in page
+    assert "No client of the group" in page
+    assert "not supported by this client" in page
     form = {"group": "billing", "client": "billing-beat"}
     refused = browser.post("/messages/%25DLQ%25billing/0/0/verify", data=form)
-    assert (refused.status_code, "It was not asked" in refused.text) == (409, True)
+    assert (refused.status_code, "Request failed" in refused.text) == (409, True)
     nobody = browser.post("/messages/%25DLQ%25billing/0/0/verify", data={"group": "billing"})
-    assert (nobody.status_code, "choose a client" in nobody.text) == (422, True)
+    assert (nobody.status_code, "select a client" in nobody.text) == (422, True)
 
 
 # -- columns of messages --------------------------------------------------------------------------

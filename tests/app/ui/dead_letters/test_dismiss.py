@@ -184,9 +184,9 @@ def test_what_failed_is_tried_again_and_both_jobs_say_so(
     expect(page.get_by_role("heading", name="Finished: 2 sent")).to_be_visible()
     assert scenery.get("/topics/refuge")["messages"] == 2
     assert scenery.get("/topics/kept")["messages"] == 6  # what was sent is not sent again
-    page.get_by_text("what failed in").get_by_role("link").click()
+    page.get_by_text("only the failed messages of").get_by_role("link").click()
     expect(page).to_have_url(re.compile(f"/jobs/{job['id']}$"))
-    expect(page.get_by_text("Tried again by")).to_be_visible()
+    expect(page.get_by_text("Retried by")).to_be_visible()
 
 
 def test_messages_of_any_topic_are_replayed_by_a_form(
@@ -198,9 +198,9 @@ def test_messages_of_any_topic_are_replayed_by_a_form(
     page = open_page("/jobs")
     page.get_by_role("link", name="Replay messages").click()
     page.get_by_role("button", name="Make the dry run").click()
-    expect(page.locator(".field-error")).to_have_text(["Name the topic.", "Name it."])
+    expect(page.locator(".field-error")).to_have_text(["Enter the topic.", "Enter a name."])
     page.get_by_label("Messages of topic").fill("sensors")
-    page.get_by_label("ranges of offsets").check()
+    page.get_by_label("offset ranges").check()
     page.get_by_label("Ranges", exact=False).last.fill("0:4:x")
     page.get_by_role("textbox", name="Topic", exact=False).last.fill("sandbox")
     page.get_by_role("button", name="Make the dry run").click()

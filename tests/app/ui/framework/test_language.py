@@ -41,7 +41,7 @@ CODE_LITERALS = re.compile(
     r"|((opt|mono|hex|(share|star|tail)-\w+)( [\w-]+)+|messages (found|tail-table))$|input delay:"
 )
 # The name of a rule in the scenery, and a detail that the engine writes.
-SAID_BY_OTHERS = {"billing is behind", "nobody to ask"}
+SAID_BY_OTHERS = {"billing is behind", "no producer connected"}
 # What a macro says that makes attributes only.
 ATTRIBUTE = re.compile(r'[\w:-]+="[^"]*"|^<\w+|\bdata-live\b|^disabled\b')
 NARROW_PAGES = ("/", "/groups", "/dlq/billing", "/trace/REMINDER1", "/topics/orders", "/engine")

@@ -85,7 +85,7 @@ def test_every_invalid_field_has_its_error_and_keeps_its_text() -> None:
         "colour": "Colour must be one of: red, blue.",
         "paint": "Paint must be one of: , red, blue.",
         "size": "Size must be one of: 25, 50.",
-        "from": "That is no time. Write it like 2026-11-20T14:30, by the clocks of Europe/Berlin.",
+        "from": "Invalid time. Use the format 2026-11-20T14:30, in the time zone Europe/Berlin.",
         "share": "That is no percentage.",
     }
     assert {name: form.values[name] for name in invalid} == invalid

@@ -47,7 +47,7 @@ def test_a_time_is_read_by_the_clocks_of_its_zone() -> None:
 
 
 def test_a_time_that_the_clocks_leap_over_is_refused_with_the_one_after_it() -> None:
-    with pytest.raises(NoMoment, match=r"Europe/Berlin shows 2026-03-29T02:30:00.*03:30:00"):
+    with pytest.raises(NoMoment, match=r"02:30:00 does not exist in Europe/Berlin.*03:30:00"):
         typed_time.moment_ms(LEFT_OUT, BERLIN)
     assert typed_time.moment_ms(LEFT_OUT) == 1_774_751_400_000
 
@@ -103,7 +103,7 @@ def test_a_gap_is_told_at_the_field_with_what_was_typed_kept(
     berliner: httpx.Client, path: str, name: str
 ) -> None:
     answer = berliner.get(path.format(at=LEFT_OUT) + "&zone=Europe/Berlin")
-    assert (answer.status_code, "No clock in Europe/Berlin" in answer.text) == (422, True)
+    assert (answer.status_code, "does not exist in Europe/Berlin" in answer.text) == (422, True)
     field = re.search(rf'<input id="field-{name}"[^>]*>', answer.text)
     assert field is not None
     assert LEFT_OUT in field[0]

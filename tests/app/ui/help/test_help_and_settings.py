@@ -51,7 +51,7 @@ async def test_words_are_found_by_a_piece_in_either_language(tmp_path: Path) -> 
         twin = (await app.http.get("/help?q=receipt&format=json")).json()
         assert [term["slug"] for each in twin["chapters"] for term in each["terms"]] == ["pop"]
         none = await app.http.get("/help?q=no-such-word", headers=HTML)
-        assert "No word has this in it" in none.text
+        assert "No matching terms" in none.text
 
 
 def test_links_to_words_lead_to_words_that_there_are() -> None:

@@ -80,7 +80,7 @@ def test_sentences_say_who_failed_when_and_why(browser: httpx.Client, failing: s
     assert re.fullmatch(r"Waited [\d.]+ s before attempt 2", texts[2]), texts
     assert texts[-1].startswith("Attempt 1 was done after")
     assert f"attempts_exhausted: {ERROR}" in payer["story"][-3]["text"]
-    assert "sent again" in page["summary"]
+    assert "resent" in page["summary"]
 
 
 def test_a_record_leads_to_its_message_its_dead_letter_and_its_job(
@@ -147,7 +147,7 @@ def test_a_topic_that_is_not_traced_says_so(browser: httpx.Client, scenery: Scen
     (sent,) = scenery.send("untraced", [{"body": "x"}])
     scenery.ack("silent", scenery.receive("silent", "untraced", 1))
     page = browser.get(f"/trace/{sent['message_id']}").text
-    assert "Hand-outs may be missing here." in page
+    assert "Deliveries may be missing here." in page
     assert "untraced is traced at 0" in page
 
 
@@ -208,7 +208,7 @@ def test_a_wrong_search_is_told_at_its_field_with_the_values_kept(browser: httpx
     half = browser.get("/trace", params={"topic": TOPIC})
     assert re.search(r'id="field-key"[^>]*aria-invalid="true"', half.text)
     none = browser.get("/trace", params={"topic": TOPIC, "key": "no-such-key"})
-    assert "No message has this key" in none.text
+    assert "No messages with this key" in none.text
 
 
 def test_the_search_page_names_what_failed_lately_and_what_is_traced(
@@ -250,7 +250,7 @@ def test_the_waterfall_has_a_bar_for_each_attempt_and_the_table_the_same_figures
     )
     assert set(colours) == {"rgb(180, 35, 24)"}
     expect(picture.locator(".tone-lane-replay .lane-label b")).to_have_text("Replay")
-    page.get_by_text("The same as a table").click()
+    page.get_by_text("As a table").click()
     expect(page.locator("table.stages tbody tr")).to_have_count(14)
     stages = json.loads(
         page.evaluate("fetch(location.pathname + '?format=json').then((one) => one.text())")
@@ -274,9 +274,9 @@ def test_the_waterfall_has_a_bar_for_each_attempt_and_the_table_the_same_figures
 def test_an_unknown_id_shows_the_reasons_with_their_values(open_page: OpenPage) -> None:
     page = open_page("/trace")
     page.get_by_label("Message id, offset id or key").fill("nobody-has-this")
-    page.get_by_role("button", name="Show its journey").click()
+    page.get_by_role("button", name="Show journey").click()
     expect(page).to_have_url(re.compile(r"/trace/nobody-has-this$"))
-    expect(page.get_by_role("heading", name="Nothing is known of this id")).to_be_visible()
+    expect(page.get_by_role("heading", name="No record of this id")).to_be_visible()
     for code, values in (
         ("tracing_off", re.compile("traced at 1")),
         ("retention", re.compile(r"positions 0 to \d+")),
@@ -290,10 +290,10 @@ def test_an_unknown_id_shows_the_reasons_with_their_values(open_page: OpenPage) 
 def test_without_script_a_journey_is_found_and_read(open_page: OpenPage, failing: str) -> None:
     page = open_page("/trace", javascript=False)
     page.get_by_label("Message id, offset id or key").fill(failing)
-    page.get_by_role("button", name="Show its journey").click()
+    page.get_by_role("button", name="Show journey").click()
     expect(page.get_by_role("heading", name=re.compile("Journey of"))).to_be_visible()
     expect(page.get_by_role("img", name=re.compile("Waterfall"))).to_be_visible()
-    page.get_by_text("The same as a table").click()
+    page.get_by_text("As a table").click()
     expect(page.locator("#stage-1")).to_be_visible()
 
 
@@ -306,7 +306,7 @@ def test_a_journey_goes_on_by_itself_until_it_is_over(
     deliveries = scenery.receive("slow", "growing", 1)
     page = open_page(f"/trace/{sent['message_id']}", refresh_s=2)
     expect(page.locator("#journey .journey-block .badge")).to_have_text(["in flight"])
-    page.get_by_text("The same as a table").click()
+    page.get_by_text("As a table").click()
     scenery.ack("slow", deliveries)
     expect(page.locator("#journey .journey-block .badge")).to_have_text(["done"])
     expect(page.locator("#stage-1")).to_be_visible()
@@ -332,7 +332,7 @@ def test_no_page_of_a_journey_has_a_serious_accessibility_fault(
     open_page: OpenPage, failing: str, theme: str
 ) -> None:
     page = open_page(f"/trace/{failing}", theme=theme)
-    page.get_by_text("The same as a table").click()
+    page.get_by_text("As a table").click()
     for path in ("", "/trace", "/trace/nobody-has-this", f"/messages/{TOPIC}/0/0"):
         if path:
             page.goto(path)

@@ -70,14 +70,14 @@ def test_every_stage_makes_a_sentence_and_a_note(
             StageName.DELIVERY,
             StageOutcome.INFLIGHT,
             None,
-            "Attempt 2 is under way on client c, 1 min 5 s so far: no water",
+            "Attempt 2 in progress on client c for 1 min 5 s so far: no water",
         ),
-        (StageName.WAIT, StageOutcome.DELIVERED, 3200, "Waited 3.2 s in the queue"),
+        (StageName.WAIT, StageOutcome.DELIVERED, 3200, "In the queue for 3.2 s"),
         (
             StageName.WAIT,
             StageOutcome.WAITING,
             None,
-            "Has waited in the queue for 1 min 5 s, and nobody has it",
+            "In the queue for 1 min 5 s, not delivered yet",
         ),
         (
             StageName.RETRY_WAIT,
@@ -85,15 +85,15 @@ def test_every_stage_makes_a_sentence_and_a_note(
             10_000,
             "Waited 10 s before attempt 2",
         ),
-        (StageName.DEAD_LETTER, StageOutcome.DEAD, None, "Became a dead letter: no water"),
-        (StageName.DELAY, StageOutcome.WAITING, None, "Waits for its time, 1 min 5 s so far"),
+        (StageName.DEAD_LETTER, StageOutcome.DEAD, None, "Moved to dead letters: no water"),
+        (StageName.DELAY, StageOutcome.WAITING, None, "Scheduled, waiting for 1 min 5 s so far"),
         (
             StageName.TRANSACTION,
             StageOutcome.COMMITTED,
             3000,
-            "Its transaction was committed no water after 3 s",
+            "Transaction committed no water after 3 s",
         ),
-        (StageName.REQUEST, StageOutcome.REPLIED, 50, "Client c had its reply after 50 ms"),
+        (StageName.REQUEST, StageOutcome.REPLIED, 50, "Client c received its reply after 50 ms"),
     ],
 )
 def test_sentences_say_what_happened_for_how_long_and_why(
@@ -119,7 +119,7 @@ def test_the_balance_says_where_a_groups_time_went() -> None:
         stage(StageName.DELIVERY, StageOutcome.INFLIGHT, None),
     ]
     assert journey_words.balance(stages, NOW_MS) == (
-        "3.2 s in the queue, 1 min 5 s with clients, 10 s waiting for a retry"
+        "3.2 s in the queue, 1 min 5 s processing, 10 s waiting for a retry"
     )
 
 

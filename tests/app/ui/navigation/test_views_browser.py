@@ -55,4 +55,4 @@ def test_views_are_saved_and_deleted_without_scripts(open_page: OpenPage) -> Non
     expect(page.locator(".saved-view", has_text=NAME)).to_be_visible()
     page.goto("/views")
     page.get_by_role("button", name=f"Delete {NAME}").click()
-    expect(page.get_by_text("No saved view yet")).to_be_visible()
+    expect(page.get_by_text("No saved views")).to_be_visible()

@@ -71,7 +71,7 @@ def test_a_report_says_which_hours_it_has_and_how_fresh_it_is(browser: httpx.Cli
     assert context["fresh"]["input_at_ms"]
     page = browser.get(address).text
     assert "167 of 168 hours have figures." in page
-    assert "they are gaps, not zeros" in page
+    assert "are gaps, not zeros" in page
 
 
 def test_each_chart_leads_to_a_table_that_is_there(browser: httpx.Client) -> None:
@@ -109,7 +109,7 @@ def test_a_range_that_makes_no_sense_is_told_at_its_field(browser: httpx.Client)
     answer = browser.get("/reports/latency?range=own&from=soon&to=2026-11-20T05:00")
     assert answer.status_code == 422
     assert 'id="field-from"' in answer.text
-    assert "That is no time." in answer.text
+    assert "Invalid time." in answer.text
 
 
 def test_a_wrong_schedule_is_refused_at_its_field_and_a_right_one_is_kept(
@@ -132,10 +132,10 @@ def test_computing_past_hours_tells_first_what_would_be_replaced(browser: httpx.
     context = browser.get(path.format(*times) + "&format=json").json()
     assert (context["hours"], context["known"]) == (3, 3)
     page = browser.get(path.format(*times)).text
-    assert "3 hours would be computed anew" in page
+    assert "3 hours would be recomputed" in page
     wrong = browser.get(path.format(times[1], times[0]))
     assert wrong.status_code == 422
-    assert "Choose 1 to 1,000 hours." in wrong.text
+    assert "Enter 1 to 1,000 hours." in wrong.text
 
 
 def _last_ms(browser: httpx.Client) -> int:
@@ -159,7 +159,7 @@ def test_without_spark_the_page_says_what_to_install(
 ) -> None:
     monkeypatch.setattr(Reports, "missing", lambda self: "reports need Spark")
     page = browser.get("/reports").text
-    assert "Reports cannot be computed here" in page
+    assert "Reports cannot be computed on this server" in page
     assert "kitemq-server[analytics]" in page
     refused = browser.post("/reports/runs", data={"job": "traces"}, headers=FORM)
     assert refused.status_code == 409
@@ -179,8 +179,8 @@ def test_a_run_under_way_shows_how_far_it_is(
 
     monkeypatch.setattr(Reports, "get", get)
     page = browser.get("/reports/runs/1").text
-    assert "is under way" in page
-    assert "only the server knows that runs it" in page
+    assert "is in progress" in page
+    assert "only on the server that runs it" in page
     assert 'action="/reports/runs/1/cancel"' in page
     progress = Progress("computing", 40, tasks_done=3, tasks=12)
     monkeypatch.setattr(Reports, "progress", lambda self, run_id: progress)
@@ -248,7 +248,7 @@ def test_a_real_run_is_cancelled_in_the_browser_and_leaves_no_java(
     run_now(demo_page)
     see_progress(demo_page, r"^\d+$")
     until_java(mark)
-    demo_page.get_by_role("button", name="Cancel it").click()
+    demo_page.get_by_role("button", name="Cancel run").click()
     expect(demo_page.locator("#run-state")).to_have_text(re.compile("cancelled"), timeout=60_000)
     expect(demo_page.locator("#report-going")).to_have_count(0)
     assert leftovers.marked(mark) == []

@@ -195,7 +195,7 @@ def test_bands_show_the_worst_state_on_top_and_in_time_where_no_band_lies() -> N
     assert looks.index("state-falling-behind") < looks.index("state-stalled")
     now = table_of(view, "now").rows[0]
     assert now[3].value == "STALLED"
-    assert now[7].value == "Queue 2 does not get past offset 41: look at that message."
+    assert now[7].value == "Queue 2 is stuck at offset 41: check that message."
     assert view.figures[0].cell.value == "STALLED"
 
 
@@ -206,7 +206,7 @@ def test_each_advice_is_a_sentence_in_both_languages() -> None:
     stored = json.dumps(params)
     for code in ADVICE:
         assert "%" not in advice(code, stored).replace("40 %", "")
-    assert advice("wait_for_end", stored) == "At this pace it has caught up in more than a day."
+    assert advice("wait_for_end", stored) == "Caught up in about more than a day at this rate."
     speak(Language.CHINESE)
     try:
         assert "追上" in advice("wait_for_end", stored)

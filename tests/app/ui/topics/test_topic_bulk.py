@@ -122,7 +122,7 @@ def test_the_engine_s_own_topics_and_what_no_preview_named_stay(
 ) -> None:
     twin = preview(browser, action="delete", scope="all", type="all", q="%dlq%")
     assert set(outcomes(twin).values()) == {"left"}
-    assert "engine's own" in twin["rows"][0]["note"]
+    assert "system topics" in twin["rows"][0]["note"]
     fields = {"action": "delete", "confirm": "delete 2", "selection": " convoy-a\n- %DLQ%billing"}
     answer = browser.post("/bulk/topics?format=json", data=fields)
     assert outcomes(answer.json()) == {"convoy-a": "failed", "%DLQ%billing": "left"}
@@ -134,7 +134,7 @@ def test_more_topics_than_are_looked_at_are_said(
 ) -> None:
     monkeypatch.setattr(bulk, "ITEMS_MAX", 2)
     query = urlencode({"action": "delete", "scope": "all", "q": "convoy-"})
-    assert "Of 3 topics the first 2 are looked at" in browser.get(f"/bulk/topics?{query}").text
+    assert "Showing the first 2 of 3 topics" in browser.get(f"/bulk/topics?{query}").text
     twin = preview(browser, action="delete", scope="all", q="convoy-")
     assert (twin["total"], twin["confirm"]) == (2, "delete 2")
 
@@ -149,16 +149,16 @@ def test_what_is_no_order_changes_nothing(browser: httpx.Client, convoy: Scenery
     assert convoy.get("/topics/convoy-a")["permission"] == 6
 
 
-def test_topics_are_ticked_looked_at_and_deleted(open_page: OpenPage, convoy: Scenery) -> None:
+def test_selected_topics_are_deleted_after_a_preview(open_page: OpenPage, convoy: Scenery) -> None:
     page = open_page("/topics?q=convoy-")
-    page.get_by_role("checkbox", name="Tick convoy-a", exact=True).check()
-    page.get_by_role("checkbox", name="Tick convoy-b", exact=True).check()
-    page.get_by_role("button", name="Delete many topics at once").click()
+    page.get_by_role("checkbox", name="Select convoy-a", exact=True).check()
+    page.get_by_role("checkbox", name="Select convoy-b", exact=True).check()
+    page.get_by_role("button", name="Delete selected topics").click()
     button = page.get_by_role("button", name="Delete 2 topics")
     expect(button).to_be_disabled()
     page.get_by_label("Type this to confirm").fill("delete 2")
     button.click()
     expect(page.locator("#bulk-result .metrics")).to_have_text(re.compile(r"Deleted\s*2\s*topics"))
-    page.get_by_role("link", name="Back to the topics").click()
+    page.get_by_role("link", name="Back to topics").click()
     expect(page.get_by_role("link", name="convoy-c", exact=True)).to_be_visible()
     expect(page.get_by_role("link", name="convoy-a", exact=True)).to_have_count(0)

@@ -42,14 +42,14 @@ def test_a_star_is_set_without_losing_what_is_ticked(open_page: OpenPage, made: 
     page = open_page("/topics?q=starry-")
     names = page.locator("#topic-list tbody th a[href^='/topics/starry-']")
     expect(names).to_have_text(["starry-one", "starry-two"])
-    page.get_by_role("checkbox", name="Tick starry-one").check()
+    page.get_by_role("checkbox", name="Select starry-one").check()
     page.get_by_role("button", name="Star starry-two").click()
     expect(names).to_have_text(["starry-two", "starry-one"])
-    expect(page.get_by_role("checkbox", name="Tick starry-one")).to_be_checked()
+    expect(page.get_by_role("checkbox", name="Select starry-one")).to_be_checked()
     page.get_by_role("link", name=re.compile("^Starred")).click()
     expect(names).to_have_text(["starry-two"])
     page.get_by_role("link", name="starry-two", exact=True).click()
-    page.get_by_role("button", name="Take the star from starry-two").click()
+    page.get_by_role("button", name="Remove star from starry-two").click()
     expect(page.get_by_role("button", name="Star starry-two")).to_be_visible()
     expect(page).to_have_url(re.compile("/topics/starry-two$"))
 
@@ -58,7 +58,7 @@ def test_a_star_needs_no_script(open_page: OpenPage, made: Scenery) -> None:
     page = open_page("/topics?q=starry-", javascript=False)
     page.get_by_role("button", name="Star starry-two").click()
     expect(page).to_have_url(re.compile(r"/topics\?q=starry-$"))
-    expect(page.get_by_role("button", name="Take the star from starry-two")).to_be_visible()
+    expect(page.get_by_role("button", name="Remove star from starry-two")).to_be_visible()
 
 
 def test_notes_are_written_read_and_shown_on_the_overview(
@@ -66,20 +66,20 @@ def test_notes_are_written_read_and_shown_on_the_overview(
 ) -> None:
     page = open_page("/topics/starry-one/docs")
     page.get_by_role("link", name="Write notes").click()
-    page.get_by_label("What this topic is for").fill("# Trucks\n\nOne <b>each</b>, *daily*.")
+    page.get_by_label("Purpose of this topic").fill("# Trucks\n\nOne <b>each</b>, *daily*.")
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".prose h1")).to_have_text("Trucks")
     expect(page.locator(".prose p")).to_have_text("One <b>each</b>, daily.")
     page.get_by_role("link", name="Overview", exact=True).last.click()
     page.get_by_role("link", name="It has notes").click()
     page.get_by_role("link", name="Edit").click()
-    expect(page.get_by_label("What this topic is for")).to_have_value(re.compile("^# Trucks"))
+    expect(page.get_by_label("Purpose of this topic")).to_have_value(re.compile("^# Trucks"))
     note = made.get("/topics/starry-one/note")
     made.put("/topics/starry-one/note", {"text": "Theirs.", "version": note["version"]})
-    page.get_by_label("What this topic is for").fill("Mine.")
+    page.get_by_label("Purpose of this topic").fill("Mine.")
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".prose")).to_have_text("Theirs.")
-    expect(page.get_by_label("What this topic is for")).to_have_value("Mine.")
+    expect(page.get_by_label("Purpose of this topic")).to_have_value("Mine.")
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".prose")).to_have_text("Mine.")
     made.put("/topics/starry-one/note", {"text": "", "version": made_version(made)})
@@ -96,9 +96,11 @@ def test_a_file_is_looked_at_and_applied_as_it_was_shown(
     file = tmp_path / "topics.csv"
     file.write_text("name,permission,read_queues\nstarry-new,6,2\nstarry-one,4,1\nstarry-two,5,1\n")
     page = open_page("/import/topics")
-    page.get_by_label("Choose the file").set_input_files(file)
-    expect(page.get_by_label("The file", exact=False).first).to_have_value(re.compile("starry-new"))
-    page.get_by_role("button", name="See what would happen").click()
+    page.get_by_label("Choose file").set_input_files(file)
+    expect(page.get_by_label("File content", exact=False).first).to_have_value(
+        re.compile("starry-new")
+    )
+    page.get_by_role("button", name="Preview").click()
     rows = page.locator("#import-result tbody tr")
     expect(rows).to_have_count(3)
     expect(rows.nth(0)).to_contain_text("permission")
@@ -165,7 +167,7 @@ def test_the_configuration_says_what_is_the_topics_own(
     assert settings["Traced, percent"] == ("100", False, "trace_sample")
     page = browser.get("/topics/starry-one/config").text
     assert "set on the topic" in page
-    assert "the broker&#39;s default" in page
+    assert "broker default" in page
 
 
 def test_a_groups_place_in_a_topic_is_skipped_or_reset_from_there(
