@@ -82,10 +82,7 @@ ABOUT = {
         has_topics=True,
     ),
     RuleKind.REPORT_FAILED: About(
-        "Failed reports",
-        "runs",
-        "Runs of a report that failed one after the other, up to now.",
-        0,
+        "Failed reports", "runs", "Runs of a report that failed one after the other, up to now.", 0
     ),
     RuleKind.REPORT_AGE: About(
         "Age of reports",

@@ -10,7 +10,7 @@ from app.container import services_of
 from app.pause import paced
 from app.security.access import Action, Kind, principal_of
 from app.security.message_rights import visible
-from app.services.clients import ASK_S, Offer
+from app.services.clients import ASK_S, ClientState
 from app.services.topic_kinds import group_of
 from app.ui.clients.client import path_of
 from app.ui.framework import forms, pages, rights
@@ -124,7 +124,7 @@ async def _choices(request: Request, group: str) -> GroupChoice:
     )
 
 
-def _about(client: Offer) -> str:
+def _about(client: ClientState) -> str:
     for each in client.endpoints:
         words = [each.endpoint, each.language, each.version, each.kind]
         return " ".join(word for word in words if word)
