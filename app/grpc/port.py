@@ -90,7 +90,8 @@ class GrpcPort:
         self._is_stopping = True
         await end_tasks(self._upkeep)
         if self._tls_mux is not None:
-            await self._tls_mux.stop_accepting()
+            self._tls_mux.stop_accepting()
+        self._listener.close()
         opening, self._opening = self._opening, None
         if opening is not None:
             (server,) = await asyncio.gather(opening, return_exceptions=True)
@@ -98,7 +99,6 @@ class GrpcPort:
                 await server.stop()
         if self._tls_mux is not None:
             await self._tls_mux.stop()
-        self._listener.close()
 
     async def _inner_port(self) -> int:
         return (await self.opened()).inner_port

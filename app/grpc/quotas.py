@@ -39,6 +39,7 @@ class ConnectionQuota(AddressQuota):
     def __init__(self, limits: ConnectionLimits, *, each_max: int, all_max: int) -> None:
         super().__init__("connections", each_max=each_max, all_max=all_max)
         self._limits = limits
+        self.refusals = limits.refusals
 
     def take(self, address: str) -> str:
         refusal = super().take(address)

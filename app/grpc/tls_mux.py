@@ -16,11 +16,11 @@ from typing import cast
 
 from app.grpc.connection import GrpcConnection
 from app.grpc.connection_bytes import ConnectionBytes
-from app.grpc.quotas import AddressQuota
+from app.grpc.quotas import ConnectionQuota
+from app.network.acceptor import AcceptLoop
 from app.network.keep_alive import keep_alive
 from app.security.byte_budget import ByteBudget
 from app.services.rpc_figures import RpcFigures
-from app.tasks import end_tasks
 from app.tls import HANDSHAKE_S, refuse_plain, speaks_tls
 from engine.host import host_text
 
@@ -30,9 +30,6 @@ FIRST_BYTE_S = 10.0
 STALL_S = 60.0  # after which a peer that does not read is disconnected
 CLOSE_S = 10.0  # for a peer to read the rest after the other side closed
 LOOPBACK = "127.0.0.1"
-SCARCE_S = 0.1  # after the first failure to accept; twice as long after each further one
-SCARCE_MAX_S = 5.0
-LOG_EACH_S = 60.0  # between two log lines about that
 OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 # A peer that vanished is detected within a minute, both while waiting for it and while writing to
 # it. The server's pings (server.py) go through the relay as well.
@@ -138,35 +135,7 @@ class RelayEnd(asyncio.Protocol):
             self._limit = loop.call_later(CLOSE_S, self.transport.abort)
 
 
-class AcceptBackoff:
-    """The wait after failures to accept a connection, and their log lines."""
-
-    def __init__(self) -> None:
-        self._wait_s = SCARCE_S
-        self._last_log_s: float | None = None
-        self._unlogged = 0
-
-    def met(self, error: OSError) -> float:
-        """Seconds to wait after this failure; logs a line a minute with the count."""
-        wait_s, self._wait_s = self._wait_s, min(2 * self._wait_s, SCARCE_MAX_S)
-        if error.errno in OUT_OF_FILES:
-            self._log(error)
-        return wait_s
-
-    def is_over(self) -> None:
-        """Reset the wait after a success."""
-        self._wait_s = SCARCE_S
-
-    def _log(self, error: OSError) -> None:
-        now_s = asyncio.get_running_loop().time()
-        self._unlogged += 1
-        if self._last_log_s is not None and now_s - self._last_log_s < LOG_EACH_S:
-            return
-        log.warning("no connection can be served (%d times): %s", self._unlogged, error)
-        self._last_log_s, self._unlogged = now_s, 0
-
-
-class TlsMux:
+class TlsMux(AcceptLoop):
     """Accepts on `listener` until `stop`, within the limits of `shares`.
 
     `inner_port` returns the port of gRPC's server, and starts the server if needed.
@@ -179,7 +148,7 @@ class TlsMux:
         *,
         context: ssl.SSLContext | None,
         figures: RpcFigures,
-        shares: AddressQuota,
+        shares: ConnectionQuota,
         clock_s: Callable[[], float],
         budget: ByteBudget,
         is_plain_refused: bool = False,
@@ -188,7 +157,7 @@ class TlsMux:
 
         `budget` bounds the bytes of unfinished requests.
         """
-        self._listener = listener
+        super().__init__(listener, shares.refusals)
         self._inner_port = inner_port
         self.context = context
         self._is_plain_refused = is_plain_refused
@@ -196,14 +165,8 @@ class TlsMux:
         self._shares = shares
         self._clock_s = clock_s
         self._budget = budget
-        self._shortage = AcceptBackoff()
         self._origins: dict[str, GrpcConnection] = {}
         self._outer: dict[str, RelayEnd] = {}  # by the client's address
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._accepting: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     def origin_of(self, peer: str) -> GrpcConnection | None:
         """The client's connection for gRPC's name of the inner one; None if unknown."""
@@ -221,36 +184,12 @@ class TlsMux:
             outer.close()
         return outer is not None
 
-    async def stop_accepting(self) -> None:
-        """Stop accepting; open connections go on."""
-        if self._accepting is not None:
-            self._accepting.cancel()
-            await asyncio.gather(self._accepting, return_exceptions=True)
-            self._accepting = None
-            self._listener.close()
-
-    async def stop(self) -> None:
-        """End every connection."""
-        await self.stop_accepting()
-        await end_tasks(*self._tasks)
-
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, address = await loop.sock_accept(self._listener)
-            except OSError as error:
-                await asyncio.sleep(self._shortage.met(error))
-                continue
-            self._shortage.is_over()
-            host = str(address[0])
-            if self._shares.take(host):
-                self._figures.connections_refused += 1
-                accepted.close()
-                continue
-            task = loop.create_task(self._serve(accepted, host))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def _take(self, accepted: socket.socket, address: str) -> None:
+        if self._shares.take(address):
+            self._figures.connections_refused += 1
+            accepted.close()
+        else:
+            self._begin(self._serve(accepted, address))
 
     async def _serve(self, accepted: socket.socket, host: str) -> None:
         """Serve one connection until it ends."""
@@ -266,7 +205,7 @@ class TlsMux:
         except (OSError, TimeoutError, ssl.SSLError) as error:
             log.debug("a connection broke off: %s", error)
             if error.errno in OUT_OF_FILES:
-                self._shortage.met(error)
+                self._note_shortage(error)
         except Exception:
             log.exception("a connection failed")
         finally:
@@ -338,7 +277,6 @@ class TlsMux:
 async def _is_tls(accepted: socket.socket) -> bool:
     """Whether the peer speaks TLS; closes the socket on errors."""
     try:
-        accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         keep_alive(accepted, user_timeout_ms=VANISHED_MS)
         return await speaks_tls(accepted, FIRST_BYTE_S)

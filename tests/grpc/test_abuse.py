@@ -11,9 +11,12 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from app.connection_settings import ConnectionSettings
 from app.grpc import clients, service, tls_mux
-from app.grpc.quotas import AddressQuota
+from app.grpc.quotas import ConnectionQuota
 from app.grpc.tls_mux import RelayEnd, TlsMux
+from app.network.connection_limits import ConnectionLimits
+from app.network.open_files import FileShares
 from app.security.byte_budget import ByteBudget, ByteLimits
 from app.services import receive_attempts
 from app.services.rpc_figures import RpcFigures
@@ -175,7 +178,8 @@ async def splitting() -> AsyncIterator[tuple[socket.socket, RpcFigures]]:
     async def inner_port() -> int:
         return int(inner.sockets[0].getsockname()[1])
 
-    shares = AddressQuota("connections", each_max=10, all_max=10)
+    limits = ConnectionLimits(ConnectionSettings(), FileShares(1000, 500), time.monotonic)
+    shares = ConnectionQuota(limits, each_max=10, all_max=10)
     limit = 64 * 1024 * 1024
     budget = ByteBudget(
         ByteLimits(all_max=limit, address_max=limit, caller_max=limit, connection_max=limit)
@@ -198,6 +202,7 @@ async def splitting() -> AsyncIterator[tuple[socket.socket, RpcFigures]]:
         for writer in served:
             writer.transport.abort()
         await relay.stop()
+        listener.close()
         inner.close()
 
 

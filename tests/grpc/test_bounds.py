@@ -1,13 +1,14 @@
 """Bounds by address and by bytes, work in bounded steps, and what a dead connection costs."""
 
 import asyncio
-import errno
 import logging
 import resource
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from app.grpc.connection import GrpcConnection
 from app.grpc.connection_bytes import ConnectionBytes
 from app.grpc.port import GrpcPort
 from app.grpc.stream import OUTBOX_BYTES_MAX, OUTBOX_MAX, StreamBytesBudget, TelemetryStream
-from app.grpc.tls_mux import SCARCE_MAX_S, SCARCE_S, AcceptBackoff
 from app.main import create_app
+from app.network.acceptor import SCARCE_MAX_S, SCARCE_S, AcceptLoop
+from app.network.connection_limits import ConnectionRefusals
 from app.settings import Settings
 from engine.broker import GroupConfig
 from protocol.rocketmq.messages import NotifyClientTerminationRequest, TelemetryCommand
@@ -260,20 +262,6 @@ async def test_a_client_that_hangs_up_leaves_no_error_in_the_log(
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
-async def test_without_room_for_a_connection_the_log_gets_a_line_a_minute(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    shortage, error = AcceptBackoff(), OSError(errno.EMFILE, "Too many open files")
-    waits_s = [shortage.met(error) for _ in range(10)]
-    assert waits_s[:3] == [SCARCE_S, 2 * SCARCE_S, 4 * SCARCE_S]
-    assert waits_s[-1] == SCARCE_MAX_S
-    assert [record.getMessage() for record in caplog.records] == [
-        "no connection can be served (1 times): [Errno 24] Too many open files"
-    ]
-    shortage.is_over()
-    assert shortage.met(error) == SCARCE_S
-
-
 @contextmanager
 def few_files(count: int) -> Iterator[None]:
     """At most so many more can be opened meanwhile, by this process."""
@@ -284,6 +272,44 @@ def few_files(count: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+class Taking(AcceptLoop):
+    """Takes connections and closes them."""
+
+    taken = 0
+
+    def _take(self, accepted: socket.socket, address: str) -> None:
+        accepted.close()
+        self.taken += 1
+
+
+async def test_without_room_for_a_connection_the_log_gets_a_line_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    listener = listening()
+    taking = Taking(listener, ConnectionRefusals(time.monotonic))
+    waits_s: list[float] = []
+    spare: list[socket.socket] = []
+    with listener, socket.create_connection(listener.getsockname()):
+        with few_files(0):
+            with suppress(OSError):
+                while True:
+                    spare.append(listener.dup())
+            for _ in range(10):
+                waits_s.append(taking._scarce_s)
+                taking._accept()
+        assert (waits_s[:3], taking.taken) == ([SCARCE_S, 2 * SCARCE_S, 4 * SCARCE_S], 0)
+        assert waits_s[-1] == SCARCE_MAX_S
+        assert [record.getMessage() for record in caplog.records] == [
+            "1 connections were refused or closed (no_file_left), the last one from nobody: "
+            "Too many open files"
+        ]
+        for each in spare:
+            each.close()
+        await until(lambda: taking.taken == 1)
+        assert taking._scarce_s == SCARCE_S
+        await taking.stop()
 
 
 async def test_without_files_for_grpc_a_connection_is_closed_and_a_later_one_served(
