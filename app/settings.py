@@ -135,8 +135,7 @@ class Settings(
         "as they arrive; more is a 503. Requests of up to 64 KiB may take an eighth more.",
     )
     inflight_address_bytes_max: int = setting(
-        0,
-        "The same of one client address; more is a 429. 0 is half of `inflight_bytes_max`.",
+        0, "The same of one client address; more is a 429. 0 is half of `inflight_bytes_max`."
     )
     inflight_caller_bytes_max: int = setting(
         0,
@@ -219,9 +218,7 @@ def origins(
 
 
 def _sources(
-    overrides: Mapping[str, str] | None,
-    config: Path | None,
-    environ: Mapping[str, str] | None,
+    overrides: Mapping[str, str] | None, config: Path | None, environ: Mapping[str, str] | None
 ) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     """What was given, with the name of its place; the later wins."""
     environ = os.environ if environ is None else environ
