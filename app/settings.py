@@ -366,27 +366,12 @@ def _complaint(settings: Settings) -> str:
 
 def document() -> str:
     """The text of `docs/settings.md`."""
-    lines = [
-        "# Settings",
-        "",
-        "Made by `python -m app.settings > docs/settings.md` from the code; do not edit by hand.",
-        "",
-        "A setting is given in a TOML file (`--config FILE` or `KITEMQ_CONFIG`) as `name = value`,",
-        "in the environment as `KITEMQ_<NAME>`, or on the command line as `--name value` with",
-        "dashes for underscores. The later wins. An unknown name refuses to start and names the",
-        "closest one that exists. Sizes are bytes, times are seconds (`_s`).",
-        "",
-        "`KITEMQ_KERNEL=pure`, in the environment alone, keeps the engine's loops over batches in",
-        "Python, although they were compiled at the installation; `/readyz` says which are used.",
-        "",
-        "| name | default | meaning |",
-        "|---|---|---|",
-    ]
-    lines += [
-        f"| `{item.name}` | {_default(item)} | {item.metadata['help']} |"
+    head = Path(__file__).with_name("settings.md").read_text("utf-8")
+    rows = (
+        f"| `{item.name}` | {_default(item)} | {item.metadata['help']} |\n"
         for item in settings_fields()
-    ]
-    return "\n".join(lines) + "\n"
+    )
+    return head + "".join(rows)
 
 
 def _default(item: Field[Any]) -> str:
