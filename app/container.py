@@ -171,12 +171,7 @@ class Services:
         self.clients = Clients(host, self.messaging, self.connections, self.audit)
         self.reports = Reports(host, self.audit, database, settings)
         self.alerts = Alerts(
-            host,
-            self.audit,
-            database,
-            self.reports,
-            settings,
-            targets=self.targets,
+            host, self.audit, database, self.reports, settings, targets=self.targets
         )
         self.topics = Topics(host, self.audit)
         self.topic_imports = TopicImports(host, self.topics, settings.default_queues)
@@ -200,15 +195,10 @@ class Services:
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
         """Run the background work of all services."""
-        self.heartbeat.start()
-        self.sampler.start()
-        self.memory_trimmer.start()
-        self.database.start()
-        self.audit_pruning.start()
-        self.transactions.start()
-        self.alerts.start()
-        self.replay_copies.start()
-        self.reports.start()
+        background = (self.audit_pruning, self.transactions, self.alerts, self.replay_copies)
+        parts = (self.heartbeat, self.sampler, self.memory_trimmer, self.database, *background)
+        for each in (*parts, self.reports):
+            each.start()
         try:
             await self.user_directory.start()
             await self.accounts.bootstrap(self.settings.admin_name, self.settings.admin_password)
@@ -220,11 +210,8 @@ class Services:
             self.accounts.close()
             await self.provider_login.close()
             await self.user_directory.stop()
-            await self.reports.stop()
-            await self.replay_copies.stop()
-            await self.alerts.stop()
-            await self.transactions.stop()
-            await self.audit_pruning.stop()
+            for service in (self.reports, *reversed(background)):
+                await service.stop()
             await self.self_checks.close()
             await self.refusal_audit.close()
             self.log_levels.restore()

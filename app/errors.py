@@ -145,17 +145,22 @@ def _problem(
     )
 
 
+def answer_headers(media_type: bytes, body: bytes) -> Headers:
+    """Headers of an answer that must not be cached."""
+    return [
+        (b"content-type", media_type),
+        (b"content-length", b"%d" % len(body)),
+        (b"cache-control", b"no-store"),
+    ]
+
+
 def problem_answer(error: Exception) -> tuple[int, Headers, bytes]:
     """Status, headers and body of the answer to `error`; logs what was not expected."""
     problem = problem_of(error)
     if problem.status >= 500 and problem.retry_after_s is None and problem.code != TIMEOUT:
         log.error("request failed: %s", problem.code, exc_info=error)
     body = msgspec.json.encode(problem)
-    headers: Headers = [
-        (b"content-type", PROBLEM_TYPE),
-        (b"content-length", b"%d" % len(body)),
-        (b"cache-control", b"no-store"),
-    ]
+    headers = answer_headers(PROBLEM_TYPE, body)
     if problem.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % max(1, ceil(problem.retry_after_s))))
     if isinstance(error, HTTPException) and error.headers:

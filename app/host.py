@@ -9,11 +9,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol, TypeVar
 
+from app.tasks import settle
 from app.turn_end import TurnEnd
 from engine.broker import Broker, LongPoll
 from engine.clock import Clock, SystemClock
@@ -176,7 +177,7 @@ class EngineHost:
         """End every long poll with what it has, and let none wait any more; for the way out."""
         self._is_draining = True
         for waiting in tuple(self._waiting):
-            _resolve(waiting, False)
+            settle(waiting, False)
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End waits, let the threads finish, then stop the engine cleanly."""
@@ -213,16 +214,7 @@ class EngineHost:
     async def flushed(self, position: int) -> None:
         """Wait until the log is on disk up to `position`; raises what kept it from that."""
         flushed: asyncio.Future[None] = self.loop.create_future()
-
-        def done(error: Exception | None) -> None:
-            if flushed.done():
-                return
-            if error is None:
-                flushed.set_result(None)
-            else:
-                flushed.set_exception(error)
-
-        self.broker.when_flushed(position, done)
+        self.broker.when_flushed(position, partial(settle, flushed, None))
         await flushed
 
     async def wait_until(
@@ -237,8 +229,8 @@ class EngineHost:
         if self._is_draining or loop.time() >= deadline_s:
             return False
         woken: asyncio.Future[bool] = loop.create_future()
-        parked = park(lambda: _resolve(woken, True))
-        timer = loop.call_at(deadline_s, _resolve, woken, False)
+        parked = park(partial(settle, woken, True))
+        timer = loop.call_at(deadline_s, settle, woken, False)
         self._waiting.add(woken)
         try:
             if woken.done():  # there is more to examine at once: let others run in between
@@ -270,9 +262,3 @@ class EngineHost:
         self._timer = None
         if self._broker is not None:
             self._arm(self._broker.tick())
-
-
-def _resolve(waiting: asyncio.Future[bool], is_woken: bool) -> None:
-    """End a wait, unless something else ended it in this turn of the loop."""
-    if not waiting.done():
-        waiting.set_result(is_woken)

@@ -64,7 +64,9 @@ class LogLimit:
             if count > LINES_MAX:
                 template = "%d more lines like this were left out within a minute: %s"
                 arguments = (count - LINES_MAX, text)
-                yield LogRecord(name, level, __file__, 0, template, arguments, None)
+                yield LogRecord(
+                    name, level, __file__, 0, msg=template, args=arguments, exc_info=None
+                )
 
 
 class LimitedHandler(StreamHandler[TextIO]):

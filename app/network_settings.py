@@ -22,8 +22,7 @@ class NetworkSettings:
     )
     tls_key: str = setting("", "PEM file with the key of `tls_certificate`, without a password.")
     tls_required: bool = setting(
-        False,
-        "Refuse every connection without TLS, on the gRPC port too; needs `tls_certificate`.",
+        False, "Refuse every connection without TLS, on the gRPC port too; needs `tls_certificate`."
     )
     callback_allow: tuple[str, ...] = setting(
         (),

@@ -40,8 +40,7 @@ class ReportSettings:
     )
     report_driver_memory: str = setting("1g", "Memory of the Java machine that computes reports.")
     report_processors: int = setting(
-        0,
-        "Processors that a report uses at most (Linux); 0 leaves one of them to the server.",
+        0, "Processors that a report uses at most (Linux); 0 leaves one of them to the server."
     )
     report_input_days: int = setting(
         90, "Days that the Parquet files are kept; figures stay longer. 0 keeps all."

@@ -11,7 +11,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -202,15 +202,9 @@ class Server(uvicorn.Server):
         """
         super().__init__(config)
         self._services = services
+        self._listeners = listeners
         (self._listener,) = listeners[HTTP]
-        self._grpc_listeners = listeners.get(GRPC, [])
-        self._grpc_port: GrpcPort | None = None
-        self._remoting_listeners = (
-            *listeners.get(REMOTING, ()),
-            *listeners.get(REMOTING_BROKER, ()),
-        )
-        self._remoting_port: RemotingPort | None = None
-        self._acceptor: Acceptor | None = None
+        self._ports: list[Acceptor | GrpcPort | RemotingPort] = []  # in the order of their end
         self._monitor = ConnectionMonitor(services.settings, services.connection_limits)
         self._certificate = certificate
 
@@ -225,7 +219,6 @@ class Server(uvicorn.Server):
         if self.started:
             self._accept()
             self._services.targets.own_ports.add(self._listener.getsockname()[1])
-        if self.started:
             self.started = await self._open_others()
             if not self.started:
                 self.should_exit = True
@@ -240,12 +233,8 @@ class Server(uvicorn.Server):
         """Answer what waits, finish what runs, then stop."""
         log.info("KiteMQ is stopping")
         self._services.host.drain()
-        if self._acceptor is not None:
-            await self._acceptor.stop()
-        if self._grpc_port is not None:
-            await self._grpc_port.stop()
-        if self._remoting_port is not None:
-            await self._remoting_port.stop()
+        for port in self._ports:
+            await port.stop()
         await super().shutdown(sockets)
         await self._monitor.stop()
 
@@ -265,7 +254,7 @@ class Server(uvicorn.Server):
                 heads=heads,
             )
 
-        self._acceptor = Acceptor(
+        acceptor = Acceptor(
             self._listener,
             limits,
             connect,
@@ -282,39 +271,34 @@ class Server(uvicorn.Server):
                 limits.address_count_max,
                 settings.connections_max,
             )
-        self._acceptor.start()
+        self._ports.append(acceptor)
+        acceptor.start()
         self._monitor.start()
 
     async def _open_others(self) -> bool:
-        """Open the ports of RocketMQ's protocols; False where one cannot be."""
-        for listener in self._grpc_listeners:
-            if not await self._open_grpc(listener):
+        """Open the ports of RocketMQ's protocols; False (the log says why) where one cannot be."""
+        for clients, port in self._others():
+            self._ports.append(port)
+            try:
+                await port.start()
+            except (OSError, ValueError) as error:
+                log.critical("KiteMQ cannot serve %s: %s", clients, error)
                 return False
-        return not self._remoting_listeners or await self._open_remoting()
-
-    async def _open_remoting(self) -> bool:
-        """Serve classic clients; False, and the log says why, where that cannot be."""
-        from app.remoting.port import RemotingPort  # only where it is not off
-
-        self._remoting_port = RemotingPort(self._services, self._remoting_listeners, self._monitor)
-        try:
-            await self._remoting_port.start()
-        except (OSError, ValueError) as error:
-            log.critical("KiteMQ cannot serve classic RocketMQ clients: %s", error)
-            return False
         return True
 
-    async def _open_grpc(self, listener: socket.socket) -> bool:
-        """Serve RocketMQ's clients; False, and the log says why, where that cannot be."""
-        from app.grpc.port import GrpcPort  # only where it is not off
+    def _others(self) -> "Iterator[tuple[str, GrpcPort | RemotingPort]]":
+        """The ports besides HTTP with their clients; their code is loaded only where they are."""
+        for listener in self._listeners.get(GRPC, ()):
+            from app.grpc.port import GrpcPort
 
-        self._grpc_port = GrpcPort(self._services, listener, self._monitor)
-        try:
-            await self._grpc_port.start()
-        except (OSError, ValueError) as error:
-            log.critical("KiteMQ cannot serve gRPC clients: %s", error)
-            return False
-        return True
+            yield "gRPC clients", GrpcPort(self._services, listener, self._monitor)
+        options = (REMOTING, REMOTING_BROKER)
+        listeners = [each for option in options for each in self._listeners.get(option, ())]
+        if listeners:
+            from app.remoting.port import RemotingPort
+
+            port = RemotingPort(self._services, listeners, self._monitor)
+            yield "classic RocketMQ clients", port
 
 
 def settle_memory() -> None:

@@ -135,8 +135,7 @@ class Settings(
         "as they arrive; more is a 503. Requests of up to 64 KiB may take an eighth more.",
     )
     inflight_address_bytes_max: int = setting(
-        0,
-        "The same of one client address; more is a 429. 0 is half of `inflight_bytes_max`.",
+        0, "The same of one client address; more is a 429. 0 is half of `inflight_bytes_max`."
     )
     inflight_caller_bytes_max: int = setting(
         0,
@@ -219,9 +218,7 @@ def origins(
 
 
 def _sources(
-    overrides: Mapping[str, str] | None,
-    config: Path | None,
-    environ: Mapping[str, str] | None,
+    overrides: Mapping[str, str] | None, config: Path | None, environ: Mapping[str, str] | None
 ) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     """What was given, with the name of its place; the later wins."""
     environ = os.environ if environ is None else environ
@@ -369,27 +366,12 @@ def _complaint(settings: Settings) -> str:
 
 def document() -> str:
     """The text of `docs/settings.md`."""
-    lines = [
-        "# Settings",
-        "",
-        "Made by `python -m app.settings > docs/settings.md` from the code; do not edit by hand.",
-        "",
-        "A setting is given in a TOML file (`--config FILE` or `KITEMQ_CONFIG`) as `name = value`,",
-        "in the environment as `KITEMQ_<NAME>`, or on the command line as `--name value` with",
-        "dashes for underscores. The later wins. An unknown name refuses to start and names the",
-        "closest one that exists. Sizes are bytes, times are seconds (`_s`).",
-        "",
-        "`KITEMQ_KERNEL=pure`, in the environment alone, keeps the engine's loops over batches in",
-        "Python, although they were compiled at the installation; `/readyz` says which are used.",
-        "",
-        "| name | default | meaning |",
-        "|---|---|---|",
-    ]
-    lines += [
-        f"| `{item.name}` | {_default(item)} | {item.metadata['help']} |"
+    head = Path(__file__).with_name("settings.md").read_text("utf-8")
+    rows = (
+        f"| `{item.name}` | {_default(item)} | {item.metadata['help']} |\n"
         for item in settings_fields()
-    ]
-    return "\n".join(lines) + "\n"
+    )
+    return head + "".join(rows)
 
 
 def _default(item: Field[Any]) -> str:

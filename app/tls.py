@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.tasks import settle
+
 log = logging.getLogger("kitemq.tls")
 
 LOOK_S = 30.0  # between two looks at whether the files have changed
@@ -117,12 +119,7 @@ async def _first_byte(accepted: socket.socket, limit_s: float) -> bytes:
     """The first byte, which stays to be read; TimeoutError where none comes."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
-
-    def on_readable() -> None:
-        if not ready.done():
-            ready.set_result(None)
-
-    loop.add_reader(accepted, on_readable)
+    loop.add_reader(accepted, settle, ready, None)
     try:
         async with asyncio.timeout(limit_s):
             await ready

@@ -20,7 +20,7 @@ TURN_COUNT = 32
 Handler = Callable[[Received], Awaitable[None]]
 
 
-class _Shelf:
+class _LoopShelf:
     """Queue of delivered messages and their waiters, on one event loop."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class AsyncConsumer:
         rules = consumer_rules(
             group, topics, prefetch=prefetch, invisible_s=invisible_s, extend_max_s=extend_max_s
         )
-        self._shelf = _Shelf()
+        self._shelf = _LoopShelf()
         self._core = ConsumerCore(
             server,
             rules,

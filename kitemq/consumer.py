@@ -19,7 +19,7 @@ log = logging.getLogger("kitemq")
 Handler = Callable[[Received], None]
 
 
-class _Shelf:
+class _ThreadShelf:
     """Queue of delivered messages between the loop's thread and the handlers."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Consumer:
         rules = consumer_rules(
             group, topics, prefetch=prefetch, invisible_s=invisible_s, extend_max_s=extend_max_s
         )
-        self._shelf = _Shelf()
+        self._shelf = _ThreadShelf()
         self._background = Background("kitemq-consumer")
         try:
             self._core = self._background.call(self._make(server, rules, client, ca))

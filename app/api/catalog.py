@@ -22,40 +22,15 @@ from app.api.server import control, system
 from app.api.topics import imports as topic_imports
 from app.api.topics import retention, stars_and_notes, topics
 
-OPERATIONS = (
-    *produce.operations,
-    *receive.operations,
-    *messages.operations,
-    *traces.operations,
-    *topics.operations,
-    *topic_imports.operations,
-    *stars_and_notes.operations,
-    *groups.operations,
-    *progress.operations,
-    *resets.operations,
-    *search.operations,
-    *members.operations,
-    *clients.operations,
-    *dismissals.operations,  # before offsets, which stand at the same place in a path
-    *dead_letters.operations,
-    *replays.operations,
-    *replay_history.operations,
-    *retention.operations,
-    *scheduled.operations,
-    *requests.operations,
-    *transactions.operations,
-    *statistics.operations,
-    *alerts.operations,
-    *reports.operations,
-    *figures.operations,
-    *access.operations,
-    *credentials.operations,
-    *access_check.operations,
-    *views.operations,
-    *system.operations,
-    *control.operations,
-    *metrics.operations,
+MODULES = (
+    *(produce, receive, messages, traces, topics, topic_imports, stars_and_notes),
+    *(groups, progress, resets, search, members, clients),
+    dismissals,  # before offsets, which stand at the same place in a path
+    *(dead_letters, replays, replay_history, retention, scheduled, requests, transactions),
+    *(statistics, alerts, reports, figures, access, credentials, access_check, views),
+    *(system, control, metrics),
 )
+OPERATIONS = tuple(operation for module in MODULES for operation in module.operations)
 
 if __name__ == "__main__":
     sys.stdout.write(markdown(OPERATIONS))

@@ -1,7 +1,7 @@
 """Asking single clients, and sending one away."""
 
 from app.api.framework.operation import Call, Operations
-from app.security.access import ADMINISTER_SERVER, Action, of_group
+from app.security.access import ADMINISTER_SERVER, Action
 from kitemq.model.clients import NamedClient, Processing, SentAway, ThreadStack, ToVerify
 
 operations = Operations("clients")
@@ -40,7 +40,7 @@ async def disconnect_client(call: Call[None, NamedClient]) -> SentAway:
 
 @operations.post(
     "/groups/{group}/members/verify",
-    needs=of_group(Action.ADMINISTER),
+    needs=Action.ADMINISTER,
     errors=(409, 503),
     example_body='{"client": "w1", "topic": "orders", "queue": 0, "offset": "7"}',
 )
@@ -53,10 +53,5 @@ async def verify_message(call: Call[None, ToVerify]) -> Processing:
     """
     body = call.body
     return await call.services.clients.verify(
-        call.actor,
-        body.client,
-        call.path("group"),
-        body.topic,
-        body.queue,
-        int(body.offset),
+        call.actor, body.client, call.path("group"), body.topic, body.queue, int(body.offset)
     )

@@ -19,6 +19,7 @@ from kitemq.model.messages import Encoding
 from kitemq.model.scheduled import NewTime, ScheduledChange, Time, WaitingMessage, WaitingPage
 
 operations = Operations("scheduled")
+ADMINISTER_TOPICS = Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING)
 
 
 class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,9 +49,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     return WaitingPage(items, page.next, page.count)
 
 
-@operations.post(
-    "/scheduled/{message_id}/recall", needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING)
-)
+@operations.post("/scheduled/{message_id}/recall", needs=ADMINISTER_TOPICS)
 async def recall_message(call: Call[None, None]) -> ScheduledChange:
     """Recall a waiting message: it is never delivered.
 
@@ -61,9 +60,7 @@ async def recall_message(call: Call[None, None]) -> ScheduledChange:
     return ScheduledChange(message_id, answer.value)
 
 
-@operations.post(
-    "/scheduled/{message_id}/deliver", needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING)
-)
+@operations.post("/scheduled/{message_id}/deliver", needs=ADMINISTER_TOPICS)
 async def deliver_message(call: Call[None, None]) -> ScheduledChange:
     """Deliver a waiting message at once."""
     message_id = call.path("message_id")
@@ -73,7 +70,7 @@ async def deliver_message(call: Call[None, None]) -> ScheduledChange:
 
 @operations.post(
     "/scheduled/{message_id}/reschedule",
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
+    needs=ADMINISTER_TOPICS,
     example_body='{"delay_ms": 60000}',
 )
 async def reschedule_message(call: Call[None, NewTime]) -> ScheduledChange:

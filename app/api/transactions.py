@@ -9,15 +9,7 @@ from app.api.framework.operation import Call, Operations, encode
 from app.api.framework.paging import PAGE_DEFAULT, Limit
 from app.api.messages.messages import fields_of, message_view
 from app.capabilities import require
-from app.security.access import (
-    READ_SERVER,
-    Action,
-    Kind,
-    Needs,
-    Principal,
-    of_group,
-    require_decision,
-)
+from app.security.access import READ_SERVER, Action, Kind, Needs, Principal, require_decision
 from app.security.message_rights import visible
 from app.services import bodies
 from engine.broker import Callback, Decider, Transaction, TransactionCheck, TransactionDecision
@@ -36,6 +28,8 @@ from kitemq.model.transactions import (
 )
 
 operations = Operations("transactions", id="$TRANSACTION")
+# Rights over the topic of a transaction, which handlers look up.
+DECIDE, RESUME = Needs(Action.PRODUCE, Kind.TOPIC), Needs(Action.ADMINISTER, Kind.TOPIC)
 GROUP = "Only of this producer group; needed where groups share an id."
 
 Group = Annotated[str, Meta(description=GROUP)]
@@ -155,7 +149,7 @@ async def list_callbacks(call: Call[None, None]) -> CallbackList:
     return CallbackList(list(map(transactions.described, transactions.callbacks.all())))
 
 
-@operations.get("/transactions/callbacks/{group}", needs=of_group(Action.READ))
+@operations.get("/transactions/callbacks/{group}", needs=Action.READ)
 async def get_callback(call: Call[None, None]) -> TransactionCallback:
     """Look at the callback of a producer group."""
     transactions = call.services.transactions
@@ -164,7 +158,7 @@ async def get_callback(call: Call[None, None]) -> TransactionCallback:
 
 @operations.put(
     "/transactions/callbacks/{group}",
-    needs=of_group(Action.ADMINISTER),
+    needs=Action.ADMINISTER,
     not_found=False,
     example_body='{"url": "http://127.0.0.1:9000/check"}',
 )
@@ -184,7 +178,7 @@ async def set_callback(call: Call[None, NewCallback]) -> TransactionCallback:
     return service.described(await service.set_callback(call.actor, callback))
 
 
-@operations.delete("/transactions/callbacks/{group}", needs=of_group(Action.ADMINISTER))
+@operations.delete("/transactions/callbacks/{group}", needs=Action.ADMINISTER)
 async def delete_callback(call: Call[None, None]) -> None:
     """Call a producer group no more."""
     await call.services.transactions.delete_callback(call.actor, call.path("group"))
@@ -204,9 +198,7 @@ async def get_transaction(call: Call[ShowTransactionQuery, None]) -> Transaction
     return _transaction_info(call.who, transaction, query.encoding)
 
 
-@operations.post(
-    "/transactions/{id}/commit", needs=Needs(Action.PRODUCE, Kind.TOPIC), errors=(409,)
-)
+@operations.post("/transactions/{id}/commit", needs=DECIDE, errors=(409,))
 async def commit_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Deliver the message of a transaction.
 
@@ -216,9 +208,7 @@ async def commit_transaction(call: Call[DecisionQuery, None]) -> DecidedTransact
     return await _decide(call, TransactionDecision.COMMIT)
 
 
-@operations.post(
-    "/transactions/{id}/rollback", needs=Needs(Action.PRODUCE, Kind.TOPIC), errors=(409,)
-)
+@operations.post("/transactions/{id}/rollback", needs=DECIDE, errors=(409,))
 async def roll_back_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Never deliver the message of a transaction.
 
@@ -227,9 +217,7 @@ async def roll_back_transaction(call: Call[DecisionQuery, None]) -> DecidedTrans
     return await _decide(call, TransactionDecision.ROLLBACK)
 
 
-@operations.post(
-    "/transactions/{id}/unknown", needs=Needs(Action.PRODUCE, Kind.TOPIC), errors=(409,)
-)
+@operations.post("/transactions/{id}/unknown", needs=DECIDE, errors=(409,))
 async def leave_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Say that nothing is known yet.
 
@@ -241,9 +229,7 @@ async def leave_transaction(call: Call[DecisionQuery, None]) -> DecidedTransacti
     return convert(done, DecidedTransaction)
 
 
-@operations.post(
-    "/transactions/{id}/resume", needs=Needs(Action.ADMINISTER, Kind.TOPIC), errors=(409,)
-)
+@operations.post("/transactions/{id}/resume", needs=RESUME, errors=(409,))
 async def resume_transaction(call: Call[GroupQuery, None]) -> DecidedTransaction:
     """Check a given-up transaction again, from the first check on."""
     await _check_right(call, by_hand=True)

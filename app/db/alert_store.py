@@ -1,9 +1,8 @@
 """SQL of alerts; each method is one transaction."""
 
 from dataclasses import asdict, replace
-from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from app.db.alert_rows import (
     DeliveryRow,
@@ -13,7 +12,7 @@ from app.db.alert_rows import (
     StateRow,
     TransitionRow,
 )
-from app.db.store import TableStore, insert_row, read, update_row
+from app.db.store import TableStore, count_rows, insert_row, newest, read, trim, update_row
 from app.db.tables import (
     alert_deliveries,
     alert_rules,
@@ -26,7 +25,6 @@ HISTORY_MAX = 10_000  # transitions, and deliveries, that are kept
 WAITING_MAX = 1_000  # deliveries that wait for one address
 WAITING = "waiting"
 DROPPED = "dropped"
-PAGE_MAX = 200
 
 
 class AlertStore(TableStore):
@@ -41,8 +39,7 @@ class AlertStore(TableStore):
 
     def insert_rule(self, rule: RuleRow) -> RuleRow:
         """Insert a rule; returns it with its id."""
-        with self._transaction() as connection:
-            return replace(rule, id=insert_row(connection, alert_rules, rule))
+        return self._insert(alert_rules, rule)
 
     def update_rule(self, rule: RuleRow) -> None:
         """Update a rule."""
@@ -70,19 +67,14 @@ class AlertStore(TableStore):
 
     def transitions(self, limit: int) -> list[TransitionRow]:
         """The newest changes of state, at most 200."""
-        table = alert_transitions
-        statement = select(table).order_by(table.c.id.desc()).limit(min(limit, PAGE_MAX))
-        return self._read(statement, TransitionRow)
+        return self._read(newest(alert_transitions, limit), TransitionRow)
 
     # -- deliveries -------------------------------------------------------------------------------
 
     def deliveries(self, limit: int, before_id: int | None = None) -> list[DeliveryRow]:
         """The newest deliveries, at most 200, older than `before_id`."""
-        table = alert_deliveries
-        statement = select(table).order_by(table.c.id.desc()).limit(min(limit, PAGE_MAX))
-        if before_id is not None:
-            statement = statement.where(table.c.id < before_id)
-        return self._read(statement, DeliveryRow)
+        older = () if before_id is None else (alert_deliveries.c.id < before_id,)
+        return self._read(newest(alert_deliveries, limit, *older), DeliveryRow)
 
     def next_waiting(self, url: str) -> DeliveryRow | None:
         """The oldest pending delivery of an address."""
@@ -97,13 +89,9 @@ class AlertStore(TableStore):
 
     def abandon(self, urls: tuple[str, ...], result: str, error: str) -> None:
         """Drop pending deliveries of addresses other than these."""
-        table = alert_deliveries
-        with self._transaction() as connection:
-            connection.execute(
-                update(table)
-                .where(table.c.result == WAITING, table.c.url.not_in(urls))
-                .values(result=result, error=error)
-            )
+        columns = alert_deliveries.c
+        others = (columns.result == WAITING, columns.url.not_in(urls))
+        self._execute(update(alert_deliveries).where(*others).values(result=result, error=error))
 
     # -- silences ---------------------------------------------------------------------------------
 
@@ -116,13 +104,11 @@ class AlertStore(TableStore):
 
     def insert_silence(self, silence: SilenceRow) -> SilenceRow:
         """Insert a silence; returns it with its id."""
-        with self._transaction() as connection:
-            return replace(silence, id=insert_row(connection, alert_silences, silence))
+        return self._insert(alert_silences, silence)
 
     def delete_silence(self, silence_id: int) -> None:
         """End a silence."""
-        with self._transaction() as connection:
-            connection.execute(delete(alert_silences).where(alert_silences.c.id == silence_id))
+        self._execute(delete(alert_silences).where(alert_silences.c.id == silence_id))
 
 
 def _apply(connection: Connection, changes: StateChanges) -> None:
@@ -142,22 +128,15 @@ def _apply(connection: Connection, changes: StateChanges) -> None:
     for delivery in changes.deliveries:
         insert_row(connection, alert_deliveries, _bounded(connection, delivery))
     if changes.transitions:
-        _trim(connection, alert_transitions)
+        trim(connection, alert_transitions.c.id, HISTORY_MAX)
     if changes.deliveries:
-        _trim(connection, alert_deliveries)
+        trim(connection, alert_deliveries.c.id, HISTORY_MAX)
 
 
 def _bounded(connection: Connection, delivery: DeliveryRow) -> DeliveryRow:
     """The delivery, dropped at once if too many wait for its address."""
-    table = alert_deliveries
-    waiting = connection.execute(
-        select(func.count()).where(table.c.url == delivery.url, table.c.result == WAITING)
-    ).scalar_one()
-    if waiting < WAITING_MAX:
+    columns = alert_deliveries.c
+    same = (columns.url == delivery.url, columns.result == WAITING)
+    if count_rows(connection, alert_deliveries, *same) < WAITING_MAX:
         return delivery
     return replace(delivery, result=DROPPED, error=f"{WAITING_MAX} deliveries waited already")
-
-
-def _trim(connection: Connection, table: Table[Any]) -> None:
-    newest = connection.execute(select(func.max(table.c.id))).scalar_one()
-    connection.execute(delete(table).where(table.c.id <= newest - HISTORY_MAX))

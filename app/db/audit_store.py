@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
+from sqlalchemy import Connection, and_, delete, func, or_, select, update
 
 from app.db.rows import AuditEntry, AuditFilter, AuditTally
-from app.db.store import TableStore, insert_row
+from app.db.store import Condition, TableStore, count_rows, insert_row, matching, newest, storable
 from app.db.tables import audit
 
-PAGE_MAX = 200
 TALLY_MAX = 100_000
 PRUNE_MAX = 500  # entries of one step
 FAILED_LOGINS = ("login_failed", "login_limited")
@@ -18,14 +18,10 @@ FAILED_LOGINS = ("login_failed", "login_limited")
 
 def insert_audit(connection: Connection, entry: AuditEntry) -> int:
     """Insert an entry; returns its id."""
-    storable = replace(
-        entry,
-        actor=_storable(entry.actor),
-        object_name=_storable(entry.object_name),
-        request_id=_storable(entry.request_id),
-        address=_storable(entry.address[:64]),
-    )
-    return insert_row(connection, audit, storable)
+    fields = ("actor", "object_name", "request_id", "address")
+    texts: dict[str, Any] = {name: storable(getattr(entry, name)) for name in fields}
+    texts["address"] = texts["address"][:64]
+    return insert_row(connection, audit, replace(entry, **texts)).id
 
 
 class AuditStore(TableStore):
@@ -39,17 +35,14 @@ class AuditStore(TableStore):
     def finish(self, entry_id: int, after_json: str, result: str) -> None:
         """Complete an entry with the result of its change."""
         same = audit.c.id == entry_id
-        with self._transaction() as connection:
-            connection.execute(
-                update(audit).where(same).values(after_json=after_json, result=result)
-            )
+        self._execute(update(audit).where(same).values(after_json=after_json, result=result))
 
     def find(self, filter: AuditFilter, limit: int, before_id: int | None) -> list[AuditEntry]:
         """At most `limit` (and 200) matching entries older than `before_id`, the newest first."""
-        statement = select(audit).where(*_conditions(filter)).order_by(audit.c.id.desc())
+        conditions = _conditions(filter)
         if before_id is not None:
-            statement = statement.where(audit.c.id < before_id)
-        return self._read(statement.limit(min(limit, PAGE_MAX)), AuditEntry)
+            conditions.append(audit.c.id < before_id)
+        return self._read(newest(audit, limit, *conditions), AuditEntry)
 
     def tally(self) -> AuditTally:
         """Counts of the actions, kinds and results of the newest 100,000 entries."""
@@ -85,8 +78,7 @@ class AuditStore(TableStore):
             and_(audit.c.action == "login", audit.c.result.in_(FAILED_LOGINS)),
         )
         with self._transaction() as connection:
-            count = connection.execute(select(func.count()).select_from(audit)).scalar_one()
-            surplus = min(count - entries_max, PRUNE_MAX)
+            surplus = min(count_rows(connection, audit) - entries_max, PRUNE_MAX)
             if surplus <= 0:
                 return 0
             for chosen in (select(audit.c.id).where(is_refused), select(audit.c.id)):
@@ -102,29 +94,10 @@ def _delete(connection: Connection, ids: Sequence[int]) -> int:
     return len(ids)
 
 
-def _conditions(filter: AuditFilter) -> list[ColumnElement[bool]]:
+def _conditions(filter: AuditFilter) -> list[Condition]:
     """The conditions of a filter; parts of names match in any case, "%" is a plain character."""
-    columns = audit.c
-    same = (
-        (columns.object_kind, filter.object_kind),
-        (columns.object_name, filter.object_name),
-        (columns.action, filter.action),
-        (columns.actor, filter.actor),
-        (columns.result, filter.result),
-        (columns.request_id, filter.request_id),
-        (columns.address, filter.address),
-    )
-    conditions = [column == _storable(value) for column, value in same if value]
+    conditions = matching(audit, filter, at="at_ms")
     if filter.name_part:
-        part = _storable(filter.name_part)
-        conditions.append(columns.object_name.icontains(part, autoescape=True))
-    if filter.from_ms is not None:
-        conditions.append(columns.at_ms >= filter.from_ms)
-    if filter.to_ms is not None:
-        conditions.append(columns.at_ms < filter.to_ms)
+        part = storable(filter.name_part)
+        conditions.append(audit.c.object_name.icontains(part, autoescape=True))
     return conditions
-
-
-def _storable(text: str) -> str:
-    """The text without NUL, which PostgreSQL cannot store."""
-    return text.replace("\0", "\ufffd")

@@ -35,7 +35,7 @@ def pack_rows(table: ResultTable, rows: Sequence[Row], begin: int) -> bytes:
 
     Raises ValueError if the block would be too large to unpack.
     """
-    columns = [_pack_column(name, [row[name] for row in rows], begin) for name in _names(table)]
+    columns = [_moved(name, [row[name] for row in rows], -begin) for name in _names(table)]
     data = msgspec.msgpack.encode([FORMAT, columns])
     if len(data) > BYTES_MAX:
         raise ValueError(f"a block of {table.name} would be larger than {BYTES_MAX:,} bytes")
@@ -57,9 +57,7 @@ def unpack_rows(table: ResultTable, data: bytes, begin: int, hours: int, topic: 
     place: Row = {"hour": name_of(begin), "topic": topic}
     if hours > HOUR:
         place["hours"] = hours
-    back = [
-        _unpack_column(name, values, begin) for name, values in zip(names, columns, strict=True)
-    ]
+    back = [_moved(name, values, begin) for name, values in zip(names, columns, strict=True)]
     rows = [{**place, **dict(zip(names, each, strict=True))} for each in zip(*back, strict=True)]
     return completed(table, rows)
 
@@ -79,15 +77,10 @@ def _names(table: ResultTable) -> list[str]:
     return [name for name in table.names if name not in left_out]
 
 
-def _pack_column(name: str, values: list[Any], begin: int) -> list[Any]:
-    return _moved(values, -begin) if name in MOMENTS else values
-
-
-def _unpack_column(name: str, values: list[Any], begin: int) -> list[Any]:
-    return _moved(values, begin) if name in MOMENTS else values
-
-
-def _moved(values: list[Any], hours: int) -> list[Any]:
+def _moved(name: str, values: list[Any], hours: int) -> list[Any]:
+    """The values of a column, moments so many hours later."""
+    if name not in MOMENTS:
+        return values
     by_ms = hours * HOUR_S * 1000
     return [None if value is None else value + by_ms for value in values]
 

@@ -6,15 +6,14 @@ A unique index allows one running run at most; a lease tells whether its server 
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from app.db.report_rows import Coverage, RunFilter, RunRow, ScheduleRow
 from app.db.report_tables import report_partitions, report_runs, report_schedules
-from app.db.store import TableStore, insert_row, read, values_of
+from app.db.store import Condition, TableStore, insert_row, matching, newest, read, trim, values_of
 from kitemq.model.reports import RunState
 
 RUNS_MAX = 5_000  # that are kept
-PAGE_MAX = 200
 
 
 class ReportStore(TableStore):
@@ -42,10 +41,8 @@ class ReportStore(TableStore):
 
     def write_schedule(self, schedule: ScheduleRow) -> None:
         """Write a schedule."""
-        table = report_schedules
-        with self._transaction() as connection:
-            same = table.c.job == schedule.job
-            connection.execute(update(table).where(same).values(**asdict(schedule)))
+        same = report_schedules.c.job == schedule.job
+        self._execute(update(report_schedules).where(same).values(**asdict(schedule)))
 
     # -- runs -------------------------------------------------------------------------------------
 
@@ -59,21 +56,15 @@ class ReportStore(TableStore):
         with self._transaction() as connection:
             if connection.execute(running).first() is not None:
                 return None
-            new = replace(run, id=insert_row(connection, report_runs, run))
-            _trim(connection)
+            new = insert_row(connection, report_runs, run)
+            is_over = report_runs.c.state != RunState.RUNNING
+            trim(connection, report_runs.c.id, RUNS_MAX, is_over)
             return new
 
     def renew(self, run_id: int, owner: str, lease_ms: int) -> bool:
         """Extend the lease of a run; False if it has ended or another owner has it."""
-        table = report_runs
-        own = (table.c.id == run_id) & (table.c.owner == owner)
-        with self._transaction() as connection:
-            done = connection.execute(
-                update(table)
-                .where(own & (table.c.state == RunState.RUNNING))
-                .values(lease_ms=lease_ms)
-            )
-            return bool(done.rowcount)
+        own = _running_of(run_id, owner)
+        return bool(self._execute(update(report_runs).where(own).values(lease_ms=lease_ms)))
 
     def finish(self, run: RunRow) -> bool:
         """Write a run's end; False if it was taken over."""
@@ -103,15 +94,7 @@ class ReportStore(TableStore):
 
     def runs(self, filter: RunFilter, limit: int) -> list[RunRow]:
         """The newest runs, at most 200."""
-        table = report_runs
-        statement = select(table).order_by(table.c.id.desc()).limit(min(limit, PAGE_MAX))
-        if filter.job:
-            statement = statement.where(table.c.job == filter.job)
-        if filter.state:
-            statement = statement.where(table.c.state == filter.state)
-        if filter.before_id is not None:
-            statement = statement.where(table.c.id < filter.before_id)
-        return self._read(statement, RunRow)
+        return self._read(newest(report_runs, limit, *matching(report_runs, filter)), RunRow)
 
     def run(self, run_id: int) -> RunRow | None:
         """One run."""
@@ -119,10 +102,8 @@ class ReportStore(TableStore):
 
     def newest(self, job: str, states: Iterable[str]) -> RunRow | None:
         """The newest run of a job that ended in one of these states."""
-        table = report_runs
-        condition = (table.c.job == job) & table.c.state.in_(list(states))
-        newest_first = select(table).where(condition).order_by(table.c.id.desc())
-        return self._read_one(newest_first.limit(1), RunRow)
+        conditions = (report_runs.c.job == job, report_runs.c.state.in_(list(states)))
+        return self._read_one(newest(report_runs, 1, *conditions), RunRow)
 
     # -- hours ------------------------------------------------------------------------------------
 
@@ -149,19 +130,11 @@ def finish(connection: Connection, run: RunRow) -> bool:
     values = values_of(run)
     for column in ("job", "cause", "owner", "began_ms", "actor"):
         del values[column]
-    own = (report_runs.c.id == run.id) & (report_runs.c.owner == run.owner)
-    done = connection.execute(
-        update(report_runs).where(own & (report_runs.c.state == RunState.RUNNING)).values(**values)
-    )
-    return bool(done.rowcount)
+    own = _running_of(run.id, run.owner)
+    return bool(connection.execute(update(report_runs).where(own).values(**values)).rowcount)
 
 
-def _trim(connection: Connection) -> None:
-    """Delete the oldest runs over the limit."""
-    column = report_runs.c.id
-    oldest = connection.execute(
-        select(column).order_by(column.desc()).offset(RUNS_MAX - 1).limit(1)
-    ).scalar()
-    if oldest is not None:
-        is_over = report_runs.c.state != RunState.RUNNING
-        connection.execute(delete(report_runs).where(column < oldest, is_over))
+def _running_of(run_id: int, owner: str) -> Condition:
+    columns = report_runs.c
+    is_running = columns.state == RunState.RUNNING
+    return (columns.id == run_id) & (columns.owner == owner) & is_running

@@ -76,12 +76,7 @@ report_schedules = table_of("report_schedules", ScheduleRow, key=("job",), limit
 report_runs = table_of(
     "report_runs",
     RunRow,
-    Index(
-        "uq_report_runs_state",
-        "state",
-        unique=True,
-        sqlite_where=IS_RUNNING,
-    ),
+    Index("uq_report_runs_state", "state", unique=True, sqlite_where=IS_RUNNING),
     Index("ix_report_runs_job_id", "job", "id"),
     attempt=(Integer(),),
 )

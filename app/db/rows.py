@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Annotated
 from uuid import uuid4
 
+import msgspec
+
 from kitemq.model.access import UserSource
 
 # The address of the current request, for its audit entries. Each endpoint sets it; work without a
@@ -22,6 +24,11 @@ DONE = "done"  # the result of a change that was made
 
 class DatabaseError(Exception):
     """The database cannot be opened, or a call failed; the text says why."""
+
+
+def json_text(value: object) -> str:
+    """A value as JSON; "" for None."""
+    return "" if value is None else msgspec.json.encode(value).decode()
 
 
 @dataclass(frozen=True)

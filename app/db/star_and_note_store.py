@@ -2,12 +2,11 @@
 
 from dataclasses import asdict, replace
 
-import msgspec
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from app.db.audit_store import insert_audit
-from app.db.rows import AuditEntry, NoteRow
-from app.db.store import TableStore, read_one
+from app.db.rows import AuditEntry, NoteRow, json_text
+from app.db.store import TableStore, count_rows, read_one
 from app.db.tables import topic_notes, topic_stars
 from engine.errors import Conflict
 
@@ -104,8 +103,7 @@ def _replace(connection: Connection, before: NoteRow, after: NoteRow) -> NoteRow
 
 
 def _check_room(connection: Connection) -> None:
-    count = connection.execute(select(func.count()).select_from(topic_notes)).scalar_one()
-    if count >= NOTES_MAX:
+    if count_rows(connection, topic_notes) >= NOTES_MAX:
         raise Conflict(
             f"{NOTES_MAX:,} topics have notes, and no more can",
             field="text",
@@ -123,6 +121,4 @@ def _changed(before: NoteRow) -> Conflict:
 
 
 def _json(note: NoteRow) -> str:
-    if not note.text:
-        return ""
-    return msgspec.json.encode({"text": note.text, "author": note.author}).decode()
+    return json_text({"text": note.text, "author": note.author} if note.text else None)

@@ -6,17 +6,31 @@ database.
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Select, Table, insert, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Executable,
+    Select,
+    Table,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 R = TypeVar("R")
 
 JSON = "_json"
+PAGE_MAX = 200  # rows of one list
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
+Condition = ColumnElement[bool]
 
 
 class TableStore:
@@ -33,6 +47,15 @@ class TableStore:
         with self._transaction() as connection:
             return read_one(connection, statement, kind)
 
+    def _insert(self, table: Table, row: R) -> R:
+        with self._transaction() as connection:
+            return insert_row(connection, table, row)
+
+    def _execute(self, statement: Executable) -> int:
+        """Execute a change; returns the number of its rows."""
+        with self._transaction() as connection:
+            return connection.execute(statement).rowcount
+
 
 def read(connection: Connection, statement: Select[Any], kind: type[R]) -> list[R]:
     """The rows that a statement selects, in its order."""
@@ -45,11 +68,53 @@ def read_one(connection: Connection, statement: Select[Any], kind: type[R]) -> R
     return None if row is None else _row(row, kind)
 
 
-def insert_row(connection: Connection, table: Table, row: Any) -> int:
-    """Insert a row; returns its id."""
+def newest(table: Table, limit: int, *conditions: Condition) -> Select[Any]:
+    """Selects the rows that meet the conditions, the newest first, at most `limit` and 200."""
+    return select(table).where(*conditions).order_by(table.c.id.desc()).limit(min(limit, PAGE_MAX))
+
+
+def matching(table: Table, filter: Any, at: str = "") -> list[Condition]:
+    """The conditions of a filter, whose empty and None fields match all.
+
+    A field is the required value of the column of its name. `before_id` is an exclusive bound,
+    `from_ms` and `to_ms` are bounds of the column `at`, the second one exclusive.
+    """
+    conditions: list[Condition] = []
+    for name, value in vars(filter).items():
+        if value is None or value == "":
+            continue
+        if name == "before_id":
+            conditions.append(table.c.id < value)
+        elif name == "from_ms":
+            conditions.append(table.c[at] >= value)
+        elif name == "to_ms":
+            conditions.append(table.c[at] < value)
+        elif name in table.c:
+            conditions.append(table.c[name] == storable(value))
+    return conditions
+
+
+def count_rows(connection: Connection, table: Table, *conditions: Condition) -> int:
+    """The number of rows that meet the conditions."""
+    statement = select(func.count()).select_from(table).where(*conditions)
+    return int(connection.execute(statement).scalar_one())
+
+
+def trim(
+    connection: Connection, column: Column[Any], count_max: int, *conditions: Condition
+) -> None:
+    """Delete the rows with the lowest values over a limit, if they meet the conditions."""
+    values = select(column).order_by(column.desc()).offset(count_max - 1).limit(1)
+    least = connection.execute(values).scalar()
+    if least is not None:
+        connection.execute(delete(column.table).where(column < least, *conditions))
+
+
+def insert_row(connection: Connection, table: Table, row: R) -> R:
+    """Insert a row; returns it with its id."""
     key = connection.execute(insert(table).values(values_of(row))).inserted_primary_key
     assert key is not None, "the database numbers every row"
-    return int(key[0])
+    return replace(row, id=int(key[0]))  # type: ignore[type-var]
 
 
 def update_row(connection: Connection, table: Table, row: Any) -> None:
@@ -66,6 +131,11 @@ def values_of(row: Any) -> dict[str, Any]:
         for name, value in asdict(row).items()
         if name != "id"
     }
+
+
+def storable(text: str) -> str:
+    """The text without NUL, which PostgreSQL cannot store."""
+    return text.replace("\0", "\ufffd")
 
 
 def _row(columns: Mapping[Any, Any], kind: type[Any]) -> Any:

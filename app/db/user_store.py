@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from app.db.audit_store import insert_audit
-from app.db.rows import AuditEntry, SessionRow, TokenRow, UserRow, UserRows
-from app.db.store import TableStore, insert_row, read, read_one, update_row
+from app.db.rows import AuditEntry, SessionRow, TokenRow, UserRow, UserRows, json_text
+from app.db.store import TableStore, count_rows, insert_row, read, read_one, update_row
 from app.db.tables import people_version, saved_views, sessions, tokens, topic_stars, users
 from engine.errors import Conflict, NotFound
 
@@ -44,13 +43,13 @@ class UserStore(TableStore):
         """Add a user; raises Conflict if the name is taken, or if `only_first` and users exist."""
         with self._transaction() as connection:
             _changed(connection)
-            if only_first and _count(connection, users):
+            if only_first and count_rows(connection, users):
                 raise Conflict("there is a user already", remedy="log in")
             if _find_user(connection, user.name) is not None:
                 raise Conflict(
                     f"there is a user {user.name!r} already", field="name", remedy="choose another"
                 )
-            added = replace(user, id=insert_row(connection, users, user))
+            added = insert_row(connection, users, user)
             _audit(connection, entry, None, added.described())
         return added
 
@@ -95,7 +94,7 @@ class UserStore(TableStore):
                 raise Conflict(
                     f"there is another user {provided.name!r}", field="name", code="name_taken"
                 )
-            added = replace(provided, id=insert_row(connection, users, provided))
+            added = insert_row(connection, users, provided)
             _audit(connection, replace(entry, action="user.create"), None, added.described())
         return added
 
@@ -126,7 +125,7 @@ class UserStore(TableStore):
                 )
             if len(names) >= count_max:
                 raise Conflict(f"one user has at most {count_max} tokens", remedy="revoke some")
-            added = replace(token, id=insert_row(connection, tokens, token))
+            added = insert_row(connection, tokens, token)
             _audit(connection, entry, None, added.described())
         return added
 
@@ -148,7 +147,7 @@ class UserStore(TableStore):
         with self._transaction() as connection:
             _changed(connection)
             connection.execute(delete(sessions).where(sessions.c.secret_hash == instead_of))
-            added = replace(session, id=insert_row(connection, sessions, session))
+            added = insert_row(connection, sessions, session)
             theirs = select(sessions.c.id).where(sessions.c.user_id == session.user_id)
             newest_first = theirs.order_by(sessions.c.id.desc()).offset(count_max)
             # PostgreSQL and SQLite both want a limit of its own kind beside an offset: read first.
@@ -207,7 +206,7 @@ def _keep_an_admin(connection: Connection, before: UserRow, after: UserRow | Non
     if before.role != ADMIN or before.disabled or is_one:
         return
     others = (users.c.role == ADMIN) & (users.c.disabled.is_(False)) & (users.c.id != before.id)
-    if not connection.execute(select(func.count()).select_from(users).where(others)).scalar():
+    if not count_rows(connection, users, others):
         raise Conflict(
             f"{before.name!r} is the last admin",
             field="role",
@@ -227,10 +226,6 @@ def _changed(connection: Connection) -> None:
         connection.execute(insert(people_version).values(id=ONLY_VERSION, version=1))
 
 
-def _count(connection: Connection, table: Table) -> int:
-    return int(connection.execute(select(func.count()).select_from(table)).scalar() or 0)
-
-
 def _find_user(connection: Connection, name: str) -> UserRow | None:
     return read_one(connection, select(users).where(users.c.name == name), UserRow)
 
@@ -246,9 +241,5 @@ def _get_user(connection: Connection, name: str) -> UserRow:
 
 def _audit(connection: Connection, entry: AuditEntry, before: object, after: object) -> None:
     """Write the audit entry in the change's transaction."""
-    audited = replace(entry, before_json=_json(before), after_json=_json(after))
+    audited = replace(entry, before_json=json_text(before), after_json=json_text(after))
     insert_audit(connection, audited)
-
-
-def _json(value: object) -> str:
-    return "" if value is None else msgspec.json.encode(value).decode()

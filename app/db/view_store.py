@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-import msgspec
 from sqlalchemy import Connection, delete, select
 
 from app.db.audit_store import insert_audit
-from app.db.rows import AuditEntry, ViewRow
+from app.db.rows import AuditEntry, ViewRow, json_text
 from app.db.store import TableStore, insert_row, read
 from app.db.tables import saved_views
 from engine.errors import Conflict, NotFound
@@ -35,7 +34,7 @@ class ViewStore(TableStore):
                 )
             if len(others) >= VIEWS_MAX:
                 raise Conflict(f"nobody has more than {VIEWS_MAX} views", remedy="delete some")
-            return replace(view, id=insert_row(connection, saved_views, view))
+            return insert_row(connection, saved_views, view)
 
     def delete(self, owner: str, view_id: int, entry: AuditEntry) -> ViewRow:
         """Delete and return a view of this owner; raises NotFound."""
@@ -56,4 +55,4 @@ def _of(connection: Connection, owner: str) -> list[ViewRow]:
 
 
 def _json(view: ViewRow) -> str:
-    return msgspec.json.encode({"name": view.name, "address": view.href}).decode()
+    return json_text({"name": view.name, "address": view.href})

@@ -19,8 +19,40 @@ if TYPE_CHECKING:
 log = logging.getLogger("kitemq.db")
 
 T = TypeVar("T")
+Work = Callable[["Database"], T]
 
 WARM_UP_S = 1.0
+
+
+class DatabaseAsker:
+    """Runs work on `database` for users, who get Busy with this text, code and remedy if it fails.
+
+    `{error}` in the text stands for the database's own words.
+    """
+
+    def __init__(
+        self,
+        database: "DatabaseWorker",
+        detail: str,
+        *,
+        code: str = "",
+        remedy: str = "see the server's log about its database, then try again",
+    ) -> None:
+        self._database = database
+        self._detail = detail
+        self._code = code
+        self._remedy = remedy
+
+    async def __call__(self, work: Work[T]) -> T:
+        """The result of `work`; raises Busy."""
+        try:
+            return await self._database.run(work)
+        except DatabaseError as error:
+            raise self.busy(error) from error
+
+    def busy(self, error: DatabaseError) -> Busy:
+        """The error for the user."""
+        return Busy(self._detail.format(error=error), remedy=self._remedy, code=self._code)
 
 
 class DatabaseWorker:
@@ -38,24 +70,10 @@ class DatabaseWorker:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(WARM_UP_S, self._executor.submit, self._warm_up)
 
-    async def run(self, work: "Callable[[Database], T]") -> T:
+    async def run(self, work: Work[T]) -> T:
         """The result of `work`; raises DatabaseError."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, self._run, work)
-
-    async def ask(
-        self,
-        work: "Callable[[Database], T]",
-        detail: str,
-        *,
-        code: str = "",
-        remedy: str = "see the server's log about its database, then try again",
-    ) -> T:
-        """The result of `work`; raises Busy with this code, text and remedy where it fails."""
-        try:
-            return await self.run(work)
-        except DatabaseError as error:
-            raise Busy(detail.format(error=error), remedy=remedy, code=code) from error
 
     async def close(self) -> None:
         """Finish pending calls, then close the database."""
@@ -66,7 +84,7 @@ class DatabaseWorker:
 
     # -- on the thread --------------------------------------------------------------------------
 
-    def _run(self, work: "Callable[[Database], T]") -> T:
+    def _run(self, work: Work[T]) -> T:
         try:
             result = work(self._opened())
         except DatabaseError as error:

@@ -25,14 +25,10 @@ class GrpcBackend:
         self.figures = services.rpc_figures
         self.settings = settings = services.settings
         self._polls = AddressQuota(
-            "polls",
-            each_max=settings.grpc_address_polls_max,
-            all_max=settings.grpc_polls_max,
+            "polls", each_max=settings.grpc_address_polls_max, all_max=settings.grpc_polls_max
         )
         self._streams = AddressQuota(
-            "telemetry streams",
-            each_max=settings.grpc_address_clients_max,
-            all_max=CLIENTS_MAX,
+            "telemetry streams", each_max=settings.grpc_address_clients_max, all_max=CLIENTS_MAX
         )
 
     @contextmanager

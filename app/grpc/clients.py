@@ -27,6 +27,7 @@ from app.services.transactions import Ask, Transactions
 from engine.broker import TransactionCheck
 from engine.clock import Clock
 from engine.errors import EngineError
+from kitemq.model.conversion import convert
 from protocol.rocketmq.messages import (
     ReconnectEndpointsCommand,
     RecoverOrphanedTransactionCommand,
@@ -137,14 +138,11 @@ class GrpcClients:
     def connected(self) -> list[Connected]:
         """All clients as the console lists them."""
         return [
-            Connected(
+            convert(
+                client,
+                Connected,
                 client=client.name,
-                address=client.address,
-                since_ms=client.since_ms,
                 endpoint="gRPC",
-                about=client.about,
-                language=client.language,
-                version=client.version,
                 is_producer=client.kind is ClientType.PRODUCER if client.kind else None,
             )
             for client in self._clients.values()

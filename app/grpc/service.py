@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -40,6 +41,19 @@ FIRST_S = 3.0  # for the first command of a stream that is refused
 POLL_BYTES_MAX = 64 * 1024  # of the request of a poll, which is held while it waits
 EXPECTED = (GrpcRefusal, EngineError, ProblemError)
 PATHS = {f"/{SERVICE}/{name}": method for name, method in METHODS.items()}
+UNARY: dict[str, Callable[[GrpcBackend, GrpcCall, Any], Awaitable[Any]]] = {
+    "QueryRoute": routing.query_route,
+    "QueryAssignment": routing.query_assignment,
+    "Heartbeat": telemetry.heartbeat,
+    "NotifyClientTermination": telemetry.notify_client_termination,
+    "SendMessage": sending.send_message,
+    "RecallMessage": sending.recall_message,
+    "EndTransaction": sending.end_transaction,
+    "UpdateOffset": pulling.update_offset,
+    "GetOffset": pulling.get_offset,
+    "QueryOffset": pulling.query_offset,
+    "SyncLiteSubscription": telemetry.sync_lite_subscription,
+}
 
 
 class MessagingService:
@@ -53,24 +67,14 @@ class MessagingService:
         self.limits = limits
         receives = Receives(backend)
         self._unary: dict[str, Unary] = {
-            "QueryRoute": self._with_backend(routing.query_route),
-            "QueryAssignment": self._with_backend(routing.query_assignment),
-            "Heartbeat": self._with_backend(telemetry.heartbeat),
-            "NotifyClientTermination": self._with_backend(telemetry.notify_client_termination),
-            "SendMessage": self._with_backend(sending.send_message),
-            "RecallMessage": self._with_backend(sending.recall_message),
-            "EndTransaction": self._with_backend(sending.end_transaction),
+            **{name: partial(handler, backend) for name, handler in UNARY.items()},
             "AckMessage": receives.ack_message,
             "ChangeInvisibleDuration": receives.change_invisible_duration,
             "ForwardMessageToDeadLetterQueue": receives.forward_message_to_dead_letter_queue,
-            "UpdateOffset": self._with_backend(pulling.update_offset),
-            "GetOffset": self._with_backend(pulling.get_offset),
-            "QueryOffset": self._with_backend(pulling.query_offset),
-            "SyncLiteSubscription": self._with_backend(telemetry.sync_lite_subscription),
         }
         self._streaming: dict[str, Streaming] = {
             "ReceiveMessage": receives.receive_message,
-            "PullMessage": lambda call, request: pulling.pull_message(backend, call, request),
+            "PullMessage": partial(pulling.pull_message, backend),
         }
 
     def begin(self, stream: Http2Stream) -> None:
@@ -141,11 +145,6 @@ class MessagingService:
     def count(self, method: Method, code: int) -> None:
         """Count an answer."""
         self._backend.figures.calls[method.name, CODE_NAMES[code]] += 1
-
-    def _with_backend(
-        self, handler: Callable[[GrpcBackend, GrpcCall, Any], Awaitable[Any]]
-    ) -> Unary:
-        return lambda call, request: handler(self._backend, call, request)
 
     async def _telemetry(self, stream: Http2Stream, commands: "_Commands") -> None:
         method, call = METHODS["Telemetry"], None

@@ -7,7 +7,9 @@ seconds must not do that each time.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from app.tasks import settle
 from engine.broker import LagHistoryPage, LagHistoryRetention, Statistics
 
 CACHE_MAX = 64
@@ -70,15 +72,10 @@ class LagReader:
 
     def _ask(self, whose: LagOf, span: LagSpan, now_ms: int) -> asyncio.Future[LagHistoryPage]:
         future: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()
-
-        def done(page: LagHistoryPage) -> None:
-            if not future.done():
-                future.set_result(page)
-
         to_ms = (now_ms // span.step_ms + 1) * span.step_ms
         self._statistics().lag_history(
             whose.group,
-            done,
+            partial(settle, future),
             from_ms=max(0, to_ms - span.length_ms),
             to_ms=to_ms,
             topic=whose.topic or None,

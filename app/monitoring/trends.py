@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from app.monitoring import sparkline
 from app.monitoring.sparkline import Sparkline
+from app.tasks import settle
 from engine.broker import Statistics
 
 SPAN_MS = 86_400_000
@@ -82,8 +83,7 @@ class Trends:
         def done(histories: Mapping[str, Sequence[int | None]]) -> None:
             for group, values in histories.items():
                 self._keep(group, now_ms, trend(values))
-            if not is_done.done():
-                is_done.set_result(None)
+            settle(is_done, None)
 
         self._statistics().lag_peaks(
             groups, done, from_ms=max(0, to_ms - SPAN_MS), to_ms=to_ms, step_ms=STEP_MS

@@ -7,7 +7,7 @@ all connections. Requests are not slowed down by these checks.
 import asyncio
 import logging
 from collections import Counter
-from typing import Any, Protocol
+from typing import Any
 
 from app.connection_settings import ConnectionSettings
 from app.network import connection_limits
@@ -22,16 +22,6 @@ AT_ONCE = 500  # connections checked in one turn of the event loop
 FILES_EVERY = 5  # checks between two counts of open files
 LINGER_S = 10.0  # for a peer to read the rest after its connection was closed
 FRAMES_BYTES_MAX = 1024 * 1024  # waiting for a WebSocket client that goes on sending
-
-
-class MonitoredTransport(Protocol):
-    """The methods of a transport that are used here."""
-
-    def is_closing(self) -> bool: ...
-
-    def abort(self) -> None: ...
-
-    def get_write_buffer_size(self) -> int: ...
 
 
 class TransferRate:

@@ -91,11 +91,7 @@ class WholeRequest:
     __slots__ = ("_body", "_done", "_gone", "_head", "_is_answered", "_transport", "scope", "task")
 
     def __init__(
-        self,
-        scope: Scope,
-        body: bytes,
-        transport: asyncio.Transport,
-        done: Callable[[bool], None],
+        self, scope: Scope, body: bytes, transport: asyncio.Transport, done: Callable[[bool], None]
     ) -> None:
         self.scope = scope
         self.task: asyncio.Task[None] | None = None

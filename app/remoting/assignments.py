@@ -74,9 +74,7 @@ async def set_request_mode(backend: "RemotingBackend", call: RemotingCall) -> Er
     group = mode.consumerGroup
     before = backend.request_modes.find(group, mode.topic)
     audit = backend.services.audit
-    async with audit.change(
-        call.actor, "group.request_mode", "group", group, before=before
-    ) as change:
+    async with audit.change(call.actor, "group.request_mode", group, before=before) as change:
         await backend.request_modes.set(mode)
         change.after = mode
     backend.clients.changed(group)

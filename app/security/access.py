@@ -56,10 +56,7 @@ _ROWS: dict[Action, dict[Kind, tuple[Reach, Reach, Reach]]] = {
         Kind.TOPIC: (NONE, MATCHING, ALL),
         Kind.GROUP: (NONE, MATCHING, ALL),  # to act as a producer group
     },
-    Action.CONSUME: {
-        Kind.TOPIC: (NONE, MATCHING, ALL),
-        Kind.GROUP: (NONE, MATCHING, ALL),
-    },
+    Action.CONSUME: {Kind.TOPIC: (NONE, MATCHING, ALL), Kind.GROUP: (NONE, MATCHING, ALL)},
     Action.ADMINISTER: {
         Kind.TOPIC: (NONE, MATCHING, ALL),
         Kind.GROUP: (NONE, MATCHING, ALL),
@@ -170,16 +167,6 @@ ADMINISTER_PEOPLE = Needs(Action.ADMINISTER, Kind.PEOPLE)
 READ_PEOPLE = Needs(Action.READ, Kind.PEOPLE)
 READ_CONTROL = Needs(Action.READ, Kind.CONTROL)
 ADMINISTER_CONTROL = Needs(Action.ADMINISTER, Kind.CONTROL)
-
-
-def of_topic(action: Action) -> Needs:
-    """The right to do this to the topic that the path names."""
-    return Needs(action, Kind.TOPIC, "topic")
-
-
-def of_group(action: Action) -> Needs:
-    """The right to do this to the consumer group that the path names."""
-    return Needs(action, Kind.GROUP, "group")
 
 
 def principal_of(scope: Any) -> Principal:

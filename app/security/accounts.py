@@ -5,15 +5,14 @@ be invalid: the first user is an admin, one admin always remains, and a token gr
 its owner has (`access.py` checks both grants).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-import msgspec
 from msgspec import UNSET
 
-from app.db.rows import Actor, AuditEntry, DatabaseError, SessionRow, TokenRow, UserRow
-from app.db.worker import DatabaseWorker
+from app.db.rows import Actor, AuditEntry, DatabaseError, SessionRow, TokenRow, UserRow, json_text
+from app.db.worker import DatabaseAsker, DatabaseWorker, Work
 from app.errors import ProblemError
 from app.security.access import Role, parse_patterns
 from app.security.credentials import (
@@ -33,9 +32,6 @@ from engine.clock import Clock
 from engine.errors import Busy, Invalid, NotFound
 from kitemq.model.access import NewToken, NewUser, UserPatch
 from kitemq.model.conversion import set_fields
-
-if TYPE_CHECKING:
-    from app.db.database import Database
 
 T = TypeVar("T")
 
@@ -67,7 +63,7 @@ class Accounts:
         settings: Settings,
         refusals: RefusalAudit,
     ) -> None:
-        self._database = database
+        self._run = DatabaseAsker(database, NO_DATABASE, remedy=SEE_LOG, code=UNAVAILABLE)
         self._refusals = refusals
         self._clock = clock
         self._session_ms = round(settings.session_max_s * 1000)
@@ -236,7 +232,7 @@ class Accounts:
     ) -> None:
         """Record in the audit trail that a provider's user was refused, and why."""
         actor = Actor(f"anonymous@{browser.address}"[:255])
-        after = msgspec.json.encode(details).decode()
+        after = json_text(details)
         entry = self._entry(actor, "login", "user", name, after_json=after, result="login_refused")
         await self._run(lambda db: db.audit.insert(entry))
 
@@ -254,7 +250,7 @@ class Accounts:
             user_agent=browser.user_agent[:255],
         )
         before = hash_secret(browser.session) if browser.session else ""
-        after = msgspec.json.encode(details).decode()
+        after = json_text(details)
         entry = self._entry(Actor(user.name), "login", "user", user.name, after_json=after)
         await self._change(
             lambda db: db.users.add_session(
@@ -327,20 +323,17 @@ class Accounts:
     def _entry(self, actor: Actor, action: str, kind: str, name: str, **values: str) -> AuditEntry:
         return AuditEntry.of(actor, action, kind, name, at_ms=self._clock.now_ms(), **values)
 
-    async def _change(self, work: "Callable[[Database], T]") -> T:
+    async def _change(self, work: Work[T]) -> T:
         """The result of `work`, which changes users, tokens or sessions."""
         result = await self._run(work)
         await self._reload()
         return result
 
-    async def _run(self, work: "Callable[[Database], T]") -> T:
-        return await self._database.ask(work, NO_DATABASE, remedy=SEE_LOG, code=UNAVAILABLE)
-
     async def _reload(self) -> None:
         try:
             await self.directory.reload()
         except DatabaseError as error:
-            raise Busy(NO_DATABASE, remedy=SEE_LOG, code=UNAVAILABLE) from error
+            raise self._run.busy(error) from error
 
 
 def _wrong(field: str) -> ProblemError:

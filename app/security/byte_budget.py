@@ -212,11 +212,7 @@ class ByteReservation:
     )  # fmt: skip
 
     def __init__(
-        self,
-        budget: ByteBudget,
-        address: str,
-        caller: str,
-        evict: Callable[[], None],
+        self, budget: ByteBudget, address: str, caller: str, evict: Callable[[], None]
     ) -> None:
         self._budget = budget
         self._is_open = True

@@ -12,7 +12,7 @@ their own, so that made-up names never displace those of users.
 
 import ipaddress
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 FREE_FAILURES = 5
@@ -105,13 +105,8 @@ class LoginLimits:
         self, name: str, address: str, *, is_user: bool, is_usual: bool = False
     ) -> LoginAttempt:
         """A new attempt; `is_usual` if the user is known to log in from this address."""
-        network = network_of(address)
-        attempt = LoginAttempt(name[:NAME_CHARS_MAX], network, is_user, is_usual)
-        return (
-            attempt
-            if is_usual or attempt.pair not in self._usual
-            else LoginAttempt(attempt.name, network, is_user, is_usual=True)
-        )
+        attempt = LoginAttempt(name[:NAME_CHARS_MAX], network_of(address), is_user, is_usual)
+        return replace(attempt, is_usual=is_usual or attempt.pair in self._usual)
 
     def wait_s(self, attempt: LoginAttempt, now_s: float) -> float:
         """Seconds that the attempt has to wait; 0 if it may be verified."""

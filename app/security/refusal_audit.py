@@ -9,11 +9,9 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import msgspec
-
-from app.db.rows import AuditEntry, DatabaseError
+from app.db.rows import Actor, AuditEntry, DatabaseError, json_text
 from app.db.worker import DatabaseWorker
 from engine.clock import Clock
 
@@ -143,22 +141,19 @@ class RefusalAudit:
             document["last_ms"] = refusal.last_ms
         if attempt.detail:
             document["detail"] = attempt.detail[:500]
-        text = msgspec.json.encode(document).decode()
+        text = json_text(document)
         if refusal.entry_id:
             entry_id, code = refusal.entry_id, attempt.code[:64]
             await self._database.run(lambda db: db.audit.finish(entry_id, text, code))
             return
-        entry = AuditEntry(
+        entry = AuditEntry.of(
+            Actor(attempt.actor, attempt.request_id),
+            *(attempt.action, attempt.kind, attempt.name),
             at_ms=refusal.first_ms,
-            actor=attempt.actor[:255],
-            action=attempt.action[:64],
-            object_kind=attempt.kind[:32],
-            object_name=attempt.name[:512],
             after_json=text,
             result=attempt.code[:64],
-            request_id=attempt.request_id[:64],
-            address=attempt.address[:64],
         )
+        entry = replace(entry, address=attempt.address[:64])
         refusal.entry_id = await self._database.run(lambda db: db.audit.insert(entry))
 
 

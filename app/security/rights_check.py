@@ -1,7 +1,7 @@
 """Computes the rights of a user, a token or a role, with the decision that the endpoints use.
 
-Each right in `required_rights.py` is passed to `access.require`, as an endpoint does. The reason is
-found by repeating that decision with each grant alone.
+Each right in `required_rights.toml` is passed to `access.require`, as an endpoint does. The reason
+is found by repeating that decision with each grant alone.
 """
 
 from collections.abc import Mapping, Sequence

@@ -8,27 +8,20 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
-
-import msgspec
 
 from app.addresses import redacted_text
-from app.db.rows import DONE, Actor, AuditEntry, AuditFilter, AuditTally, DatabaseError
-from app.db.worker import DatabaseWorker
+from app.db.rows import DONE, Actor, AuditEntry, AuditFilter, AuditTally, DatabaseError, json_text
+from app.db.worker import DatabaseAsker, DatabaseWorker
 from app.errors import AUDITED
 from engine.clock import Clock
 from engine.errors import Busy, EngineError
 
-if TYPE_CHECKING:
-    from app.db.database import Database
-
 log = logging.getLogger("kitemq.audit")
-
-T = TypeVar("T")
 
 STARTED = "started"
 FAILED = "failed"
 CALLBACKS = "transaction_callback"
+UNWRITABLE = "the audit trail cannot be written, nothing was changed"
 
 
 @dataclass
@@ -49,18 +42,22 @@ class Audit:
     ) -> None:
         """`before_reading` writes what has happened and is not in the trail yet."""
         self._database = database
+        code = "audit_unavailable"
+        self._ask = DatabaseAsker(database, "the audit trail cannot be read", code=code)
+        self._begin = DatabaseAsker(database, UNWRITABLE, code=code)
         self._clock = clock
         self._before_reading = before_reading
 
     @asynccontextmanager
     async def change(
-        self, actor: Actor, action: str, kind: str, name: str, *, before: object = None
+        self, actor: Actor, action: str, name: str, *, kind: str = "", before: object = None
     ) -> AsyncIterator[Change]:
         """Audit the change made inside: its `after`, or the code of the error it raised.
 
+        `kind` is that of the object, by default the first part of the action, as in "topic.create".
         Raises Busy (`audit_unavailable`) before anything is changed if no entry can be written.
         """
-        entry_id = await self._start(actor, action, kind, name, before)
+        entry_id = await self._start(actor, action, kind or kind_of(action), name, before)
         change = Change()
         try:
             yield change
@@ -71,7 +68,7 @@ class Audit:
         except BaseException:
             await self._finish(entry_id, "", FAILED)
             raise
-        await self._finish(entry_id, _json(change.after), DONE)
+        await self._finish(entry_id, json_text(change.after), DONE)
 
     async def entries(
         self, *, limit: int, before_id: int | None = None, kind: str = "", name: str = ""
@@ -96,19 +93,13 @@ class Audit:
         """What the newest entries have in common. Raises Busy (`audit_unavailable`)."""
         return await self._ask(lambda db: db.audit.tally())
 
-    async def _ask(
-        self, work: "Callable[[Database], T]", detail: str = "the audit trail cannot be read"
-    ) -> T:
-        return await self._database.ask(work, detail, code="audit_unavailable")
-
     async def _start(self, actor: Actor, action: str, kind: str, name: str, before: object) -> int:
-        at_ms, before_json = self._clock.now_ms(), _json(before)
+        at_ms, before_json = self._clock.now_ms(), json_text(before)
         entry = AuditEntry.of(
             actor, action, kind, name, at_ms=at_ms, before_json=before_json, result=STARTED
         )
-        detail = "the audit trail cannot be written, nothing was changed"
         try:
-            return await self._ask(lambda db: db.audit.insert(entry), detail)
+            return await self._begin(lambda db: db.audit.insert(entry))
         except Busy as error:
             log.error("no audit entry could be written, so nothing is changed: %s", error.__cause__)
             raise
@@ -120,13 +111,14 @@ class Audit:
             log.error("audit entry %d could not be completed (%s): %s", entry_id, result, error)
 
 
+def kind_of(action: str) -> str:
+    """The kind of object that an action is named after: "topic" of "topic.create"."""
+    return action.partition(".")[0]
+
+
 def _without_secrets(entry: AuditEntry) -> AuditEntry:
     """Redact secrets in addresses, which an earlier version wrote as they are."""
     if entry.object_kind != CALLBACKS:
         return entry
     before, after = redacted_text(entry.before_json), redacted_text(entry.after_json)
     return replace(entry, before_json=before, after_json=after)
-
-
-def _json(value: object) -> str:
-    return "" if value is None else msgspec.json.encode(value).decode()

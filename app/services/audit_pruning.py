@@ -6,17 +6,12 @@ waits for long. Settings give the age and the count.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from app.access_settings import AccessSettings
 from app.db.rows import DatabaseError
-from app.db.worker import DatabaseWorker
+from app.db.worker import DatabaseWorker, Work
 from app.tasks import end_tasks
 from engine.clock import Clock
-
-if TYPE_CHECKING:
-    from app.db.database import Database
 
 log = logging.getLogger("kitemq.audit")
 
@@ -54,7 +49,7 @@ class AuditPruner:
             deleted += await self._until_none(lambda db: db.audit.delete_surplus(entries_max))
         return deleted
 
-    async def _until_none(self, step: "Callable[[Database], int]") -> int:
+    async def _until_none(self, step: Work[int]) -> int:
         total = 0
         while deleted := await self._database.run(step):
             total += deleted

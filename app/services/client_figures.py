@@ -20,6 +20,7 @@ from engine.events import (
     Returned,
     SendRefused,
 )
+from kitemq.model.conversion import convert
 
 CLIENTS_MAX = 10_000  # the longest silent are forgotten first
 ADDRESSES_MAX = 10_000
@@ -168,18 +169,15 @@ class ClientFigures:
         if figures is None:
             return NOTHING
         times = sorted(figures.times_ms)
-        return ClientActivity(
+        return convert(
+            figures,
+            ClientActivity,
             handed=figures.handed.total,
             handed_rate=figures.handed.rate(now_ms),
             failed=figures.failed.total,
             failed_rate=figures.failed.rate(now_ms),
             sent=figures.sent.total,
             sent_rate=figures.sent.rate(now_ms),
-            handed_ms=figures.handed_ms,
-            acked_ms=figures.acked_ms,
-            sent_ms=figures.sent_ms,
-            failed_ms=figures.failed_ms,
-            error=figures.error,
             processing_p99_ms=times[-(-len(times) * 99 // 100) - 1] if times else None,
             processing_samples=len(times),
         )

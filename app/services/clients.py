@@ -19,7 +19,6 @@ from engine.message import StoredMessage
 from kitemq.model.clients import Processing, ProcessingVerdict, SentAway, StackAnswer, ThreadStack
 from kitemq.model.values import Int64
 
-KIND = "client"
 ASK_S = 5.0
 STACK_CHARS_MAX = 256 * 1024
 DETAIL_CHARS_MAX = 1000
@@ -58,15 +57,6 @@ class ClientState:
         return [each.group for each in self.memberships]
 
 
-@dataclass(frozen=True)
-class Offer:
-    """A member of a group; `why_no_verify` is "" if it can verify a message."""
-
-    name: str
-    endpoints: Sequence[ClientFacts]
-    why_no_verify: str
-
-
 class Clients:
     """Queries and disconnects clients on behalf of an actor, who is named in the trail."""
 
@@ -89,39 +79,32 @@ class Clients:
                 remedy="see the list of clients; one that went silent is forgotten",
                 code="client_not_found",
             )
-        return ClientState(
-            name,
-            endpoints,
-            memberships,
-            why_not([each.why_no_stack for each in endpoints]),
-            why_not([each.why_no_verify for each in endpoints]),
-        )
+        return _state(name, endpoints, memberships)
 
-    def offers(self, group: str) -> Iterator[Offer]:
-        """The members of a group one by one, as there may be thousands; none of a missing group."""
+    def offers(self, group: str) -> Iterator[ClientState]:
+        """The members of a group one by one, as there may be thousands; none of a missing group.
+
+        Their memberships are left out.
+        """
         try:
             names = [member.client for member in self._host.broker.members.of(group)]
         except GroupNotFound:
             return
         for name, endpoints in zip(names, self._connections.of_each(names), strict=True):
-            yield Offer(name, endpoints, why_not([each.why_no_verify for each in endpoints]))
+            yield _state(name, endpoints)
 
     async def stack(self, actor: Actor, name: str) -> ThreadStack:
         """Ask a client what its threads do; NotFound, Refused where it offers none, Busy."""
         endpoint = self._endpoint(name, self.find(name).why_no_stack)
         began_s = time.monotonic()
-        async with self._audit.change(actor, "client.stack", KIND, name) as change:
+        async with self._audit.change(actor, "client.stack", name) as change:
+            text, answer, detail = "", StackAnswer.ANSWERED, ""
             try:
                 text = await endpoint.stack(name, ASK_S)
-                cut = text[:STACK_CHARS_MAX]
-                is_cut = len(cut) < len(text)
-                thread_stack = ThreadStack(
-                    name, StackAnswer.ANSWERED, cut, is_cut, _took_ms(began_s), ""
-                )
             except TimeoutError:
-                thread_stack = ThreadStack(
-                    name, StackAnswer.NO_ANSWER, "", False, _took_ms(began_s), _silent()
-                )
+                answer, detail = StackAnswer.NO_ANSWER, _silent()
+            cut, took_ms = text[:STACK_CHARS_MAX], _took_ms(began_s)
+            thread_stack = ThreadStack(name, answer, cut, len(cut) < len(text), took_ms, detail)
             change.after = {"answer": thread_stack.answer, "characters": len(thread_stack.text)}
         return thread_stack
 
@@ -147,7 +130,7 @@ class Clients:
         before = {"group": group, "topic": topic, "queue": queue, "offset": str(offset)}
         before["message_id"] = message.message_id
         began_s = time.monotonic()
-        async with self._audit.change(actor, "client.verify", KIND, name, before=before) as change:
+        async with self._audit.change(actor, "client.verify", name, before=before) as change:
             verdict, code, detail = await _processed(endpoint, name, group, message)
             change.after = {"verdict": verdict, "code": code, "detail": detail}
         place = (name, group, topic, queue, Int64(offset))
@@ -161,9 +144,7 @@ class Clients:
         client = self.find(name)
         before: dict[str, Any] = {"endpoints": [each.endpoint for each in client.endpoints]}
         before["in_flight"] = {each.group: each.in_flight for each in client.memberships}
-        async with self._audit.change(
-            actor, "client.disconnect", KIND, name, before=before
-        ) as change:
+        async with self._audit.change(actor, "client.disconnect", name, before=before) as change:
             in_flight = {
                 each.group: await self._messaging.held(each.group, name)
                 for each in client.memberships
@@ -235,6 +216,14 @@ VERDICTS = {
     "NOT_IMPLEMENTED": ProcessingVerdict.NOT_OFFERED,
     "UNSUPPORTED": ProcessingVerdict.NOT_OFFERED,
 }
+
+
+def _state(
+    name: str, endpoints: Sequence[ClientFacts], memberships: Sequence[Membership] = ()
+) -> ClientState:
+    stack = why_not([each.why_no_stack for each in endpoints])
+    verify = why_not([each.why_no_verify for each in endpoints])
+    return ClientState(name, endpoints, memberships, stack, verify)
 
 
 def _took_ms(began_s: float) -> int:

@@ -17,7 +17,6 @@ from engine.broker import (
 )
 from engine.errors import Conflict, NotFound, Refused
 
-KIND = "dead_letters"
 EXAMINED_MAX = 500_000  # looked at for one choice by conditions
 TRIES = 5  # until nobody else has changed the same meanwhile
 
@@ -93,7 +92,7 @@ class Dismissals:
 
         Conflict if the count is not `expected`: the preview is out of date.
         """
-        async with self._audit.change(actor, "dead_letters.dismiss", KIND, group) as change:
+        async with self._audit.change(actor, "dead_letters.dismiss", group) as change:
             new_note = self._host.broker.dead_letters.new_note(note, actor.name)
             draft = await self._commit(
                 group,
@@ -115,7 +114,7 @@ class Dismissals:
         # As the audit keeps it: how many of those that are meant rest.
         before = {"dismissed": (await self.impact(group, runs)).already}
         async with self._audit.change(
-            actor, "dead_letters.restore", KIND, group, before=before
+            actor, "dead_letters.restore", group, before=before
         ) as change:
             draft = await self._commit(
                 group,

@@ -2,26 +2,22 @@
 
 import logging
 
-from app import grpc_settings, remoting_settings
+from app.listeners import GRPC, HTTP, REMOTING, REMOTING_BROKER, addresses
 from app.settings import Settings, is_loopback
 
 log = logging.getLogger("kitemq")
+
+CLASSIC = "RocketMQ's TCP protocol"
+NAMES = {HTTP: "HTTP", GRPC: "gRPC", REMOTING: CLASSIC, REMOTING_BROKER: CLASSIC}
 
 
 def plain_ports(settings: Settings) -> tuple[str, ...]:
     """The ports that other machines reach, and on which a client may speak without TLS."""
     ports = []
-    if not is_loopback(settings.host) and not settings.tls_certificate:
-        ports.append(f"HTTP on {settings.host}")
-    place = (settings.host, settings.port)
-    others = (
-        ("gRPC", grpc_settings.listen_at(settings, *place)),
-        ("RocketMQ's TCP protocol", remoting_settings.listen_at(settings, *place)),
-        ("RocketMQ's TCP protocol", remoting_settings.broker_at(settings, settings.host)),
-    )
-    for name, address in others:
-        if address is not None and not is_loopback(address[0]) and not settings.tls_required:
-            ports.append(f"{name} on {address[0]}")
+    for (host, _), option in addresses(settings):
+        has_tls = bool(settings.tls_certificate) if option == HTTP else settings.tls_required
+        if not has_tls and not is_loopback(host):
+            ports.append(f"{NAMES[option]} on {host}")
     return tuple(dict.fromkeys(ports))
 
 

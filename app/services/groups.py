@@ -7,8 +7,6 @@ from engine.broker import GroupConfig
 from kitemq.model.conversion import changes
 from kitemq.model.groups import GroupSettings
 
-KIND = "group"
-
 
 class Groups:
     """Changes consumer groups on behalf of an actor, who is named in the trail."""
@@ -19,14 +17,14 @@ class Groups:
 
     async def create(self, actor: Actor, config: GroupConfig) -> GroupConfig:
         """Create a group; Conflict where its name is taken, Invalid where a value is wrong."""
-        async with self._audit.change(actor, "group.create", KIND, config.name) as change:
+        async with self._audit.change(actor, "group.create", config.name) as change:
             change.after = created = self._host.broker.create_group(config)
         return created
 
     async def change(self, actor: Actor, name: str, settings: GroupSettings) -> GroupConfig:
         """Change the fields of a patch; GroupNotFound if there is no such group."""
         before = self._host.broker.group(name)
-        async with self._audit.change(actor, "group.change", KIND, name, before=before) as change:
+        async with self._audit.change(actor, "group.change", name, before=before) as change:
             change.after = changed = self._host.broker.change_group(
                 name, **changes(before, settings)
             )
@@ -35,14 +33,14 @@ class Groups:
     async def pause(self, actor: Actor, name: str, topic: str = "") -> GroupConfig:
         """Hand out nothing more, or nothing of one topic; GroupNotFound, TopicNotFound."""
         before = self._host.broker.group(name)
-        async with self._audit.change(actor, "group.pause", KIND, name, before=before) as change:
+        async with self._audit.change(actor, "group.pause", name, before=before) as change:
             change.after = paused = self._host.broker.pause_group(name, topic)
         return paused
 
     async def resume(self, actor: Actor, name: str, topic: str = "") -> GroupConfig:
         """End a pause of the group, or of one topic; GroupNotFound."""
         before = self._host.broker.group(name)
-        async with self._audit.change(actor, "group.resume", KIND, name, before=before) as change:
+        async with self._audit.change(actor, "group.resume", name, before=before) as change:
             change.after = resumed = self._host.broker.resume_group(name, topic)
         return resumed
 
@@ -50,7 +48,7 @@ class Groups:
         """Take a member out, as if it had said goodbye; whether it was one. GroupNotFound."""
         members = self._host.broker.members
         before = {"client": client, "members": members.count(name)}
-        async with self._audit.change(actor, "group.leave", KIND, name, before=before) as change:
+        async with self._audit.change(actor, "group.leave", name, before=before) as change:
             was_member = members.leave(name, client)
             change.after = {"members": members.count(name), "was_member": was_member}
         return was_member
@@ -58,5 +56,5 @@ class Groups:
     async def delete(self, actor: Actor, name: str) -> None:
         """Delete a group with its progress; GroupNotFound where there is no such group."""
         before = self._host.broker.group(name)
-        async with self._audit.change(actor, "group.delete", KIND, name, before=before):
+        async with self._audit.change(actor, "group.delete", name, before=before):
             self._host.broker.delete_group(name)

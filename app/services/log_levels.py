@@ -19,7 +19,6 @@ from kitemq.model.server import LoggerLevel
 ROOT = "kitemq"
 LEVELS = ("debug", "info", "warning", "error")
 INHERITED = ""  # as the logger above
-KIND = "logger"
 LINES_MAX = 2000
 LINE_CHARS_MAX = 2000
 
@@ -49,7 +48,7 @@ class LogLevels:
         if before is None:
             raise NotFound(f"there is no logger {name[:80]!r}", field="name", code="no_such_logger")
         async with self._audit.change(
-            actor, "logger.level", KIND, name, before={"level": before.own}
+            actor, "logger.level", name, before={"level": before.own}
         ) as change:
             logger = logging.getLogger(name)
             self._before.setdefault(name, logger.level)

@@ -22,7 +22,6 @@ log = logging.getLogger("kitemq")
 
 FILE = "read_only.json"
 REASON_CHARS_MAX = 200
-KIND = "server"
 
 
 class Switched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -99,9 +98,7 @@ class ReadOnlySwitch:
             )
         async with self._changing:
             action = "server.freeze" if is_on else "server.thaw"
-            async with self._audit.change(
-                actor, action, KIND, "read_only", before=self.state
-            ) as change:
+            async with self._audit.change(actor, action, "read_only", before=self.state) as change:
                 record = Switched(actor.name, self._clock.now_ms(), reason) if is_on else None
                 try:
                     await asyncio.to_thread(self._keep, record)

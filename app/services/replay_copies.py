@@ -8,13 +8,11 @@ is made later, and none is ever wrong for good.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from app.db.rows import DatabaseError, JobFilter, JobRow
-from app.db.worker import DatabaseWorker
+from app.db.rows import DatabaseError, JobFilter, JobRow, json_text
+from app.db.worker import DatabaseAsker, DatabaseWorker
 from app.host import EngineHost
 from app.tasks import end_tasks
 from engine.broker import ReplayJob
@@ -22,12 +20,7 @@ from engine.errors import Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 
-if TYPE_CHECKING:
-    from app.db.replay_store import ReplayStore
-
 log = logging.getLogger("kitemq.replays")
-
-T = TypeVar("T")
 
 INTERVAL_S = 5.0
 STEP_JOBS = 100  # read and written in one go
@@ -44,6 +37,13 @@ class ReplayCopies:
     def __init__(self, host: EngineHost, database: DatabaseWorker) -> None:
         self._host = host
         self._database = database
+        self._ask = DatabaseAsker(
+            database,
+            "the history of replay jobs cannot be read",
+            remedy="see the server's log about its database, then try again; GET /replays "
+            "has the jobs that the engine keeps",
+            code="history_unavailable",
+        )
         self._written: dict[str, ReplayJob] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -78,22 +78,13 @@ class ReplayCopies:
 
     async def get(self, job_id: str) -> JobRow | None:
         """The copy of one job; None where there is none, or no longer. Raises Busy."""
-        return await self._ask(lambda store: store.get(job_id))
+        return await self._ask(lambda db: db.replays.get(job_id))
 
     async def find(
         self, criteria: JobFilter, limit: int, after: tuple[int, str] | None
     ) -> list[JobRow]:
         """The newest jobs that are wanted; see `ReplayStore.find`. Raises Busy."""
-        return await self._ask(lambda store: store.find(criteria, limit, after))
-
-    async def _ask(self, work: "Callable[[ReplayStore], T]") -> T:
-        return await self._database.ask(
-            lambda database: work(database.replays),
-            "the history of replay jobs cannot be read",
-            remedy="see the server's log about its database, then try again; GET /replays "
-            "has the jobs that the engine keeps",
-            code="history_unavailable",
-        )
+        return await self._ask(lambda db: db.replays.find(criteria, limit, after))
 
     async def _run(self) -> None:
         while True:
@@ -140,10 +131,10 @@ def _row(job: ReplayJob) -> JobRow:
         name=job.name[:200],
         target=str(job.to),
         target_name=job.to_name,
-        selection_json=msgspec.json.encode(selection).decode(),
+        selection_json=json_text(selection),
         per_s=job.rate,
         state=str(job.state),
-        totals_json=msgspec.json.encode(job.totals).decode(),
+        totals_json=json_text(job.totals),
         created_by=job.created_by[:255],
         last_error=job.last_error[:ERROR_CHARS_MAX].replace("\0", "\ufffd"),
     )

@@ -16,7 +16,6 @@ from engine.broker import NewReplay, ReplayJob, RetryRequest
 from kitemq.model.conversion import convert
 from kitemq.model.dead_letters import DeadLetterCounts
 
-KIND = "replay"
 SUMS = ("examined", "redriven", "returned", "dismissed")
 WORDS = ("reasons", "error_classes", "topics", "clients")
 
@@ -34,7 +33,7 @@ class Replays:
         require(self._messaging.capabilities, "dead_letter_replays", field="source")
         new = msgspec.structs.replace(new, created_by=actor.name)
         action = "replay.preview" if new.dry_run else "replay.create"
-        async with self._audit.change(actor, action, KIND, new.source) as change:
+        async with self._audit.change(actor, action, new.source) as change:
             change.after = job = self._host.broker.replays.create(new)
         return job
 
@@ -58,7 +57,7 @@ class Replays:
         how = msgspec.structs.replace(how, created_by=actor.name)
         action = "replay.preview" if how.dry_run else "replay.retry"
         before = replays.get(job_id)
-        async with self._audit.change(actor, action, KIND, job_id, before=before) as change:
+        async with self._audit.change(actor, action, job_id, before=before) as change:
             change.after = job = replays.retry(job_id, runs, how)
         return job
 
@@ -83,7 +82,7 @@ class Replays:
         self, actor: Actor, action: str, job_id: str, change: Callable[[str], ReplayJob]
     ) -> ReplayJob:
         before = self._host.broker.replays.get(job_id)
-        entry = self._audit.change(actor, f"replay.{action}", KIND, job_id, before=before)
+        entry = self._audit.change(actor, f"replay.{action}", job_id, before=before)
         async with entry as audited:
             audited.after = job = change(job_id)
         return job

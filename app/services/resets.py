@@ -11,8 +11,6 @@ from app.host import EngineHost
 from app.services.audit import Audit
 from engine.broker import Reset, ResetPlan, ResetPreview, ResetTarget
 
-KIND = "group"
-
 
 class ResetOrder(msgspec.Struct, frozen=True):
     """The queues and target of a reset; without `queues`, all that can be read.
@@ -87,7 +85,7 @@ class Resets:
         preview = plan.preview()
         before: dict[str, Any] = {"to": preview.to, "force": force}
         before["queues"] = [(each.topic, each.queue, each.current) for each in preview.queues]
-        async with self._audit.change(actor, action, KIND, plan.group, before=before) as change:
+        async with self._audit.change(actor, action, plan.group, before=before) as change:
             reset = self._host.broker.resets.apply(plan, precondition=precondition, force=force)
             change.after = {
                 "reset": reset.number,

@@ -9,8 +9,6 @@ from app.host import EngineHost
 from app.services.audit import Audit
 from engine.broker import Purge
 
-KIND = "topic"
-
 
 class Extent(msgspec.Struct, frozen=True, omit_defaults=True):
     """The extent of a purge: exactly one field is given."""
@@ -35,7 +33,7 @@ class Purges:
         """Take messages away for good; TopicNotFound, QueueNotFound, Invalid, Forbidden."""
         self._host.broker.topic(topic)
         request = msgspec.to_builtins(extent, str_keys=True)
-        async with self._audit.change(actor, "topic.purge", KIND, topic, before=request) as change:
+        async with self._audit.change(actor, "topic.purge", topic, before=request) as change:
             change.after = done = self._purge(topic, extent, dry_run=False)
         return done
 

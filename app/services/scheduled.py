@@ -9,8 +9,6 @@ from app.services.audit import Audit
 from engine.broker import TimerAnswer
 from engine.errors import MessageNotFound
 
-KIND = "message"
-
 
 class ScheduledMessages:
     """Changes waiting messages on behalf of an actor, who is named in the trail."""
@@ -49,7 +47,7 @@ class ScheduledMessages:
         verb: Callable[[], Awaitable[TimerAnswer]],
         **details: int,
     ) -> TimerAnswer:
-        async with self._audit.change(actor, action, KIND, message_id) as change:
+        async with self._audit.change(actor, action, message_id) as change:
             require(self._messaging.capabilities, "timer_changes", field="message_id")
             answer = await verb()
             if answer is TimerAnswer.NOT_FOUND:

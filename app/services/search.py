@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 
 from app.host import EngineHost
+from app.tasks import settle
 from engine.broker import ANYWHERE, FOREVER_MS, Lookup, ScanPage, ScanQuery
 from engine.errors import Busy, Invalid
 from engine.message import StoredMessage
@@ -64,7 +65,7 @@ class SearchService:
             while not scan.is_over and not (has_scanned and _now_s() >= end_s):
                 has_scanned = scan.is_placed
                 finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                scan.step(partial(_finish, finished))
+                scan.step(partial(settle, finished, None))
                 await finished
                 await asyncio.sleep(0)
             return scan.page()
@@ -139,7 +140,7 @@ class SearchService:
                     await asyncio.sleep(0)
                     continue
                 finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._host.broker.search.read(lookup, partial(_finish, finished))
+                self._host.broker.search.read(lookup, partial(settle, finished, None))
                 await finished
 
     @asynccontextmanager
@@ -178,13 +179,3 @@ def _position_of(cursor: str) -> int:
 
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _finish(waiting: "asyncio.Future[None]", error: Exception | None) -> None:
-    """End a wait, unless the waiter has gone."""
-    if waiting.done():
-        return
-    if error is None:
-        waiting.set_result(None)
-    else:
-        waiting.set_exception(error)

@@ -112,12 +112,10 @@ class SelfChecks:
 
     async def _engine(self) -> CheckResult:
         health = self._host.broker.health()
-        if health.failures:
-            failures = "; ".join(f"{name}: {why}" for name, why in health.failures.items())
-            return CheckOutcome.FAILED, failures
-        if health.warnings:
-            failures = "; ".join(f"{name}: {why}" for name, why in health.warnings.items())
-            return CheckOutcome.WARNING, failures
+        faults = ((CheckOutcome.FAILED, health.failures), (CheckOutcome.WARNING, health.warnings))
+        for outcome, texts in faults:
+            if texts:
+                return outcome, "; ".join(f"{name}: {why}" for name, why in texts.items())
         return CheckOutcome.OK, "every service runs"
 
     async def _recovery(self) -> CheckResult:

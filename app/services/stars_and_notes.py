@@ -15,7 +15,6 @@ from app.services.ttl_cache import TtlCache
 from engine.errors import Invalid
 from kitemq.model.stars_and_notes import NOTE_CHARS_MAX
 
-KIND = "topic"
 EVERYBODY = ""  # whose the notes are, to `TtlCache`
 
 
@@ -34,11 +33,7 @@ class StarsAndNotes:
     def __init__(self, host: EngineHost, database: DatabaseWorker) -> None:
         self._host = host
         self._store = AuditedStore(
-            database,
-            host.clock,
-            kind=KIND,
-            code="stars_and_notes_unavailable",
-            what="stars and notes",
+            database, host.clock, code="stars_and_notes_unavailable", what="stars and notes"
         )
         nothing: frozenset[str] = frozenset()
         self._stars = TtlCache(host.clock, self._read_stars, nothing)

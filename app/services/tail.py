@@ -125,10 +125,6 @@ class Tail:
             await self._messaging.pull(topic, 0, 0, count_max=1, filter=self._filter)
 
     @property
-    def queue_count(self) -> int:
-        return len(self._offsets)
-
-    @property
     def mark(self) -> str:
         """The current mark."""
         return self._mark(self._offsets)

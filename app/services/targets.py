@@ -20,8 +20,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from app import grpc_settings, remoting_settings
 from app.addresses import quiet_clients
+from app.listeners import addresses as listen_addresses
 from app.network_settings import network_of
 from app.settings import Settings, is_loopback
 from engine.errors import Invalid
@@ -53,7 +53,7 @@ class Targets:
         ]
         names = (each.lower().rstrip(".") for each in settings.callback_allow)
         self._names = frozenset(name for name in names if network_of(name) is None)
-        is_local = is_loopback(settings.host) and _others_are_local(settings)
+        is_local = all(is_loopback(host) for (host, _), __ in listen_addresses(settings))
         self._takes_loopback = is_local if loopback_only is None else loopback_only
         self.own_ports: set[int] = {settings.port} - {0}
 
@@ -172,17 +172,6 @@ def create_client(targets: Targets, *, connections_max: int) -> "httpx.AsyncClie
         timeout=None,  # noqa: S113 - each caller bounds the whole call
         headers={"Accept-Encoding": "identity"},  # so that what is counted is what is held
     )
-
-
-def _others_are_local(settings: Settings) -> bool:
-    """Whether the ports besides HTTP are reached from this machine only."""
-    place = (settings, settings.host, settings.port)
-    listeners = (
-        grpc_settings.listen_at(*place),
-        remoting_settings.listen_at(*place),
-        remoting_settings.broker_at(settings, settings.host),
-    )
-    return all(each is None or is_loopback(each[0]) for each in listeners)
 
 
 def _literal(host: str) -> Address | None:

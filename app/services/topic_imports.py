@@ -94,10 +94,7 @@ class TopicImports:
         return await self._each(rows, allowed, act)
 
     async def _each(
-        self,
-        rows: Sequence[FileRow],
-        allowed: Allowed,
-        work: Callable[[ImportRow], Any],
+        self, rows: Sequence[FileRow], allowed: Allowed, work: Callable[[ImportRow], Any]
     ) -> list[ImportRow]:
         end_s = time.monotonic() + BUDGET_S
         first: dict[str, int] = {}

@@ -16,8 +16,6 @@ from engine.errors import Conflict
 from kitemq.model.conversion import changes
 from kitemq.model.topics import DEFINITION_COLUMNS, TopicSettings
 
-KIND = "topic"
-
 
 class Topics:
     """Changes topics on behalf of an actor, who is named in the trail."""
@@ -28,7 +26,7 @@ class Topics:
 
     async def create(self, actor: Actor, config: TopicConfig) -> TopicConfig:
         """Create a topic; Conflict where its name is taken, Invalid where a value is wrong."""
-        async with self._audit.change(actor, "topic.create", KIND, config.name) as change:
+        async with self._audit.change(actor, "topic.create", config.name) as change:
             created = self._host.broker.create_topic(config)
             change.after = described(created)
         return created
@@ -42,7 +40,7 @@ class Topics:
         """
         broker = self._host.broker
         before = described(broker.topic(name))
-        async with self._audit.change(actor, "topic.change", KIND, name, before=before) as change:
+        async with self._audit.change(actor, "topic.change", name, before=before) as change:
             if seen and seen != config_tag(broker.topic(name)):
                 raise changed_meanwhile(name)
             changed = broker.change_topic(name, **changes(broker.topic(name), settings))
@@ -56,7 +54,7 @@ class Topics:
         """
         broker = self._host.broker
         before = described(broker.topic(name))
-        async with self._audit.change(actor, "topic.delete", KIND, name, before=before):
+        async with self._audit.change(actor, "topic.delete", name, before=before):
             if seen and seen != content_tag(broker, name):
                 raise Conflict(
                     f"messages, groups or settings of {name!r} changed since it was looked at",

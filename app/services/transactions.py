@@ -14,7 +14,7 @@ from app.db.rows import Actor
 from app.host import EngineHost
 from app.messaging import Messaging
 from app.services import bodies
-from app.services.audit import CALLBACKS, Audit
+from app.services.audit import Audit
 from app.services.callbacks import CallbackCaller
 from app.services.targets import Targets
 from engine.broker import (
@@ -29,9 +29,7 @@ from engine.errors import EngineError, Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.transactions import TransactionCallback
 
-KIND = "transaction"
 DECOMPRESSING_MAX = 16  # checks whose large body is decompressed; others are repeated later
-CALLBACK_KIND = CALLBACKS
 
 Ask = Callable[[TransactionCheck], bool]
 
@@ -155,7 +153,7 @@ class Transactions:
         """A person's decision, audited; errors as those of the engine's `decide`."""
         before = _standing(await self._verbs.get(transaction_id, group=group))
         action = f"transaction.{decision.value}"
-        async with self._audit.change(actor, action, KIND, transaction_id, before=before) as change:
+        async with self._audit.change(actor, action, transaction_id, before=before) as change:
             done = await self.decide(transaction_id, decision, group, Decider.OPERATOR)
             change.after = _standing(done)
         return done
@@ -164,7 +162,7 @@ class Transactions:
         """Let a given-up transaction be checked again, audited; Conflict for any other."""
         before = _standing(await self._verbs.get(transaction_id, group=group))
         async with self._audit.change(
-            actor, "transaction.resume", KIND, transaction_id, before=before
+            actor, "transaction.resume", transaction_id, before=before
         ) as change:
             done = await self._verbs.resume(transaction_id, group=group)
             change.after = _standing(done)
@@ -187,11 +185,7 @@ class Transactions:
             )
         self._caller.check_url(callback.url)
         async with self._audit.change(
-            actor,
-            "transaction_callback.set",
-            CALLBACK_KIND,
-            callback.group,
-            before=redacted(before),
+            actor, "transaction_callback.set", callback.group, before=redacted(before)
         ) as change:
             change.after = redacted(callbacks.set(callback))
         return callback
@@ -206,7 +200,7 @@ class Transactions:
         callbacks = self.callbacks
         before = callbacks.get(group)
         async with self._audit.change(
-            actor, "transaction_callback.delete", CALLBACK_KIND, group, before=redacted(before)
+            actor, "transaction_callback.delete", group, before=redacted(before)
         ):
             callbacks.delete(group)
 

@@ -17,7 +17,6 @@ from engine.errors import Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.views import NAME_CHARS_MAX, PATH_CHARS_MAX, NewView
 
-KIND = "view"
 QUERY_CHARS_MAX = 2000
 LISTS = frozenset(
     {"/topics", "/groups", "/messages", "/dlq", "/audit"}
@@ -87,7 +86,7 @@ class Views:
     def __init__(self, database: DatabaseWorker, clock: Clock) -> None:
         self._clock = clock
         self._store = AuditedStore(
-            database, clock, kind=KIND, code="views_unavailable", what="the saved views"
+            database, clock, code="views_unavailable", what="the saved views"
         )
         self._cache: TtlCache[list[ViewRow]] = TtlCache(clock, self.of, [])
 

@@ -158,13 +158,7 @@ class Session(Connection):
             member.close()
             return None
         subscription = Subscription(
-            messaging,
-            self,
-            self._limits,
-            request,
-            frame,
-            is_text=is_text,
-            member=member,
+            messaging, self, self._limits, request, frame, is_text=is_text, member=member
         )
         self._subscriptions[request] = subscription
         self._groups.add(frame.group)

@@ -25,9 +25,9 @@ HOT_PATH = frozenset(
     | {"Command", "SendFrame", "DeliverFrame", "Message", "Received", "cls"}
 )
 
-# A client's options have defaults and are given by name. `LogRecord` is the standard library's.
+# A client's options have defaults and are given by name.
 CONSTRUCTORS: dict[str, dict[str, int]] = {"kitemq": {"AsyncProducer": 1}}
-CALLS: dict[str, dict[str, int]] = {"app": {"LogRecord": 1}}
+CALLS: dict[str, dict[str, int]] = {}
 FOLDERS = ("analytics", "app", "bench", "engine", "kitemq", "protocol")
 
 

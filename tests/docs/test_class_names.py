@@ -25,16 +25,9 @@ ENGINE_AND_REST = """
 # The base of all frames of the WebSocket protocol, and of all pages of the console.
 BASES = "Frame"
 
-# How often a name may occur in the app and the SDK, which are still to be mended: only take away.
-STILL_TWICE = {
-    "_Shelf": 2,
-}
-ALLOWED = {
-    **dict.fromkeys(
-        " ".join((ENGINE_AND_SDK, ENGINE_AND_REST, JOURNAL_AND_MODEL, BASES)).split(), 3
-    ),
-    **STILL_TWICE,
-}
+ALLOWED = dict.fromkeys(
+    " ".join((ENGINE_AND_SDK, ENGINE_AND_REST, JOURNAL_AND_MODEL, BASES)).split(), 3
+)
 
 
 def class_counts() -> Counter[str]:

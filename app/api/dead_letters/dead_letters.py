@@ -8,7 +8,7 @@ from msgspec import Meta
 from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Limit, NumberCursor, number_in
 from app.api.messages.messages import message_view
-from app.security.access import Action, Principal, of_group, require_replay
+from app.security.access import Action, Principal, require_replay
 from app.security.message_rights import looks_inside, visible
 from app.services import bodies
 from engine.broker import (
@@ -61,9 +61,7 @@ def dead_letter_out(
     return convert(letter, DeadLetterInfo, message=message, died_ms=message.stored_ms)
 
 
-@operations.get(
-    "/groups/{group}/dead-letters", needs=of_group(Action.READ), example="?reason=rejected"
-)
+@operations.get("/groups/{group}/dead-letters", needs=Action.READ, example="?reason=rejected")
 async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadLetterList:
     """List a group's open dead letters, or those in another state, the newest first.
 
@@ -89,15 +87,13 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadLetterList:
     )
 
 
-@operations.get(
-    "/groups/{group}/dead-letters/counts", needs=of_group(Action.READ), example="?newest=500"
-)
+@operations.get("/groups/{group}/dead-letters/counts", needs=Action.READ, example="?newest=500")
 async def count_dead_letters(call: Call[CountQuery, None]) -> DeadLetterCounts:
     """Count a group's dead letters by state, the newest by cause, origin topic and client."""
     return await call.services.replays.count_dead_letters(call.path("group"), call.query.newest)
 
 
-@operations.get("/groups/{group}/dead-letters/{offset}", needs=of_group(Action.READ))
+@operations.get("/groups/{group}/dead-letters/{offset}", needs=Action.READ)
 async def get_dead_letter(call: Call[None, None]) -> DeadLetterInfo:
     """Get one dead letter; without the right to read it, without its content."""
     offset = call.number("offset")
@@ -108,7 +104,7 @@ async def get_dead_letter(call: Call[None, None]) -> DeadLetterInfo:
 
 @operations.post(
     "/groups/{group}/dead-letters/redrive",
-    needs=of_group(Action.ADMINISTER),
+    needs=Action.ADMINISTER,
     status=201,
     errors=(403, 409),
     example_body='{"reason": "rejected", "fresh_only": true}',

@@ -4,7 +4,7 @@ import msgspec
 
 from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Limit
-from app.security.access import Action, of_group
+from app.security.access import Action
 from app.services.dismissals import DeadChoice
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
@@ -28,7 +28,7 @@ class DismissalQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 @operations.post(
     "/groups/{group}/dead-letters/dismiss",
-    needs=of_group(Action.ADMINISTER),
+    needs=Action.ADMINISTER,
     errors=(409,),
     example_body='{"reason": "rejected", "note": "test orders"}',
 )
@@ -50,7 +50,7 @@ async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
 
 @operations.post(
     "/groups/{group}/dead-letters/restore",
-    needs=of_group(Action.ADMINISTER),
+    needs=Action.ADMINISTER,
     errors=(409,),
     example_body='{"offsets": ["17", "18"]}',
 )
@@ -71,7 +71,7 @@ async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
     return RestoreAnswer(await service.restore(call.actor, group, runs))
 
 
-@operations.get("/groups/{group}/dead-letters/dismissals", needs=of_group(Action.READ))
+@operations.get("/groups/{group}/dead-letters/dismissals", needs=Action.READ)
 async def list_dismissals(call: Call[DismissalQuery, None]) -> DismissalList:
     """List dismissals with their notes, newest first."""
     service = call.services.dismissals

@@ -12,7 +12,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from app.api.framework.openapi import TAGS, Json, statuses_of
-from app.api.framework.operation import Operation, answer_headers
+from app.api.framework.operation import Operation
+from app.errors import answer_headers
 
 HTML = b"text/html; charset=utf-8"
 CSS = b"text/css; charset=utf-8"

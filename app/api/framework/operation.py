@@ -20,19 +20,11 @@ from starlette.types import Receive, Scope, Send
 
 from app.container import Services, services_of
 from app.db.rows import Actor, actor_at
-from app.errors import REFUSED, Headers, ProblemError, problem_answer
+from app.errors import REFUSED, Headers, ProblemError, answer_headers, problem_answer
 from app.host import EngineHost
 from app.messaging import Messaging
 from app.network.whole_request import DirectRequests
-from app.security.access import (
-    ADMINISTER_SERVER,
-    Action,
-    Kind,
-    Needs,
-    Principal,
-    principal_of,
-    require,
-)
+from app.security.access import NAMED, Action, Kind, Needs, Principal, principal_of, require
 from app.security.client_names import owner_of
 from app.security.message_rights import require_messages
 from app.security.origins import check_own_page
@@ -198,6 +190,7 @@ class Operation:
     body: Any
     answer: Any
     status: int
+    needs: Needs
     errors: tuple[int, ...] = ()
     raw_body: bool = False  # the handler decodes `content` itself; `body` only describes it,
     # and may be several types, of which the body is one
@@ -206,7 +199,6 @@ class Operation:
     example_path: str
     example_body: str = ""
     curl_flags: str = ""  # further flags of the example
-    needs: Needs | None = None  # the right; without one it is the admins', and a test fails
     direct: DirectWay | None = None
 
     @property
@@ -271,13 +263,15 @@ class Operations:
         example: str = "",
         errors: tuple[int, ...] = (),
         not_found: bool = True,
+        needs: Needs | Action,
         **declared: Any,
     ) -> Callable[[Handler], Operation]:
         """Declare the decorated handler at `prefix` and `path`.
 
         `example` is a path and query below the prefix, or just the query: the path is then that of
         the operation, for the objects that all examples name. A path with parameters may answer
-        404, unless `not_found` is False; `errors` are further statuses.
+        404, unless `not_found` is False; `errors` are further statuses. `needs` is a right, or what
+        has to be allowed on the topic or the group that the path names.
         """
         own_path = path.format(**self._examples)
         is_missing = not_found and own_path != path
@@ -288,6 +282,7 @@ class Operations:
                 "method": method,
                 "path": prefix + path,
                 "handler": handler,
+                "needs": _right_of(path, needs) if isinstance(needs, Action) else needs,
                 "tag": self._tag,
                 "example_path": prefix + (example if example[:1] == "/" else own_path + example),
                 "errors": (*((404,) if is_missing else ()), *errors),
@@ -297,6 +292,12 @@ class Operations:
             return self._declared[-1]
 
         return declare
+
+
+def _right_of(path: str, action: Action) -> Needs:
+    """The right to do this to the topic or the group that a path names."""
+    (kind,) = (kind for kind in NAMED if f"{{{kind}}}" in path)
+    return Needs(action, kind, kind.value)
 
 
 def _types_of(handler: Handler) -> dict[str, Any]:
@@ -319,7 +320,7 @@ class _Endpoint:
         self._status = operation.status
         self._query = operation.query
         self._raw_body = operation.raw_body
-        self._needs = operation.needs or ADMINISTER_SERVER
+        self._needs = operation.needs
         decodes = operation.body is not None and not operation.raw_body
         self._decoder = msgspec.json.Decoder(operation.body, dec_hook=decoded) if decodes else None
 
@@ -351,15 +352,6 @@ class _Endpoint:
             return answer.status, answer_headers(answer.media_type, answer.body), answer.body
         body = encode(answer)
         return self._status, answer_headers(JSON, body), body
-
-
-def answer_headers(media_type: bytes, body: bytes) -> Headers:
-    """Headers of an answer that must not be cached."""
-    return [
-        (b"content-type", media_type),
-        (b"content-length", b"%d" % len(body)),
-        (b"cache-control", b"no-store"),
-    ]
 
 
 async def read_body(receive: Receive) -> bytes:

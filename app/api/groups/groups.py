@@ -10,7 +10,7 @@ from msgspec import Meta
 from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_by
 from app.pause import paced
-from app.security.access import READ_SERVER, Action, Kind, Needs, of_group
+from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import GroupConfig
 from engine.errors import NotFound
 from kitemq.model.conversion import convert, set_fields
@@ -90,14 +90,14 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     return group_out(call, await call.services.groups.create(call.actor, config))
 
 
-@operations.get("/groups/{group}", needs=of_group(Action.READ))
+@operations.get("/groups/{group}", needs=Action.READ)
 async def get_group(call: Call[None, None]) -> Group:
     """Look at one consumer group."""
     return group_out(call, await call.messaging.group(call.path("group")))
 
 
 @operations.patch(
-    "/groups/{group}", needs=of_group(Action.ADMINISTER), example_body='{"consume_enabled": false}'
+    "/groups/{group}", needs=Action.ADMINISTER, example_body='{"consume_enabled": false}'
 )
 async def change_group(call: Call[None, GroupSettings]) -> Group:
     """Change a consumer group. Only what is given changes."""
@@ -105,9 +105,7 @@ async def change_group(call: Call[None, GroupSettings]) -> Group:
     return group_out(call, await groups.change(call.actor, call.path("group"), call.body))
 
 
-@operations.post(
-    "/groups/{group}/pause", needs=of_group(Action.ADMINISTER), example="?topic=orders"
-)
+@operations.post("/groups/{group}/pause", needs=Action.ADMINISTER, example="?topic=orders")
 async def pause_group(call: Call[PauseQuery, None]) -> Group:
     """Pause a group, or one topic of it.
 
@@ -118,16 +116,14 @@ async def pause_group(call: Call[PauseQuery, None]) -> Group:
     return group_out(call, await groups.pause(call.actor, call.path("group"), call.query.topic))
 
 
-@operations.post(
-    "/groups/{group}/resume", needs=of_group(Action.ADMINISTER), example="?topic=orders"
-)
+@operations.post("/groups/{group}/resume", needs=Action.ADMINISTER, example="?topic=orders")
 async def resume_group(call: Call[PauseQuery, None]) -> Group:
     """Resume a group, or one topic of it. Waiting clients are woken."""
     groups = call.services.groups
     return group_out(call, await groups.resume(call.actor, call.path("group"), call.query.topic))
 
 
-@operations.delete("/groups/{group}", needs=of_group(Action.ADMINISTER))
+@operations.delete("/groups/{group}", needs=Action.ADMINISTER)
 async def delete_group(call: Call[None, None]) -> None:
     """Delete a consumer group with its progress."""
     await call.services.groups.delete(call.actor, call.path("group"))

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_by
-from app.security.access import Action, of_group
+from app.security.access import Action
 from engine.broker import LockedQueue
 from engine.broker import Strategy as EngineStrategy
 from kitemq.model.conversion import convert
@@ -70,7 +70,7 @@ class LockQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 @operations.post(
     "/groups/{group}/members/heartbeat",
-    needs=of_group(Action.CONSUME),
+    needs=Action.CONSUME,
     errors=(409,),
     example_body='{"client": "w1", "topics": {"orders": "*"}}',
 )
@@ -100,7 +100,7 @@ async def heartbeat(call: Call[None, NewHeartbeat]) -> HeartbeatAnswer:
     )
 
 
-@operations.get("/groups/{group}/members", needs=of_group(Action.READ))
+@operations.get("/groups/{group}/members", needs=Action.READ)
 async def list_members(call: Call[MemberQuery, None]) -> MemberPage:
     """List the live consumers of a group.
 
@@ -120,7 +120,7 @@ async def list_members(call: Call[MemberQuery, None]) -> MemberPage:
     )
 
 
-@operations.delete("/groups/{group}/members", needs=of_group(Action.CONSUME), example="?client=w1")
+@operations.delete("/groups/{group}/members", needs=Action.CONSUME, example="?client=w1")
 async def leave(call: Call[LeaveQuery, None]) -> None:
     """Leave a group: the queues and locks of the client are free at once.
 
@@ -134,7 +134,7 @@ async def leave(call: Call[LeaveQuery, None]) -> None:
 
 @operations.get(
     "/groups/{group}/assignment",
-    needs=of_group(Action.READ),
+    needs=Action.READ,
     errors=(409,),
     example="?topic=orders&client=w1",
 )
@@ -157,7 +157,7 @@ async def get_assignment(call: Call[AssignmentQuery, None]) -> QueueAssignment:
 
 @operations.post(
     "/groups/{group}/locks",
-    needs=of_group(Action.CONSUME),
+    needs=Action.CONSUME,
     errors=(409,),
     example_body='{"client": "w1", "queues": [{"topic": "orders", "queue": 0}]}',
 )
@@ -176,7 +176,7 @@ async def lock_queues(call: Call[None, LockRequest]) -> LockedQueues:
 
 @operations.post(
     "/groups/{group}/unlocks",
-    needs=of_group(Action.CONSUME),
+    needs=Action.CONSUME,
     example_body='{"client": "w1", "queues": [{"topic": "orders", "queue": 0}]}',
 )
 async def unlock_queues(call: Call[None, LockRequest]) -> UnlockedQueues:
@@ -187,7 +187,7 @@ async def unlock_queues(call: Call[None, LockRequest]) -> UnlockedQueues:
     return UnlockedQueues(_queues(freed))
 
 
-@operations.get("/groups/{group}/locks", needs=of_group(Action.READ), example="?topic=orders")
+@operations.get("/groups/{group}/locks", needs=Action.READ, example="?topic=orders")
 async def list_locks(call: Call[LockQuery, None]) -> LockPage:
     """List the locked queues of a group."""
     group, query = call.path("group"), call.query

@@ -4,7 +4,7 @@ import msgspec
 
 from app.api.framework.operation import Call, Operations
 from app.messaging import Messaging
-from app.security.access import Action, of_group
+from app.security.access import Action
 from engine.errors import Conflict
 from kitemq.model.conversion import convert
 from kitemq.model.progress import ClientName, Lag, NewOffset, Offsets, QueueOffset
@@ -20,7 +20,7 @@ class OffsetQuery(msgspec.Struct, forbid_unknown_fields=True):
 operations = Operations("groups")
 
 
-@operations.get("/groups/{group}/lag", needs=of_group(Action.READ))
+@operations.get("/groups/{group}/lag", needs=Action.READ)
 async def get_lag(call: Call[None, None]) -> Lag:
     """Get a group's lag, queue by queue."""
     name = call.path("group")
@@ -28,7 +28,7 @@ async def get_lag(call: Call[None, None]) -> Lag:
     return convert(lag, Lag, group=name)
 
 
-@operations.get("/groups/{group}/offsets", needs=of_group(Action.READ), example="?topic=orders")
+@operations.get("/groups/{group}/offsets", needs=Action.READ, example="?topic=orders")
 async def get_offsets(call: Call[OffsetQuery, None]) -> Offsets:
     """Read a group's committed offsets in a topic."""
     group, topic = call.path("group"), call.query.topic
@@ -41,7 +41,7 @@ async def get_offsets(call: Call[OffsetQuery, None]) -> Offsets:
 
 @operations.put(
     "/groups/{group}/offsets",
-    needs=of_group(Action.CONSUME),
+    needs=Action.CONSUME,
     errors=(409,),
     example_body='{"topic": "orders", "queue": 0, "offset": "12"}',
 )

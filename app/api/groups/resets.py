@@ -1,5 +1,6 @@
 """Resetting a consumer group's offsets: preview, apply, history, undo."""
 
+from collections.abc import Awaitable
 from typing import Annotated, Any
 
 import msgspec
@@ -8,7 +9,7 @@ from msgspec import Meta
 from app.api.framework.operation import Call, Operations, Raw, encode
 from app.api.framework.paging import NumberCursor, number_in
 from app.errors import PROBLEM_TYPE, problem_of
-from app.security.access import Action, of_group
+from app.security.access import Action
 from app.services.resets import ResetOrder
 from engine.broker import OffsetsMoved, Reset, ResetTarget
 from engine.broker import ResetTo as EngineResetTo
@@ -53,7 +54,7 @@ def reset_out(group: str, reset: Reset) -> CompletedReset:
 
 @operations.post(
     "/groups/{group}/resets/preview",
-    needs=of_group(Action.READ),
+    needs=Action.READ,
     errors=(409,),
     example_body='{"topics": ["orders"], "to": "earliest"}',
 )
@@ -69,7 +70,7 @@ async def preview_reset(call: Call[None, ResetPlace]) -> GroupResetPreview:
 
 @operations.post(
     "/groups/{group}/resets",
-    needs=of_group(Action.ADMINISTER),
+    needs=Action.ADMINISTER,
     status=201,
     errors=(409,),
     example_body='{"topics": ["orders"], "to": "earliest", "force": true}',
@@ -83,16 +84,13 @@ async def reset_offsets(call: Call[None, NewReset]) -> CompletedReset | Raw:
     """
     new, group = call.body, call.path("group")
     resets = call.services.resets
-    try:
-        reset = await resets.apply(
-            call.actor, group, _order(new), precondition=new.precondition, force=new.force
-        )
-    except OffsetsMoved as error:
-        return _moved_answer(error)
-    return reset_out(group, reset)
+    applying = resets.apply(
+        call.actor, group, _order(new), precondition=new.precondition, force=new.force
+    )
+    return await _reset_answer(group, applying)
 
 
-@operations.get("/groups/{group}/resets", needs=of_group(Action.READ))
+@operations.get("/groups/{group}/resets", needs=Action.READ)
 async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     """List a group's offset resets, the newest first.
 
@@ -109,9 +107,7 @@ async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     )
 
 
-@operations.post(
-    "/groups/{group}/resets/{id}/undo/preview", needs=of_group(Action.READ), errors=(409,)
-)
+@operations.post("/groups/{group}/resets/{id}/undo/preview", needs=Action.READ, errors=(409,))
 async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
     """Preview undoing a reset. Nothing is changed."""
     resets = call.services.resets
@@ -121,7 +117,7 @@ async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
 
 @operations.post(
     "/groups/{group}/resets/{id}/undo",
-    needs=of_group(Action.ADMINISTER),
+    needs=Action.ADMINISTER,
     status=201,
     errors=(409,),
     example_body="{}",
@@ -135,13 +131,10 @@ async def undo_reset(call: Call[None, UndoReset]) -> CompletedReset | Raw:
     group, body = call.path("group"), call.body
     resets = call.services.resets
     number = call.number("id")
-    try:
-        reset = await resets.undo(
-            call.actor, group, number, precondition=body.precondition, force=body.force
-        )
-    except OffsetsMoved as error:
-        return _moved_answer(error)
-    return reset_out(group, reset)
+    undoing = resets.undo(
+        call.actor, group, number, precondition=body.precondition, force=body.force
+    )
+    return await _reset_answer(group, undoing)
 
 
 def _order(place: ResetPlace) -> ResetOrder:
@@ -165,8 +158,11 @@ def _order(place: ResetPlace) -> ResetOrder:
     return ResetOrder(tuple(place.topics), target, tuple(place.queues))
 
 
-def _moved_answer(error: OffsetsMoved) -> Raw:
-    """The problem, with the preview as it is now beside it."""
-    problem: dict[str, Any] = msgspec.to_builtins(problem_of(error))
-    problem["preview"] = convert(error.preview, GroupResetPreview)
-    return Raw(encode(problem), PROBLEM_TYPE, problem["status"])
+async def _reset_answer(group: str, resetting: Awaitable[Reset]) -> CompletedReset | Raw:
+    """The reset, or where offsets moved the problem, with the preview as it is now beside it."""
+    try:
+        return reset_out(group, await resetting)
+    except OffsetsMoved as error:
+        problem: dict[str, Any] = msgspec.to_builtins(problem_of(error))
+        problem["preview"] = convert(error.preview, GroupResetPreview)
+        return Raw(encode(problem), PROBLEM_TYPE, problem["status"])

@@ -11,16 +11,11 @@ from itertools import repeat
 
 from starlette.types import Scope
 
-from app.api.framework.operation import (
-    JSON,
-    answer_headers,
-    content_type,
-    encode,
-)
+from app.api.framework.operation import JSON, content_type, encode
 from app.api.messages.new_messages import NewMessages, RawHeaders, from_json
 from app.container import Services, services_of
 from app.db.rows import CLIENT_ADDRESS
-from app.errors import ProblemError, problem_answer
+from app.errors import ProblemError, answer_headers, problem_answer
 from app.network.response_cycle import head_of
 from app.network.whole_request import Answer
 from app.security.access import Action, Kind, require

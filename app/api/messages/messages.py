@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, ClientGone, Operations
-from app.security.access import READ_SERVER, Action, Kind, of_topic
+from app.security.access import READ_SERVER, Action, Kind
 from app.security.message_rights import all_visible, missing_right, require_message
 from app.services import bodies
 from engine.broker import PullResult
@@ -118,7 +118,7 @@ def _encode_body(body: bytes, encoding: Encoding) -> tuple[str, str]:
 
 @operations.get(
     "/topics/{topic}/messages",
-    needs=of_topic(Action.READ),
+    needs=Action.READ,
     errors=(409, 410),
     example="?queue=0&offset=0&limit=10",
 )
@@ -164,7 +164,7 @@ async def pull(call: Call[PullQuery, None]) -> PullPage:
     )
 
 
-@operations.get("/topics/{topic}/messages/by-key", needs=of_topic(Action.READ), example="?key=1")
+@operations.get("/topics/{topic}/messages/by-key", needs=Action.READ, example="?key=1")
 async def find_by_key(call: Call[KeyQuery, None]) -> KeyedMessages:
     """Find messages of a topic by key, the newest first; a time bounds when they were stored.
 
@@ -189,9 +189,7 @@ async def find_by_key(call: Call[KeyQuery, None]) -> KeyedMessages:
     return KeyedMessages(items, page.next_cursor or None)
 
 
-@operations.get(
-    "/topics/{topic}/messages/{queue}/{offset}", needs=of_topic(Action.READ), errors=(410,)
-)
+@operations.get("/topics/{topic}/messages/{queue}/{offset}", needs=Action.READ, errors=(410,))
 async def get_message(call: Call[ShowQuery, None]) -> Stored:
     """Read one message by its queue and offset."""
     queue = call.number("queue", 65535)

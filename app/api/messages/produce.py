@@ -1,15 +1,9 @@
 """Producing messages: one or a batch as JSON, or one as its raw bytes."""
 
-from app.api.framework.operation import (
-    JSON,
-    Call,
-    Operations,
-    Parameter,
-    content_type,
-)
+from app.api.framework.operation import JSON, Call, Operations, Parameter, content_type
 from app.api.messages.direct_produce import DirectProduce, result_of
 from app.api.messages.new_messages import NewMessages, RawHeaders, from_json
-from app.security.access import Action, of_topic
+from app.security.access import Action
 from app.send_batcher import BatchSlice
 from engine.errors import Invalid
 from engine.message_columns import ColumnsResult, MessageColumns
@@ -20,7 +14,7 @@ operations = Operations("messages")
 
 @operations.post(
     "/topics/{topic}/messages",
-    needs=of_topic(Action.PRODUCE),
+    needs=Action.PRODUCE,
     status=201,
     errors=(409,),
     example_body='{"body": "order 1", "tag": "new", "keys": ["1"]}',

@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from app.api.framework.operation import Call, ClientGone, Operations
 from app.api.messages.messages import fields_of, while_connected
-from app.security.access import Action, Kind, of_group
+from app.security.access import Action, Kind
 from app.services import bodies
 from engine.broker import AckResult, Delivery, Nack, Receipt
 from engine.errors import Invalid
@@ -33,7 +33,7 @@ ERROR_CHARS_MAX = 1024
 
 @operations.post(
     "/groups/{group}/receive",
-    needs=of_group(Action.CONSUME),
+    needs=Action.CONSUME,
     errors=(409,),
     example_body='{"topic": "orders", "max": 10, "wait_ms": 20000}',
 )
@@ -59,7 +59,7 @@ async def receive(call: Call[None, NewReceive]) -> DeliveryList:
     try:
         got = await (while_connected(call, receiving) if body.wait_ms else receiving)
         await _record_client(call, topics)
-        return _delivery_list(await _fitting(call, group, got))
+        return DeliveryList(list(map(_delivered, await _fitting(call, group, got))))
     except ClientGone as gone:
         deliveries: list[Delivery] = gone.args[0] or []
         if deliveries:
@@ -68,9 +68,7 @@ async def receive(call: Call[None, NewReceive]) -> DeliveryList:
 
 
 @operations.post(
-    "/groups/{group}/ack",
-    needs=of_group(Action.CONSUME),
-    example_body='{"receipts": ["orders:0:0:18c"]}',
+    "/groups/{group}/ack", needs=Action.CONSUME, example_body='{"receipts": ["orders:0:0:18c"]}'
 )
 async def ack(call: Call[None, ReceiptList]) -> SettlementList:
     """Acknowledge messages: the group is done with them."""
@@ -82,7 +80,7 @@ async def ack(call: Call[None, ReceiptList]) -> SettlementList:
 
 @operations.post(
     "/groups/{group}/nack",
-    needs=of_group(Action.CONSUME),
+    needs=Action.CONSUME,
     example_body='{"nacks": [{"receipt": "orders:0:0:18c", "error": "no stock"}]}',
 )
 async def nack(call: Call[None, NewNacks]) -> SettlementList:
@@ -99,7 +97,7 @@ async def nack(call: Call[None, NewNacks]) -> SettlementList:
 
 @operations.post(
     "/groups/{group}/extend",
-    needs=of_group(Action.CONSUME),
+    needs=Action.CONSUME,
     example_body='{"receipts": ["orders:0:0:18c"], "invisible_ms": 60000}',
 )
 async def extend(call: Call[None, NewExtension]) -> ExtensionList:
@@ -117,9 +115,7 @@ async def extend(call: Call[None, NewExtension]) -> ExtensionList:
 
 
 @operations.post(
-    "/groups/{group}/release",
-    needs=of_group(Action.CONSUME),
-    example_body='{"receipts": ["orders:0:0:18c"]}',
+    "/groups/{group}/release", needs=Action.CONSUME, example_body='{"receipts": ["orders:0:0:18c"]}'
 )
 async def release(call: Call[None, ReceiptList]) -> SettlementList:
     """Put messages back unprocessed.
@@ -178,10 +174,6 @@ async def _fitting(
             receipts = [each.receipt for each in deliveries[count:]]
             await call.messaging.release(group, receipts)
     return deliveries[:count]
-
-
-def _delivery_list(deliveries: list[Delivery]) -> DeliveryList:
-    return DeliveryList([_delivered(delivery) for delivery in deliveries])
 
 
 def _delivered(delivery: Delivery) -> ReceivedMessage:

@@ -5,7 +5,7 @@ import msgspec
 from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import ShowQuery, fields_of, while_connected
 from app.api.messages.new_messages import bytes_of, message_of
-from app.security.access import READ_SERVER, Action, Kind, Needs, of_topic
+from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services import bodies
 from app.services.requests import CORRELATION_ID, REPLY_TO_CLIENT, Requests, ttl_ms_of
 from engine.broker import ReplyMessage
@@ -30,7 +30,7 @@ operations = Operations("requests", topic="prices")
 
 @operations.post(
     "/topics/{topic}/request",
-    needs=of_topic(Action.PRODUCE),
+    needs=Action.PRODUCE,
     errors=(409, 504),
     example_body='{"message": {"body": "tea"}, "timeout_ms": 5000}',
 )

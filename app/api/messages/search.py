@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import fields_of, message_view
-from app.security.access import READ_SERVER, Action, of_topic
+from app.security.access import READ_SERVER, Action
 from app.security.message_rights import require_message, visible_matches
 from app.services import bodies
 from engine.broker import FOREVER_MS, ScanQuery
@@ -37,8 +37,7 @@ class TopicSearch(msgspec.Struct, forbid_unknown_fields=True):
         str, Meta(description="`next_cursor` of the answer before; all else as it was then.")
     ] = ""
     budget_ms: Annotated[
-        int,
-        Meta(ge=0, le=BUDGET_MS_MAX, description="The search pauses after so much time."),
+        int, Meta(ge=0, le=BUDGET_MS_MAX, description="The search pauses after so much time.")
     ] = BUDGET_MS
     encoding: Encoding = Encoding.AUTO
 
@@ -57,9 +56,7 @@ class TextSearch(msgspec.Struct, forbid_unknown_fields=True):
     encoding: Encoding = Encoding.AUTO
 
 
-@operations.get(
-    "/topics/{topic}/search", needs=of_topic(Action.READ), example="?filter=paid&limit=10"
-)
+@operations.get("/topics/{topic}/search", needs=Action.READ, example="?filter=paid&limit=10")
 async def search_topic(call: Call[TopicSearch, None]) -> SearchPage:
     """Look through a topic for messages, in the order in which they were stored.
 

@@ -1,13 +1,15 @@
 """Statistics: rates and totals, how long sends took, and the lag of groups over time."""
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
-from app.security.access import READ_SERVER, Action, of_group, of_topic
+from app.security.access import READ_SERVER, Action
+from app.tasks import settle
 from engine.broker import LagHistoryPage
 from kitemq.model.conversion import convert
 from kitemq.model.statistics import BrokerStatistics, GroupStatistics, LagHistory, TopicStatistics
@@ -43,7 +45,7 @@ async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
     return convert(statistics.broker(), BrokerStatistics, lag_history=lag_history)
 
 
-@operations.get("/topics/{topic}/statistics", needs=of_topic(Action.READ))
+@operations.get("/topics/{topic}/statistics", needs=Action.READ)
 async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     """Get a topic's rates in and out, by queue and by group."""
     broker = call.host.broker
@@ -51,7 +53,7 @@ async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     return convert(broker.statistics.topic(name), TopicStatistics)
 
 
-@operations.get("/groups/{group}/statistics", needs=of_group(Action.READ))
+@operations.get("/groups/{group}/statistics", needs=Action.READ)
 async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
     """Get a group's deliveries, acknowledgements, failures and dead letters, by topic."""
     broker = call.host.broker
@@ -60,9 +62,7 @@ async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
 
 
 @operations.get(
-    "/groups/{group}/lag/history",
-    needs=of_group(Action.READ),
-    example="?from_ms=-3600000&points=60",
+    "/groups/{group}/lag/history", needs=Action.READ, example="?from_ms=-3600000&points=60"
 )
 async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
     """Get the lag of a group over time, at most a month back.
@@ -76,14 +76,9 @@ async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
     to_ms = query.to_ms or call.host.clock.now_ms() + 1
     from_ms = query.from_ms if query.from_ms > 0 else max(0, to_ms + query.from_ms)
     future: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()
-
-    def done(page: LagHistoryPage) -> None:
-        if not future.done():
-            future.set_result(page)
-
     broker.statistics.lag_history(
         group,
-        done,
+        partial(settle, future),
         from_ms=from_ms,
         to_ms=to_ms,
         topic=query.topic or None,

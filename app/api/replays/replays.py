@@ -23,6 +23,7 @@ from kitemq.model.replays import (
 )
 
 operations = Operations("replays", id="018bcfe56800")
+ADMINISTER_GROUPS = Needs(Action.ADMINISTER, Kind.GROUP)
 
 
 class ReplayQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,7 +52,7 @@ def _checked_id(call: Call[Any, Any]) -> str:
 
 @operations.post(
     "/replays",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP),
+    needs=ADMINISTER_GROUPS,
     status=201,
     errors=(403, 404, 409),
     example_body='{"source": "%DLQ%billing", "to": "group", "rate": 20, "dry_run": true}',
@@ -92,10 +93,7 @@ async def get_replay(call: Call[None, None]) -> Replay:
 
 
 @operations.patch(
-    "/replays/{id}",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    errors=(409,),
-    example_body='{"rate": 500}',
+    "/replays/{id}", needs=ADMINISTER_GROUPS, errors=(409,), example_body='{"rate": 500}'
 )
 async def change_replay(call: Call[None, ReplayRate]) -> Replay:
     """Change how fast a replay job sends."""
@@ -103,7 +101,7 @@ async def change_replay(call: Call[None, ReplayRate]) -> Replay:
     return convert(job, Replay)
 
 
-@operations.post("/replays/{id}/begin", needs=Needs(Action.ADMINISTER, Kind.GROUP), errors=(409,))
+@operations.post("/replays/{id}/begin", needs=ADMINISTER_GROUPS, errors=(409,))
 async def begin_replay(call: Call[None, None]) -> Replay:
     """Do a dry run in earnest: the very messages that it looked at."""
     job = await call.services.replays.begin(call.actor, _checked_id(call))
@@ -112,7 +110,7 @@ async def begin_replay(call: Call[None, None]) -> Replay:
 
 @operations.post(
     "/replays/{id}/retry",
-    needs=Needs(Action.ADMINISTER, Kind.GROUP),
+    needs=ADMINISTER_GROUPS,
     status=201,
     errors=(403, 409),
     example_body='{"dry_run": true}',
@@ -132,21 +130,21 @@ async def retry_replay(call: Call[None, NewReplayRetry]) -> Replay:
     return convert(await call.services.replays.retry(call.actor, job.id, how), Replay)
 
 
-@operations.post("/replays/{id}/pause", needs=Needs(Action.ADMINISTER, Kind.GROUP), errors=(409,))
+@operations.post("/replays/{id}/pause", needs=ADMINISTER_GROUPS, errors=(409,))
 async def pause_replay(call: Call[None, None]) -> Replay:
     """Pause a replay job; it stays paused over a restart."""
     job = await call.services.replays.pause(call.actor, _checked_id(call))
     return convert(job, Replay)
 
 
-@operations.post("/replays/{id}/resume", needs=Needs(Action.ADMINISTER, Kind.GROUP), errors=(409,))
+@operations.post("/replays/{id}/resume", needs=ADMINISTER_GROUPS, errors=(409,))
 async def resume_replay(call: Call[None, None]) -> Replay:
     """Let a paused replay job go on, at its rate and without a burst."""
     job = await call.services.replays.resume(call.actor, _checked_id(call))
     return convert(job, Replay)
 
 
-@operations.post("/replays/{id}/stop", needs=Needs(Action.ADMINISTER, Kind.GROUP), errors=(409,))
+@operations.post("/replays/{id}/stop", needs=ADMINISTER_GROUPS, errors=(409,))
 async def stop_replay(call: Call[None, None]) -> Replay:
     """End a replay job: its unsent messages are never sent."""
     job = await call.services.replays.stop(call.actor, _checked_id(call))

@@ -26,7 +26,6 @@ from kitemq.model.reports import (
 )
 
 operations = Operations("reports", job="lag")
-JSON_EXAMPLE = "-H 'Content-Type: application/json'"
 
 
 class RunQuery(msgspec.Struct, forbid_unknown_fields=True):

@@ -99,7 +99,7 @@ async def get_support_bundle(call: Call[None, None]) -> Raw:
     """
     audit = call.services.audit
     try:
-        async with audit.change(call.actor, "support.bundle", "server", "") as change:
+        async with audit.change(call.actor, "support.bundle", "", kind="server") as change:
             data = await _bundle(call)
             change.after = {"bytes": len(data)}
     except Busy:  # the trail cannot be written, which is when help is needed most

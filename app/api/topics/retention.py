@@ -1,7 +1,7 @@
 """REST for retention: its limits and state, and purging a topic."""
 
 from app.api.framework.operation import Call, Operations
-from app.security.access import READ_SERVER, Action, of_topic
+from app.security.access import READ_SERVER, Action
 from app.services.retention import Extent
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
@@ -20,7 +20,7 @@ async def get_retention(call: Call[None, None]) -> Retention:
 
 @operations.post(
     "/topics/{topic}/purge",
-    needs=of_topic(Action.ADMINISTER),
+    needs=Action.ADMINISTER,
     errors=(403,),
     example_body='{"all": true, "dry_run": true}',
 )

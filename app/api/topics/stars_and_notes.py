@@ -3,7 +3,7 @@
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import Call, Operations
 from app.db.rows import NoteRow
-from app.security.access import OWN, Action, of_topic
+from app.security.access import OWN, Action
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
@@ -47,7 +47,7 @@ async def unstar_topic(call: Call[None, None]) -> None:
     await call.services.stars_and_notes.unstar(call.actor, call.who.name, call.path("topic"))
 
 
-@operations.get("/topics/{topic}/note", needs=of_topic(Action.READ))
+@operations.get("/topics/{topic}/note", needs=Action.READ)
 async def get_note(call: Call[None, None]) -> TopicNote:
     """Read what people wrote about a topic."""
     return _out(await call.services.stars_and_notes.note(call.path("topic")))
@@ -55,7 +55,7 @@ async def get_note(call: Call[None, None]) -> TopicNote:
 
 @operations.put(
     "/topics/{topic}/note",
-    needs=of_topic(Action.ADMINISTER),
+    needs=Action.ADMINISTER,
     errors=(409,),
     example_body='{"text": "What the shop sends.", "version": "0"}',
 )

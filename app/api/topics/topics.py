@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_by
-from app.security.access import READ_SERVER, Action, Kind, Needs, of_topic
+from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import TopicConfig
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.topics import NewTopic, Topic, TopicDetail, TopicPage, TopicSettings, TopicType
@@ -68,7 +68,7 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
     return topic_out(await call.services.topics.create(call.actor, config))
 
 
-@operations.get("/topics/{topic}", needs=of_topic(Action.READ))
+@operations.get("/topics/{topic}", needs=Action.READ)
 async def get_topic(call: Call[None, None]) -> TopicDetail:
     """Look at one topic with its queues."""
     name = call.path("topic")
@@ -80,10 +80,7 @@ async def get_topic(call: Call[None, None]) -> TopicDetail:
 
 
 @operations.patch(
-    "/topics/{topic}",
-    needs=of_topic(Action.ADMINISTER),
-    errors=(409,),
-    example_body='{"permission": 4}',
+    "/topics/{topic}", needs=Action.ADMINISTER, errors=(409,), example_body='{"permission": 4}'
 )
 async def change_topic(call: Call[None, TopicSettings]) -> Topic:
     """Change a topic.
@@ -93,7 +90,7 @@ async def change_topic(call: Call[None, TopicSettings]) -> Topic:
     return topic_out(await call.services.topics.change(call.actor, call.path("topic"), call.body))
 
 
-@operations.delete("/topics/{topic}", needs=of_topic(Action.ADMINISTER))
+@operations.delete("/topics/{topic}", needs=Action.ADMINISTER)
 async def delete_topic(call: Call[None, None]) -> None:
     """Delete a topic.
 

@@ -8,10 +8,9 @@ loses a change nor notifies twice.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from app.db.alert_rows import (
@@ -23,7 +22,7 @@ from app.db.alert_rows import (
     TransitionRow,
 )
 from app.db.rows import Actor
-from app.db.worker import DatabaseWorker
+from app.db.worker import DatabaseAsker, DatabaseWorker
 from app.host import EngineHost
 from app.services.alerts import evaluation
 from app.services.alerts.events import FAILED, Teller
@@ -41,12 +40,7 @@ from engine.broker import GroupLag
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
 from kitemq.model.alerts import RuleState
 
-if TYPE_CHECKING:
-    from app.db.alert_store import AlertStore
-
 log = logging.getLogger("kitemq.alerts")
-
-T = TypeVar("T")
 
 INTERVAL_S = 10.0
 FIRST_S = 2.0
@@ -77,7 +71,7 @@ class Alerts:
         """Evaluates rules and notifies webhooks; `targets` checks their addresses."""
         self._host = host
         self._audit = audit
-        self._database = database
+        self._ask = DatabaseAsker(database, "the alerts cannot be read or written: {error}")
         self._teller = Teller(tuple(settings.alert_webhooks), settings.environment)
         self._webhooks = Webhooks(
             database,
@@ -152,11 +146,11 @@ class Alerts:
 
     async def transitions(self, limit: int) -> list[TransitionRow]:
         """The newest changes of state."""
-        return await self._ask(lambda store: store.transitions(limit))
+        return await self._ask(lambda db: db.alerts.transitions(limit))
 
     async def deliveries(self, limit: int, before_id: int | None = None) -> list[DeliveryRow]:
         """The sent and pending notifications, newest first."""
-        return await self._ask(lambda store: store.deliveries(limit, before_id))
+        return await self._ask(lambda db: db.alerts.deliveries(limit, before_id))
 
     def is_silent(self, rule_id: int, subject: str) -> bool:
         """Whether notifications of a rule and a subject are silenced now."""
@@ -221,7 +215,7 @@ class Alerts:
     async def _apply(self, changes: StateChanges) -> None:
         if changes.is_empty:
             return
-        await self._ask(lambda store: store.apply(changes))
+        await self._ask(lambda db: db.alerts.apply(changes))
         if changes.deliveries:
             self._webhooks.wake()
 
@@ -241,8 +235,8 @@ class Alerts:
             self._check_name(rule)
             if len(self._statuses) >= RULES_MAX:
                 raise Refused(f"there are {RULES_MAX} rules already", remedy="delete one first")
-            async with self._audit.change(actor, "alert_rule.create", KIND, rule.name) as change:
-                change.after = rule = await self._ask(lambda store: store.insert_rule(rule))
+            async with self._audit.change(actor, "alert_rule.create", rule.name) as change:
+                change.after = rule = await self._ask(lambda db: db.alerts.insert_rule(rule))
             self._statuses[rule.id] = RuleStatus(rule)
         return rule
 
@@ -255,9 +249,9 @@ class Alerts:
             rule = replace(checked(rule), created_ms=before.created_ms, changed_ms=now_ms)
             self._check_name(rule)
             async with self._audit.change(
-                actor, "alert_rule.change", KIND, before.name, before=before
+                actor, "alert_rule.change", before.name, before=before
             ) as change:
-                await self._ask(lambda store: store.update_rule(rule))
+                await self._ask(lambda db: db.alerts.update_rule(rule))
                 change.after = status.rule = rule
                 if not rule.is_enabled:
                     await self._switch_off(status)
@@ -269,11 +263,9 @@ class Alerts:
             await self._load()
             status = self._find(rule_id)
             name = status.rule.name
-            async with self._audit.change(
-                actor, "alert_rule.delete", KIND, name, before=status.rule
-            ):
+            async with self._audit.change(actor, "alert_rule.delete", name, before=status.rule):
                 changes = self._ended(status, "the rule was deleted")
-                await self._ask(lambda store: store.delete_rule(rule_id, changes))
+                await self._ask(lambda db: db.alerts.delete_rule(rule_id, changes))
             del self._statuses[rule_id]
             self._silences = [s for s in self._silences if s.rule_id != rule_id]
         self._webhooks.wake()
@@ -297,7 +289,7 @@ class Alerts:
             if before.acked_by:
                 return before
             async with self._audit.change(
-                actor, "alert.acknowledge", KIND, status.rule.name, before=before
+                actor, "alert.acknowledge", status.rule.name, kind=KIND, before=before
             ) as change:
                 row = replace(before, acked_by=actor.name, acked_ms=self._host.clock.now_ms())
                 await self._apply(StateChanges(states=(row,)))
@@ -332,8 +324,8 @@ class Alerts:
             self._silences = self._in_force()
             if len(self._silences) >= SILENCES_MAX:
                 raise Refused(f"there are {SILENCES_MAX} silences", remedy="end one first")
-            async with self._audit.change(actor, "alert.silence", KIND, name) as change:
-                change.after = row = await self._ask(lambda store: store.insert_silence(silence))
+            async with self._audit.change(actor, "alert.silence", name, kind=KIND) as change:
+                change.after = row = await self._ask(lambda db: db.alerts.insert_silence(silence))
             self._silences.append(row)
         return row
 
@@ -345,8 +337,10 @@ class Alerts:
             if silence is None:
                 raise NotFound(f"there is no silence {silence_id}", field="id")
             name = str(silence.rule_id)
-            async with self._audit.change(actor, "alert.end_silence", KIND, name, before=silence):
-                await self._ask(lambda store: store.delete_silence(silence_id))
+            async with self._audit.change(
+                actor, "alert.end_silence", name, kind=KIND, before=silence
+            ):
+                await self._ask(lambda db: db.alerts.delete_silence(silence_id))
             self._silences.remove(silence)
 
     async def test(self, actor: Actor) -> str:
@@ -358,7 +352,7 @@ class Alerts:
             )
         event_id = uuid4().hex
         rows = self._teller.test(event_id, self._host.clock.now_ms())
-        async with self._audit.change(actor, "alert.test", "alert_webhook", "") as change:
+        async with self._audit.change(actor, "alert.test", "", kind="alert_webhook") as change:
             await self._apply(StateChanges(deliveries=rows))
             change.after = {"event": event_id}
         return event_id
@@ -381,20 +375,16 @@ class Alerts:
         if self._is_loaded:
             return
         now_ms = self._host.clock.now_ms()
-        rules = await self._ask(lambda store: store.rules())
-        states = await self._ask(lambda store: store.states())
-        self._silences = await self._ask(lambda store: store.silences(now_ms))
-        await self._ask(lambda store: store.abandon(self._teller.urls, FAILED, NOT_CONFIGURED))
+        rules = await self._ask(lambda db: db.alerts.rules())
+        states = await self._ask(lambda db: db.alerts.states())
+        self._silences = await self._ask(lambda db: db.alerts.silences(now_ms))
+        await self._ask(lambda db: db.alerts.abandon(self._teller.urls, FAILED, NOT_CONFIGURED))
         self._statuses = {rule.id: RuleStatus(rule) for rule in rules}
         for state in states:
             status = self._statuses.get(state.rule_id)
             if status is not None:
                 status.by_subject = {**status.by_subject, state.subject: state}
         self._is_loaded = True
-
-    async def _ask(self, work: "Callable[[AlertStore], T]") -> T:
-        detail = "the alerts cannot be read or written: {error}"
-        return await self._database.ask(lambda database: work(database.alerts), detail)
 
     def _find(self, rule_id: int) -> RuleStatus:
         if rule_id not in self._statuses:

@@ -9,7 +9,6 @@ import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from app.addresses import redacted_text
@@ -20,9 +19,6 @@ from app.services.alerts.events import DELIVERED, FAILED, signature
 from app.services.targets import TargetClient, TargetRefused, Targets
 from app.tasks import end_tasks
 from engine.clock import Clock
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("kitemq.alerts")
 

@@ -39,7 +39,7 @@ async def run(
     output: Path,
     log: Path,
     limit_s: float,
-    beat: Beat,
+    beat: Beat | None = None,
     processors: int = 0,
 ) -> int:
     """Run a module of the reports; its exit code, negative for a signal.
@@ -54,7 +54,8 @@ async def run(
     deadline_s = asyncio.get_running_loop().time() + limit_s
     try:
         while not await _is_over(process, BEAT_S):
-            await beat()
+            if beat is not None:
+                await beat()
             await asyncio.to_thread(_bound, log)
             if asyncio.get_running_loop().time() >= deadline_s:
                 raise ChildTimeout

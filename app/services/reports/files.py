@@ -80,12 +80,7 @@ class ResultFiles:
         log = folder / "stderr.log"
         try:
             code = await child.run(
-                words,
-                mark=f"{self._mark}-{folder.name}",
-                output=log,
-                log=log,
-                limit_s=LIMIT_S,
-                beat=_nothing,
+                words, mark=f"{self._mark}-{folder.name}", output=log, log=log, limit_s=LIMIT_S
             )
         except child.ChildTimeout:
             code = -1
@@ -130,10 +125,6 @@ def csv_cell(value: object) -> object:
     if isinstance(value, str) and value.startswith(UNSAFE):
         return f"'{value}"
     return value
-
-
-async def _nothing() -> None:
-    return
 
 
 def _csv(rows: Iterable[Row], table: ResultTable) -> bytes:

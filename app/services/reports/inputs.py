@@ -68,11 +68,7 @@ class Periods:
     """
 
     def __init__(
-        self,
-        job: str,
-        inputs: Inputs,
-        done: Mapping[str, str],
-        coarse: Iterable[tuple[str, int]],
+        self, job: str, inputs: Inputs, done: Mapping[str, str], coarse: Iterable[tuple[str, int]]
     ) -> None:
         available = set(hours_with_input(job, inputs))
         first = min(available, default="")

@@ -8,17 +8,15 @@ again twice. Nothing here computes: `runner.py` has processes do it.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from msgspec import UNSET
 
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
 from app.db.rows import Actor, DatabaseError
-from app.db.worker import DatabaseWorker
+from app.db.worker import DatabaseAsker, DatabaseWorker
 from app.host import EngineHost
 from app.services.audit import Audit
 from app.services.reports import schedule
@@ -46,17 +44,12 @@ from engine.report_tables import JOBS
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.reports import RunState, ScheduleChanges, Trigger
 
-if TYPE_CHECKING:
-    from app.db.database import Database
-
 log = logging.getLogger("kitemq.reports")
-
-T = TypeVar("T")
 
 TICK_S = 1.0
 FIRST_S = 5.0  # after the start: the first seconds are for those who wait for the server
 BACKOFF_S = (30, 120)
-SCHEDULE, RUN = "report_schedule", "report_run"
+RUN = "report_run"
 BY_ITSELF = Actor("schedule", "")
 OVER = tuple(state for state in RunState if state is not RunState.RUNNING)
 NOTIFY_STATES = (*GOOD, RunState.FAILED, RunState.TIMED_OUT, RunState.LOST)
@@ -83,7 +76,7 @@ class Reports:
     ) -> None:
         self._host = host
         self._audit = audit
-        self._database = database
+        self._ask = DatabaseAsker(database, UNREADABLE, code=UNAVAILABLE)
         self._settings = settings
         self._runner = Runner(host, database, settings)
         self._store = f"{socket.gethostname()}:{settings.data.resolve()}#"[:470]
@@ -240,7 +233,7 @@ class Reports:
         cron, limit_s = " ".join(after.cron.split()), schedule.check_limit(after.limit_s)
         after = replace(after, cron=cron, limit_s=limit_s, next_ms=schedule.next_ms(cron, now_ms))
         async with self._audit.change(
-            actor, "report.schedule", SCHEDULE, job, before=before
+            actor, "report.schedule", job, kind="report_schedule", before=before
         ) as change:
             await self._ask(lambda db: db.reports.write_schedule(after))
             change.after = after
@@ -259,7 +252,7 @@ class Reports:
         await self._ready()
         cause = Trigger.BACKFILL if hours else Trigger.MANUAL
         before = {"first": first, "last": last} if hours else None
-        async with self._audit.change(actor, "report.run", RUN, job, before=before) as change:
+        async with self._audit.change(actor, "report.run", job, kind=RUN, before=before) as change:
             run = await self._begin(job, cause, 1, actor, hours)
             if run is None:
                 raise Conflict(
@@ -279,7 +272,7 @@ class Reports:
             detail = f"run {run_id} is over" if is_over else f"run {run_id} is another server's"
             raise Refused(detail, remedy="look at the list of runs", code="report_not_running")
         name = f"{run.job} {run_id}"
-        async with self._audit.change(actor, "report.cancel", RUN, name) as change:
+        async with self._audit.change(actor, "report.cancel", name, kind=RUN) as change:
             mine.end(f"cancelled by {actor.name}")
             await asyncio.wait({mine.task})
             ended = await self.get(run_id)
@@ -401,6 +394,3 @@ class Reports:
 
     async def _newest(self, job: str, states: tuple[RunState, ...]) -> RunRow | None:
         return await self._ask(lambda db: db.reports.newest(job, states))
-
-    async def _ask(self, work: "Callable[[Database], T]") -> T:
-        return await self._database.ask(work, UNREADABLE, code=UNAVAILABLE)

@@ -6,15 +6,15 @@ together: averages of percentiles would be wrong.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from app.db.report_rows import Moved, ResultFilter, Row
-from app.db.worker import DatabaseWorker
+from app.db.worker import DatabaseAsker, DatabaseWorker, Work
 from app.services.reports.cells import LatencyCell
 from app.services.reports.files import ResultFiles
 from app.services.reports.reports import Reports
@@ -25,9 +25,6 @@ from engine.errors import Busy, Invalid, NotFound, Refused
 from engine.report_tables import RESULTS_BY_NAME, ResultTable
 from kitemq.model.numbers import is_whole
 from kitemq.model.reports import Basis, Coarse
-
-if TYPE_CHECKING:
-    from app.db.database import Database
 
 T = TypeVar("T")
 
@@ -88,7 +85,7 @@ class ReportResults:
 
     def __init__(self, reports: Reports, database: DatabaseWorker, settings: Settings) -> None:
         self._reports = reports
-        self._database = database
+        self._ask = DatabaseAsker(database, UNREADABLE, code=UNAVAILABLE)
         self._files = ResultFiles(self, reports, settings)
 
     async def page(
@@ -193,10 +190,10 @@ class ReportResults:
                 return
             after = tuple(rows[-1][key] for key in table.key)
 
-    async def ask(self, work: "Callable[[Database], T]") -> T:
+    async def ask(self, work: Work[T]) -> T:
         """Query the database; Busy if it fails, or if hours were deleted during the read."""
         try:
-            return await self._database.ask(work, UNREADABLE, code=UNAVAILABLE)
+            return await self._ask(work)
         except Moved:
             raise Busy(
                 "hours were put together as a day, or as four weeks, while they were read",
@@ -233,9 +230,7 @@ def checked(name: str, criteria: ResultFilter) -> ResultTable:
 _SUMMED = "one of " + ", ".join(name for name, table in RESULTS_BY_NAME.items() if table.sums)
 
 
-def _page_of(
-    name: str, criteria: ResultFilter, after: tuple[object, ...]
-) -> "Callable[[Database], list[Row]]":
+def _page_of(name: str, criteria: ResultFilter, after: tuple[object, ...]) -> Work[list[Row]]:
     return lambda db: db.results.page(name, criteria, PAGE_MAX, after)
 
 

@@ -8,15 +8,13 @@ import asyncio
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from app.db.report_rows import Loaded, NotOurs, ResultFilter, Row, RunRow
 from app.db.rows import DatabaseError
-from app.db.worker import DatabaseWorker
+from app.db.worker import DatabaseWorker, Work
 from app.host import EngineHost
 from app.report_settings import FILE_URL
 from app.services.reports import child, inputs
@@ -34,9 +32,6 @@ from app.settings import Settings
 from engine import report_hours
 from engine.report_tables import LAG_JOB
 from kitemq.model.reports import RunState
-
-if TYPE_CHECKING:
-    from app.db.database import Database
 
 ROLL_LIMIT_S = 600.0
 FLUSH_LIMIT_S = 30.0
@@ -212,7 +207,7 @@ class Runner:
         criteria, previous = ResultFilter(first=hour, last=hour), list[Row]()
         after: tuple[object, ...] = ()
         while len(previous) < PREVIOUS_MAX:
-            rows = await self._database.run(partial(_states, criteria=criteria, after=after))
+            rows = await self._database.run(_states(criteria, after))
             previous += [{name: row[name] for name in names} for row in rows]
             if len(rows) < PAGE:
                 break
@@ -292,10 +287,8 @@ class Runner:
         remove_folders(self._spark / "runs", self._reports)
 
 
-def _states(
-    database: "Database", *, criteria: ResultFilter, after: tuple[object, ...]
-) -> list[Row]:
-    return database.results.page("lag_now", criteria, PAGE, after)
+def _states(criteria: ResultFilter, after: tuple[object, ...]) -> Work[list[Row]]:
+    return lambda db: db.results.page("lag_now", criteria, PAGE, after)
 
 
 def _make(folder: Path) -> None:

@@ -57,7 +57,6 @@ class StartCache:
                 output=logs[0],
                 log=logs[1],
                 limit_s=LIMIT_S,
-                beat=_nothing,
                 processors=self._settings.report_processors,
             )
             if code:
@@ -71,10 +70,6 @@ class StartCache:
             await asyncio.to_thread(_clear, self._folder / "runs", logs)
         self._is_done = True
         self._task = None
-
-
-async def _nothing() -> None:
-    pass
 
 
 def _clear(runs: Path, logs: Iterable[Path]) -> None:

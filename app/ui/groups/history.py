@@ -11,7 +11,6 @@ from starlette.responses import Response
 from app.container import services_of
 from app.db.rows import AuditEntry
 from app.services.client_figures import PASSAGES_MAX, Passage
-from app.services.groups import KIND
 from app.ui.framework import forms, pages, tables, typed_forms
 from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
@@ -113,7 +112,7 @@ async def show(request: Request) -> Response:
     trouble = ""
     try:
         entries = await audit.entries(
-            limit=ENTRIES_LISTED + 1, before_id=before_id, kind=KIND, name=config.name
+            limit=ENTRIES_LISTED + 1, before_id=before_id, kind="group", name=config.name
         )
     except EngineError as error:
         trouble = error.detail

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from app.pause import paced
 from app.security.access import Action, Kind, require
 from app.security.message_rights import visible
-from app.services.clients import ASK_S, Offer
+from app.services.clients import ASK_S, ClientState
 from app.services.topic_kinds import group_of
 from app.ui.framework import forms, pages
 from app.ui.framework.console import Console
@@ -119,7 +119,7 @@ async def _choices(request: PageRequest, group: str) -> GroupChoice:
     )
 
 
-def _about(client: Offer) -> str:
+def _about(client: ClientState) -> str:
     for each in client.endpoints:
         words = [each.endpoint, each.language, each.version, each.kind]
         return " ".join(word for word in words if word)

@@ -1,7 +1,8 @@
 """Rights on the pages: each control of each page, for everybody, and what its direct POST answers.
 
 Without the right a control is there, disabled, and described by a reason that can be read; with it,
-it works. Which right an address asks for is told by the table in `app/security/required_rights.py`.
+it works. Which right an address asks for is told by the table in
+`app/security/required_rights.toml`.
 """
 
 import re

@@ -69,6 +69,12 @@ async def test_a_metric_is_declared_once_with_help_and_type(running: App) -> Non
         assert FAMILIES[name].kind == kind
 
 
+def test_a_counter_has_the_name_of_one() -> None:
+    """`_total`, as Prometheus has it, or `_offset` in RocketMQ's words."""
+    for name, family in FAMILIES.items():
+        assert (family.kind == "counter") == name.endswith(("_total", "_offset")), name
+
+
 async def test_a_loop_that_was_held_up_shows_it() -> None:
     heartbeat = Heartbeat()
     heartbeat.start()
