@@ -34,14 +34,13 @@ class Remainder(Coroutine[Any, Any, T]):
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: Any) -> None:
         self._coroutine = coroutine
-        self._waits_for = waits_for
+        self._first = [waits_for]  # what the first step waits for, until it has been handed on
 
     def send(self, value: Any) -> Any:
-        waits_for, self._waits_for = self._waits_for, None
-        return self._coroutine.send(value) if waits_for is None else waits_for
+        return self._first.pop() if self._first else self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:
-        self._waits_for = None
+        self._first.clear()
         return self._coroutine.throw(*error)
 
     def close(self) -> None:

@@ -118,3 +118,38 @@ def test_a_wait_that_no_task_takes_up_gives_its_place_back(tmp_path):
         assert host.waiting_count == 0
 
     asyncio.run(story())
+
+
+async def test_a_task_that_is_cancelled_before_its_first_step_lets_the_coroutine_clean_up() -> None:
+    events: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(0)
+            events.append("went on")
+        except asyncio.CancelledError:
+            events.append("cleaned up")
+            raise
+
+    rest = eager.begin(work())
+    assert isinstance(rest, eager.Remainder)
+    task = asyncio.get_running_loop().create_task(rest)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert events == ["cleaned up"]
+
+
+async def test_what_is_left_waits_where_it_stopped() -> None:
+    turns: list[str] = []
+
+    async def work() -> str:
+        await asyncio.sleep(0)
+        turns.append("work")
+        return "done"
+
+    rest = eager.begin(work())
+    assert isinstance(rest, eager.Remainder)
+    asyncio.get_running_loop().call_soon(turns.append, "another")
+    assert await rest == "done"
+    assert turns == ["another", "work"]
