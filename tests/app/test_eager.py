@@ -120,27 +120,29 @@ def test_a_wait_that_no_task_takes_up_gives_its_place_back(tmp_path):
     asyncio.run(story())
 
 
-async def test_a_task_that_is_cancelled_before_its_first_step_lets_the_coroutine_clean_up() -> None:
+def test_a_task_that_is_cancelled_before_its_first_step_lets_the_coroutine_clean_up():
     events: list[str] = []
 
     async def work() -> None:
         try:
             await asyncio.sleep(0)
             events.append("went on")
-        except asyncio.CancelledError:
+        finally:
             events.append("cleaned up")
-            raise
 
-    rest = eager.begin(work())
-    assert isinstance(rest, eager.Remainder)
-    task = asyncio.get_running_loop().create_task(rest)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert events == ["cleaned up"]
+    async def main() -> None:
+        rest = eager.begin(work())
+        assert isinstance(rest, eager.Remainder)
+        task = asyncio.get_running_loop().create_task(rest)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+        assert events == ["cleaned up"]
+
+    asyncio.run(main())
 
 
-async def test_what_is_left_waits_where_it_stopped() -> None:
+def test_what_is_left_waits_where_it_stopped():
     turns: list[str] = []
 
     async def work() -> str:
@@ -148,8 +150,11 @@ async def test_what_is_left_waits_where_it_stopped() -> None:
         turns.append("work")
         return "done"
 
-    rest = eager.begin(work())
-    assert isinstance(rest, eager.Remainder)
-    asyncio.get_running_loop().call_soon(turns.append, "another")
-    assert await rest == "done"
-    assert turns == ["another", "work"]
+    async def main() -> None:
+        rest = eager.begin(work())
+        assert isinstance(rest, eager.Remainder)
+        asyncio.get_running_loop().call_soon(turns.append, "another")
+        assert await rest == "done"
+        assert turns == ["another", "work"]
+
+    asyncio.run(main())
