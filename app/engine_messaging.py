@@ -162,6 +162,7 @@ class EngineMessaging(EngineVerbs[Broker]):
         invisible_s: float = 60.0,
         wait_s: float = 0.0,
         client: str = "",
+        queue: int | None = None,
     ) -> list[Delivery]:
         """Hand out up to `count_max` messages; waits up to `wait_s` for the first of them.
 
@@ -170,11 +171,16 @@ class EngineMessaging(EngineVerbs[Broker]):
         deadline_s = self._host.loop.time() + wait_s
         while True:
             deliveries = self.engine.receive(
-                group, topics, count_max=count_max, invisible_s=invisible_s, client=client
+                group,
+                topics,
+                count_max=count_max,
+                invisible_s=invisible_s,
+                client=client,
+                queue=queue,
             )
             if deliveries or wait_s <= 0:
                 return deliveries
-            park = partial(self.engine.wait_to_receive, group, topics, client=client)
+            park = partial(self.engine.wait_to_receive, group, topics, client=client, queue=queue)
             if not await self._host.wait_until(park, deadline_s):
                 return []
 
@@ -213,9 +219,14 @@ class EngineMessaging(EngineVerbs[Broker]):
                 return result
 
     def wait_to_receive(
-        self, group: str, topics: Mapping[str, str], wake: Callable[[], None], client: str = ""
+        self,
+        group: str,
+        topics: Mapping[str, str],
+        wake: Callable[[], None],
+        client: str = "",
+        queue: int | None = None,
     ) -> LongPoll:
-        return self.engine.wait_to_receive(group, topics, wake, client)
+        return self.engine.wait_to_receive(group, topics, wake, client, queue)
 
     def wait_to_pull(
         self, topic: str, queue: int, offset: int, filter: str, wake: Callable[[], None]

@@ -204,11 +204,20 @@ class Messaging(Protocol):
         invisible_s: float = 60.0,
         wait_s: float = 0.0,
         client: str = "",
+        queue: int | None = None,
     ) -> list[Delivery]:
-        """Deliver messages of `topics` (name to filter); waits up to `wait_s` for the first."""
+        """Deliver messages of `topics` (name to filter); waits up to `wait_s` for the first.
+
+        With `queue` they come from that queue of each topic alone, or from the group's retries.
+        """
 
     def wait_to_receive(
-        self, group: str, topics: Mapping[str, str], wake: Callable[[], None], client: str = ""
+        self,
+        group: str,
+        topics: Mapping[str, str],
+        wake: Callable[[], None],
+        client: str = "",
+        queue: int | None = None,
     ) -> LongPoll:
         """Call `wake` once when `receive` may find something; raises what `receive` would, or Busy.
 

@@ -94,7 +94,7 @@ OFFERED: dict[R, RemotingOperation] = {
         assignments.all_request_modes, "The groups that were told to POP or to pull."
     ),
     R.POP_MESSAGE: RemotingOperation(
-        popping.pop, "Deliver messages of all queues for an invisible time; held while none."
+        popping.pop, "Deliver messages of a queue, or all, for an invisible time; held while none."
     ),
     R.PEEK_MESSAGE: RemotingOperation(
         popping.peek, "Messages that a group has not done, without delivering them."

@@ -85,18 +85,20 @@ class Receiver:
         count_max: int = 1,
         invisible_s: float = 60.0,
         client: str = "",
+        queue: int | None = None,
     ) -> list[Delivery]:
         """Deliver up to `count_max` (1 to 1,024) messages of `topics` to a client; never waits.
 
-        `topics` maps names to filters (filter.py). No other client of the group gets these messages
+        `topics` maps names to filters (filter.py); with `queue` only that queue of each is looked
+        at, and the group's retries. No other client of the group gets these messages
         for `invisible_s` (0.01 s to 12 h). An empty list may also mean that the examined part held
         nothing that matches: then there is more to examine at once. Raises Invalid,
-        TopicNotFound, GroupNotFound and Forbidden.
+        TopicNotFound, QueueNotFound, GroupNotFound and Forbidden.
         """
         check_count(count_max)
         check_client(client)
         deadline_ms = self._clock.now_ms() + invisible_ms(invisible_s)
-        targets = self._targets.of(group, topics, client)
+        targets = self._targets.of(group, topics, client, queue)
         call = ReceiveCall(count_max, deadline_ms, client, max(SCAN_MAX, count_max))
         turn = self._turns[group] = (self._turns.get(group, -1) + 1) % len(targets)
         for index in range(turn - len(targets), turn):
