@@ -189,7 +189,6 @@ REFUSED: dict[R, str] = {
     R.UNREGISTER_BROKER: CLUSTER,
     R.QUERY_DATA_VERSION: CLUSTER,
     R.GET_BROKER_MEMBER_GROUP: CLUSTER,
-    R.GET_BROKER_HA_STATUS: CLUSTER,
     R.GET_ALL_DELAY_OFFSET: f"only a broker's copies read this, and {CLUSTER}",
     **dict.fromkeys(BROKER_CODES, CLUSTER),
     **dict.fromkeys(CONTROLLER_CODES, "there is one broker, and no controller elects a master"),
