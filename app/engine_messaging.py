@@ -135,15 +135,21 @@ class EngineMessaging(HostVerbs, Messaging):
         invisible_s: float = 60.0,
         wait_s: float = 0.0,
         client: str = "",
+        queue: int | None = None,
     ) -> list[Delivery]:
         deadline_s = self._host.loop.time() + wait_s
         while True:
             deliveries = self._engine.receive(
-                group, topics, count_max=count_max, invisible_s=invisible_s, client=client
+                group,
+                topics,
+                count_max=count_max,
+                invisible_s=invisible_s,
+                client=client,
+                queue=queue,
             )
             if deliveries or wait_s <= 0:
                 return deliveries
-            park = partial(self._engine.wait_to_receive, group, topics, client=client)
+            park = partial(self._engine.wait_to_receive, group, topics, client=client, queue=queue)
             if not await self._host.wait_until(park, deadline_s):
                 return []
 

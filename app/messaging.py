@@ -170,9 +170,11 @@ class Messaging(VerbSet[Broker]):
         invisible_s: float = 60.0,
         wait_s: float = 0.0,
         client: str = "",
+        queue: int | None = None,
     ) -> list[Delivery]:
         """Deliver messages of `topics` (name to filter); waits up to `wait_s` for the first.
 
+        With `queue` they come from that queue of each topic alone, or from the group's retries.
         Cancelling it frees its place, and a wake it had already got goes to the next waiter.
         """
 

@@ -37,13 +37,18 @@ class _AssignmentQuery(msgspec.Struct):
 async def query_assignment(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The queues of a client, and whether it pulls or POPs them.
 
-    A client that POPs gets the queue -1, which stands for all. Without a list of queues, for a
-    topic or a strategy that there is not, a client keeps what it has.
+    A client that POPs gets the queue -1, which stands for all, or its own and those it shares.
+    Without a list of queues, for a topic or a strategy that there is not, a client keeps what it
+    has.
     """
     query = call.document(_AssignmentQuery)
     call.require(Action.CONSUME, Kind.GROUP, query.consumerGroup)
     is_popping = backend.request_modes.pops(query.consumerGroup, query.topic)
-    queues = ALL_QUEUES if is_popping else await _pulled_queues(backend, query)
+    find_queues = _popped_queues if is_popping else _pulled_queues
+    try:
+        queues = await find_queues(backend, query)
+    except (GroupNotFound, TopicNotFound):
+        queues = None
     if queues is None:
         return ErrorResponse(body=json_body({"messageQueueAssignments": None}))
     name = backend.settings.broker_name
@@ -90,22 +95,51 @@ def all_request_modes(backend: "RemotingBackend", call: RemotingCall) -> ErrorRe
     return ErrorResponse(body=json_body({"messageRequestModeMap": modes}))
 
 
+async def _popped_queues(
+    backend: "RemotingBackend", query: _AssignmentQuery
+) -> Sequence[int] | None:
+    """The client's own queues and those of the next clients, as many as are to share each.
+
+    All clients POP all queues where as many share, and one each where clients are more than queues.
+    """
+    share = backend.request_modes.share(query.consumerGroup, query.topic)
+    clients = _consumers(backend, query.consumerGroup) if share > 0 else []
+    if share <= 0 or share >= len(clients) - 1:
+        return ALL_QUEUES
+    if query.clientId not in clients:
+        return []
+    index = clients.index(query.clientId)
+    count = (await backend.messaging.topic(query.topic)).read_queues
+    if len(clients) > count:
+        return (index % count,)
+    queues: set[int] = set()
+    for number in range(index, index + share + 1):
+        of_client = msgspec.structs.replace(query, clientId=clients[number % len(clients)])
+        shared = await _pulled_queues(backend, of_client)
+        if shared is None:
+            return None
+        queues.update(shared)
+    return sorted(queues)
+
+
+def _consumers(backend: "RemotingBackend", group: str) -> list[str]:
+    """The classic consumers of a group, in order."""
+    return [each.client for each in backend.broker.members.of(group) if each.is_pulling]
+
+
 async def _pulled_queues(
     backend: "RemotingBackend", query: _AssignmentQuery
 ) -> Sequence[int] | None:
     group, topic, strategy = query.consumerGroup, query.topic, STRATEGIES.get(query.strategyName)
-    try:
-        if query.messageModel == BROADCASTING:
-            return range((await backend.messaging.topic(topic)).read_queues)
-        if strategy is None:
-            return None
-        if topic.startswith(RETRY_PREFIX):
-            return _retry_queues(backend, query)
-        shared = await backend.messaging.members.assignment(
-            group, topic, query.clientId, strategy=strategy
-        )
-    except (GroupNotFound, TopicNotFound):
+    if query.messageModel == BROADCASTING:
+        return range((await backend.messaging.topic(topic)).read_queues)
+    if strategy is None:
         return None
+    if topic.startswith(RETRY_PREFIX):
+        return _retry_queues(backend, query)
+    shared = await backend.messaging.members.assignment(
+        group, topic, query.clientId, strategy=strategy
+    )
     return shared.queues
 
 
@@ -117,5 +151,4 @@ def _retry_queues(backend: "RemotingBackend", query: _AssignmentQuery) -> Sequen
     group = query.consumerGroup
     if query.topic != RETRY_PREFIX + group or backend.request_modes.pops_any(group):
         return []
-    clients = [each.client for each in backend.broker.members.of(group) if each.is_pulling]
-    return [0] if clients[:1] == [query.clientId] else []
+    return [0] if _consumers(backend, group)[:1] == [query.clientId] else []

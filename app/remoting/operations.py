@@ -94,7 +94,7 @@ OFFERED: dict[R, RemotingOperation] = {
         assignments.all_request_modes, "The groups that were told to POP or to pull."
     ),
     R.POP_MESSAGE: RemotingOperation(
-        popping.pop, "Deliver messages of all queues for an invisible time; held while none."
+        popping.pop, "Deliver messages of a queue, or all, for an invisible time; held while none."
     ),
     R.PEEK_MESSAGE: RemotingOperation(
         popping.peek, "Messages that a group has not done, without delivering them."
@@ -189,7 +189,6 @@ REFUSED: dict[R, str] = {
     R.UNREGISTER_BROKER: CLUSTER,
     R.QUERY_DATA_VERSION: CLUSTER,
     R.GET_BROKER_MEMBER_GROUP: CLUSTER,
-    R.GET_BROKER_HA_STATUS: CLUSTER,
     R.GET_ALL_DELAY_OFFSET: f"only a broker's copies read this, and {CLUSTER}",
     **dict.fromkeys(BROKER_CODES, CLUSTER),
     **dict.fromkeys(CONTROLLER_CODES, "there is one broker, and no controller elects a master"),

@@ -1,7 +1,7 @@
 """POP: the server hands out single messages, which clients acknowledge one by one.
 
-Messages come from all queues of the topic and from the group's retries, whatever queue a client
-names. `pop_settling.py` takes acknowledgements.
+Messages come from the queue that a client names, or from all queues of the topic, and from the
+group's retries. `pop_settling.py` takes acknowledgements.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -41,7 +41,7 @@ FROM_FIRST = 0  # of `initMode`
 @eager
 async def pop(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Deliver messages of a topic for an invisible time; waits for the first if told so."""
-    group, topic = await _target(backend, call)
+    group, topic, queue = await _target(backend, call)
     count_max = call.number("maxMsgNums")
     if not 1 <= count_max <= BATCH_MAX:
         raise RemotingRefusal(
@@ -50,25 +50,16 @@ async def pop(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
         )
     filter = engine_filter(call.text("exp", ""), call.text("expType", ""))
     await _begin_at(backend, group, topic, call.number("initMode", FROM_FIRST))
-    return await _pop(backend, call, group, {topic: filter}, count_max)
-
-
-async def _pop(
-    backend: "RemotingBackend",
-    call: RemotingCall,
-    group: str,
-    topics: dict[str, str],
-    count_max: int,
-) -> ErrorResponse:
     invisible_ms = call.number("invisibleTime")
     connection = call.connection
     receive = partial(
         backend.messaging.receive,
         group,
-        topics,
+        {topic: filter},
         count_max=count_max,
         invisible_s=invisible_ms / 1000,
         client=client_name(backend, call, group),
+        queue=queue,
     )
     code = ResponseCode.POLLING_TIMEOUT
     attempt = call.text("attemptId", "")
@@ -77,7 +68,7 @@ async def _pop(
     deliveries = await receive()
     if not deliveries and (wait_s := _poll_s(call)) > 0:
         try:
-            async with _held(backend, call, group, *topics):
+            async with _held(backend, call, group, topic):
                 deliveries = await receive(wait_s=wait_s)
         except _PollingFull:
             code = ResponseCode.POLLING_FULL
@@ -86,25 +77,27 @@ async def _pop(
         await _put_back(backend, group, receipts)
     elif deliveries and attempt:
         backend.attempts.add(group, attempt, receipts)
-    rest = await _rest(backend, group, topics, deliveries)
+    rest = 0
+    if deliveries:
+        own = sum(receipt.topic == topic for receipt in receipts)
+        rest = max(0, await _undone(backend, group, topic, queue) - own)
     return _answer(backend, call, deliveries, invisible_ms, code, rest)
 
 
 @eager
 async def peek(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Messages of a topic that a group has not done, from where it is; changes nothing."""
-    group, topic = await _target(backend, call)
-    queue, count_max = call.number("queueId", -1), min(call.number("maxMsgNums"), BATCH_MAX)
-    every = range((await backend.messaging.topic(topic)).read_queues)
+    group, topic, queue = await _target(backend, call)
+    count_max = min(call.number("maxMsgNums"), BATCH_MAX)
     messages: list[StoredMessage] = []
-    for each in every if queue < 0 else (queue,):
+    for each in await _queues(backend, topic, queue):
         if len(messages) >= count_max:
             break
         offset, _ = await _undone_range(backend, group, topic, each)
         count = count_max - len(messages)
         result = await backend.messaging.pull(topic, each, offset, filter="*", count_max=count)
         messages += result.messages
-    rest = max(0, await _undone(backend, group, topic) - len(messages))
+    rest = max(0, await _undone(backend, group, topic, queue) - len(messages))
     fields = {"popTime": str(backend.host.clock.now_ms()), "invisibleTime": "0", "reviveQid": "0"}
     fields["restNum"] = str(rest)
     code = ResponseCode.SUCCESS if messages else ResponseCode.PULL_NOT_FOUND
@@ -115,12 +108,12 @@ async def peek(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
 @eager
 async def notification(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Whether a POP would find something; waits for a message if told so."""
-    group, topic = await _target(backend, call)
+    group, topic, queue = await _target(backend, call)
     places: list[Place] = []
 
     def begin(wake: Callable[[], None]) -> Place:
         client = client_name(backend, call, group)
-        places.append(backend.messaging.wait_to_receive(group, {topic: "*"}, wake, client))
+        places.append(backend.messaging.wait_to_receive(group, {topic: "*"}, wake, client, queue))
         return places[0]
 
     has_message = is_full = False
@@ -138,7 +131,8 @@ async def notification(backend: "RemotingBackend", call: RemotingCall) -> ErrorR
 @eager
 async def polling_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """How many POPs and notifications of a group wait for messages of a topic."""
-    waiting = backend.pops[await _target(backend, call)]
+    group, topic, _ = await _target(backend, call)
+    waiting = backend.pops[group, topic]
     return ErrorResponse(fields={"pollingNum": str(waiting)})
 
 
@@ -174,8 +168,8 @@ async def _held(
         raise _PollingFull from None
 
 
-async def _target(backend: "RemotingBackend", call: RemotingCall) -> tuple[str, str]:
-    """Group and topic of a request; raises RemotingRefusal for a queue that there is not."""
+async def _target(backend: "RemotingBackend", call: RemotingCall) -> tuple[str, str, int | None]:
+    """Group, topic and queue of a request, None for all; RemotingRefusal for one there is not."""
     group = call.group(Action.CONSUME)
     topic = call.topic(Action.CONSUME)
     queues, queue = (await backend.messaging.topic(topic)).read_queues, call.number("queueId", -1)
@@ -188,25 +182,18 @@ async def _target(backend: "RemotingBackend", call: RemotingCall) -> tuple[str, 
         raise RemotingRefusal(
             ResponseCode.INVALID_PARAMETER, f"the group {group!r} broadcasts: it cannot POP"
         )
-    return group, topic
+    return group, topic, None if queue < 0 else queue
 
 
-async def _rest(
-    backend: "RemotingBackend", group: str, topics: dict[str, str], deliveries: Sequence[Delivery]
-) -> int:
-    """How many messages of the topics the group has not done, besides these."""
-    if not deliveries:
-        return 0
-    undone = [await _undone(backend, group, topic) for topic in topics]
-    own = sum(delivery.receipt.topic in topics for delivery in deliveries)
-    return max(0, sum(undone) - own)
+async def _queues(backend: "RemotingBackend", topic: str, queue: int | None) -> Sequence[int]:
+    return range((await backend.messaging.topic(topic)).read_queues) if queue is None else (queue,)
 
 
-async def _undone(backend: "RemotingBackend", group: str, topic: str) -> int:
-    """How many messages lie behind the group's place in a topic, those in flight included."""
+async def _undone(backend: "RemotingBackend", group: str, topic: str, queue: int | None) -> int:
+    """How many messages lie behind the group's place, those in flight included."""
     undone = 0
-    for queue in range((await backend.messaging.topic(topic)).read_queues):
-        offset, end = await _undone_range(backend, group, topic, queue)
+    for each in await _queues(backend, topic, queue):
+        offset, end = await _undone_range(backend, group, topic, each)
         undone += end - offset
     return undone
 
@@ -223,7 +210,7 @@ async def _undone_range(
 async def _begin_at(backend: "RemotingBackend", group: str, topic: str, mode: int) -> None:
     """Begin a group that is new to a topic where its client wants, by RocketMQ's rule."""
     messaging = backend.messaging
-    queues = range((await messaging.topic(topic)).read_queues)
+    queues = await _queues(backend, topic, None)
     for queue in queues:
         if await messaging.committed_offset(group, topic, queue) is not None:
             return

@@ -53,6 +53,11 @@ class RequestModes:
     def all(self) -> list[RequestMode]:
         return list(self._modes.values())
 
+    def share(self, group: str, topic: str) -> int:
+        """How many other clients may POP a client's queues; 0 means that all POP all."""
+        found = self._modes.get((group, topic))
+        return 0 if found is None else found.popShareQueueNum
+
     def pops(self, group: str, topic: str) -> bool:
         """Whether a group gets the messages of a topic by POP."""
         found = self._modes.get((group, topic))

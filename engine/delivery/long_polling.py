@@ -38,11 +38,19 @@ class LongPoll(Protocol):
 class WaitingReceive:
     """One waiting receive; woken at most once."""
 
-    __slots__ = ("_long_polling", "_wake", "group", "is_over", "is_woken", "targets", "topics")
+    __slots__ = (
+        "_long_polling", "_wake", "group", "is_over", "is_woken", "queue", "targets", "topics",
+    )  # fmt: skip
 
     def __init__(
-        self, long_polling: "LongPolling", group: str, targets: Sequence[ReceiveTarget], wake: Wake
+        self,
+        long_polling: "LongPolling",
+        group: str,
+        targets: Sequence[ReceiveTarget],
+        wake: Wake,
+        queue: int | None,
     ) -> None:
+        self.queue = queue  # of each topic; None for all
         self._long_polling = long_polling
         self._wake = wake
         self.group = group
@@ -118,14 +126,19 @@ class LongPolling:
     # -- receives --------------------------------------------------------------------------------
 
     def wait_to_receive(
-        self, group: str, targets: Sequence[ReceiveTarget], wake: Wake
+        self,
+        group: str,
+        targets: Sequence[ReceiveTarget],
+        wake: Wake,
+        queue: int | None = None,
     ) -> WaitingReceive:
         """Wait until there may be something in `targets`; raises Busy when too many wait.
 
-        Where there is something at once, `wake` is called before this returns. Without `targets`
-        the group is paused: `wake` comes when it is changed.
+        `queue` is set where they are that queue of each topic alone. Where there is something at
+        once, `wake` is called before this returns. Without `targets` the group is paused: `wake`
+        comes when it is changed.
         """
-        poll = WaitingReceive(self, group, targets, wake)
+        poll = WaitingReceive(self, group, targets, wake, queue)
         if any(map(self._work.has_work, targets)):
             poll.fire()
             return poll
@@ -149,11 +162,16 @@ class LongPolling:
                     return
 
     def ready(self, group: str, topic: str, count: int) -> int:
-        """`count` messages of a topic became available to a group; returns how many it woke."""
+        """`count` messages of a topic became available to a group; returns how many it woke.
+
+        Those that wait for single queues wake besides, as it is not known in which ones they are.
+        """
         by_filter = self._receives.get(topic, {}).get(group)
         if not by_filter:
             return 0
-        polls = [poll for polls in by_filter.values() for poll in polls][:count]
+        waiting = [poll for polls in by_filter.values() for poll in polls]
+        polls = [poll for poll in waiting if poll.queue is None][:count]
+        polls += [poll for poll in waiting if poll.queue is not None]
         for poll in polls:
             self._wake(poll)
         return len(polls)
@@ -193,7 +211,7 @@ class LongPolling:
         by_group = self._receives.get(topic)
         if by_group:
             for by_filter in list(by_group.values()):
-                _wake_matching(self._wake, by_filter, tag_codes)
+                _wake_matching(self._wake, by_filter, queue, tag_codes)
         pulls = self._pulls.get((topic, queue))
         if pulls:
             for poll in list(pulls):
@@ -272,10 +290,12 @@ class LongPolling:
 def _wake_matching(
     wake: Callable[[WaitingReceive], None],
     by_filter: dict[Filter, WaitingReceives],
+    queue: int,
     tag_codes: list[int],
 ) -> None:
     """Wake as many as there are messages for, per filter."""
     for match, polls in list(by_filter.items()):
         count = len(tag_codes) if match.is_all else sum(map(match.may_match, tag_codes))
-        for poll in list(islice(polls, count)):
+        takers = (poll for poll in polls if poll.queue in (None, queue))
+        for poll in list(islice(takers, count)):
             wake(poll)

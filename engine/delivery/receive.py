@@ -86,15 +86,17 @@ class Receiver:
         count_max: int = 1,
         invisible_s: float = 60.0,
         client: str = "",
+        queue: int | None = None,
     ) -> list[Delivery]:
         """Deliver up to `count_max` (1 to 1,024) messages of `topics` to a client; never waits.
 
-        `topics` maps names to filters (filter.py). No other client of the group gets these messages
+        `topics` maps names to filters (filter.py); with `queue` only that queue of each is looked
+        at, and the group's retries. No other client of the group gets these messages
         for `invisible_s` (0.01 s to 12 h). An empty list may also mean that the examined part held
         nothing that matches: then there is more to examine at once. Raises Invalid,
-        TopicNotFound, GroupNotFound and Forbidden.
+        TopicNotFound, QueueNotFound, GroupNotFound and Forbidden.
         """
-        targets, call = self._begin(group, topics, count_max, invisible_s, client)
+        targets, call = self._begin(group, topics, count_max, invisible_s, client, queue=queue)
         return self._take_from(targets, call)
 
     def receive_columns(
@@ -138,12 +140,14 @@ class Receiver:
         count_max: int,
         invisible_s: float,
         client: str,
+        *,
+        queue: int | None = None,
     ) -> tuple[list[ReceiveTarget], ReceiveCall]:
         """Where to look, in this call's order, and its limits."""
         check_count(count_max)
         check_client(client)
         deadline_ms = self._clock.now_ms() + invisible_ms(invisible_s)
-        targets = self._targets.of(group, topics, client)
+        targets = self._targets.of(group, topics, client, queue)
         turn = self._turns[group] = (self._turns.get(group, -1) + 1) % len(targets)
         call = ReceiveCall(count_max, deadline_ms, client, max(SCAN_MAX, count_max))
         return targets[turn:] + targets[:turn], call

@@ -15,7 +15,7 @@ from engine.delivery.progress_store import ProgressStore
 from engine.delivery.queue_progress import QueueProgress
 from engine.delivery.start import StartAt, Starts
 from engine.delivery.subscription_filters import SubscriptionFilters
-from engine.errors import Forbidden, Invalid, Paused
+from engine.errors import Forbidden, Invalid, Paused, QueueNotFound
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicConfig, TopicType
 from engine.topic.names import GROUP_QUEUE, retry_topic
@@ -53,12 +53,19 @@ class ReceiveTargets:
         self._starts = starts
         self.filters = SubscriptionFilters(store)
 
-    def of(self, group: str, topics: Mapping[str, str], client: str = "") -> list[ReceiveTarget]:
+    def of(
+        self,
+        group: str,
+        topics: Mapping[str, str],
+        client: str = "",
+        queue: int | None = None,
+    ) -> list[ReceiveTarget]:
         """Sources for `topics` (name to filter), the group's retries last.
 
-        `client` names whose progress it is where the group broadcasts; then there are no retries.
-        Raises Invalid, TopicNotFound, GroupNotFound, Forbidden when either may not be read, and
-        Paused when the group or all of these topics are.
+        Of each topic all queues, or `queue` alone. `client` names whose progress it is where the
+        group broadcasts; then there are no retries. Raises Invalid, TopicNotFound, QueueNotFound,
+        GroupNotFound, Forbidden when either may not be read, and Paused when the group or all of
+        these topics are.
         """
         if not 0 < len(topics) <= TOPICS_MAX:
             raise Invalid(
@@ -83,9 +90,9 @@ class ReceiveTargets:
             if not config.consume_enabled or (paused and topic in paused):
                 continue
             self.filters.note(name, topic, match)
-            for queue in range(settings.read_queues):
-                progress = self._progress_store.find(name, topic, queue) or self._begin(
-                    config, name, topic, queue
+            for each in _queues_of(settings, queue):
+                progress = self._progress_store.find(name, topic, each) or self._begin(
+                    config, name, topic, each
                 )
                 targets.append(ReceiveTarget(progress, match, is_ordered, NO_LANES))
         if not targets:
@@ -114,6 +121,18 @@ class ReceiveTargets:
         progress = self._progress_store.find(name, topic, queue)
         assert progress is not None
         return progress
+
+
+def _queues_of(topic: TopicConfig, queue: int | None) -> Sequence[int]:
+    if queue is None:
+        return range(topic.read_queues)
+    if not 0 <= queue < topic.read_queues:
+        raise QueueNotFound(
+            f"topic {topic.name!r} has no queue {queue}",
+            field="queue",
+            remedy=f"choose 0 to {topic.read_queues - 1}",
+        )
+    return (queue,)
 
 
 def consuming_group(groups: GroupCatalog, name: str, topic: str) -> GroupConfig:

@@ -148,18 +148,23 @@ class DeliverySubsystem:
         self._store.on_visible.append(self.long_polling.arrived)
 
     def wait_to_receive(
-        self, group: str, topics: Mapping[str, str], wake: Wake, client: str = ""
+        self,
+        group: str,
+        topics: Mapping[str, str],
+        wake: Wake,
+        client: str = "",
+        queue: int | None = None,
     ) -> LongPoll:
         """Wait until a receive of these may find something; see `LongPolling.wait_to_receive`.
 
         In a group that is paused this means its end: no error, though a receive raises Paused.
         """
         try:
-            receive_targets = self.receive_targets.of(group, topics, client)
+            receive_targets = self.receive_targets.of(group, topics, client, queue)
         except Paused:
             return self.long_polling.wait_to_receive(group, (), wake)
         return self.long_polling.wait_to_receive(
-            receive_targets[0].progress.group, receive_targets, wake
+            receive_targets[0].progress.group, receive_targets, wake, queue
         )
 
     def wait_to_pull(

@@ -114,11 +114,20 @@ class ConsumeVerbs(Verbs):
         count_max: int = 1,
         invisible_s: float = 60.0,
         client: str = "",
+        queue: int | None = None,
     ) -> list[Delivery]:
-        """Deliver messages of `topics` (name to tag expression) to one client of a group."""
+        """Deliver messages of `topics` (name to tag expression) to one client of a group.
+
+        With `queue` they come from that queue of each topic alone, or from the group's retries.
+        """
         self._check_running()
         return self._delivery.receives.receive(
-            group, topics, count_max=count_max, invisible_s=invisible_s, client=client
+            group,
+            topics,
+            count_max=count_max,
+            invisible_s=invisible_s,
+            client=client,
+            queue=queue,
         )
 
     def receive_columns(
@@ -176,9 +185,10 @@ class ConsumeVerbs(Verbs):
         topics: Mapping[str, str],
         wake: Callable[[], None],
         client: str = "",
+        queue: int | None = None,
     ) -> LongPoll:
         """Call `wake` once when a receive of these may find something; Busy beyond the bounds."""
-        return self._delivery.wait_to_receive(group, topics, wake, client)
+        return self._delivery.wait_to_receive(group, topics, wake, client, queue)
 
     def wait_to_pull(
         self, topic: str, queue: int, offset: int, filter: str, wake: Callable[[], None]

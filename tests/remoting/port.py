@@ -190,7 +190,9 @@ async def opened(
 ) -> AsyncIterator[Running]:
     """The application and its port over `data`, on a free port."""
     clock = ManualClock()
-    app = create_app(Settings(data=data, disk_free_min_bytes=0, **changes), clock=clock)
+    # No reports: where the clock runs far ahead, one would be due.
+    settings = Settings(data=data, disk_free_min_bytes=0, report_schedules=False, **changes)
+    app = create_app(settings, clock=clock)
     async with app.router.lifespan_context(app):
         watch = ConnectionMonitor(app.services.settings, app.services.connection_limits)
         port = RemotingPort(app.services, listeners or [listening()], watch)

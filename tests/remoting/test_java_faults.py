@@ -23,8 +23,8 @@ LIMIT_S = 60.0
 class Watched:
     """A running driver, and the words it has printed by now."""
 
-    def __init__(self, driver: Driver, *words: object) -> None:
-        self.process: subprocess.Popen[str] = driver.begin(*words)
+    def __init__(self, driver: Driver, *words: object, program: str = "Drive") -> None:
+        self.process: subprocess.Popen[str] = driver.begin(*words, program=program)
         self.lines: list[list[str]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

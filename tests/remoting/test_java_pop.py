@@ -20,6 +20,7 @@ from tests.remoting.test_java import (
     driver_of,
     served,
 )
+from tests.remoting.test_java_faults import Watched
 
 pytestmark = pytest.mark.slow
 
@@ -162,6 +163,32 @@ def test_a_killed_members_messages_are_popped_by_another(
     publish(topic, *(f"after-{n}" for n in range(10)))
     got = java.said("GOT", "pop", topic, topic, "*", 10, program=DRIVE)
     assert {line[0] for line in got} >= {f"after-{n}" for n in range(10)}
+
+
+@pytest.mark.timeout(240)
+def test_as_many_members_pop_a_queue_as_the_mode_says(
+    java: Driver, topic: str, publish: Publish, pop_mode: Publish
+) -> None:
+    publish(topic, "start")
+    pop_mode(topic, topic, mode="POP -q 1")
+    members = [Watched(java, "member", topic, topic, program=DRIVE) for _ in range(3)]
+    rounds: list[int] = []
+
+    def queues() -> list[str]:
+        """Of which queues each member got its last messages, while further ones are sent."""
+        for queue in range(4):
+            publish(topic, f"{len(rounds)}-{queue}", queue=queue)
+        rounds.append(len(rounds))
+        return sorted("".join(sorted({b[-1] for b in each.said("GOT")[-8:]})) for each in members)
+
+    try:
+        # Two members have a queue of their own and one has two; each POPs the next one's, too.
+        until(lambda: queues() == ["012", "013", "23"], limit_s=LIMIT_S)
+        sent = {f"{number}-{queue}" for number in rounds for queue in range(4)}
+        until(lambda: sent <= {b for each in members for b in each.said("GOT")}, limit_s=LIMIT_S)
+    finally:
+        for each in members:
+            each.kill()
 
 
 def test_a_recalled_message_never_arrives(java: Driver, server: Server, topic: str) -> None:

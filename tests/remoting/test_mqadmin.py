@@ -170,6 +170,12 @@ def broker_settings(text: str, session: Session) -> None:
     assert told["defaultTopicQueueNums"] == str(settings.default_queues)
 
 
+def copies(text: str, session: Session) -> None:
+    assert lines_with(text, "#SlaveNum", "0")
+    ((_, end),) = lines_with(text, "#MasterCommitLogMaxOffset")
+    assert int(end) > int(session.get("/topics/orders/messages/1/1")["position"])
+
+
 def name_server_settings(text: str, session: Session) -> None:
     assert pairs(text, "=")["listenPort"] == session.server.address.rpartition(":")[2]
 
@@ -300,6 +306,7 @@ READS: dict[str, Check] = {
     "consumerStatus -g billing": consumer_status,
     "consumerStatus -g billing -i {client}": running_info,
     "getConsumerConfig -g billing": group_config,
+    "haStatus -b {broker}": copies,
     "cleanExpiredCQ -b {broker}": done,
     "cleanUnusedTopic -b {broker}": done,
     "deleteExpiredCommitLog -b {broker}": done,
@@ -328,7 +335,6 @@ REFUSALS = {
     "updateTopic -b {broker} -t orders -a +message.type=FIFO": "is a topic of type NORMAL",
     "updateTopic -b {broker} -t other -a +cleanup.policy=COMPACTION": "is not offered",
     "updateStaticTopic -t static -qn 2 -b kitemq": "static topics spread over brokers",
-    "haStatus -b {broker}": "no cluster of brokers",
     "getBrokerEpoch -b kitemq": "no cluster of brokers",
     "resetMasterFlushOffset -b {broker} -o 0": "no cluster of brokers",
     "getColdDataFlowCtrInfo -b {broker}": "not throttled",

@@ -352,9 +352,70 @@ async def assigned(client: Client, name: str, topic: str = "orders", **more: Any
     return queues and [(each["mode"], each["messageQueue"]["queueId"]) for each in queues]
 
 
-def mode(name: str, topic: str = "orders", group: str = "g") -> bytes:
-    fields = {"topic": topic, "consumerGroup": group, "mode": name, "popShareQueueNum": 0}
+def mode(name: str, topic: str = "orders", group: str = "g", share: int = 0) -> bytes:
+    fields = {"topic": topic, "consumerGroup": group, "mode": name, "popShareQueueNum": share}
     return json.dumps(fields).encode()
+
+
+ALL = [-1]
+
+
+@pytest.mark.parametrize(
+    ("clients", "share", "queues"),
+    [
+        (1, 1, [ALL]),
+        (4, 0, [ALL] * 4),
+        (4, 3, [ALL] * 4),  # as many share as there are
+        (4, 1, [[0, 1], [1, 2], [2, 3], [0, 3]]),  # their own, and the next client's
+        (4, 2, [[0, 1, 2], [1, 2, 3], [0, 2, 3], [0, 1, 3]]),
+        (3, 1, [[0, 1, 2], [2, 3], [0, 1, 3]]),
+        (6, 1, [[0], [1], [2], [3], [0], [1]]),  # more clients than queues
+    ],
+)
+async def test_as_many_clients_pop_a_queue_as_the_mode_says(
+    client: Client, clients: int, share: int, queues: list[list[int]]
+) -> None:
+    await client.send("orders", b"one")
+    names = [f"c{number}" for number in range(clients)]
+    for name in names:
+        await client.beat(name, "g")
+    await client.ok(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, mode("POP", share=share))
+    shares = [[queue for _, queue in await assigned(client, name)] for name in names]
+    assert shares == queues
+
+
+async def test_a_pop_of_a_queue_gets_its_messages_and_the_retries(
+    client: Client, running: Running
+) -> None:
+    for queue in (0, 1, 1):
+        await client.send("orders", f"of {queue}".encode(), queue=queue)
+    answer = await pop(client, queueId=1, maxMsgNums=1)
+    assert b"of 1" in answer.body
+    assert answer.fields["restNum"] == "1"
+    fields = receipts(answer)[0] | {"consumerGroup": "g", "topic": "orders"}
+    await client.beat("c1", "g")
+    await client.ok(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields | {"invisibleTime": 10})
+    assert b"of 0" not in (await pop(client, queueId=1)).body
+    running.advance(60)
+    assert b"of 1" in (await pop(client, queueId=2)).body  # the failed one, which is a retry now
+    assert b"of 0" in (await pop(client, queueId=0)).body
+
+
+async def test_a_waiting_pop_of_a_queue_wakes_for_that_queue_alone(
+    client: Client, running: Running
+) -> None:
+    await client.send("orders", b"first", queue=0)
+    await pop(client)
+    waiting = [
+        client.begin(RequestCode.POP_MESSAGE, popping("g", "orders", pollTime=15_000, queueId=each))
+        for each in (0, 1)
+    ]
+    await running.until_parked(2)
+    other = await running.connect()
+    await other.send("orders", b"to one", queue=1)
+    assert b"to one" in (await client.answer(waiting[1])).body
+    await other.send("orders", b"to zero", queue=0)
+    assert b"to zero" in (await client.answer(waiting[0])).body
 
 
 async def test_the_server_shares_queues_and_a_pop_mode_gives_all_of_them(

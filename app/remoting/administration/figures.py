@@ -20,12 +20,31 @@ if TYPE_CHECKING:
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 GIB = 1 << 30
 
+# What a broker says as a copy of another one.
+OF_A_COPY = (
+    "lastReadTimestamp", "lastWriteTimestamp", "masterFlushOffset", "maxOffset",
+    "transferredByteInSecond",
+)  # fmt: skip
+
 
 def runtime_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Figures of the broker by name."""
     call.require(Action.READ, Kind.SERVER)
     table = _identity(backend) | _traffic(backend) | _queues(backend) | _storage(backend)
     return ErrorResponse(body=json_body({"table": table}))
+
+
+def ha_status(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+    """The end of the log of a master that has no copies."""
+    call.require(Action.READ, Kind.SERVER)
+    status = {
+        "master": True,
+        "masterCommitLogMaxOffset": backend.broker.log_end,
+        "inSyncSlaveNums": 0,
+        "haConnectionInfo": [],
+        "haClientRuntimeInfo": dict.fromkeys(OF_A_COPY, 0),
+    }
+    return ErrorResponse(body=json_body(status))
 
 
 def view_stats(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:

@@ -72,6 +72,9 @@ ADMINISTRATION: dict[R, RemotingOperation] = {
         consumers.running_info, "What a consumer tells of itself: it is asked."
     ),
     R.GET_BROKER_RUNTIME_INFO: RemotingOperation(figures.runtime_info, "Figures of the broker."),
+    R.GET_BROKER_HA_STATUS: RemotingOperation(
+        figures.ha_status, "The end of the log; the broker has no copies."
+    ),
     R.GET_BROKER_CONFIG: RemotingOperation(settings.broker_config, "Settings by RocketMQ's names."),
     R.UPDATE_AND_CREATE_TOPIC_LIST: RemotingOperation(
         topics.update_topics, "The same for several topics; audited for each."

@@ -19,9 +19,11 @@ class Waiters:
         self.broker = broker
         self.woken = []
 
-    def receive(self, name, group="g", **topics):
+    def receive(self, name, group="g", queue=None, **topics):
         topics = topics or {"orders": "*"}
-        return self.broker.wait_to_receive(group, topics, lambda: self.woken.append(name))
+        return self.broker.wait_to_receive(
+            group, topics, lambda: self.woken.append(name), queue=queue
+        )
 
     def pull(self, name, offset=0, filter="*", queue=0):
         return self.broker.wait_to_pull(
@@ -41,6 +43,25 @@ def test_as_many_receives_wake_as_messages_arrived_oldest_first(waiters, send):
     assert waiters.woken == ["a", "b"]
     send("3", "4")
     assert waiters.woken == ["a", "b", "c"]
+
+
+def test_a_receive_of_one_queue_wakes_for_messages_of_that_queue(waiters, send):
+    for name, queue in (("zero", 0), ("one", 1), ("all", None)):
+        waiters.receive(name, queue=queue)
+    send("1", queue=1)
+    assert waiters.woken == ["one"]
+    send("2", queue=2)
+    assert waiters.woken == ["one", "all"]
+
+
+def test_a_message_that_comes_back_wakes_who_waits_for_its_queue(waiters, broker, send):
+    """Which queue it is in is not known there: all that wait for single queues look."""
+    send("1", queue=1)
+    (delivery,) = broker.receive("g", {"orders": "*"}, invisible_s=60)
+    for name, queue in (("zero", 0), ("one", 1)):
+        waiters.receive(name, queue=queue)
+    broker.release("g", [delivery.receipt])
+    assert waiters.woken == ["zero", "one"]
 
 
 def test_every_group_wakes_for_itself(waiters, send):

@@ -1,7 +1,8 @@
 import pytest
 
 from engine.delivery.group import GroupConfig, StartAt
-from engine.errors import Forbidden, Invalid, TopicNotFound
+from engine.delivery.values import Nack
+from engine.errors import Forbidden, Invalid, QueueNotFound, TopicNotFound
 from engine.events import MessagesDelivered
 from engine.message import Message
 from engine.topic.catalog import TopicConfig
@@ -39,6 +40,19 @@ def test_all_queues_of_all_named_topics_are_served_in_turn(broker):
     seen = [broker.receive("g", {"t": "*", "u": "*"})[0].receipt[:2] for _ in range(8)]
     assert len(set(seen)) == 8, "one busy queue must not keep the others waiting"
     assert len(broker.receive("g", {"t": "*", "u": "*"}, count_max=100)) == 8
+
+
+def test_a_receive_of_one_queue_gets_its_messages_and_the_retries(broker, clock):
+    for queue in range(3):
+        broker.send([Message("t", f"{queue}".encode(), queue=queue)])
+    (failed,) = broker.receive("g", {"t": "*"}, count_max=9, queue=2)
+    assert failed.receipt[:2] == ("t", 2)
+    assert broker.receive("g", {"t": "*"}, count_max=9, queue=2) == []
+    broker.nack("g", [Nack(failed.receipt, delay_s=0)])
+    broker.tick()
+    assert "2" in bodies(broker.receive("g", {"t": "*"}, count_max=9, queue=0))
+    with pytest.raises(QueueNotFound):
+        broker.receive("g", {"t": "*"}, queue=9)
 
 
 def test_each_topic_has_its_own_filter(broker):
