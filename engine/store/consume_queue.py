@@ -240,6 +240,8 @@ class ConsumeQueue:
 
         What was only kept is written first. OSError: nothing of `data` is readable.
         """
+        # A single message is written at once, too. To keep its 20 bytes until a page is full was
+        # tried: it saves one of the 45 to 170 us of a request, and binds every reader of the files.
         at = self.visible * ENTRY.size - len(self._unwritten)
         data = self._unwritten + data
         file_bytes = self._files.file_bytes

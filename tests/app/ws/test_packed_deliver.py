@@ -198,10 +198,8 @@ def test_one_frame_has_the_columns_of_several_queues(road: Road) -> None:
     deliveries = road.take(20)
     assert isinstance(deliveries, DeliveryColumns)
     assert sorted(len(run.receipts) for run in deliveries.runs) == [2, 3]
-    assert (
-        deliver_frame(deliveries).payload()
-        == deliver_frame(by_message(road.broker, deliveries)).payload()
-    )
+    frame = deliver_frame(by_message(road.broker, deliveries))
+    assert deliver_frame(deliveries).payload() == frame.payload()
 
 
 @pytest.mark.parametrize(
@@ -296,10 +294,11 @@ def test_a_run_is_settled_as_its_receipts_are(mode: Mode, data: st.DataObject) -
         for road in roads:
             road.broker.send(plain(8))
             road.events.clear()
-        for _ in range(data.draw(st.integers(1, 6))):
+        for number in range(data.draw(st.integers(2, 7))):
             step = data.draw(st.sampled_from(("take", "ack", "ack", "release", "extend")))
+            step = step if number else "take"
             count = data.draw(st.integers(1, 6))
-            first = data.draw(st.integers(0, 8))
+            first = data.draw(st.integers(0, 5))
             serial = data.draw(st.sampled_from([*serials, 5]))
             run = ReceiptRun(TOPIC, 0, range(first, first + count), serial)
             for road, answers in zip(roads, results, strict=True):

@@ -2,7 +2,7 @@ import pytest
 
 from engine.broker import TopicConfig, TopicType
 from engine.delivery.group import GroupConfig, Mode
-from engine.delivery.values import Nack, Receipt
+from engine.delivery.values import Nack, Receipt, ReceiptRun
 from engine.errors import GroupNotFound, Invalid
 from engine.events import Acked
 
@@ -35,6 +35,35 @@ def test_a_receipt_from_an_earlier_hand_out_is_stale(broker, send, clock):
     (new,) = receipts(broker.receive("g", {"orders": "*"}))
     assert broker.ack("g", [old]) == ["stale"]
     assert broker.ack("g", [new]) == ["done"]
+
+
+def test_a_run_of_receipts_from_an_earlier_hand_out_is_stale(broker, send):
+    send("a", "b", "c")
+    old = broker.receive("g", {"orders": "*"}, count_max=3)
+    broker.release("g", receipts(old))
+    new = broker.receive("g", {"orders": "*"}, count_max=2)
+    runs = [
+        ReceiptRun("orders", 0, range(count), each[0].receipt.serial)
+        for each, count in ((old, 2), (new, 3), (new, 2), (new, 2))
+    ]
+    results = [broker.ack("g", run) for run in runs]
+    assert results == [
+        ["stale", "stale"],
+        ["done", "done", "stale"],
+        ["already", "already"],
+        ["already", "already"],
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_delivery_that_is_done_has_no_deadline(broker, send, count):
+    send("a", "b", "c")
+    given = receipts(broker.receive("g", {"orders": "*"}, count_max=3))
+    deadlines = broker._delivery._deadlines
+    assert deadlines.next_ms() is not None
+    for start in range(0, 3, count):
+        broker.ack("g", given[start : start + count])
+    assert deadlines.next_ms() is None
 
 
 def test_a_delivery_is_found_by_the_end_of_its_invisible_time(broker, send, clock):
