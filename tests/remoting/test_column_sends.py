@@ -292,3 +292,30 @@ def test_a_frame_that_is_none_leaves_the_sends_before_it(tmp_path: Path) -> None
     with counted() as counts:
         assert asyncio.run(sent()) == 8
     assert counts == [8]
+
+
+def test_messages_sent_as_columns_are_found_by_id_and_by_key(tmp_path: Path) -> None:
+    async def sent() -> list[tuple[list[bytes], list[bytes]]]:
+        async with opened(tmp_path / "data") as running:
+            client = await running.connect()
+            numbers = range(1, 9)
+            texts = [
+                f"KEYS\x01k{number} all\x02UNIQ_KEY\x01{ID.format(number)}\x02"
+                for number in numbers
+            ]
+            read = [send(number, i=text) for number, text in zip(numbers, texts, strict=True)]
+            await answers_to(client, read)
+            by_id, by_key = running.broker.messages_by_id, running.broker.messages_by_key
+            return [
+                (
+                    [each.body for each in by_id(ID.format(number))],
+                    [each.body for each in by_key("orders", f"k{number}")],
+                )
+                for number in numbers
+            ] + [([], [each.body for each in by_key("orders", "all")])]
+
+    with counted() as counts:
+        *each, (_, of_all) = asyncio.run(sent())
+    assert counts == [8]
+    assert each == [([b"%d" % number], [b"%d" % number]) for number in range(1, 9)]
+    assert len(of_all) == 8
