@@ -253,6 +253,17 @@ def test_messages_with_different_properties_stay_in_order_within_a_queue(tmp_pat
     assert bodies == [each.body for each in sent]
 
 
+def test_a_request_of_another_kind_stays_between_the_sends_around_it(tmp_path: Path) -> None:
+    sent = [send(number) for number in range(1, 13)]
+    for command in sent[2::4]:
+        command.is_binary = True
+    outcome, counts = both(tmp_path, [sent])
+    assert counts == [2, 3, 3, 1]
+    assert [record["body"] for record in outcome.stored["orders", 0]] == [
+        each.body for each in sent
+    ]
+
+
 def test_a_batch_and_the_messages_around_it_stay_in_order(tmp_path: Path) -> None:
     properties = "UNIQ_KEY\x01{}\x02"
     batch = send(50, m="true", i="")
