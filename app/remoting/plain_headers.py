@@ -114,7 +114,11 @@ def plain_send(frame: RawFrame, *, takes_single: bool) -> PlainSend | None:
     if not (0 <= queue <= INT_MAX and 0 <= flag <= INT_MAX) or born_ms < 0:
         return None
     opaque = None if send.flag & ONE_WAY else send.opaque
-    return PlainSend(code, opaque, fields.topic, queue, born_ms, flag, properties, is_batch)
+    return PlainSend(
+        *(code, opaque, fields.topic, queue, born_ms, flag),
+        properties=properties,
+        is_batch=is_batch,
+    )
 
 
 @lru_cache(maxsize=1024)
