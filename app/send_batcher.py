@@ -74,7 +74,11 @@ class SendBatcher:
         refused together: it adds them again, each for itself.
         """
         count, size_bytes = columns.count, columns.body_bytes
-        self._add(PendingSend(columns, columns.topic, count, size_bytes, durability, done, split))
+        self._add(
+            PendingSend(
+                columns, columns.topic, count, size_bytes, durability, done=done, split=split
+            )
+        )
 
     def _add(self, item: PendingSend) -> None:
         if not self._waiting:

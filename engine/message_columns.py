@@ -76,19 +76,18 @@ class MessageColumns(msgspec.Struct, frozen=True, gc=False):
     def message_ids(self, count_max: int) -> tuple[str, ...]:
         """The ids that the sender chose, at most so many."""
         if self.ids_at >= 0:
-            return self.own_ids()[:count_max]
+            return tuple([each.decode() for each in self.own_ids()[:count_max]])
         if not self.id_prefix:
             return ()
         numbers = range(self.id_first, self.id_first + min(self.count, count_max))
         return tuple([f"{self.id_prefix}{number:08X}" for number in numbers])
 
-    def own_ids(self) -> tuple[str, ...]:
-        """The ids of the column."""
+    def own_ids(self) -> list[bytes]:
+        """The ids of the column, which are ASCII."""
         start = self.ids_at + ID_LENGTH_BYTES * self.count
         sizes = struct.unpack_from(f">{self.count}H", self.data, self.ids_at)
-        ends = accumulate(sizes, initial=0)
-        text = self.data[start : start + sum(sizes)].decode("ascii")
-        return tuple([text[a:b] for a, b in pairwise(ends)])
+        ends = accumulate(sizes, initial=start)
+        return [self.data[a:b] for a, b in pairwise(ends)]
 
 
 class ColumnsResult(NamedTuple):

@@ -32,8 +32,7 @@ SENT_OPAQUE = 1_234_567_890  # stands for a number of its own
 class SendRun:
     """Requests of one code to one queue in order: single messages, or one batch."""
 
-    __slots__ = ("born_ms", "code", "frames", "is_batch", "opaques", "parts", "queue",
-                 "size_bytes", "topic")  # fmt: skip
+    __slots__ = ("code", "frames", "is_batch", "parts", "queue", "sends", "size_bytes", "topic")
 
     def __init__(self, code: int, topic: str, queue: int, *, is_batch: bool) -> None:
         self.code = code
@@ -41,25 +40,21 @@ class SendRun:
         self.queue = queue
         self.is_batch = is_batch
         self.frames: list[RawFrame] = []
-        self.opaques: list[int | None] = []  # None: no answer is expected
-        self.born_ms: list[int] = []
+        self.sends: list[PlainSend] = []
         self.parts: list[bytes] = []  # the messages as those of a batch
         self.size_bytes = 0
 
     def add(self, frame: RawFrame, send: PlainSend, parts: Sequence[bytes]) -> None:
         self.frames.append(frame)
-        self.opaques.append(send.opaque)
-        self.born_ms.append(send.born_ms)
+        self.sends.append(send)
         self.parts += parts
         self.size_bytes += len(frame.body)
 
     def split(self, count: int) -> "SendRun":
         """Take the first requests off."""
         head = SendRun(self.code, self.topic, self.queue, is_batch=self.is_batch)
-        for name in ("frames", "opaques", "born_ms"):
-            values = getattr(self, name)
-            setattr(head, name, values[:count])
-            setattr(self, name, values[count:])
+        head.frames, self.frames = self.frames[:count], self.frames[count:]
+        head.sends, self.sends = self.sends[:count], self.sends[count:]
         head.size_bytes = sum([len(frame.body) for frame in head.frames])
         return head
 
@@ -82,9 +77,9 @@ class ColumnSends:
         self._connection = connection
         self._principal = principal
         self._run = run
-        data, born_at, born_ms = batch.data, SHARED, run.born_ms[0]
-        if not run.is_batch and run.born_ms.count(born_ms) < len(run.born_ms):
-            data, born_at = data + struct.pack(f">{len(run.born_ms)}q", *run.born_ms), len(data)
+        data, born_at, times = batch.data, SHARED, [send.born_ms for send in run.sends]
+        if times.count(times[0]) < len(times):
+            data, born_at = data + struct.pack(f">{len(times)}q", *times), len(data)
         self._columns = MessageColumns(
             topic=run.topic,
             queue=run.queue,
@@ -99,7 +94,7 @@ class ColumnSends:
             born_at=born_at,
             ids_at=batch.ids_at,
             properties_at=batch.properties_at,
-            born_ms=born_ms,
+            born_ms=times[0],
             born_host=connection.client,
         )
 
@@ -161,10 +156,10 @@ class ColumnSends:
         backend.count(run.code, ResponseCode.SUCCESS, len(run.frames))
         template = _answer_template(self._offset_id_prefix(), run.queue)
         answers: list[bytes] = []
-        rows = zip(run.opaques, part.positions, part.offsets, self._columns.own_ids(), strict=True)
-        for opaque, position, offset, message_id in rows:
-            if opaque is not None:
-                content = template % (opaque, position, offset, message_id.encode())
+        ids = self._columns.own_ids()
+        for send, *place in zip(run.sends, part.positions, part.offsets, ids, strict=True):
+            if send.opaque is not None:
+                content = template % (send.opaque, *place)
                 answers += LENGTHS.pack(LENGTH_BYTES + len(content), len(content)), content
         self._connection.write(b"".join(answers))
 

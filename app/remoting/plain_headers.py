@@ -6,23 +6,21 @@ properties do: see `engine.plain_columns`.
 """
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 
 from protocol.remoting.codes import RequestCode
-from protocol.remoting.frames import FIELDS_MAX, JSON, ONE_WAY, RESPONSE, Int32, RawFrame
+from protocol.remoting.frames import FIELDS_MAX, INT_MAX, JSON, ONE_WAY, RESPONSE, Int32, RawFrame
 
 HEADER_BYTES_MAX = FIELDS_MAX * 6  # which leaves no room for more fields than there may be
 BODY_BYTES_MAX = 64 * 1024  # of a single message: a longer one gains nothing
 DIGITS_MAX = 18  # always within 64 bits
-SMALL_DIGITS_MAX = 9  # always within 32 bits
-CODE = b'"code":'
+CODE, CODE_DIGITS_MAX = b'{"code":', 3
 NO_FLAG = frozenset({"", "0"})
 SINGLE = frozenset({"", "false"})
 
 
-class PlainSend(NamedTuple):
+class PlainSend(msgspec.Struct, frozen=True, gc=False):
     """A single message or a batch; `opaque` is None where no answer is expected."""
 
     code: int
@@ -84,8 +82,8 @@ _DECODERS: dict[int, msgspec.json.Decoder[SendHeader] | msgspec.json.Decoder[Sho
     int(RequestCode.SEND_MESSAGE_V2): _SHORT,
     int(RequestCode.SEND_BATCH_MESSAGE): _SHORT,
 }
-# As they stand in a header without blanks.
-_CODES = {b"%d," % code: code for code in _DECODERS}
+# As they stand in a header without blanks that begins with the code, as nearly all do.
+_CODES = {(b'%d,"' % code)[: CODE_DIGITS_MAX + 1]: code for code in _DECODERS}
 BATCH_CODE = int(RequestCode.SEND_BATCH_MESSAGE)
 
 
@@ -94,13 +92,12 @@ def plain_send(frame: RawFrame, *, takes_single: bool) -> PlainSend | None:
 
     Also for a single message without `takes_single`.
     """
-    kind, header, body = frame
-    at = header.find(CODE) + len(CODE)
-    code = _CODES.get(header[at : header.find(b",", at) + 1])
-    if code is None or kind != JSON or len(header) > HEADER_BYTES_MAX:
+    header, at = frame.header, len(CODE)
+    code = _CODES.get(header[at : at + CODE_DIGITS_MAX + 1])
+    if code is None or frame.kind != JSON or len(header) > HEADER_BYTES_MAX:
         return None
     is_batch = code == BATCH_CODE
-    if not is_batch and (not takes_single or len(body) > BODY_BYTES_MAX):
+    if not is_batch and (not takes_single or len(frame.body) > BODY_BYTES_MAX):
         return None
     try:
         send = _DECODERS[code].decode(header)
@@ -112,21 +109,21 @@ def plain_send(frame: RawFrame, *, takes_single: bool) -> PlainSend | None:
         return None
     if not fields.queueId or fields.topic[:1] == "%" or not (is_batch or fields.batch in SINGLE):
         return None
-    queue, flag = _small(fields.queueId), 0 if is_batch else _small(fields.flag)
-    born_ms = _number(fields.bornTimestamp, DIGITS_MAX)
-    if queue < 0 or flag < 0 or born_ms < 0:
+    queue, born_ms = _number(fields.queueId), _number(fields.bornTimestamp)
+    flag = 0 if is_batch else _number(fields.flag)
+    if not (0 <= queue <= INT_MAX and 0 <= flag <= INT_MAX) or born_ms < 0:
         return None
     opaque = None if send.flag & ONE_WAY else send.opaque
-    return PlainSend(code, opaque, fields.topic, queue, born_ms, flag, properties, is_batch)
+    return PlainSend(
+        *(code, opaque, fields.topic, queue, born_ms, flag),
+        properties=properties,
+        is_batch=is_batch,
+    )
 
 
 @lru_cache(maxsize=1024)
-def _small(text: str) -> int:
-    return _number(text, SMALL_DIGITS_MAX)
-
-
-def _number(text: str, digits_max: int) -> int:
+def _number(text: str) -> int:
     """The number, 0 where there is none, and -1 for any other text."""
-    if len(text) <= digits_max and text.isdigit() and text.isascii():
+    if len(text) <= DIGITS_MAX and text.isdigit() and text.isascii():
         return int(text)
     return -1 if text else 0

@@ -14,7 +14,7 @@ big-endian and signed. An answer is written as its request was, with the same `o
 
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 
@@ -63,7 +63,7 @@ class Command(msgspec.Struct, gc=False):
         return self.flag & ONE_WAY != 0
 
 
-class RawFrame(NamedTuple):
+class RawFrame(msgspec.Struct, frozen=True, gc=False):
     """A frame whose header is not read yet; `kind` says how that is written."""
 
     kind: int
@@ -129,20 +129,20 @@ class FrameReader:
 
     def take(self, count_max: int) -> list[RawFrame]:
         """At most so many whole frames in order, unread; FrameError if the first is none."""
-        buffer, taken = self._buffer, list[RawFrame]()
+        buffer, buffer_bytes, taken = self._buffer, len(self._buffer), list[RawFrame]()
         try:
-            while len(taken) < count_max and len(buffer) - self._at >= LENGTHS.size:
+            while len(taken) < count_max and buffer_bytes - self._at >= LENGTHS.size:
                 size, word = LENGTHS.unpack_from(buffer, self._at)
                 if not LENGTH_BYTES <= size <= self._frame_bytes_max:
                     raise FrameError(f"a frame of {size} bytes")
                 kind, length = _check_header(word, size)
-                begin = self._at + LENGTHS.size
+                body_at = self._at + LENGTHS.size + length
                 end = self._at + LENGTH_BYTES + size
-                if end > len(buffer):
+                if end > buffer_bytes:
                     break
+                header = bytes(buffer[body_at - length : body_at])
+                taken.append(RawFrame(kind, header, bytes(buffer[body_at:end])))
                 self._at = end
-                header = bytes(buffer[begin : begin + length])
-                taken.append(RawFrame(kind, header, bytes(buffer[begin + length : end])))
             else:
                 self._check_length()
         except FrameError:

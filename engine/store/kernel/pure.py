@@ -336,7 +336,8 @@ def _sent_at(data: bytes, at: int, reserved: frozenset[bytes]) -> _Sent | None:
     if not (text.isascii() or _is_utf8(text)) or not b"".join(texts).isascii():
         return None
     properties = b"".join([name + NAME_END + value + ID_END for name, value in own.items()])
-    return _Sent(end, flag, data[body_at:body_end], texts[0], texts[1], texts[2], properties)
+    body = data[body_at:body_end]
+    return _Sent(*(end, flag, body, texts[0], texts[1], texts[2], properties))
 
 
 def _is_storable(text: bytes) -> bool:

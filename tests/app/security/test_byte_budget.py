@@ -79,6 +79,18 @@ def test_a_caller_holds_no_more_than_its_share_from_many_addresses() -> None:
     whole(budget, "b", 2 * MIB, "ann/other")
 
 
+def test_small_requests_that_are_counted_together_stay_within_each_limit() -> None:
+    budget = budget_of(10 * MIB, address_max=4 * MIB, caller_max=2 * MIB)
+    assert budget.take_whole("a", "ann/ci", 2 * MIB)
+    assert not budget.take_whole("a", "ann/ci", 1)
+    assert budget.take_whole("a", "", 2 * MIB)
+    assert not budget.take_whole("a", "", 1)
+    assert budget.used_bytes == 4 * MIB
+    budget.give_small("a", "ann/ci", 2 * MIB)
+    budget.give_small("a", "", 2 * MIB)
+    assert (budget.used_bytes, budget.most_of_one_address) == (0, 0)
+
+
 def test_a_small_request_is_taken_while_large_ones_fill_everything() -> None:
     budget = budget_of(8 * MIB)
     whole(budget, "a", 8 * MIB)
