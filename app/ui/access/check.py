@@ -77,9 +77,9 @@ class AccessCheckPage:
     allowed: int
     people: list[tuple[str, str]]
     people_total: int
-    roles: tuple[tuple[str, str], ...]
-    actions: tuple[str, ...]
-    kinds: tuple[str, ...]
+    roles: tuple[tuple[str, str], ...] = ROLES
+    actions: tuple[str, ...] = tuple(Action)
+    kinds: tuple[str, ...] = tuple(kind for kind in Kind if kind is not Kind.PUBLIC)
 
 
 async def show(request: PageRequest) -> Response:
@@ -103,11 +103,10 @@ async def show(request: PageRequest) -> Response:
         allowed=sum(each.allowed for each in checks),
         people=people,
         people_total=total,
-        roles=ROLES,
-        actions=tuple(Action),
-        kinds=tuple(kind for kind in Kind if kind is not Kind.PUBLIC),
     )
-    return await pages.respond(request, "access_check.html", context, title=_("Permissions"))
+    return await pages.respond(
+        request, "access_check.html", context, title=_("Permissions"), status=form.status
+    )
 
 
 def _subject(request: PageRequest, fields: CheckFields) -> RightsSubject:

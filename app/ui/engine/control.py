@@ -7,7 +7,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from app.services.log_levels import INHERITED, LEVELS
-from app.services.read_only import REASON_CHARS_MAX, ReadOnlyState
+from app.services.read_only import REASON_CHARS_MAX
 from app.ui.framework import forms, pages, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
@@ -37,7 +37,6 @@ class LevelFields(Fields, frozen=True):
 class ControlPage:
     """The context of `control.html`, with the connections and jobs that a switch affects."""
 
-    state: ReadOnlyState
     form: Form
     level_form: Form
     loggers: list[LoggerLevel]
@@ -55,7 +54,6 @@ async def show(
     levels = services.log_levels
     jobs = len(broker.replays.list(state="running", count_max=JOBS_MAX))
     context = ControlPage(
-        state=services.read_only.state,
         form=form or typed_forms.fill({}, SwitchFields),
         level_form=level_form or typed_forms.fill({}, LevelFields),
         loggers=levels.list(),
@@ -64,7 +62,8 @@ async def show(
         jobs=jobs,
     )
     title = _("Read-only, log levels")
-    return await pages.respond(request, "control.html", context, title=title)
+    status = max(context.form.status, context.level_form.status)
+    return await pages.respond(request, "control.html", context, title=title, status=status)
 
 
 async def switch(request: PageRequest) -> Response:

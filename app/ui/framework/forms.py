@@ -18,7 +18,7 @@ from app.ui.framework import typed_time, zones
 from app.ui.framework.language import _
 from app.ui.framework.typed_time import NoMoment
 from app.ui.framework.zones import UTC_ZONE, Zone
-from engine.errors import EngineError, Invalid, NotFound
+from engine.errors import EngineError, Invalid
 from kitemq.model.numbers import is_whole
 
 FIELDS_MAX = 200
@@ -72,8 +72,7 @@ class Form:
         text = sentence(error)
         name = error.field.rpartition(".")[2].partition("[")[0]
         name = (names or {}).get(name, name)
-        # What a field names and is not there is an error of the form, not of the page.
-        self.error_status = 422 if isinstance(error, NotFound) else status_of(error)
+        self.error_status = status_of(error)
         if name in self.values:
             self.refuse(name, text)
         else:

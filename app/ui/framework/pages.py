@@ -209,7 +209,8 @@ def section_of(path: str) -> str:
 def status_of(context: Any) -> int:
     """The status of a page by the errors of its forms: 200 without one."""
     forms = (value for value in _fields(context).values() if isinstance(value, Form))
-    return max((form.status for form in forms), default=200)
+    status = max((form.status for form in forms), default=200)
+    return 422 if status == 404 else status  # the page is there, what a field names is not
 
 
 def respond_block(

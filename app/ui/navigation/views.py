@@ -41,7 +41,6 @@ class ViewsPage:
     form: Form
     can_save: bool
     address: str
-    is_shared: bool
 
 
 async def show(request: PageRequest) -> Response:
@@ -93,7 +92,6 @@ async def _page(request: PageRequest, form: Form) -> Response:
         form=form,
         can_save=views.is_list(path),
         address=f"{path}?{query}" if query else path,
-        is_shared=request.who.is_open,
     )
     return await pages.respond(request, "views.html", context, title=_("Saved views"))
 
