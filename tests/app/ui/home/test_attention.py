@@ -96,7 +96,7 @@ def test_an_object_is_told_once_with_its_most_severe_sentence_first() -> None:
         "Consumers subscribe to different messages and take each other's. Give each subscription "
         "its own group.",
         "9 dead letters, 9 new since yesterday.",
-        "274 unread and nothing acknowledged in the last minute. Oldest unread message: 60 min.",
+        "274 unread and nothing consumed in the last minute. Oldest unread message: 60 min.",
     ]
     assert billing.status is not None
     assert (billing.status.label, billing.href) == ("Falling behind", "/groups/billing")
