@@ -68,7 +68,7 @@ class GroupListOptions(CommandOptions):
 
 @groups.command("list", help="groups by name")
 @argument("q", default="", help="part of the name")
-@option("--status", type=OptionalChoice(list(GroupStatus)), default="", help="only these")
+@option("--status", type=OptionalChoice([each.value for each in GroupStatus]), default="", help="only these")
 def list_groups(options: GroupListOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.rows(client.groups.list(q=options.q, status=options.status), COLUMNS)
