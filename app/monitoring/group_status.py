@@ -26,8 +26,8 @@ class NextAction(StrEnum):
 class GroupCondition(msgspec.Struct, frozen=True, gc=False):
     """What is known of a group; `unread` is None before its first offset.
 
-    `rate` are acknowledgements a second over the last minute, `growth` the messages by which the
-    lag clearly grew over a quarter of an hour and still does.
+    `rate` are the messages consumed a second over the last minute, `growth` those by which the lag
+    clearly grew over a quarter of an hour and still does.
     """
 
     is_paused: bool

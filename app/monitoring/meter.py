@@ -46,6 +46,10 @@ class Meter:
         """Messages acknowledged per second over the last minute."""
         return self._statistics().group_rate(name)
 
+    def group_out_rate(self, name: str) -> float:
+        """Messages delivered and pulled per second over the last minute."""
+        return self._statistics().group_out_rate(name)
+
     def topic_history(self, name: str) -> list[int]:
         """Messages accepted in each ten seconds of the window, oldest first; [] when silent."""
         return self._statistics().topic_history(name, STEPS)

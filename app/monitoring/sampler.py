@@ -49,7 +49,11 @@ class TopicFigures(msgspec.Struct, frozen=True, gc=False):
 
 
 class GroupFigures(msgspec.Struct, frozen=True, gc=False):
-    """One consumer group, all its topics together; `lag_by_topic` says where it stands."""
+    """One consumer group, all its topics together; `lag_by_topic` says where it stands.
+
+    `rate` is acknowledged per second. Pulling consumers commit offsets and acknowledge nothing:
+    what they pull is `consumed`.
+    """
 
     lag: int
     oldest_ms: int | None
@@ -58,6 +62,7 @@ class GroupFigures(msgspec.Struct, frozen=True, gc=False):
     dead: int
     lag_by_topic: Mapping[str, int]
     rate: float = 0.0
+    consumed: float = 0.0
     members: int = 0
     dead_new: int = 0  # of the dead, those of the last 24 hours
 
@@ -126,7 +131,7 @@ class Snapshot:
                 unread=figures.unread,
                 inflight=figures.inflight,
                 oldest_age_ms=max(0, self.taken_ms - (figures.oldest_ms or self.taken_ms)),
-                rate=figures.rate,
+                rate=figures.consumed,
                 forecast=self.forecast(group.name).of_lag(figures.unread),
                 growth=self.growth.get(group.name, 0),
             )
@@ -149,8 +154,8 @@ def topic_figures(
     return TopicFigures(kind_of(topic), stats.messages, max(times, default=None), rate, bytes_rate)
 
 
-def group_figures(lag: GroupLag, rate: float, members: int) -> GroupFigures:
-    """The sums of a group's queues, beside its rate and the number of its members."""
+def group_figures(lag: GroupLag, rate: float, consumed: float, members: int) -> GroupFigures:
+    """The sums of a group's queues, beside its rates and the number of its members."""
     by_topic: dict[str, int] = {}
     for queue in lag.queues:
         by_topic[queue.topic] = by_topic.get(queue.topic, 0) + queue.count
@@ -164,6 +169,7 @@ def group_figures(lag: GroupLag, rate: float, members: int) -> GroupFigures:
         dead=lag.dead_open,
         lag_by_topic=by_topic,
         rate=rate,
+        consumed=consumed,
         members=members,
     )
 
@@ -250,7 +256,11 @@ class Sampler:
     def read(self, group: str, lag: GroupLag | None = None) -> GroupFigures:
         """A group's figures of now; `lag` if it was read already. Raises GroupNotFound."""
         lag = lag or self._broker.lag(group)
-        return group_figures(lag, self.meter.group_rate(group), self._broker.members.count(group))
+        members, rate = self._broker.members, self.meter.group_rate(group)
+        consumed = rate or self.meter.group_out_rate(group)
+        if consumed and not rate and not any(each.is_pulling for each in members.of(group)):
+            consumed = 0.0
+        return group_figures(lag, rate, consumed, members.count(group))
 
     def lag_history(self, group: str) -> list[int]:
         """The group's lag every half minute, oldest first; [] before the first walk."""
@@ -335,7 +345,7 @@ class Sampler:
             at_ms=taken_ms,
             topics=sum(each.kind in USER_KINDS for each in topics.values()),
             groups=len(groups),
-            idle=sum(not each.lag and not each.rate for each in figures),
+            idle=sum(not each.lag and not each.consumed for each in figures),
             messages=sum(each.messages for each in topics.values()),
             lag=sum(each.lag for each in figures),
             inflight=sum(each.inflight for each in figures),

@@ -318,6 +318,10 @@ class Statistics(Service):
         """Messages acknowledged per second over the last minute; stays for ten seconds."""
         return _minute(self._books.groups.find(name), Metric.ACKED, self._settled_ms())
 
+    def group_out_rate(self, name: str) -> float:
+        """Messages delivered and pulled per second over the last minute; stays for ten seconds."""
+        return _minute(self._books.groups.find(name), Metric.MESSAGES_OUT, self._settled_ms())
+
     def topic_history(self, name: str, buckets: int) -> list[int]:
         """Messages accepted in each of the last whole ten seconds, oldest first; at most 90."""
         now_ms = self._settled_ms()

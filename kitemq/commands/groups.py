@@ -44,6 +44,8 @@ LAG_COLUMNS = (
 )
 
 
+STATUSES = [status.value for status in GroupStatus]
+
 groups = CommandGroup("groups")
 for command in (reset.reset_group, reset.undo_reset, reset.list_resets):
     groups.add_command(command)
@@ -68,7 +70,7 @@ class GroupListOptions(CommandOptions):
 
 @groups.command("list", help="groups by name")
 @argument("q", default="", help="part of the name")
-@option("--status", type=OptionalChoice(list(GroupStatus)), default="", help="only these")
+@option("--status", type=OptionalChoice(STATUSES), default="", help="with this status only")
 def list_groups(options: GroupListOptions, output: Output) -> int:
     with Client(options.server) as client:
         output.rows(client.groups.list(q=options.q, status=options.status), COLUMNS)

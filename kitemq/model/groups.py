@@ -40,7 +40,7 @@ class GroupStatus(StrEnum):
     PAUSED = "paused"
     CATCHING_UP = "catching_up"
     ACTIVE = "active"
-    IDLE = "idle"  # nothing is unread, and nothing was acknowledged in the last minute
+    IDLE = "idle"  # nothing is unread, and nothing was consumed in the last minute
 
 
 class StatusReason(StrEnum):
@@ -48,7 +48,7 @@ class StatusReason(StrEnum):
 
     PAUSED = "paused"
     NO_CONSUMERS = "no_consumers"
-    STALLED = "stalled"  # consumers are connected, and none acknowledged in the last minute
+    STALLED = "stalled"  # consumers are connected, and consumed nothing in the last minute
     GROWING = "growing"  # the lag grew over the last quarter of an hour, and still does
     NOT_SHRINKING = "not_shrinking"  # messages wait for 5 minutes, and the lag does not shrink
     SHRINKING = "shrinking"
@@ -187,7 +187,7 @@ class Group(msgspec.Struct, frozen=True):
     status_reason: Annotated[
         StatusReason,
         Meta(
-            description="Why: paused, no_consumers, stalled (consumers, but no acknowledgement), "
+            description="Why: paused, no_consumers, stalled (consumers, but none consumes), "
             "growing, not_shrinking, shrinking, in_flight, keeps_up, waiting (for messages), "
             "unused, not_begun."
         ),

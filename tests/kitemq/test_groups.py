@@ -4,6 +4,7 @@ import pytest
 
 from kitemq import Client, Consumer, Message, Producer
 from kitemq.errors import Invalid, Refused
+from kitemq.model.groups import GroupStatus
 from tests.kitemq.test_cli import OK, REFUSED, documents, inside
 from tests.live import LiveServer
 
@@ -65,6 +66,23 @@ def test_a_policy_that_is_none_is_refused_with_an_example(
     assert "--retry" in error
     with Client(server.url) as client:
         assert list(client.groups.list()) == []
+
+
+def test_groups_are_listed_by_their_status(
+    server: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Client(server.url) as client:
+        client.groups.create("quiet")
+        client.groups.create("stopped")
+        client.groups.pause("stopped")
+        assert client.groups.get("quiet").status is GroupStatus.IDLE
+        paused = list(client.groups.list(status=GroupStatus.PAUSED))
+        assert [(each.name, each.status_reason) for each in paused] == [("stopped", "paused")]
+        with pytest.raises(Invalid):
+            list(client.groups.list(status="asleep"))
+    code, out, _ = inside(server, capsys, "groups", "list", "--status", "idle")
+    assert code == OK
+    assert [(row["name"], row["status"]) for row in documents(out)] == [("quiet", "idle")]
 
 
 def test_members_and_locks_are_listed_and_a_difference_is_noted(

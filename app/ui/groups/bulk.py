@@ -161,7 +161,6 @@ def _names(request: Request, form: Form, fields: GroupBulkFields) -> Sequence[st
             form.error = _("No group selected. Go back and select some, or choose all that match.")
         return fields.group
     console = pages.console_of(request)
-    matches = groups.matching(
-        console.broker.groups(), fields.q, console.sampler.snapshot, fields.status
-    )
-    return [group.name for group in matches]
+    matches = groups.matching(console.broker.groups(), fields.q)
+    standing = console.sampler.snapshot.standing
+    return [each.name for each in matches if fields.status in ("", standing(each).status)]

@@ -111,26 +111,20 @@ async def show(request: Request) -> Response:
     return await pages.respond(request, "groups.html", context, title=_("Groups"), is_live=True)
 
 
-def matching(
-    everything: Iterable[GroupConfig], text: str, snapshot: Snapshot, chosen: str
-) -> list[GroupConfig]:
-    """The groups whose names hold every word of `text`, of the chosen status if any is."""
+def matching(everything: Iterable[GroupConfig], text: str) -> list[GroupConfig]:
+    """The groups whose names hold every word of `text`."""
     words = text.lower().split()
-    return [
-        group
-        for group in everything
-        if all(word in group.name.lower() for word in words)
-        and (not chosen or snapshot.standing(group).status == chosen)
-    ]
+    return [group for group in everything if all(word in group.name.lower() for word in words)]
 
 
 def _select(
     everything: list[GroupConfig], snapshot: Snapshot, query: Query, chosen: str
 ) -> GroupSelection:
     """Filter, count, sort and cut the groups; pure, because it runs on another thread."""
-    candidates = matching(everything, query.text, snapshot, "")
-    counts = Counter(snapshot.standing(group).status for group in candidates)
-    matches = matching(candidates, "", snapshot, chosen) if chosen else candidates
+    candidates = matching(everything, query.text)
+    statuses = {group.name: snapshot.standing(group).status for group in candidates}
+    counts = Counter(statuses.values())
+    matches = [each for each in candidates if chosen in ("", statuses[each.name])]
     tables.order(matches, _key(snapshot, query.sort), lambda g: g.name, down=query.is_downward)
     facets = [StatusFacet("", _("All"), len(candidates))]
     facets += [

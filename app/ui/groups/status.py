@@ -22,11 +22,10 @@ SENTENCES = {
         "%(unread)s unread and no consumer connected. Oldest unread message: %(age)s."
     ),
     StatusReason.STALLED: N_(
-        "%(unread)s unread and nothing acknowledged in the last minute. Oldest unread message: "
-        "%(age)s."
+        "%(unread)s unread and nothing consumed in the last minute. Oldest unread message: %(age)s."
     ),
     StatusReason.GROWING: N_(
-        "%(unread)s unread, %(growth)s more than 15 min ago; %(rate)s acknowledged per second."
+        "%(unread)s unread, %(growth)s more than 15 min ago; %(rate)s consumed per second."
     ),
     StatusReason.NOT_SHRINKING: N_(
         "%(unread)s unread and not catching up at %(rate)s per second. Oldest unread message: "
@@ -34,7 +33,7 @@ SENTENCES = {
     ),
     StatusReason.SHRINKING: N_("%(unread)s unread, caught up in about %(clears)s."),
     StatusReason.IN_FLIGHT: N_("%(unread)s unread, %(inflight)s in flight."),
-    StatusReason.KEEPS_UP: N_("%(unread)s unread; %(rate)s acknowledged per second."),
+    StatusReason.KEEPS_UP: N_("%(unread)s unread; %(rate)s consumed per second."),
     StatusReason.UNUSED: N_("Nothing unread, no consumer connected."),
     StatusReason.NOT_BEGUN: N_("Nothing consumed yet."),
 }

@@ -28,7 +28,7 @@ STATUS_WEIGHTS = {
     GroupStatus.FALLING_BEHIND: 60,
     GroupStatus.PAUSED: 30,
 }
-ALERT_WEIGHTS = {Severity.CRITICAL: 90, Severity.WARNING: 50}
+ALERT_WEIGHTS = {Severity.CRITICAL: 90, Severity.WARNING: 50, Severity.INFO: 25}
 ACKNOWLEDGED = 20
 # The icon and the page of a thing, by its kind; parts of the broker have names to be translated.
 PLACES = {
@@ -109,15 +109,12 @@ def attention(
     return merge(
         [
             *alerts(watch),
-            *services(health.failures),
+            *engine(health),
             *disk(health.disk_free_bytes, health.disk_free_min_bytes),
-            *damage(len(health.damages)),
-            *warnings(health.warnings),
-            *given_up(watch),
+            *traces_and_transactions(watch),
             *conflicts(watch),
             *dead_letters(snapshot.groups),
             *statuses(standings),
-            *traces(watch),
         ],
         standings,
     )
@@ -197,41 +194,9 @@ def _conflict(name: str) -> Sentence:
             "Consumers subscribe to different messages and take each other's. Give each "
             "subscription its own group."
         ),
-        f"{_group(name)}/subscriptions",
+        f"/groups/{segment(name)}/subscriptions",
         _("Compare subscriptions"),
     )
-
-
-def traces(watch: Watch) -> Iterator[Concern]:
-    """Traces that are not recorded, and dropped trace events."""
-    if watch.traces_refusal:
-        text = _("Traces are not recorded: %(reason)s.", reason=watch.traces_refusal)
-        yield _of_broker("traces", 72, text, "/engine", _("View engine"))
-    if watch.traces_dropped:
-        text = _(
-            "%(count)s trace events dropped since the start: the journeys of those messages have "
-            "gaps.",
-            count=formats.count(watch.traces_dropped),
-        )
-        yield _of_broker("traces", 35, text, "/engine", _("View engine"))
-
-
-def given_up(watch: Watch) -> Iterator[Concern]:
-    """Undecided transactions whose checks were given up."""
-    if watch.given_up:
-        text = ngettext(
-            "%(num)s transaction needs a decision. Its producer never answered.",
-            "%(num)s transactions need a decision. Their producers never answered.",
-            watch.given_up,
-        )
-        yield _of_broker("transactions", 78, text, "/transactions?kind=given_up", _("Decide"))
-
-
-def warnings(texts: Mapping[str, str]) -> Iterator[Concern]:
-    """The warnings in the engine's health, apart from damage."""
-    for name, text in texts.items():
-        if name != "damage":
-            yield _of_broker(name, 55, f"{text}.", "/engine", _("View engine"))
 
 
 def dead_letters(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
@@ -273,6 +238,22 @@ def _status(name: str, standing: GroupStanding) -> Sentence:
     return Sentence(view.sentence, view.href, view.action)
 
 
+def engine(health: Health) -> Iterator[Concern]:
+    """Services whose last step failed, damage that recovery set aside, and warnings."""
+    for name, failure in health.failures.items():
+        yield _of_engine(name, 95, _("Background service failing: %(failure)s.", failure=failure))
+    if health.damages:
+        text = ngettext(
+            "%(num)s damaged place found at the start and set aside.",
+            "%(num)s damaged places found at the start and set aside.",
+            len(health.damages),
+        )
+        yield _of_engine("log", 88, text)
+    for name, warning in health.warnings.items():
+        if name != "damage":
+            yield _of_engine(name, 55, f"{warning}.")
+
+
 def disk(free_bytes: int | None, min_bytes: int) -> Iterator[Concern]:
     """A disk that is full or nearly full; nothing if its free space is unknown."""
     if free_bytes is None or free_bytes >= DISK_WARNING_FACTOR * min_bytes:
@@ -285,27 +266,30 @@ def disk(free_bytes: int | None, min_bytes: int) -> Iterator[Concern]:
     yield _of_broker("disk", weight, _(text, free=free, needed=needed))
 
 
-def damage(count: int) -> Iterator[Concern]:
-    """Damaged records that recovery skipped."""
-    if count:
-        text = ngettext(
-            "%(num)s damaged place found at the start and set aside.",
-            "%(num)s damaged places found at the start and set aside.",
-            count,
+def traces_and_transactions(watch: Watch) -> Iterator[Concern]:
+    """Traces that are not recorded, dropped trace events, and transactions that were given up."""
+    if watch.traces_refusal:
+        text = _("Traces are not recorded: %(reason)s.", reason=watch.traces_refusal)
+        yield _of_engine("traces", 72, text)
+    if watch.traces_dropped:
+        text = _(
+            "%(count)s trace events dropped since the start: the journeys of those messages have "
+            "gaps.",
+            count=formats.count(watch.traces_dropped),
         )
-        yield _of_broker("log", 88, text, "/engine", _("View engine"))
+        yield _of_engine("traces", 35, text)
+    if watch.given_up:
+        text = ngettext(
+            "%(num)s transaction needs a decision. Its producer never answered.",
+            "%(num)s transactions need a decision. Their producers never answered.",
+            watch.given_up,
+        )
+        yield _of_broker("transactions", 78, text, "/transactions?kind=given_up", _("Decide"))
 
 
-def services(failures: Mapping[str, str]) -> Iterator[Concern]:
-    """Background duties whose last step failed."""
-    for name, failure in failures.items():
-        text = _("Background service failing: %(failure)s.", failure=failure)
-        yield _of_broker(name, 95, text, "/engine", _("View engine"))
+def _of_engine(name: str, weight: int, text: str) -> Concern:
+    return _of_broker(name, weight, text, "/engine", _("View engine"))
 
 
 def _of_broker(name: str, weight: int, text: str, href: str = "", action: str = "") -> Concern:
     return Concern(Thing("broker", name), weight, lambda: Sentence(text, href, action))
-
-
-def _group(name: str) -> str:
-    return f"/groups/{segment(name)}"

@@ -14,8 +14,11 @@ from app.monitoring.group_status import (
     NextAction,
     standing_of,
 )
-from app.monitoring.sampler import GroupFigures, Snapshot
-from engine.broker import GroupConfig
+from app.monitoring.meter import Meter
+from app.monitoring.sampler import GroupFigures, Sampler, Snapshot
+from engine.broker import Broker, GroupConfig
+from engine.clock import ManualClock
+from engine.message import Message
 from kitemq.model.groups import GroupStatus, StatusReason
 
 SHRINKING = Forecast(Outlook.SHRINKING, 1, 5.0)
@@ -99,3 +102,29 @@ def test_a_group_whose_topics_are_all_paused_is_paused() -> None:
     assert Snapshot().standing(GroupConfig("g"), figures).status is GroupStatus.ACTIVE
     more = GroupFigures(9, None, 0, 0, 0, {"orders": 9, "mails": 0}, members=1)
     assert Snapshot().standing(one, more).status is GroupStatus.ACTIVE
+
+
+@pytest.mark.anyio
+async def test_a_pulling_consumer_that_keeps_up_is_active_and_a_failing_one_is_stalled(
+    broker: Broker, clock: ManualClock, meter: Meter
+) -> None:
+    sampler = Sampler(broker, meter, clock.now_ms)
+    broker.send([Message("orders", b"x", queue=0) for _ in range(40)])
+
+    async def status_of(group: str) -> GroupStatus:
+        await sampler.refresh()
+        return sampler.snapshot.standing(broker.group(group), sampler.read(group)).status
+
+    broker.members.heartbeat("pulling", "p1", topics={"orders": "*"})
+    for offset in range(0, 40, 10):
+        broker.pull("orders", 0, offset, count_max=10, group="pulling")
+        broker.advance_offset("pulling", "orders", 0, offset + 10)
+        clock.advance(5)
+    assert sampler.read("pulling").rate == 0
+    assert await status_of("pulling") is GroupStatus.ACTIVE
+    for _ in range(12):
+        clock.advance(31)
+        broker.members.seen("popping", "w1")
+        broker.receive("popping", {"orders": "*"}, count_max=3, invisible_s=5)
+    assert await status_of("popping") is GroupStatus.FALLING_BEHIND
+    assert await status_of("pulling") is GroupStatus.IDLE

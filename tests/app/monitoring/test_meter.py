@@ -1,35 +1,11 @@
 """The pages' rates and lines, as the engine counts them."""
 
-from pathlib import Path
-
 import pytest
 
 from app.monitoring.meter import STEP_MS, Meter
 from engine.broker import Broker
 from engine.clock import ManualClock
-from engine.config import EngineConfig
 from engine.message import Message
-from engine.store.pool import InlinePool
-
-START_MS = 1_700_000_000_000
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(START_MS)
-
-
-@pytest.fixture
-def broker(clock: ManualClock, tmp_path: Path) -> Broker:
-    config = EngineConfig(data=tmp_path, disk_free_min_bytes=0, segment_bytes=8 << 20)
-    broker = Broker(config, clock=clock, pool=InlinePool())
-    broker.start()
-    return broker
-
-
-@pytest.fixture
-def meter(broker: Broker, clock: ManualClock) -> Meter:
-    return Meter(lambda: broker.statistics, clock.now_ms)
 
 
 def test_rates_are_messages_per_second(meter: Meter, broker: Broker, clock: ManualClock) -> None:

@@ -143,7 +143,7 @@ def test_a_group_is_told_by_its_status_from_idle_to_caught_up(hurried: Hurried) 
     for _ in range(13):
         hurried.pass_time(31)
     assert status_of(hurried, "lifelong") == ("falling_behind", "stalled")
-    assert "nothing acknowledged" in hurried.browser.get("/groups/lifelong").text
+    assert "nothing consumed" in hurried.browser.get("/groups/lifelong").text
     scenery.post("/groups/lifelong/pause", None)
     assert status_of(hurried, "lifelong") == ("paused", "paused")
     assert 'href="/groups/lifelong/resume">Resume' in hurried.browser.get("/groups/lifelong").text

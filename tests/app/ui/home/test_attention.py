@@ -96,7 +96,7 @@ def test_an_object_is_told_once_with_its_most_severe_sentence_first() -> None:
         "Consumers subscribe to different messages and take each other's. Give each subscription "
         "its own group.",
         "9 dead letters, 9 new since yesterday.",
-        "274 unread and nothing acknowledged in the last minute. Oldest unread message: 60 min.",
+        "274 unread and nothing consumed in the last minute. Oldest unread message: 60 min.",
     ]
     assert billing.status is not None
     assert (billing.status.label, billing.href) == ("Falling behind", "/groups/billing")
@@ -109,11 +109,15 @@ def test_an_object_is_told_once_with_its_most_severe_sentence_first() -> None:
 def test_an_acknowledged_alert_stands_below_what_nobody_has_seen() -> None:
     watch = replace(
         QUIET,
-        firing=[replace(firing("seen"), acked_by="ann"), firing("unseen", "warning")],
+        firing=[
+            replace(firing("seen"), acked_by="ann"),
+            firing("noted", "info"),
+            firing("unseen", "warning"),
+        ],
     )
-    result = attend({"seen": group(), "unseen": group()}, watch)
-    assert names(result) == ["unseen", "seen"]
-    assert texts(result.matters[1])[0].endswith("Acknowledged by ann.")
+    result = attend({"seen": group(), "unseen": group(), "noted": group()}, watch)
+    assert names(result) == ["unseen", "noted", "seen"]
+    assert texts(result.matters[2])[0].endswith("Acknowledged by ann.")
 
 
 def test_a_group_without_consumers_stands_above_one_that_falls_behind() -> None:
