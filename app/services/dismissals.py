@@ -1,4 +1,4 @@
-"""Dead letters that people let rest, with a note, and what they take up again; all audited."""
+"""Dismissals of dead letters, each with a comment, and their undoing; all audited."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -126,7 +126,7 @@ class GroupLag(msgspec.Struct, frozen=True):
     """The same over all queues of a group; `retry_waiting` are in the delay levels, besides.
 
     `counts` is ALL where it is for any queue. Of the `dead` ones `resent` were sent again by
-    replay jobs, and people let `dismissed` rest.
+    replay jobs, and `dismissed` need no action.
     """
 
     queues: list[QueueLag]

@@ -116,7 +116,7 @@ class DismissedOffsets:
 
     def with_bits(self) -> "DismissedOffsets":
         """This one, its bits made: a plan does it beside the owner's thread."""
-        assert self.bits.end <= self.end
+        _ = self.bits
         return self
 
     def count(self, first: int, end: int) -> int:
@@ -172,6 +172,8 @@ class DismissedOffsets:
             self._ends[low:],
             self._which[low:],
         )
+        if "bits" in self.__dict__:  # what they have before `first` is never looked at
+            dismissed_offsets.bits = self.bits
         return dismissed_offsets
 
     def packed(self) -> PackedDismissals:

@@ -29,7 +29,7 @@ LIMIT_DEFAULT = 100
 
 
 dead = CommandGroup("dead")
-choosing = several(
+CUT = (
     option("--reason", default="", help="attempts_exhausted, rejected …"),
     option("--topic", default="", help="only what was first sent to it"),
     option("--filter", default="*", help='tags "a || b", or "SQL92: a > 5"'),
@@ -38,6 +38,7 @@ choosing = several(
     option("--client", default="", help="only what this client had last"),
     option("--failures", type=int, default=None, help="only what failed so often"),
 )
+choosing = several(*CUT)
 
 
 class CutOptions(CommandOptions):

@@ -59,7 +59,7 @@ class DeadLetterInfo(msgspec.Struct, frozen=True):
     reason: Annotated[str, Meta(description="attempts_exhausted, rejected …")]
     error: Annotated[str, Meta(description="What its consumer said last.")]
     client: Annotated[str, Meta(description="Which client had it last.")]
-    failures: Annotated[int, Meta(description="How often it was delivered in vain.")]
+    failures: Annotated[int, Meta(description="How often its delivery failed.")]
     died_ms: int
     origin_topic: str
     origin_id: Annotated[str, Meta(description="Offset id of the record that was first sent.")]
@@ -77,7 +77,7 @@ class DeadLetterInfo(msgspec.Struct, frozen=True):
         int, Meta(description="How many replay jobs had sent it before it died.")
     ]
     dismissed: Annotated[
-        DismissalNote | None, Meta(description="Who let it rest, and why; null for nobody.")
+        DismissalNote | None, Meta(description="Who dismissed it, when and why; null for nobody.")
     ]
 
 
@@ -104,7 +104,7 @@ class DeadLetterCounts(msgspec.Struct, frozen=True):
     clients: dict[str, int]
     redriven: Annotated[int, Meta(description="How many of them were sent again.")]
     returned: Annotated[int, Meta(description="How many had been sent again before they died.")]
-    dismissed: Annotated[int, Meta(description="How many of them people let rest.")]
+    dismissed: Annotated[int, Meta(description="How many of them are dismissed.")]
 
 
 class Redrive(DeadLetterCut, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -52,7 +52,7 @@ class Lag(msgspec.Struct, frozen=True):
     inflight: int
     retry_waiting: int
     dead: int
-    dismissed: Annotated[int, Meta(description="Of the dead ones, those that people let rest.")]
+    dismissed: Annotated[int, Meta(description="Of the dead ones, those that are dismissed.")]
     resent: Annotated[int, Meta(description="Of the dead ones, those that were sent again.")]
     oldest_age_ms: int | None
     counts: Annotated[LagBasis, Meta(description="all where it is for any queue.")]

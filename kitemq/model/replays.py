@@ -36,9 +36,7 @@ ErrorText = Annotated[
     ),
 ]
 LastClient = Annotated[str, Meta(max_length=1024, description="Only what this client had last.")]
-Failures = Annotated[
-    int | None, Meta(description="Only what was delivered in vain so often; null for any.")
-]
+Failures = Annotated[int | None, Meta(description="Only what failed so often; null for any.")]
 JobName = Annotated[str, Meta(max_length=200, description="For people.")]
 QueueNumber = Annotated[int, Meta(ge=0, le=65535)]
 

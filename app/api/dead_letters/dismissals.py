@@ -1,4 +1,4 @@
-"""Dead letters that people let rest, with a note, and what they take up again."""
+"""Dismissals of dead letters, each with a comment, and their undoing."""
 
 import msgspec
 

@@ -62,6 +62,7 @@ PAGES = (
     "/dlq?q=no-such-group",
     "/dlq/billing",
     "/dlq/billing?reason=rejected",
+    "/dlq/billing?error_class=ValueError&state=resent",
     "/dlq/billing?tag=paid&age=hour",
     "/dlq/billing/0",
     "/dlq/billing/0?view=hex",

@@ -87,10 +87,10 @@ def test_a_cut_by_error_is_resent_and_its_rows_say_what_became_of_the_copies(
     open_page: OpenPage, scenery: Scenery
 ) -> None:
     one_queue(scenery, "ferries")
-    dying_group(scenery, "harbour")
+    dying_group(scenery, "ferry-dock")
     for error, count in (("KeyError: 'pier'", 2), ("TimeoutError: no answer within 3 s", 3)):
-        kill(scenery, "harbour", "ferries", [{"body": error}] * count, error=error)
-    page = open_page("/dlq/harbour")
+        kill(scenery, "ferry-dock", "ferries", [{"body": error}] * count, error=error)
+    page = open_page("/dlq/ferry-dock")
     page.locator("#facet-error_class").get_by_role("link", name="TimeoutError").click()
     expect(page).to_have_url(re.compile("error_class=TimeoutError"))
     rows = page.locator("table.letters tbody tr")
@@ -101,11 +101,11 @@ def test_a_cut_by_error_is_resent_and_its_rows_say_what_became_of_the_copies(
     expect(page.get_by_role("heading", name="Dry run: 3 of 5 can be sent")).to_be_visible()
     page.get_by_role("button", name="Send them (3)").click()
     expect(page.get_by_role("heading", name="Finished: 3 sent")).to_be_visible()
-    first, second, _ = scenery.receive("harbour", "ferries", 3)
-    scenery.post("/groups/harbour/ack", {"receipts": [first["receipt"]]})
+    first, second, _ = scenery.receive("ferry-dock", "ferries", 3)
+    scenery.post("/groups/ferry-dock/ack", {"receipts": [first["receipt"]]})
     nack = {"receipt": second["receipt"], "error": "TimeoutError: once more"}
-    scenery.post("/groups/harbour/nack", {"nacks": [nack]})
-    page.goto("/dlq/harbour")  # two KeyErrors are open, and what failed again
+    scenery.post("/groups/ferry-dock/nack", {"nacks": [nack]})
+    page.goto("/dlq/ferry-dock")  # two KeyErrors are open, and what failed again
     expect(rows).to_have_count(3)
     expect(page.locator("#facet-state .facet-count")).to_have_text(["3", "3", "0", "6"])
     page.locator("#facet-state").get_by_role("link", name="resent").click()
@@ -113,13 +113,13 @@ def test_a_cut_by_error_is_resent_and_its_rows_say_what_became_of_the_copies(
         expect(rows.filter(has_text=fate)).to_have_count(1)
     page.locator("#letter-2 .error-line").click()
     expect(page.get_by_text("the copy:")).to_be_visible()
-    lag = scenery.get("/groups/harbour/lag")
+    lag = scenery.get("/groups/ferry-dock/lag")
     assert (lag["dead"], lag["resent"], lag["dismissed"]) == (6, 3, 0)
-    page.goto("/groups/harbour/config")
+    page.goto("/groups/ferry-dock/config")
     page.get_by_label("Dead letters that are resent").select_option("yes")
     page.get_by_role("button", name="Save").click()
     expect(page).to_have_url(re.compile("done=changed"))
-    page.goto("/dlq/harbour")
+    page.goto("/dlq/ferry-dock")
     expect(page.locator("#facet-state .facet-count")).to_have_text(["3", "0", "3", "6"])
 
 

@@ -156,6 +156,7 @@ SETTINGS = {
     "start_at": "",
     "rooms": "",
     "ordered": "yes",
+    "dismiss_when_resent": "yes",
     "retry_max": "3",
     "dead_letters": "keep",
     "policy": "steps",
@@ -180,6 +181,7 @@ def test_settings_are_changed_by_their_form_and_audited(
     assert "retry_max: 16 → 3" in history
     assert "ordered: " in history
     assert found["ordered"] is True
+    assert found["dismiss_when_resent"] is True
     assert browser.get("/groups/settled?format=json").json()["head"]["is_ordered"] is True
     listed = browser.get("/groups?q=settled")
     assert "ordered</span>" in listed.text

@@ -84,9 +84,9 @@ def test_a_dry_run_says_what_cannot_be_sent_and_the_run_names_it(
     resend = page.get_by_role("button", name=re.compile("Resend .*selected"))
     expect(resend).to_be_disabled()
     page.get_by_label("Select all on this page").check()
-    expect(resend).to_have_text(re.compile(r"\(12\)"))
+    expect(resend).to_have_text("Resend 12 selected")
     resend.click()
-    expect(page.get_by_text("12 ticked dead letters")).to_be_visible()
+    expect(page.get_by_text("12 selected dead letters")).to_be_visible()
     page.get_by_label("the topic each was first sent to").check()
     page.get_by_role("button", name="Make the dry run").click()
     expect(page.get_by_role("heading", name="Dry run: 10 of 12 can be sent")).to_be_visible()
@@ -109,9 +109,12 @@ def test_a_dry_run_says_what_cannot_be_sent_and_the_run_names_it(
     outcomes.first.get_by_role("link", name="New message").click()
     expect(page).to_have_url(re.compile("/messages/stays/0/1[0-9]$"))
     expect(page.locator("#message-body pre")).to_have_text(re.compile("letter"))
-    page.goto("/dlq/twelve")
+    page.goto("/dlq/twelve?state=all")
     expect(page.locator("#letter-0").get_by_role("link", name="resent by job")).to_be_visible()
-    expect(page.locator("#letter-11").get_by_text("redriven")).to_have_count(0)
+    expect(page.locator("#letter-11").get_by_text("resent")).to_have_count(0)
+    page.goto("/dlq/twelve")
+    expect(page.locator("#letter-11")).to_be_visible()
+    expect(page.locator("#letter-0")).to_have_count(0)
 
 
 def test_what_comes_back_says_how_often_it_was_sent_again(
@@ -126,11 +129,11 @@ def test_what_comes_back_says_how_often_it_was_sent_again(
     (again,) = scenery.receive("thrower", "boomerangs", 1)
     nack = {"receipt": again["receipt"], "error": "still no use"}
     scenery.post("/groups/thrower/nack", {"nacks": [nack]})
-    page.goto("/dlq/thrower")
+    page.goto("/dlq/thrower?state=all")
     expect(page.locator("#letter-1 .marks")).to_have_text(re.compile("came back 1"))
     expect(page.locator("#letter-0 .marks")).to_have_text(re.compile("resent by job"))
     page.locator("#letter-1 th a").click()
-    expect(page.get_by_text("sending it once more will hardly help")).to_be_visible()
+    expect(page.get_by_text("resending it once more will hardly help")).to_be_visible()
 
 
 def test_a_dead_letter_is_edited_and_sent_as_a_new_message(
@@ -161,16 +164,16 @@ def test_shift_ticks_a_range_and_a_refresh_keeps_the_ticks(
     page.get_by_label("Select dead letter 6").click()
     page.get_by_label("Select dead letter 3").click(modifiers=["Shift"])
     resend = page.get_by_role("button", name=re.compile("Resend .*selected"))
-    expect(resend).to_have_text(re.compile(r"\(4\)"))
+    expect(resend).to_have_text("Resend 4 selected")
     kill(scenery, "autumn", "leaves", [{"body": "late leaf"}])
     page.get_by_role("button", name="Refresh now").click()
     expect(page.locator("#letter-8")).to_be_visible()
     for offset in range(9):
         box = page.get_by_label(f"Select dead letter {offset}", exact=True)
         expect(box).to_be_checked(checked=3 <= offset <= 6)
-    expect(resend).to_have_text(re.compile(r"\(4\)"))
+    expect(resend).to_have_text("Resend 4 selected")
     resend.click()
-    expect(page.get_by_text("4 ticked dead letters")).to_be_visible()
+    expect(page.get_by_text("4 selected dead letters")).to_be_visible()
 
 
 def test_without_script_a_choice_is_resent_step_by_step(

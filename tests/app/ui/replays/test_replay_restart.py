@@ -87,7 +87,9 @@ def test_a_job_killed_at_random_moments_sends_each_entry_once(
 
     check_outcomes(scenery, job["id"])
     check_copies(scenery, job["id"])
-    page.goto("/dlq/couriers")
+    states = scenery.get("/groups/couriers/dead-letters/counts")["states"]
+    assert states == {"open": 0, "resent": COUNT, "dismissed": 0}  # after every kill
+    page.goto("/dlq/couriers?state=resent")
     expect(page.locator(f"#letter-{COUNT - 1} .marks")).to_have_text(re.compile("resent by job"))
     context.close()
     scenery.close()
