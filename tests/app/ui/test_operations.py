@@ -112,7 +112,7 @@ def test_a_message_is_recalled_only_with_the_word_typed(
     assert browser.get(path).status_code == 200
     done = browser.post(path, data={"do": "recall", "confirm": "recall"})
     assert done.headers["location"] == "/scheduled?done=recalled"
-    assert "never be delivered" in browser.get(done.headers["location"]).text
+    assert "not be delivered" in browser.get(done.headers["location"]).text
     gone = browser.get(path)
     assert gone.status_code == 404
     assert name in gone.text

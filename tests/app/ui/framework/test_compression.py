@@ -2,12 +2,12 @@
 
 import gzip
 import re
+import secrets
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from app.ui.framework import compression
 from app.ui.framework.compression import gzipped
 from tests.app.ui.conftest import Site
 
@@ -59,7 +59,7 @@ def test_a_page_of_the_same_content_varies_in_size(
 ) -> None:
     sizes = []
     for padding_bytes in (0, 99):
-        monkeypatch.setattr(compression.secrets, "randbelow", lambda _, n=padding_bytes: n)
+        monkeypatch.setattr(secrets, "randbelow", lambda _, n=padding_bytes: n)
         sizes.append(len(raw(browser, "/help?q=no-such-word")[1]))
     assert sizes[1] - sizes[0] > 50
 
