@@ -28,7 +28,7 @@ from app.ui.groups import members as group_members
 from app.ui.groups import offsets as group_offsets
 from app.ui.groups import retries as group_retries
 from app.ui.groups import settings as group_settings
-from app.ui.help import help
+from app.ui.help import components, help
 from app.ui.home import overview
 from app.ui.journeys import journey
 from app.ui.journeys import search as trace
@@ -227,6 +227,7 @@ router = APIRouter(
         _get("/settings", browser_settings.show),
         _post("/settings", browser_settings.change),
         _get("/help", help.show),
+        _get("/help/components", components.show),
         _get("/palette", palette.show),
         _get("/views", views.show),
         _post("/views", views.create),
