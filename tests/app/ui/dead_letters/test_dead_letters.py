@@ -165,7 +165,7 @@ def test_one_dead_letter_tells_all_and_its_body_is_no_markup(
     browser: httpx.Client, graveyard: Scenery
 ) -> None:
     html = browser.get("/dlq/museum/40").text
-    assert "moved this message to dead letters" in html
+    assert "gave up on this message" in html
     assert "=cmd|" in html
     assert SCRIPT_BODY not in html
     assert "&lt;script&gt;" in html
