@@ -53,7 +53,7 @@ from app.ui.groups import members as group_members
 from app.ui.groups import offsets as group_offsets
 from app.ui.groups import retries as group_retries
 from app.ui.groups import settings as group_settings
-from app.ui.help import help
+from app.ui.help import components, help
 from app.ui.home import overview
 from app.ui.journeys import journey
 from app.ui.journeys import search as trace

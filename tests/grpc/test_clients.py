@@ -198,7 +198,7 @@ async def test_a_client_that_is_disconnected_gives_back_what_it_held(running: Ru
     stream, _ = await told(running.stub, consumer_settings("g", "orders"))
     assert len(await running.stub.receive("g", "orders", auto_renew=True)) == 2
     page = await running.http.get("/client/disconnect", params={"client": CLIENT})
-    assert "2 messages in its hands come back within a second" in page.text
+    assert "2 messages in flight are redelivered within a second" in page.text
     done = (await post(running, "/clients/disconnect", {"client": CLIENT})).json()
     assert done == {"client": CLIENT, "connections": 1, "groups": ["g"], "returned": 2, "kept": 0}
     with pytest.raises((grpc.aio.AioRpcError, AssertionError)):

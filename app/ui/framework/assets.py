@@ -12,13 +12,17 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from app.ui.framework.compression import LEVEL_ONCE, SIZE_BYTES_MIN, accepts_gzip, gzipped
+
 ROOTS = sorted(Path(__file__).parent.parent.glob("*/static"))
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
+    ".woff2": "font/woff2",
 }
+PACKED = frozenset({".css", ".js", ".svg", ".txt"})  # a typeface is compressed already
 KEEP = "public, max-age=31536000, immutable"
 ASK = "no-cache"
 
@@ -28,6 +32,7 @@ class Asset:
     content: bytes
     media_type: str
     tag: str
+    packed: bytes  # as gzip; empty where that saves nothing
 
 
 class Assets:
@@ -50,15 +55,25 @@ class Assets:
         asset = self._assets.get(request.path_params["name"])
         if asset is None:
             return PlainTextResponse("no such file\n", status_code=404)
+        is_packed = bool(asset.packed) and accepts_gzip(request)
+        is_named_by_version = request.path_params["name"].startswith("vendor/")
+        is_kept = is_named_by_version or request.query_params.get("v") == asset.tag
         headers = {
-            "ETag": f'"{asset.tag}"',
-            "Cache-Control": KEEP if request.query_params.get("v") == asset.tag else ASK,
+            "ETag": f'"{asset.tag}{"-gzip" if is_packed else ""}"',
+            "Cache-Control": KEEP if is_kept else ASK,
+            "Vary": "Accept-Encoding",
         }
         if request.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
-        return Response(asset.content, media_type=asset.media_type, headers=headers)
+        if is_packed:
+            headers["Content-Encoding"] = "gzip"
+        content = asset.packed if is_packed else asset.content
+        return Response(content, media_type=asset.media_type, headers=headers)
 
 
 def _read(path: Path) -> Asset:
     content = path.read_bytes()
-    return Asset(content, MEDIA_TYPES[path.suffix], hashlib.sha256(content).hexdigest()[:16])
+    is_packed = path.suffix in PACKED and len(content) >= SIZE_BYTES_MIN
+    packed = gzipped(content, LEVEL_ONCE) if is_packed else b""
+    tag = hashlib.sha256(content).hexdigest()[:16]
+    return Asset(content, MEDIA_TYPES[path.suffix], tag, packed)

@@ -32,7 +32,7 @@ from engine.errors import NotFound
 if TYPE_CHECKING:
     from app.ui.framework.console import Console
 
-VARY = "HX-Request, HX-Request-Type, HX-Target, Cookie, Accept-Language"
+VARY = "HX-Request, HX-Request-Type, HX-Target, Cookie, Accept-Language, Accept-Encoding"
 # Messages after a redirect; the query holds the key, never the sentence.
 NOTICES = {
     "created": N_("Created."),
@@ -189,7 +189,8 @@ async def respond(
             if request.headers.get("hx-ptag") == frame.ptag:
                 return Response(status_code=304, headers=headers)
         html = console.templates.render(template, block, {"frame": frame, **_fields(context)})
-        return HTMLResponse(html, status, headers=headers)
+        body, coding = page_body(request, html)
+        return HTMLResponse(body, status, headers=headers | coding)
 
     return await console.render(rendered)
 

@@ -33,6 +33,7 @@ LINKS = (
     ("/metrics", N_("Metrics for Prometheus")),
     ("/engine?settings=all", N_("All settings with values, defaults and descriptions")),
     ("/access", N_("Users and permissions")),
+    ("/help/components", N_("Components of the console's pages")),
 )
 
 

@@ -167,7 +167,7 @@ async def test_no_page_and_no_answer_tells_a_secret_of_the_settings(start: Start
         twin = (await app.http.get("/engine?settings=all&format=json")).json()
         values = {row["name"]: row["value"] for row in twin["settings"]}
         assert values["alert_webhook_secret"] == values["admin_password"]
-        assert values["admin_password"] == "hidden: it is a secret"
+        assert values["admin_password"] == "hidden: secret"
         assert values["alert_webhooks"] == "http://127.0.0.1:9/…"
 
 

@@ -142,7 +142,7 @@ async def test_a_broken_body_comes_raw_with_the_reason(app: App) -> None:
     assert "Error -3" in got["compressed"]["error"]
     page = await app.http.get("/messages/orders/0/0")
     assert page.status_code == 200
-    assert "The body is shown as the log keeps it" in page.text
+    assert "Shown compressed, as stored" in page.text
     rows = (await app.http.get("/messages/export?topic=orders&format=ndjson")).text
     assert json.loads(rows.splitlines()[0])["body_encoding"] == "base64;zlib"
 

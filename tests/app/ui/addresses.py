@@ -152,6 +152,8 @@ PAGES = (
     "/settings",
     "/help",
     "/help?q=lag",
+    "/help/components",
+    "/help/components?sort=-messages",
     "/views",
     "/views?path=/topics&query=q%3Dorders%26sort%3D-messages",
     "/palette",

@@ -221,11 +221,11 @@ def test_a_server_that_is_gone_is_said_and_the_figures_stay(open_page: OpenPage)
     page = open_page("/groups")
     page.route("**/groups*", lambda route: route.abort())
     page.keyboard.press("r")
-    expect(page.get_by_text("The server does not answer.")).to_be_visible()
+    expect(page.get_by_text("Connection lost.")).to_be_visible()
     expect(page.locator("#group-billing")).to_be_visible()
     page.unroute("**/groups*")
     page.keyboard.press("r")
-    expect(page.get_by_text("The server does not answer.")).to_be_hidden()
+    expect(page.get_by_text("Connection lost.")).to_be_hidden()
 
 
 def test_a_topic_is_made_in_a_dialog_with_errors_in_place(open_page: OpenPage) -> None:

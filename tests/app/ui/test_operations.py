@@ -112,7 +112,7 @@ def test_a_message_is_recalled_only_with_the_word_typed(
     assert browser.get(path).status_code == 200
     done = browser.post(path, data={"do": "recall", "confirm": "recall"})
     assert done.headers["location"] == "/scheduled?done=recalled"
-    assert "never be delivered" in browser.get(done.headers["location"]).text
+    assert "not be delivered" in browser.get(done.headers["location"]).text
     gone = browser.get(path)
     assert gone.status_code == 404
     assert name in gone.text
@@ -138,7 +138,7 @@ def test_a_message_is_moved_to_another_time(browser: httpx.Client, scenery: Scen
     typed = {"do": "reschedule", "later": "", "at": "2000-01-01T00:00"}
     for at, text in (
         ("2000-01-01T00:00", "has passed"),
-        ("soon", "no time"),
+        ("soon", "Invalid time"),
         ("2999-01-01T00:00", "year"),
     ):
         wrong = browser.post(f"/scheduled/{name}", data={**typed, "at": at})
@@ -339,7 +339,7 @@ def test_a_topic_is_purged_of_what_was_shown_and_no_more(
     scenery.send("to-purge", [{"body": str(n), "queue": n % 2} for n in range(10)])
     path = "/topics/to-purge/purge"
     page = browser.get(f"{path}?how=all")
-    assert "<strong>10</strong> messages of 10 would go" in page.text
+    assert "<strong>10</strong> messages of 10 would be purged" in page.text
     assert browser.get("/topics/to-purge?format=json").json()["head"]["messages"] == 10
     fields = hidden(page.text)
     refused = browser.post(path, data={**fields, "confirm": "to-purg"})
@@ -357,7 +357,7 @@ def test_one_queue_is_purged_up_to_an_offset(browser: httpx.Client, scenery: Sce
     scenery.send("to-trim", [{"body": str(n), "queue": 1} for n in range(6)])
     path = "/topics/to-trim/purge"
     page = browser.get(f"{path}?how=offset&queue=1&offset=4")
-    assert "<strong>4</strong> messages of 6 would go" in page.text
+    assert "<strong>4</strong> messages of 6 would be purged" in page.text
     browser.post(path, data={**hidden(page.text), "confirm": "to-trim"})
     assert twin(browser, "/topics/to-trim")["queues"][1]["min_offset"] == "4"
 

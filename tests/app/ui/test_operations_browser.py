@@ -45,7 +45,7 @@ def test_a_message_is_recalled_in_a_dialog_once_the_word_is_typed(
     expect(button).to_be_enabled()
     button.click()
     expect(page).to_have_url(re.compile(r"/scheduled\?done=recalled$"))
-    expect(page.get_by_text("never be delivered")).to_be_visible()
+    expect(page.get_by_text("not be delivered")).to_be_visible()
     expect(page.get_by_role("link", name=f"Change {name}")).to_have_count(0)
 
 
@@ -94,7 +94,7 @@ def test_a_topic_is_purged_after_a_preview(open_page: OpenPage, scenery: Scenery
     expect(dialog.get_by_role("button", name="Preview")).to_be_visible()
     dialog.get_by_label("Extent").select_option("all")
     dialog.get_by_role("button", name="Preview").click()
-    expect(dialog.get_by_text("messages of 5 would go")).to_be_visible()
+    expect(dialog.get_by_text("messages of 5 would be purged")).to_be_visible()
     button = dialog.get_by_role("button", name="Purge messages")
     expect(button).to_be_disabled()
     dialog.get_by_label("Type the name").fill(name)

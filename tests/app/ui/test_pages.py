@@ -353,14 +353,14 @@ def test_one_queue_is_read_along_in_both_directions(browser: httpx.Client) -> No
     assert second["page"]["previous_cursor"] == "0"
     past = browser.get(f"{path}&offset=999999").json()
     assert past["rows"] == []
-    assert "yet to come" in past["page"]["note"]
+    assert "does not exist yet" in past["page"]["note"]
 
 
 @pytest.mark.parametrize("cursor", ["x", "1-", "-", "1-2.x-3"])
 def test_a_broken_cursor_is_an_error_page_with_a_remedy(browser: httpx.Client, cursor: str) -> None:
     answer = browser.get(f"/topics/orders/messages?cursor={cursor}")
     assert answer.status_code == 422
-    assert "Begin again at the newest messages" in answer.text
+    assert "Start again at the newest messages" in answer.text
 
 
 def test_a_message_is_found_by_key_and_by_both_ids(browser: httpx.Client, scenery: Scenery) -> None:

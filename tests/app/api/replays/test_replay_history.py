@@ -148,7 +148,7 @@ async def test_the_oldest_copies_are_forgotten_and_jobs_outlive_the_engines_memo
     forgotten = listed[2]["id"]
     page = await running.http.get(f"/jobs/{forgotten}", headers=HTML)
     assert page.status_code == 200
-    assert "The engine has forgotten this job" in page.text
+    assert "The engine no longer has this job" in page.text
     past = (await running.http.get(f"/jobs/{forgotten}?format=json")).json()["past"]
     assert [(total["outcome"], total["count"]) for total in past["totals"]] == [("sent", 1)]
     assert (await running.http.get("/jobs/nobody-has-this")).status_code == 404

@@ -114,7 +114,7 @@ def test_a_form_sent_after_the_login_expired_keeps_what_was_typed(
     clock.hurry(9 * HOUR_S)
     send = window.get_by_role("button", name="Create")
     send.click()
-    expect(window.locator("#topic-form").get_by_role("alert")).to_contain_text("login has ended")
+    expect(window.locator("#topic-form").get_by_role("alert")).to_contain_text("session has ended")
     expect(field).to_have_value("typed-before-it-expired")
     with window.context.expect_page() as opened:
         window.get_by_role("link", name="Log in").click()

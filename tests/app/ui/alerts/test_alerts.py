@@ -113,11 +113,11 @@ def test_what_fires_stands_first_on_its_page_and_on_the_overview_and_can_be_sile
     expect(page.locator(".attention")).to_contain_text(f"{name} for warehouse")
     page.goto("/alerts")
     firing.get_by_role("button", name="Silence").click()
-    expect(page.get_by_text("Silenced. States still change here")).to_be_visible()
+    expect(page.get_by_text("Silenced. States are still updated")).to_be_visible()
     expect(firing).to_contain_text("silenced")
     silence = page.locator("[id^=silence-]", has_text=name)
     silence.get_by_role("button", name="End").click()
-    expect(page.get_by_text("The silence is over.")).to_be_visible()
+    expect(page.get_by_text("Silence ended.")).to_be_visible()
     expect(silence).to_have_count(0)
 
 

@@ -172,7 +172,7 @@ def test_what_failed_is_tried_again_and_both_jobs_say_so(
     job = scenery.post("/groups/rescue/dead-letters/redrive", {"to": "origin", "rate": 0})
     assert await_job(scenery, job["id"])["totals"] == {"sent": 3, "topic_gone": 2}
     page = open_page(f"/jobs/{job['id']}")
-    page.get_by_text("Try the 2 that failed again").click()
+    page.get_by_text("Retry 2 failed").click()
     page.get_by_label("To another topic").fill("no-such-topic")
     page.get_by_role("button", name="Make the dry run").click()
     expect(page.locator(".field-error")).to_contain_text("no-such-topic")
@@ -180,7 +180,7 @@ def test_what_failed_is_tried_again_and_both_jobs_say_so(
     page.get_by_role("button", name="Make the dry run").click()
     expect(page.get_by_role("heading", name="Dry run: 2 of 2 can be sent")).to_be_visible()
     assert scenery.get("/topics/refuge")["messages"] == 0
-    page.get_by_role("button", name="Send them (2)").click()
+    page.get_by_role("button", name="Send 2").click()
     expect(page.get_by_role("heading", name="Finished: 2 sent")).to_be_visible()
     assert scenery.get("/topics/refuge")["messages"] == 2
     assert scenery.get("/topics/kept")["messages"] == 6  # what was sent is not sent again
@@ -204,12 +204,12 @@ def test_messages_of_any_topic_are_replayed_by_a_form(
     page.get_by_label("Ranges", exact=False).last.fill("0:4:x")
     page.get_by_role("textbox", name="Topic", exact=False).last.fill("sandbox")
     page.get_by_role("button", name="Make the dry run").click()
-    expect(page.locator(".field-error")).to_contain_text(["is no range"])
+    expect(page.locator(".field-error")).to_contain_text(["is not a range"])
     page.locator("#field-ranges").fill("0:4:9")
     page.get_by_label("Only those with").fill("hot")
     page.get_by_role("button", name="Make the dry run").click()
     expect(page.get_by_role("heading", name="Dry run: 2 of 5 can be sent")).to_be_visible()
-    page.get_by_role("button", name="Send them (2)").click()
+    page.get_by_role("button", name="Send 2").click()
     expect(page.get_by_role("heading", name="Finished: 2 sent, 3 not chosen")).to_be_visible()
     assert scenery.get("/topics/sandbox")["messages"] == 2
 

@@ -103,7 +103,7 @@ def test_a_reset_asks_for_its_time_first_and_keeps_the_selection(
     asked = browser.get("/bulk/groups?action=reset&group=fleet-a&group=fleet-c")
     assert (asked.status_code, asked.text.count('name="group"')) == (200, 2)
     wrong = browser.get("/bulk/groups?action=reset&group=fleet-a&at=soon")
-    assert (wrong.status_code, "That is no time" in wrong.text) == (422, True)
+    assert (wrong.status_code, "Invalid time" in wrong.text) == (422, True)
     twin = preview(browser, action="reset", group=["fleet-a", "fleet-c"], at="2020-01-01T00:00")
     fields = {"action": "reset", "selection": twin["selection"]}
     missing = browser.post("/bulk/groups", data=fields)

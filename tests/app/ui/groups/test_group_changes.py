@@ -111,7 +111,7 @@ def test_an_undo_that_the_group_overtook_is_refused(
 @pytest.mark.parametrize(
     ("query", "field", "text"),
     [
-        ("to=time&at=soon", "at", "That is no time"),
+        ("to=time&at=soon", "at", "Invalid time"),
         ("to=offset&offset=-1", "offset", "must be a whole number"),
         ("to=shift&by=0", "by", "other than 0"),
         ("to=group", "from_group", "Enter the group"),

@@ -76,12 +76,12 @@ def test_a_job_killed_at_random_moments_sends_each_entry_once(
     scenery.patch(f"/replays/{job['id']}", {"rate": RATE})  # not over before the page was there
     for enough in sorted(chance.sample(range(1, LATEST), KILLS)):
         kill_when_sent(scenery, server, job["id"], enough)
-        expect(page.get_by_text("The server does not answer.")).to_be_visible(timeout=LONG_MS)
+        expect(page.get_by_text("Connection lost.")).to_be_visible(timeout=LONG_MS)
         server.start()
     # The same page, never reloaded, takes the job up again and sees its end.
     finished = page.get_by_role("heading", name=f"Finished: {COUNT:,} sent")
     expect(finished).to_be_visible(timeout=LONG_MS)
-    expect(page.get_by_text("The server does not answer.")).to_be_hidden()
+    expect(page.get_by_text("Connection lost.")).to_be_hidden()
     expect(page.locator("#total-sent td").first).to_have_text(f"{COUNT:,}")
     expect(page.locator("#total-all")).to_contain_text("total matches")
 

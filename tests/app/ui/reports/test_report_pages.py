@@ -228,7 +228,7 @@ def run_now(page: Page) -> None:
     """Begin a run of the traces, and see it begin."""
     page.goto("/reports")
     page.get_by_role("button", name=re.compile("Run now Latency")).click()
-    expect(page.get_by_text("Begun. The figures of before stay")).to_be_visible()
+    expect(page.get_by_text("Run started. The current figures stay")).to_be_visible()
 
 
 def see_progress(page: Page, percent: str) -> None:

@@ -71,7 +71,7 @@ def test_notes_are_written_read_and_shown_on_the_overview(
     expect(page.locator(".prose h1")).to_have_text("Trucks")
     expect(page.locator(".prose p")).to_have_text("One <b>each</b>, daily.")
     page.get_by_role("link", name="Overview", exact=True).last.click()
-    page.get_by_role("link", name="It has notes").click()
+    page.get_by_role("link", name="Has notes about its purpose.").click()
     page.get_by_role("link", name="Edit").click()
     expect(page.get_by_label("Purpose of this topic")).to_have_value(re.compile("^# Trucks"))
     note = made.get("/topics/starry-one/note")
