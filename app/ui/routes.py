@@ -245,6 +245,7 @@ router = APIRouter(
         _post("/preferences", preferences.change, READ_OWN),
         *_form("/settings", browser_settings.show, browser_settings.change, READ_OWN),
         _get("/help", help.show, READ_OWN),
+        _get("/help/components", components.show, READ_OWN),
         _get("/palette", palette.show),
         *_form("/views", views.show, views.create, OWN, READ_OWN),
         _post("/views/{id}/delete", views.delete, OWN),

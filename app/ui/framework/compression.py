@@ -1,7 +1,7 @@
 """gzip for pages, styles and scripts, where the browser takes it.
 
 The gzip header of a page has a file name of random length, so that the answer's size does not tell
-what an attacker's guess has in common with the page ([ADR 39]). Data, downloads and streams are
+what an attacker's guess has in common with the page ([ADR 38]). Data, downloads and streams are
 not compressed here.
 """
 

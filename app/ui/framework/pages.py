@@ -30,7 +30,8 @@ from app.ui.framework.zones import Zone
 from engine.errors import NotFound
 
 if TYPE_CHECKING:
-    from app.ui.framework.console import Console
+    from app.ui.framework.compression import page_body
+from app.ui.framework.console import Console
 
 VARY = "HX-Request, HX-Request-Type, HX-Target, Cookie, Accept-Language, Accept-Encoding"
 # Messages after a redirect; the query holds the key, never the sentence.

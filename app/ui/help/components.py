@@ -56,4 +56,6 @@ async def show(request: Request) -> Response:
         sizes=SIZES,
         tones=TONES,
     )
-    return await pages.respond(request, "components.html", context, title=_("Components"))
+    return await pages.respond(
+        request, "components.html", context, title=_("Components"), status=200
+    )
