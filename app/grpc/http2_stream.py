@@ -43,7 +43,7 @@ class GrpcStatus:
     UNAUTHENTICATED = 16
 
 
-class MessageReceiver(Protocol):
+class CallReceiver(Protocol):
     """What takes the messages of a call.
 
     `is_waiting` as long as it needs a message; `is_full` while it takes no more for now.
@@ -83,7 +83,7 @@ class Http2Stream:
         self.input_since_s = connection.now_s  # when the message that is unfinished began
         limit_s = _timeout_s(metadata.get("grpc-timeout", ""))
         self.deadline_s = None if limit_s is None else connection.now_s + limit_s
-        self.receiver: MessageReceiver | None = None
+        self.receiver: CallReceiver | None = None
         self.window = connection.peer_window  # what the client lets us send
         self.own_window = frames.WINDOW  # what we let the client send
         self.held_bytes = 0  # of the unfinished message
@@ -143,7 +143,7 @@ class Http2Stream:
         if self.receiver is not None and not self.has_ended:
             self.receiver.end()
 
-    def _cut(self, receiver: MessageReceiver) -> None:
+    def _cut(self, receiver: CallReceiver) -> None:
         """Hand over the messages that are whole."""
         data = self._input
         while len(data) >= MESSAGE_HEAD_BYTES and self.receiver is receiver:
