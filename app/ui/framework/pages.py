@@ -20,6 +20,7 @@ from app.security.access import Action, Kind, Principal, lacks, principal_of, re
 from app.services.read_only import ReadOnlyState
 from app.settings import is_loopback
 from app.ui.framework import language, preferences, rights, saved_bar
+from app.ui.framework.compression import page_body
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, Language
 from app.ui.framework.preferences import Preferences
@@ -30,8 +31,7 @@ from app.ui.framework.zones import Zone
 from engine.errors import NotFound
 
 if TYPE_CHECKING:
-    from app.ui.framework.compression import page_body
-from app.ui.framework.console import Console
+    from app.ui.framework.console import Console
 
 VARY = "HX-Request, HX-Request-Type, HX-Target, Cookie, Accept-Language, Accept-Encoding"
 # Messages after a redirect; the query holds the key, never the sentence.
