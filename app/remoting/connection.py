@@ -11,7 +11,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from app import eager
 from app.db.rows import CLIENT_ADDRESS
 from app.network import connection_limits
 from app.network.connection_limits import ConnectionSlot
@@ -234,20 +233,16 @@ class RemotingConnection(MonitoredConnection):
             self._begin(call, outcome)
 
     def _begin(self, call: RemotingCall, outcome: Awaitable[ErrorResponse]) -> None:
-        """Continue an asynchronous handler as a task, once it waits."""
-        rest = eager.begin(self._finish(call, outcome))
-        if not isinstance(rest, eager.Remainder):
-            return
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(rest)
+        """Continue an asynchronous handler as a task."""
+        task = asyncio.get_running_loop().create_task(self._finish(call, outcome))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # Cancelled before its first step, it does not begin at all.
+        task.add_done_callback(lambda task: self.release(call) if task.cancelled() else None)
 
     async def _finish(self, call: RemotingCall, outcome: Awaitable[ErrorResponse]) -> None:
         try:
             answer = await outcome
-        except asyncio.CancelledError:
-            self.release(call)
-            raise
         except Exception as error:
             answer = answer_of(error)
         self.answer(call, answer)

@@ -64,15 +64,16 @@ async def test_the_page_of_a_client_tells_what_it_reported_and_what_it_does(
     await running.stub.ack("g", "orders", one.system_properties.receipt_handle)
     page = (await running.http.get(f"/clients/{CLIENT}", params={"format": "json"})).json()
     assert (page["language"], page["version"], page["kind"]) == ("JAVA", "9.9", "push consumer")
-    (endpoint,) = page["endpoints"]
+    client = page["client"]
+    (endpoint,) = client["endpoints"]
     assert endpoint["endpoint"] == "gRPC"
     assert ["subscription.group.name", "g"] in endpoint["settings"]
-    assert (page["in_flight"], page["groups"][0]["in_flight"]) == (1, 1)
+    assert client["memberships"][0]["in_flight"] == 1
     activity = page["activity"]
     assert (activity["handed"], activity["sent"], activity["failed"]) == (2, 2, 0)
     assert activity["processing_p99_ms"] == 250
     assert activity["acked_ms"] == running.clock.now_ms()
-    assert page["why_no_stack"] == ""
+    assert client["why_no_stack"] == ""
 
 
 async def test_a_stack_is_asked_for_shown_as_text_and_audited(running: Running) -> None:

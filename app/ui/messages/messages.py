@@ -210,7 +210,7 @@ def _scan_info(query: ScanQuery, page: ScanPage, way: WayFields, shape: Columns)
 async def _by_key(search: SearchService, topic: str, way: WayFields) -> SearchAnswer:
     if topic:
         page = await search.by_key(topic, way.key, cursor=way.cursor)
-        note = _("More, older messages have this key.") if page.next_cursor else ""
+        note = _("This key has older messages.") if page.next_cursor else ""
         return SearchAnswer(page.messages, note=note, older=page.next_cursor)
     anything = await search.anything(way.key)
     note = _("In all topics, by key and by id.")

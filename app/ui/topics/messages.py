@@ -151,6 +151,6 @@ async def _by_key(request: PageRequest, topic: str, search: TopicMessagesQuery) 
     page = await request.services.search.by_key(
         topic, search.key, count_max=BY_KEY_MAX, cursor=search.cursor
     )
-    note = _("More, older messages have this key.") if page.next_cursor else ""
+    note = _("This key has older messages.") if page.next_cursor else ""
     count = len(page.messages)
     return BrowsePage(page.messages, count, next_cursor=page.next_cursor, note=note)

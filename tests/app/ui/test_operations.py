@@ -172,7 +172,7 @@ def test_transactions_are_listed_with_their_groups(browser: httpx.Client) -> Non
     assert tally["bank"] == len(context["rows"])
     assert context["tally"]["examined"] == context["tally"]["total"]
     page = browser.get("/transactions").text
-    assert "nobody is asked" in page
+    assert "not checked" in page
     half_page = browser.get(f"/transactions/{context['rows'][0]['half_id']}/half")
     assert half_page.headers["location"].startswith("/messages/RMQ_SYS_TRANS_HALF_TOPIC/")
 

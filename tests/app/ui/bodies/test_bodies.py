@@ -149,7 +149,7 @@ def test_every_type_of_avro_is_read() -> None:
         (avro_file(PEOPLE)[:-1], "fewer present"),
         (avro_file(PEOPLE)[:-1] + b"x", "sync marker differs from the header's"),
         (avro_file(PEOPLE, "zstandard"), "unsupported block compression: zstandard"),
-        (b"Obj\x01\x00" + SYNC, "no schema"),
+        (b"Obj\x01\x00" + SYNC, "the schema in the header is not JSON"),
         (b"Obj\x01", "ends inside a value"),
     ],
 )

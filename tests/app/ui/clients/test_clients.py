@@ -63,7 +63,7 @@ def test_disconnecting_says_what_it_means_and_what_it_did(browser: httpx.Client)
     held = len(received["deliveries"])
     assert held
     question = browser.get("/client/disconnect", params={"client": "leaver"}).text
-    assert f"{held} messages in its hands come back within a second" in question
+    assert f"{held} messages in flight are redelivered within a second" in question
     done = browser.post("/client/disconnect?format=json", data={"client": "leaver"}).json()["done"]
     assert (done["connections"], done["groups"], done["returned"]) == (0, ["sent-away"], held)
     assert browser.get("/clients/leaver").status_code == 404
@@ -123,7 +123,7 @@ def test_values_of_bodies_become_columns_and_what_is_missing_says_why(
         for row, columns_of_row in zip(page["rows"], page["bodies"], strict=True)
     }
     assert sorted(cells.values())[0] == ["7", "<a>"]
-    assert cells["no json at all"] == ["it is no JSON, Avro, MessagePack or Protobuf"] * 2
+    assert cells["no json at all"] == ["not JSON, Avro, MessagePack or Protobuf"] * 2
     html = browser.get("/messages", params=query).text
     assert "order.lines[0].sku</th>" in html
     assert "&lt;a&gt;" in html

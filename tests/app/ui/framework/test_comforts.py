@@ -40,7 +40,7 @@ def test_without_letters_there_are_pages_and_actions_only() -> None:
 def test_the_palette_says_of_how_many_it_shows_the_first() -> None:
     results = find("t-", [f"t-{number}" for number in range(20)], [])
     assert sum(hit.kind == "Topic" for hit in results.hits) == EACH_MAX
-    assert results.more == [f"the first {EACH_MAX} of 20 topics"]
+    assert results.more == [f"first {EACH_MAX} of 20 topics"]
 
 
 def test_an_exact_name_comes_before_a_page_that_begins_so() -> None:

@@ -78,7 +78,7 @@ def test_sentences_say_who_failed_when_and_why(browser: httpx.Client, failing: s
         rf"Attempt 1 failed after [\d.]+ m?s on client payer-1: {ERROR}", texts[1]
     ), texts
     assert re.fullmatch(r"Waited [\d.]+ s before attempt 2", texts[2]), texts
-    assert texts[-1].startswith("Attempt 1 was done after")
+    assert texts[-1].startswith("Attempt 1 succeeded after")
     assert f"attempts_exhausted: {ERROR}" in payer["story"][-3]["text"]
     assert "resent" in page["summary"]
 

@@ -86,7 +86,7 @@ def test_all_messages_of_a_key_are_reached_by_its_pages(
     first = browser.get(path, params=query | {"format": "json"}).json()
     assert len(first["rows"]) == 64
     page = browser.get(path, params=query)
-    assert "The key has older messages as well" in page.text
+    assert "This key has older messages" in page.text
     (link,) = re.findall(r'rel="next" href="([^"]+)"', page.text)
     second = browser.get(f"{link.replace('&amp;', '&')}&format=json").json()
     cursors = second | second.get("page", {}) | second.get("answer", {})

@@ -134,7 +134,7 @@ def test_messages_by_tag_are_exact_unless_an_hour_left_some_out() -> None:
     view = report_flow.hot_keys(ReportQuery(SPAN, choice="tag"), rows, [])
     counts = {line[0].value: line[2].value for line in table_of(view, "values").rows}
     assert counts == {tag: 3 * number for tag, number in report_scene.TAGS.items()}
-    assert view.notes == ["Exact: every stored message counts."]
+    assert view.notes == ["Exact: all stored messages are counted."]
     rest = {**rows[0], "rank": 0, "value": "", "values": 9, "messages": 50}
     view = report_flow.hot_keys(ReportQuery(SPAN, choice="tag"), [*rows, rest], [])
     assert "50 messages had others" in view.notes[0]

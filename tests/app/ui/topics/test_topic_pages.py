@@ -162,9 +162,9 @@ def test_the_configuration_says_what_is_the_topics_own(
     browser.patch("/api/v1/topics/starry-one", json={"retention_ms": 0, "durability": "flushed"})
     rows = browser.get("/topics/starry-one/config?format=json").json()["in_force"]
     settings = {row["label"]: (row["value"], row["is_own"], row["setting"]) for row in rows}
-    assert settings["Kept for"] == ("for good", True, "retention_h")
-    assert settings["Accepted means"] == ("flushed", True, "durability")
-    assert settings["Traced, percent"] == ("100", False, "trace_sample")
+    assert settings["Retention"] == ("unlimited", True, "retention_h")
+    assert settings["Durability"] == ("flushed", True, "durability")
+    assert settings["Trace sample, percent"] == ("100", False, "trace_sample")
     page = browser.get("/topics/starry-one/config").text
     assert "set on the topic" in page
     assert "broker default" in page
