@@ -364,6 +364,6 @@ def test_without_script_a_search_is_made_and_continued(open_page: OpenPage, hays
     form.get_by_role("button", name="Search").click()
     expect(page.locator("tbody tr")).to_have_count(100)
     page.get_by_role("link", name="Continue").first.click()
-    expect(page.get_by_text("200 found")).to_be_visible()
+    expect(page.get_by_text("200 matches")).to_be_visible()
     page.locator("tbody a").first.click()
     expect(page.get_by_role("heading", name="Body")).to_be_visible()

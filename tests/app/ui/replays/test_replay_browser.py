@@ -88,7 +88,7 @@ def test_a_dry_run_says_what_cannot_be_sent_and_the_run_names_it(
     resend.click()
     expect(page.get_by_text("12 selected dead letters")).to_be_visible()
     page.get_by_label("the topic each was first sent to").check()
-    page.get_by_role("button", name="Make the dry run").click()
+    page.get_by_role("button", name="Start dry run").click()
     expect(page.get_by_role("heading", name="Dry run: 10 of 12 can be sent")).to_be_visible()
     expect(page.locator("#total-topic_gone td").first).to_have_text("2")
     assert scenery.get("/topics/stays")["messages"] == 10  # nothing was sent
@@ -185,11 +185,11 @@ def test_without_script_a_choice_is_resent_step_by_step(
     page = open_page("/dlq/silence", javascript=False)
     page.get_by_label("Select dead letter 1").check()
     page.get_by_role("button", name=re.compile("Resend .*selected")).click()
-    page.get_by_label("Messages a second").fill("quick")
-    page.get_by_role("button", name="Make the dry run").click()
+    page.get_by_label("Messages per second").fill("quick")
+    page.get_by_role("button", name="Start dry run").click()
     expect(page.locator(".field-error")).to_have_text(re.compile("must be a number"))
     page.get_by_label("Messages per second").fill("50")
-    page.get_by_role("button", name="Make the dry run").click()
+    page.get_by_role("button", name="Start dry run").click()
     page.get_by_role("button", name="Send 1").click()
     expect(page.get_by_role("heading", name="Finished: 1 sent")).to_be_visible()
 
