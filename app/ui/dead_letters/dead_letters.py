@@ -276,7 +276,7 @@ async def detail(request: Request) -> Response:
 def check_ticked(request: Request, remedy: str) -> None:
     """Raise Invalid if the ticked dead letters are meant and none is ticked."""
     if request.query_params.get("scope") == "ticked" and "offset" not in request.query_params:
-        raise Invalid(_("no dead letter is ticked"), field="offset", remedy=remedy)
+        raise Invalid(_("no dead letter is selected"), field="offset", remedy=remedy)
 
 
 def criteria_of(request: Request) -> Criteria:
@@ -322,7 +322,7 @@ async def _matching_offsets(
         here, is_cut = await _keyed(services_of(request.scope).search, topic, criteria.key)
         if is_cut:
             note = _(
-                "Only the newest %(found_max)s with this key were looked at.",
+                "Only the newest %(found_max)s with this key were checked.",
                 found_max=f"{FOUND_MAX:,}",
             )
         offsets = here if offsets is None else offsets & here

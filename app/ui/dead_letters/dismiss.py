@@ -81,7 +81,7 @@ class DismissalChoice:
 
 async def show(request: Request) -> Response:
     """GET /dlq/{group}/dismiss and /restore: the preview."""
-    check_ticked(request, _("go back and tick some"))
+    check_ticked(request, _("go back and select some"))
     criteria = criteria_of(request).settled(pages.console_of(request).now_ms())
     dismissal = typed_forms.query(request.query_params, RestoreQuery).dismissal
     criteria = _in_state_for(_verb(request), criteria)
@@ -200,8 +200,8 @@ def _check_counted(choice: DismissalChoice) -> None:
     if not choice.is_exact:
         raise Invalid(
             _(
-                "not all dead letters could be looked at: at most %(most)s are",
+                "not all dead letters could be checked: at most %(most)s are",
                 most=f"{COUNTED_MAX:,}",
             ),
-            remedy=_("tick them, or mean all of them"),
+            remedy=_("select them, or choose all of them"),
         )

@@ -54,7 +54,7 @@ async def export(request: Request) -> Response:
     console = pages.console_of(request)
     group = request.path_params["group"]
     kind = list_exports.require_kind(request, ("csv", "ndjson", "xlsx"))
-    check_ticked(request, _("go back and tick some"))
+    check_ticked(request, _("go back and select some"))
     require_messages(principal_of(request.scope), DEAD_LETTER_PREFIX + group)
     console.broker.dead_letters.page(group, count_max=1)  # GroupNotFound
     criteria = criteria_of(request).settled(console.now_ms())

@@ -329,9 +329,9 @@ def _offsets(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(is_whole(part) for part in parts):
         raise Invalid(
-            _("the ticked dead letters are not named by their offsets"),
+            _("the selected dead letters are not named by their offsets"),
             field="offsets",
-            remedy=_("tick them in the list again"),
+            remedy=_("select them in the list again"),
         )
     if len(parts) > OFFSETS_MAX:
         raise Invalid(

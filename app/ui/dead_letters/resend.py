@@ -74,7 +74,7 @@ async def show(request: Request) -> Response:
     """GET /dlq/{group}/resend"""
     console = pages.console_of(request)
     group = request.path_params["group"]
-    check_ticked(request, _("go back and tick some, or choose “resend all that match”"))
+    check_ticked(request, _("go back and select some, or choose “resend all that match”"))
     is_gone = not pages.exists(console.broker.group, group)
     texts = {"rate": "100", "to": "origin"} if is_gone else {"rate": "100", "to": "group"}
     form = typed_forms.fill(texts | {"to_group": "" if is_gone else group}, jobs.TargetFields)
@@ -202,7 +202,7 @@ def _check_named(view: DeadLetterView) -> None:
     if not view.index.is_whole:
         raise Invalid(
             _(
-                "only the newest %(examined)s of %(total)s were looked at (at most "
+                "only the newest %(examined)s of %(total)s were checked (at most "
                 "%(counted_max)s are)",
                 examined=f"{view.index.examined:,}",
                 total=f"{view.index.total:,}",

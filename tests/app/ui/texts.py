@@ -53,12 +53,11 @@ def _extracted(folder: Path) -> Iterator[Any]:
     return extract_from_dir(folder, METHODS, options, keywords=KEYWORDS)
 
 
-def english(leave_out: tuple[str, ...] = ()) -> set[str]:
-    """Every English text, without those that only the folders `leave_out` use."""
+def english() -> set[str]:
+    """Every English text."""
     ids = {text for text in borrowed() if text}
-    for file, _, text, __, ___ in _extracted(UI):
-        if file.partition("/")[0] not in leave_out:
-            ids.update((text,) if isinstance(text, str) else text)
+    for _, __, text, ___, ____ in _extracted(UI):
+        ids.update((text,) if isinstance(text, str) else text)
     return ids
 
 
