@@ -22,7 +22,7 @@ from bench.peers import nats, redis, rocketmq
 from bench.process import Process
 from bench.report_lines import REPORTS
 from bench.server import Server
-from kitemq.protocol.batches import DurabilityCode
+from kitemq.protocol.sends import DurabilityCode
 
 BODY = b"x" * 256
 BODY_1K = b"x" * 1024

@@ -32,8 +32,8 @@ from kitemq.message import (
     send_frame,
 )
 from kitemq.model.topics import Durability
-from kitemq.protocol.batches import SentFrame, message_ids
 from kitemq.protocol.frames import Frame
+from kitemq.protocol.sends import SentFrame, message_ids
 
 ID_MASK = 0xFFFFFFFF
 OFFLINE_S = 0.25  # without a connection, batches are cut so often

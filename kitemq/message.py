@@ -10,8 +10,8 @@ import msgspec
 from kitemq.errors import Invalid
 from kitemq.model.produce import NewMessage
 from kitemq.model.topics import Durability
-from kitemq.protocol.batches import DurabilityCode, SendFrame
 from kitemq.protocol.properties import EVENT_MS
+from kitemq.protocol.sends import DurabilityCode, SendFrame
 
 DURABILITY_CODES = {
     None: DurabilityCode.DEFAULT,

@@ -29,7 +29,7 @@ from app.ws.producers import Producers
 from app.ws.push import Subscription
 from app.ws.shapes import error_frame
 from engine.errors import EngineError, Invalid
-from kitemq.protocol import batches, frames, text
+from kitemq.protocol import batches, frames, sends, text
 from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.stream import CLIENT_FRAMES, FrameParser, UnreadableFrame, iter_frames
 
@@ -37,7 +37,7 @@ log = logging.getLogger("kitemq.socket")
 
 PARSERS: dict[int, FrameParser] = {
     **CLIENT_FRAMES,
-    batches.SendFrame.TYPE: PackedSend(),
+    sends.SendFrame.TYPE: PackedSend(),
     batches.AckFrame.TYPE: PackedAck(),
 }
 CLEAN_CLOSES = frozenset({1000, 1001})  # the client said goodbye: normal, or leaving its page

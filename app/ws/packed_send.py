@@ -13,7 +13,6 @@ from app.ws.shapes import DURABILITIES, build_messages
 from engine.broker import KERNEL
 from engine.message import Message
 from engine.message_columns import SHARED, MessageColumns
-from kitemq.protocol.batches import SEND, SendFrame
 from kitemq.protocol.columns import (
     EACH,
     ENTRIES_MAX,
@@ -26,6 +25,7 @@ from kitemq.protocol.columns import (
     take_text,
 )
 from kitemq.protocol.frames import COUNT_MAX, Frame
+from kitemq.protocol.sends import SEND, SendFrame
 
 # A smaller batch is stored sooner by messages.
 COUNT_MIN = 4 if KERNEL == "compiled" else 16

@@ -22,7 +22,7 @@ from app.ws.shapes import (
 )
 from engine.errors import Busy, Conflict, EngineError, Invalid
 from engine.message_columns import ColumnsResult
-from kitemq.protocol import batches, calls, frames, transactions
+from kitemq.protocol import batches, calls, frames, sends, transactions
 
 SERVER = "kitemq"
 
@@ -60,7 +60,7 @@ class Session(Connection):
             limits.subscriptions_max,
         )
 
-    def _on_send(self, request: int, frame: batches.SendFrame, is_text: bool) -> None:
+    def _on_send(self, request: int, frame: sends.SendFrame, is_text: bool) -> None:
         self._require(Action.PRODUCE, Kind.TOPIC, frame.topic)
         messages = build_messages(frame, self._remote, self._host.clock.now_ms())
         if not messages:
@@ -74,7 +74,7 @@ class Session(Connection):
             is_text=is_text,
             with_ids=is_text or not frame.id_prefix,
         )
-        durability = DURABILITIES[batches.DurabilityCode(frame.durability)]
+        durability = DURABILITIES[sends.DurabilityCode(frame.durability)]
         self._messaging.submit(messages, durability, done)
 
     def _on_packed_send(self, request: int, frame: PackedSendFrame, is_text: bool) -> None:
@@ -82,7 +82,7 @@ class Session(Connection):
         done = self._when_sent(
             request, frame.count, frame.body_bytes, is_text=is_text, with_ids=not frame.id_prefix
         )
-        durability = DURABILITIES[batches.DurabilityCode(frame.durability)]
+        durability = DURABILITIES[sends.DurabilityCode(frame.durability)]
         self._messaging.submit_columns(frame.columns(self._remote), durability, done)
 
     def _when_sent(
@@ -220,7 +220,7 @@ HANDLERS: dict[
     frames.SubscribeFrame: Session._on_subscribe,
     frames.CreditFrame: Session._on_credit,
     frames.UnsubscribeFrame: Session._on_unsubscribe,
-    batches.SendFrame: Session._on_send,
+    sends.SendFrame: Session._on_send,
     PackedSendFrame: Session._on_packed_send,
     batches.AckFrame: Session._on_ack,
     AckRunFrame: Session._on_ack_run,

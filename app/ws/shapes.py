@@ -10,17 +10,17 @@ from engine.broker import AckResult, Nack, Receipt
 from engine.errors import Busy, EngineError, Invalid
 from engine.message import Durability, Message
 from engine.message_columns import ColumnsResult
-from kitemq.protocol import batches, frames
+from kitemq.protocol import batches, frames, sends
 from kitemq.protocol.columns import ProtocolError
 
 DURABILITIES = {
-    batches.DurabilityCode.DEFAULT: None,
-    batches.DurabilityCode.STORED: Durability.STORED,
-    batches.DurabilityCode.FLUSHED: Durability.FLUSHED,
+    sends.DurabilityCode.DEFAULT: None,
+    sends.DurabilityCode.STORED: Durability.STORED,
+    sends.DurabilityCode.FLUSHED: Durability.FLUSHED,
 }
 DURABILITY_CODES = {
-    Durability.STORED: batches.DurabilityCode.STORED,
-    Durability.FLUSHED: batches.DurabilityCode.FLUSHED,
+    Durability.STORED: sends.DurabilityCode.STORED,
+    Durability.FLUSHED: sends.DurabilityCode.FLUSHED,
 }
 RESULT_CODES = {
     AckResult.DONE: batches.ResultCode.DONE,
@@ -31,7 +31,7 @@ _queue, _message_id = attrgetter("queue"), attrgetter("message_id")
 _receipt = partial(tuple.__new__, Receipt)
 
 
-def build_messages(frame: batches.SendFrame, remote: str, now_ms: int) -> list[Message]:
+def build_messages(frame: sends.SendFrame, remote: str, now_ms: int) -> list[Message]:
     """The messages of a SEND; what they say is checked by the engine. None costs a call here.
 
     `now_ms` is what relative delays are counted from.
@@ -65,7 +65,7 @@ def build_messages(frame: batches.SendFrame, remote: str, now_ms: int) -> list[M
     )
 
 
-def _times(frame: batches.SendFrame, now_ms: int) -> Iterable[int]:
+def _times(frame: sends.SendFrame, now_ms: int) -> Iterable[int]:
     """The due time of each message: 0 for at once, or if a delay level gives it."""
     if not any(frame.delay_ms) and not any(frame.deliver_at_ms):
         return repeat(0)
@@ -123,18 +123,18 @@ def _level(level: int) -> int | None:
     return level if level >= 0 else None
 
 
-def sent_frame(part: BatchSlice | ColumnsResult, *, with_ids: bool) -> batches.SentFrame:
+def sent_frame(part: BatchSlice | ColumnsResult, *, with_ids: bool) -> sends.SentFrame:
     """The answer to a SEND; its ids only where the client does not know them."""
     if isinstance(part, ColumnsResult):
         count = len(part.offsets)
-        return batches.SentFrame(
+        return sends.SentFrame(
             DURABILITY_CODES[part.durability],
             [part.queue] * count,
             list(part.offsets),
             part.positions,
             part.message_ids() if with_ids else [""] * count,
         )
-    return batches.SentFrame(
+    return sends.SentFrame(
         DURABILITY_CODES[part.durability],
         list(map(_queue, part.messages)),
         part.offsets,

@@ -8,15 +8,9 @@ import struct
 from typing import NamedTuple
 
 from bench.load import LoadError, Taken
-from kitemq.protocol.batches import (
-    AckFrame,
-    DeliverFrame,
-    DurabilityCode,
-    ResultFrame,
-    SendFrame,
-    SentFrame,
-)
+from kitemq.protocol.batches import AckFrame, DeliverFrame, ResultFrame
 from kitemq.protocol.frames import HEADER, CreditFrame, ErrorFrame, SubscribeFrame, encode
+from kitemq.protocol.sends import DurabilityCode, SendFrame, SentFrame
 
 UPGRADE = (
     "GET /ws/v1 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"

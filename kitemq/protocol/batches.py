@@ -11,42 +11,34 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar, Self
 
-from msgspec import field
-
 from kitemq.protocol.columns import (
     U32,
     ProtocolError,
     put_blobs,
-    put_maps,
     put_numbers,
     put_text,
     put_texts,
     take_blobs,
-    take_maps,
     take_numbers,
     take_text,
     take_texts,
 )
-from kitemq.protocol.frames import COUNT_MAX, Frame, ended, put_topics, take_topics, unpack
+from kitemq.protocol.frames import (
+    COUNT_MAX,
+    Frame,
+    check_count,
+    ended,
+    put_topics,
+    take_topics,
+    unpack,
+)
 
 Receipt = tuple[str, int, int, int]  # topic, queue, offset, serial
 
-SEND = struct.Struct(">BiII")  # durability, queue, count, first number of the message ids
-SENT = struct.Struct(">BI")  # durability, count
 EXTEND = struct.Struct(">I")  # invisible ms
-assert (SEND.size, SENT.size, EXTEND.size) == (13, 5, 4)
+assert EXTEND.size == 4
 
 HELD_MAX = 65_536  # receipts in one SUBSCRIBED; what a client holds beyond them runs out of time
-
-_HEX3 = [f"{number:03X}" for number in range(4096)]
-
-
-class DurabilityCode(IntEnum):
-    """Durability of a send, required and reached (`engine.message.Durability`)."""
-
-    DEFAULT = 0
-    STORED = 1
-    FLUSHED = 2
 
 
 class ResultCode(IntEnum):
@@ -55,128 +47,6 @@ class ResultCode(IntEnum):
     DONE = 0
     ALREADY = 1  # it was settled before: fine
     STALE = 2  # the delivery is no longer this client's; its message may come again
-
-
-class SendFrame(Frame, frozen=True):
-    """Messages of one topic, stored in order by one write, all or none. Answer: SENT.
-
-    | durability u8 | queue i32, -1 = any | count u32 | id first u32 | topic text | id prefix text |
-    | text columns: tag, keys (separated by blanks), message group | maps column: properties |
-    | number columns: delay level, flag, born ms | bytes column: bodies |
-    | may be missing: number columns: delay ms, deliver at ms |
-
-    A message waits for its level, or for so many ms from when the server reads it, or until a time
-    (ms since 1970 UTC): one of the three at most, 0 in the others. The last two columns are left
-    out where no message names them, and lists that are empty mean the same.
-
-    With an id prefix the i-th message gets the id prefix + 8 upper-case hex digits of id first + i,
-    so that a send which is repeated after a lost answer can be recognised; without one the server
-    chooses ids and SENT tells them.
-    """
-
-    TYPE = 2
-    topic: str
-    bodies: list[bytes]
-    tags: list[str]
-    keys: list[str]
-    groups: list[str]
-    properties: list[dict[str, str]]
-    delay_levels: list[int]
-    flags: list[int]
-    born_ms: list[int]
-    durability: int = DurabilityCode.DEFAULT
-    queue: int = -1
-    id_prefix: str = ""
-    id_first: int = 0
-    delay_ms: list[int] = field(default_factory=list)
-    deliver_at_ms: list[int] = field(default_factory=list)
-
-    def payload(self) -> bytes:
-        count = len(self.bodies)
-        times = (self.delay_ms, self.deliver_at_ms)
-        return b"".join(
-            (
-                SEND.pack(self.durability, self.queue, count, self.id_first),
-                put_text(self.topic),
-                put_text(self.id_prefix),
-                put_texts(self.tags),
-                put_texts(self.keys),
-                put_texts(self.groups),
-                put_maps(self.properties),
-                put_numbers(self.delay_levels),
-                put_numbers(self.flags),
-                put_numbers(self.born_ms),
-                put_blobs(self.bodies),
-                *(map(put_numbers, times) if any(map(any, times)) else ()),
-            )
-        )
-
-    @classmethod
-    def parse(cls, data: bytes, at: int) -> Self:
-        durability, queue, count, id_first = unpack(SEND, data, at)
-        _check_count(count)
-        topic, at = take_text(data, at + SEND.size)
-        prefix, at = take_text(data, at)
-        tags, at = take_texts(data, at, count)
-        keys, at = take_texts(data, at, count)
-        groups, at = take_texts(data, at, count)
-        properties, at = take_maps(data, at, count)
-        levels, at = take_numbers(data, at, count)
-        flags, at = take_numbers(data, at, count)
-        born, at = take_numbers(data, at, count)
-        bodies, at = take_blobs(data, at, count)
-        delays: list[int] = []
-        times: list[int] = []
-        if at < len(data):
-            delays, at = take_numbers(data, at, count)
-            times, at = take_numbers(data, at, count)
-            ended(data, at)
-        return cls(
-            topic, bodies, tags, keys, groups, properties, levels, flags, born,
-            durability, queue, prefix, id_first, delays, times,
-        )  # fmt: skip
-
-    def message_ids(self) -> list[str]:
-        """The id of each message; empty texts where the server is to choose."""
-        return message_ids(self.id_prefix, self.id_first, len(self.bodies))
-
-
-class SentFrame(Frame, frozen=True):
-    """The answer to SEND: where each message stands, in the order given.
-
-    | durability u8 | count u32 | number columns: queue, offset, position | text column: ids |
-
-    The id column is empty where the ids follow from the send.
-    """
-
-    TYPE = 66
-    durability: int
-    queues: list[int]
-    offsets: list[int]
-    positions: list[int]
-    ids: list[str]
-
-    def payload(self) -> bytes:
-        return b"".join(
-            (
-                SENT.pack(self.durability, len(self.offsets)),
-                put_numbers(self.queues),
-                put_numbers(self.offsets),
-                put_numbers(self.positions),
-                put_texts(self.ids),
-            )
-        )
-
-    @classmethod
-    def parse(cls, data: bytes, at: int) -> Self:
-        durability, count = unpack(SENT, data, at)
-        _check_count(count)
-        queues, at = take_numbers(data, at + SENT.size, count)
-        offsets, at = take_numbers(data, at, count)
-        positions, at = take_numbers(data, at, count)
-        ids, at = take_texts(data, at, count)
-        ended(data, at)
-        return cls(durability, queues, offsets, positions, ids)
 
 
 class SubscribedFrame(Frame, frozen=True):
@@ -369,31 +239,11 @@ class ResultFrame(Frame, frozen=True):
     @classmethod
     def parse(cls, data: bytes, at: int) -> Self:
         (count,) = unpack(U32, data, at)
-        _check_count(count)
+        check_count(count)
         results, at = take_numbers(data, at + U32.size, count)
         until, at = take_numbers(data, at, count)
         ended(data, at)
         return cls(results, until)
-
-
-def message_ids(prefix: str, first: int, count: int) -> list[str]:
-    """Ids of `count` messages: prefix and 8 upper-case hex digits; all empty without a prefix.
-
-    Raises ProtocolError where the counter would pass 32 bits.
-    """
-    if not prefix:
-        return [""] * count
-    if first + count > 1 << 32:
-        raise ProtocolError("the counter of the message ids has passed 32 bits: change the prefix")
-    ids: list[str] = []
-    while count > 0:  # the last three digits come from a table: one joining per id
-        base = f"{prefix}{first >> 12:05X}"
-        low = first & 0xFFF
-        endings = _HEX3[low : low + count]
-        ids += [base + ending for ending in endings]
-        first += len(endings)
-        count -= len(endings)
-    return ids
 
 
 def put_receipts(receipts: Sequence[Receipt]) -> bytes:
@@ -422,7 +272,7 @@ def put_receipt_columns(
 def take_receipts(data: bytes, at: int, *, count_max: int = COUNT_MAX) -> tuple[list[Receipt], int]:
     """The receipts that begin at `at`, and where they end."""
     (count,) = unpack(U32, data, at)
-    _check_count(count, count_max)
+    check_count(count, count_max)
     table, at = take_topics(data, at + U32.size)
     places, at = take_numbers(data, at, count)
     queues, at = take_numbers(data, at, count)
@@ -432,8 +282,3 @@ def take_receipts(data: bytes, at: int, *, count_max: int = COUNT_MAX) -> tuple[
         raise ProtocolError("a receipt names a topic that is not in its frame's table")
     topics = map(table.__getitem__, places)
     return list(zip(topics, queues, offsets, serials, strict=True)), at
-
-
-def _check_count(count: int, count_max: int = COUNT_MAX) -> None:
-    if count > count_max:
-        raise ProtocolError(f"a frame of {count} entries; at most {count_max} are allowed")

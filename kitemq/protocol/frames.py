@@ -247,3 +247,8 @@ def put_topics(topics: list[str]) -> bytes:
     if len(topics) > TOPICS_MAX:
         raise ProtocolError(f"one frame names at most {TOPICS_MAX} topics")
     return bytes((len(topics),)) + b"".join(map(put_text, topics))
+
+
+def check_count(count: int, count_max: int = COUNT_MAX) -> None:
+    if count > count_max:
+        raise ProtocolError(f"a frame of {count} entries; at most {count_max} are allowed")

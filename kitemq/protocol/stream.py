@@ -10,8 +10,6 @@ from kitemq.protocol.batches import (
     NackFrame,
     ReleaseFrame,
     ResultFrame,
-    SendFrame,
-    SentFrame,
     SubscribedFrame,
 )
 from kitemq.protocol.calls import AnswerFrame, CallFrame
@@ -26,6 +24,7 @@ from kitemq.protocol.frames import (
     UnsubscribeFrame,
     WelcomeFrame,
 )
+from kitemq.protocol.sends import SendFrame, SentFrame
 from kitemq.protocol.transactions import (
     CheckFrame,
     ChecksUnwantedFrame,

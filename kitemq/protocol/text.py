@@ -6,27 +6,22 @@ wants speed speaks the binary frames, which carry the same things.
 """
 
 import base64
-import binascii
 import re
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from kitemq.protocol.batches import (
     NOT_GIVEN,
     TO_DEAD_LETTERS,
     AckFrame,
     DeliverFrame,
-    DurabilityCode,
     ExtendFrame,
     NackFrame,
     Receipt,
     ReleaseFrame,
     ResultCode,
     ResultFrame,
-    SendFrame,
-    SentFrame,
     SubscribedFrame,
 )
 from kitemq.protocol.calls import AnswerFrame, CallFrame
@@ -42,6 +37,7 @@ from kitemq.protocol.frames import (
 )
 from kitemq.protocol.json_values import SMALL_BYTES, VALUES_MAX, has_too_many_values
 from kitemq.protocol.properties import split_properties
+from kitemq.protocol.sends import DurabilityCode, Number, SentFrame, TextMessage, frame_of
 from kitemq.protocol.stream import UnreadableFrame
 from kitemq.protocol.transactions import (
     DECISIONS,
@@ -58,25 +54,6 @@ CREDIT_DEFAULT = 16
 INVISIBLE_MS_DEFAULT = 60_000
 JSON = "application/json"
 JSON_TYPES = frozenset({JSON, "application/problem+json"})
-
-# What the binary frames have room for: no number here can be one that they could not carry.
-Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-
-
-class TextMessage(msgspec.Struct):
-    """One message of a `send`; `encoding` is "utf-8" or "base64"."""
-
-    body: str = ""
-    encoding: str = "utf-8"
-    tag: str = ""
-    keys: list[str] = []
-    message_group: str = ""
-    properties: dict[str, str] = {}
-    delay_level: Number = 0
-    delay_ms: Number = 0
-    deliver_at_ms: Number = 0
-    flag: Number = 0
-    born_ms: Number = 0
 
 
 class _Op(msgspec.Struct, tag_field="op"):
@@ -100,22 +77,7 @@ class _SendOp(_Op, tag="send", kw_only=True):
     durability: str = ""
 
     def frame(self) -> Frame:
-        messages = self.messages
-        return SendFrame(
-            self.topic,
-            [_body(message) for message in messages],
-            [message.tag for message in messages],
-            [" ".join(message.keys) for message in messages],
-            [message.message_group for message in messages],
-            [message.properties for message in messages],
-            [message.delay_level for message in messages],
-            [message.flag for message in messages],
-            [message.born_ms for message in messages],
-            durability=_durability(self.durability),
-            queue=self.queue,
-            delay_ms=_offsets_of([message.delay_ms for message in messages]),
-            deliver_at_ms=_offsets_of([message.deliver_at_ms for message in messages]),
-        )
+        return frame_of(self.topic, self.messages, self.queue, self.durability)
 
 
 class _SubscribeOp(_Op, tag="subscribe", kw_only=True):
@@ -299,29 +261,6 @@ def receipt_text(receipt: Receipt) -> str:
     """The text form of a receipt, the same as in the REST interface."""
     topic, queue, offset, serial = receipt
     return f"{topic}:{queue}:{offset}:{serial:x}"
-
-
-def _offsets_of(numbers: list[int]) -> list[int]:
-    """A column that may be missing: empty where every one is 0."""
-    return numbers if any(numbers) else []
-
-
-def _durability(name: str) -> int:
-    try:
-        return DurabilityCode[name.upper()] if name else DurabilityCode.DEFAULT
-    except KeyError:
-        raise ProtocolError(f'durability {name!r} is unknown; say "stored" or "flushed"') from None
-
-
-def _body(message: TextMessage) -> bytes:
-    if message.encoding == "utf-8":
-        return message.body.encode()
-    if message.encoding != "base64":
-        raise ProtocolError(f'encoding {message.encoding!r} is unknown; say "utf-8" or "base64"')
-    try:
-        return base64.b64decode(message.body, validate=True)
-    except (binascii.Error, ValueError):
-        raise ProtocolError("a body is no base64") from None
 
 
 def _sent_fields(frame: SentFrame) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from bench.clients.websocket import SocketSend, SocketTake, masked
 from bench.load import LoadError
 from bench.peers.nats import NatsSend, NatsTake
 from bench.peers.redis import RedisSend, RedisTake, command
-from kitemq.protocol.batches import AckFrame, DeliverFrame, ResultFrame, SendFrame, SentFrame
+from kitemq.protocol.batches import AckFrame, DeliverFrame, ResultFrame
 from kitemq.protocol.frames import CreditFrame, ErrorFrame, encode
+from kitemq.protocol.sends import SendFrame, SentFrame
 from kitemq.protocol.stream import CLIENT_FRAMES, iter_frames
 
 

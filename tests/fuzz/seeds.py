@@ -16,7 +16,7 @@ from engine.statistics.lag_round import WIDTH, LagRound
 from engine.statistics.values import LagName
 from engine.store.encode import Encoder
 from engine.trace.record import Row, TraceRecordBuilder
-from kitemq.protocol import batches, calls, frames, transactions
+from kitemq.protocol import batches, calls, frames, sends, transactions
 from protocol.remoting import batches as remoting_batches
 from protocol.remoting import frames as remoting
 from tests.app.ui.bodies.containers import avro_file
@@ -79,7 +79,7 @@ def of_target(name: str) -> list[bytes]:
 def _binary_frames() -> list[bytes]:
     receipt = ("orders", 1, 7, 0x18C)
     empty = [0, 0]
-    sent = batches.SendFrame(
+    sent = sends.SendFrame(
         "orders",
         [b"one", b"two"],
         ["a", "b"],
@@ -107,7 +107,7 @@ def _binary_frames() -> list[bytes]:
         batches.ReleaseFrame("billing", [receipt]),
         batches.NackFrame("billing", [receipt], [-1], [2], ["no"]),
         batches.ExtendFrame("billing", [receipt], 1000),
-        batches.SentFrame(1, [0, 0], [1, 2], [3, 4], ["x", "y"]),
+        sends.SentFrame(1, [0, 0], [1, 2], [3, 4], ["x", "y"]),
         batches.ResultFrame(empty, empty),
         batches.SubscribedFrame([receipt]),
         calls.CallFrame("GET", "/api/v1/topics", "", b""),

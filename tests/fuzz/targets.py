@@ -43,7 +43,7 @@ from engine.store.record import stored_ms_in, times_in
 from engine.store.recovery import LogScan
 from engine.trace import client_traces
 from engine.trace import record as trace_record
-from kitemq.protocol import batches, frames, properties, stream, text, transactions
+from kitemq.protocol import batches, frames, properties, sends, stream, text, transactions
 from kitemq.protocol.columns import ProtocolError
 from protocol.remoting import frames as remoting
 from protocol.remoting.batches import BatchError, decode_batch, encode_batch
@@ -140,12 +140,12 @@ def _survives(request: int, frame: frames.Frame, kinds: dict[int, type[frames.Fr
         return
     ((again, same),) = stream.iter_frames(written, kinds)
     assert again == request
-    if isinstance(frame, batches.SendFrame) and isinstance(same, batches.SendFrame):
+    if isinstance(frame, sends.SendFrame) and isinstance(same, sends.SendFrame):
         frame, same = _with_times(frame), _with_times(same)
     assert same == frame, (frame, same)
 
 
-def _with_times(frame: batches.SendFrame) -> batches.SendFrame:
+def _with_times(frame: sends.SendFrame) -> sends.SendFrame:
     """A SEND may leave out columns of times in which every one is 0."""
     zeros = [0] * len(frame.bodies)
     return msgspec.structs.replace(
@@ -158,7 +158,7 @@ def _with_times(frame: batches.SendFrame) -> batches.SendFrame:
 def _becomes_ours(frame: frames.Frame) -> None:
     """The door's next step: values of the engine, or an EngineError that names the field."""
     try:
-        if isinstance(frame, batches.SendFrame):
+        if isinstance(frame, sends.SendFrame):
             socket_shapes.build_messages(frame, "127.0.0.1:1", NOW_MS)
         elif isinstance(frame, batches.NackFrame):
             socket_shapes.nacks_of(frame)

@@ -23,7 +23,7 @@ from kitemq import (
 )
 from kitemq.connection import ServerConnection
 from kitemq.model.messages import Stored
-from kitemq.protocol.batches import SendFrame, SentFrame
+from kitemq.protocol.sends import SendFrame, SentFrame
 from tests.live import LiveServer
 
 pytestmark = pytest.mark.anyio

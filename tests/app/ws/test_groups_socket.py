@@ -8,9 +8,15 @@ import pytest
 
 from engine.broker import GroupConfig, Mode, TopicConfig, TopicType
 from engine.message import Message
-from kitemq.protocol.batches import AckFrame, DeliverFrame, ResultFrame, SentFrame, SubscribedFrame
+from kitemq.protocol.batches import (
+    AckFrame,
+    DeliverFrame,
+    ResultFrame,
+    SubscribedFrame,
+)
 from kitemq.protocol.calls import AnswerFrame, CallFrame
 from kitemq.protocol.frames import ErrorFrame, SubscribeFrame, UnsubscribeFrame
+from kitemq.protocol.sends import SentFrame
 from tests.app.ws.test_socket import Peer, meet, send_of, server, until
 from tests.live import LiveServer
 

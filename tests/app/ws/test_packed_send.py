@@ -23,9 +23,9 @@ from engine.config import EngineConfig
 from engine.errors import EngineError
 from engine.events import EngineEvent
 from engine.store.pool import InlinePool
-from kitemq.protocol.batches import DurabilityCode, SendFrame
 from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.frames import Frame
+from kitemq.protocol.sends import DurabilityCode, SendFrame
 from tests.engine.store.kernel.twins import TWINS, using
 
 COUNT_MIN = 4

@@ -21,14 +21,11 @@ from kitemq.protocol.batches import (
     TO_DEAD_LETTERS,
     AckFrame,
     DeliverFrame,
-    DurabilityCode,
     ExtendFrame,
     NackFrame,
     ReleaseFrame,
     ResultCode,
     ResultFrame,
-    SendFrame,
-    SentFrame,
     SubscribedFrame,
 )
 from kitemq.protocol.frames import (
@@ -41,6 +38,7 @@ from kitemq.protocol.frames import (
     WelcomeFrame,
     encode,
 )
+from kitemq.protocol.sends import DurabilityCode, SendFrame, SentFrame
 from kitemq.protocol.stream import SERVER_FRAMES, iter_frames
 from tests.engine.test_compression import PACKERS
 from tests.live import LiveServer

@@ -12,8 +12,8 @@ import pytest
 
 from app.network import websocket_protocol
 from engine.broker import TopicConfig
-from kitemq.protocol.batches import SentFrame
 from kitemq.protocol.frames import HelloFrame, WelcomeFrame, encode
+from kitemq.protocol.sends import SentFrame
 from tests.app.ws.test_socket import Peer, send_of
 from tests.app.ws.test_socket_calls import opened
 from tests.live import LiveServer

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from kitemq.protocol import batches, calls, frames, text, transactions
+from kitemq.protocol import batches, calls, frames, sends, text, transactions
 from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.stream import CLIENT_FRAMES, SERVER_FRAMES, iter_frames
 from tests.live import LiveServer
@@ -79,13 +79,13 @@ def peer(server: LiveServer) -> Iterator[Peer]:
         yield Peer(socket)
 
 
-def send(**changes: Any) -> batches.SendFrame:
+def send(**changes: Any) -> sends.SendFrame:
     columns: dict[str, Any] = {
         "topic": TOPIC, "bodies": [b"a", b"b"], "tags": [""] * 2, "keys": [""] * 2,
         "groups": [""] * 2, "properties": [{}] * 2, "delay_levels": [0] * 2, "flags": [0] * 2,
         "born_ms": [0] * 2,
     }  # fmt: skip
-    return batches.SendFrame(**columns | changes)
+    return sends.SendFrame(**columns | changes)
 
 
 # -- what each field may hold: a frame of the least, and values that are taken ---------------------
@@ -94,7 +94,7 @@ RECEIPT = (TOPIC, 0, 0, 77)  # of a hand-out that is over: the answer is "stale"
 DECISION = {"transaction_id": "7F00000100002A9F0000000000000000", "decision": 1}
 BINARY: dict[type[frames.Frame], tuple[frames.Frame, dict[str, list[Any]]]] = {
     frames.HelloFrame: (frames.HelloFrame(""), {"client": ["field-client"], "version": [1]}),
-    batches.SendFrame: (
+    sends.SendFrame: (
         send(),
         {
             "topic": [TOPIC, "another"],
@@ -259,7 +259,7 @@ def test_every_field_of_every_frame_has_an_example() -> None:
     assert set(TEXT) == set(OPS)
     for op, (_, examples) in TEXT.items():
         assert set(examples) == set(OPS[op].__struct_fields__) - {"id"}, op
-    assert set(MESSAGE) == set(text.TextMessage.__struct_fields__)
+    assert set(MESSAGE) == set(sends.TextMessage.__struct_fields__)
 
 
 def test_every_field_of_every_text_frame_is_documented() -> None:
@@ -273,7 +273,7 @@ def test_every_field_of_every_text_frame_is_documented() -> None:
     for op, kind in OPS.items():
         for name in set(kind.__struct_fields__) - {"id"}:
             assert f"`{name}`" in rows[op], (op, name)
-    for name in text.TextMessage.__struct_fields__:
+    for name in sends.TextMessage.__struct_fields__:
         assert f"`{name}`" in rows["send"], name
 
 

@@ -13,10 +13,7 @@ from kitemq.protocol.batches import (
     NackFrame,
     ReleaseFrame,
     ResultFrame,
-    SendFrame,
-    SentFrame,
     SubscribedFrame,
-    message_ids,
 )
 from kitemq.protocol.calls import AnswerFrame, CallFrame
 from kitemq.protocol.columns import ProtocolError
@@ -32,6 +29,7 @@ from kitemq.protocol.frames import (
     WelcomeFrame,
     encode,
 )
+from kitemq.protocol.sends import SendFrame, SentFrame, message_ids
 from kitemq.protocol.stream import CLIENT_FRAMES, SERVER_FRAMES, UnreadableFrame, iter_frames
 
 ALL_FRAMES = CLIENT_FRAMES | SERVER_FRAMES

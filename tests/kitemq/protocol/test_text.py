@@ -12,13 +12,10 @@ from kitemq.protocol.batches import (
     TO_DEAD_LETTERS,
     AckFrame,
     DeliverFrame,
-    DurabilityCode,
     ExtendFrame,
     NackFrame,
     ReleaseFrame,
     ResultFrame,
-    SendFrame,
-    SentFrame,
     SubscribedFrame,
 )
 from kitemq.protocol.calls import AnswerFrame, CallFrame
@@ -31,6 +28,7 @@ from kitemq.protocol.frames import (
     SubscribeFrame,
     UnsubscribeFrame,
 )
+from kitemq.protocol.sends import DurabilityCode, SendFrame, SentFrame
 from kitemq.protocol.stream import UnreadableFrame
 
 RECEIPT = ("t", 1, 2, 255)
