@@ -76,7 +76,7 @@ def unpacked(name: str, data: bytes, most: int) -> bytes:
     unpacker = zlib.decompressobj()
     try:
         plain = unpacker.decompress(data, most + 1)
-    except zlib.error as error:
+    except (zlib.error, TypeError) as error:
         raise Illegal(f"{name} cannot be unpacked: {error}") from None
     if len(plain) > most or not unpacker.eof or unpacker.unused_data:
         raise Illegal(f"{name} are not whole, or more than {most} bytes")

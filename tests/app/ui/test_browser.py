@@ -68,7 +68,7 @@ def test_a_form_says_that_the_server_did_not_answer_and_keeps_what_was_typed(
     page.route("**/*", lambda route: route.abort())
     button.click()
     note = form.get_by_role("alert")
-    expect(note).to_contain_text("did not answer")
+    expect(note).to_contain_text("No response from the server")
     expect(field).to_have_value("typed-while-offline")
     expect(button).to_be_enabled()
     page.unroute("**/*")

@@ -110,7 +110,7 @@ def test_what_fires_stands_first_on_its_page_and_on_the_overview_and_can_be_sile
     firing = page.locator(".alert-list li", has_text=name)
     expect(firing).to_contain_text("unread", timeout=40_000)
     page.goto("/")
-    expect(page.locator(".attention")).to_contain_text(f"{name} for warehouse")
+    expect(page.locator(".attention")).to_contain_text(f"Alert “{name}”")
     page.goto("/alerts")
     firing.get_by_role("button", name="Silence").click()
     expect(page.get_by_text("Silenced. States are still updated")).to_be_visible()

@@ -174,7 +174,7 @@ def test_a_pinned_row_stays_on_top_and_can_be_let_go(
     browser.post("/api/v1/topics", json={"name": "pins"})
     browser.post("/api/v1/topics/pins/messages", json={"body": "first"})
     page = open_page("/tail?topic=pins")
-    expect(page.locator("[data-tail-state]")).to_have_text("Live")
+    expect(page.locator("[data-tail-state]")).to_have_text("Streaming")
     page.locator("#tail-rows [data-pin]").click()
     expect(page.locator("#tail-pinned")).to_contain_text("first")
     browser.post("/api/v1/topics/pins/messages", json={"body": "second"})

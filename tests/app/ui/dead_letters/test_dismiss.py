@@ -210,7 +210,7 @@ def test_messages_of_any_topic_are_replayed_by_a_form(
     page.get_by_role("button", name="Start dry run").click()
     expect(page.get_by_role("heading", name="Dry run: 2 of 5 can be sent")).to_be_visible()
     page.get_by_role("button", name="Send 2").click()
-    expect(page.get_by_role("heading", name="Finished: 2 sent, 3 not chosen")).to_be_visible()
+    expect(page.get_by_role("heading", name="Finished: 2 sent, 3 not selected")).to_be_visible()
     assert scenery.get("/topics/sandbox")["messages"] == 2
 
 

@@ -1,5 +1,7 @@
 """The Overview's tiles and cards stand beside one another at every width, whatever they hold."""
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -110,6 +112,7 @@ def test_every_tile_has_a_line_and_every_object_stands_once(
     expect(paused.locator(".status")).to_have_text("Paused")
     paused.get_by_role("link", name="Resume").click()
     page.get_by_role("button", name="Resume").click()
+    expect(page).not_to_have_url(re.compile("/resume"))
     page.goto("/")
     expect(page.locator("#matter-group-tiles-group")).to_have_count(0)
 

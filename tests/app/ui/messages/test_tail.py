@@ -215,7 +215,7 @@ def bodies_of(page: Page) -> list[str]:
 
 
 def following(page: Page) -> None:
-    expect(page.locator("[data-tail-state]")).to_have_text("Live")
+    expect(page.locator("[data-tail-state]")).to_have_text("Streaming")
 
 
 @pytest.mark.browser
