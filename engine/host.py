@@ -3,6 +3,7 @@
 import socket
 import struct
 from functools import lru_cache
+from typing import Any
 
 PORT = struct.Struct(">i")
 IPV4_BYTES = 8
@@ -13,6 +14,11 @@ UNKNOWN = "127.0.0.1:0"
 def host_text(host: str, port: int) -> str:
     """ "1.2.3.4:5", "[::1]:5": an address of a socket as messages keep it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def socket_text(address: Any) -> str:
+    """The same of a socket's own address or its peer's; "" where a transport knows none."""
+    return host_text(*address[:2]) if address else ""
 
 
 @lru_cache(maxsize=4096)

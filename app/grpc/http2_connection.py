@@ -19,7 +19,7 @@ from app.network.connection_limits import ConnectionSlot
 from app.network.connection_monitor import MonitoredConnection
 from app.network.keep_alive import keep_alive
 from app.security.byte_budget import DETAILS, BudgetExceeded, RefusalReason
-from engine.host import host_text
+from engine.host import socket_text
 from protocol.http2 import frames
 from protocol.http2.frames import (
     ACK,
@@ -104,7 +104,7 @@ class Http2Connection(MonitoredConnection):
         super().connection_made(transport)
         peer, own = (transport.get_extra_info(name) for name in ("peername", "sockname"))
         is_tls = transport.get_extra_info("ssl_object") is not None
-        self.origin = GrpcConnection(_text(peer), _text(own), is_tls=is_tls)
+        self.origin = GrpcConnection(socket_text(peer), socket_text(own), is_tls=is_tls)
         if (accepted := transport.get_extra_info("socket")) is not None:
             keep_alive(accepted, user_timeout_ms=VANISHED_MS)
         self._port.connected(self)
@@ -494,8 +494,3 @@ TAKERS: dict[int, Callable[[Http2Connection, int, int, bytes], None]] = {
 def _check_size(payload: bytes, size: int) -> None:
     if len(payload) != size:
         raise ConnectionFault(Http2Code.FRAME_SIZE_ERROR, "a frame of another size")
-
-
-def _text(address: Any) -> str:
-    """An address such as "127.0.0.1:52100" or "[::1]:52100"; "" if unknown."""
-    return host_text(*address[:2]) if address else ""

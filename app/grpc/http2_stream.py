@@ -9,6 +9,7 @@ import re
 import struct
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
@@ -31,7 +32,7 @@ BEGIN = hpack.encode(((":status", "200"), ("content-type", "application/grpc")))
 END_WELL = hpack.encode((("grpc-status", "0"),))
 
 
-class GrpcStatus:
+class GrpcStatus(IntEnum):
     """The status codes of gRPC that this endpoint ends a call with."""
 
     OK = 0
@@ -229,7 +230,7 @@ class Http2Stream:
         self.waiting_bytes += len(message) + MESSAGE_HEAD_BYTES
         self.pump()
 
-    def finish(self, status: int, text: str = "") -> None:
+    def finish(self, status: GrpcStatus, text: str = "") -> None:
         """End the call with a status once what waits is sent; with an error at once."""
         if self.has_ended or self._end_block is not None:
             return
@@ -238,7 +239,7 @@ class Http2Stream:
         else:
             self._waiting.clear()
             self.waiting_bytes = 0
-            headers = [("grpc-status", str(status)), ("grpc-message", quote(text[:1024], " "))]
+            headers = [("grpc-status", f"{status:d}"), ("grpc-message", quote(text[:1024], " "))]
             self._end_block = hpack.encode(headers)
         self.receiver = None
         self._drop_input()

@@ -176,20 +176,11 @@ class MessagingService:
     @contextmanager
     def _holding(self, call: GrpcCall, size_bytes: int) -> Iterator[None]:
         """Count the request's bytes in the server's budget; raises ProblemError."""
-        budget, host, caller = self.limits.budget, call.origin.host, call.principal.caller
-        if budget.take_small(host, caller, size_bytes):
-            try:
-                yield
-            finally:
-                budget.give_small(host, caller, size_bytes)
-            return
-        hold = budget.reserve(host, caller, _nothing)
-        hold.settle()
-        self.limits.take(hold, size_bytes)
+        give_back = self.limits.hold(call.origin.host, call.principal.caller, size_bytes)
         try:
             yield
         finally:
-            hold.close()
+            give_back()
 
 
 class PendingCall:
@@ -303,7 +294,3 @@ def _status_for(call: GrpcCall | None, error: Exception) -> Any:
     if call is not None:
         status.code = workarounds.known_code(Code(status.code), call.speaks, call.version)
     return status
-
-
-def _nothing() -> None:
-    """A whole request is never evicted."""

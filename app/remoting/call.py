@@ -1,5 +1,6 @@
 """One request: its principal, connection and fields."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -7,7 +8,6 @@ import msgspec
 from app.db.rows import Actor, actor_at
 from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind, Principal, require
-from app.security.byte_budget import ByteReservation
 from kitemq.model.numbers import is_whole
 from protocol.remoting.codes import RequestCode, ResponseCode
 from protocol.remoting.frames import Command
@@ -45,7 +45,7 @@ class RemotingCall:
     """A request as its handler sees it."""
 
     __slots__ = (
-        "command", "connection", "counted", "fields", "principal", "reservation", "small_bytes",
+        "command", "connection", "counted", "fields", "give_back", "principal",
     )  # fmt: skip
 
     def __init__(
@@ -55,8 +55,7 @@ class RemotingCall:
         self.command = command
         self.fields = command.fields
         self.principal = principal
-        self.reservation: ByteReservation | None = None  # of its bytes, until the answer
-        self.small_bytes = 0  # the same for few bytes, which are counted without a reservation
+        self.give_back: Callable[[], None] | None = None  # its bytes, with the answer
         self.counted = ""  # the address under which the request is counted
 
     def answer(self, answer: ErrorResponse) -> None:

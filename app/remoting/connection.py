@@ -21,7 +21,7 @@ from app.remoting.errors import ErrorResponse, RemotingRefusal, answer_of
 from app.remoting.plain_sends import PlainSends
 from app.security.access import NOBODY
 from app.security.byte_budget import BudgetExceeded
-from engine.host import host_text
+from engine.host import socket_text
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, FrameError, FrameReader, RawFrame, encode
 
@@ -72,7 +72,7 @@ class RemotingConnection(MonitoredConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
         super().connection_made(transport)
-        self.client = _text(transport.get_extra_info("peername"))
+        self.client = socket_text(transport.get_extra_info("peername"))
         self.server_host = str((transport.get_extra_info("sockname") or ("",))[0])
         self.broker = self.backend.addresses.broker(self.server_host)
         if (accepted := transport.get_extra_info("socket")) is not None:
@@ -253,16 +253,8 @@ class RemotingConnection(MonitoredConnection):
         limits.enter(self.host)
         call.counted = self.host
         self.ahead(1)
-        size_bytes = len(call.command.body)
-        if not size_bytes:
-            return
-        caller = call.principal.caller
-        if limits.budget.take_small(self.host, caller, size_bytes):
-            call.small_bytes = size_bytes
-            return
-        call.reservation = limits.budget.reserve(self.host, caller, _nothing)
-        call.reservation.settle()
-        limits.take(call.reservation, size_bytes)
+        if size_bytes := len(call.command.body):
+            call.give_back = limits.hold(self.host, call.principal.caller, size_bytes)
 
     def release(self, call: RemotingCall) -> None:
         """End the count of a request that is answered, or that only waits from now on."""
@@ -270,14 +262,9 @@ class RemotingConnection(MonitoredConnection):
             self.backend.request_limits.leave(call.counted)
             call.counted = ""
             self.ahead(-1)
-        if call.small_bytes:
-            self.backend.request_limits.budget.give_small(
-                self.host, call.principal.caller, call.small_bytes
-            )
-            call.small_bytes = 0
-        if call.reservation is not None:
-            call.reservation.close()
-            call.reservation = None
+        if call.give_back is not None:
+            call.give_back()
+            call.give_back = None
 
     def ahead(self, count: int) -> None:
         """So many more requests are under way, or fewer; half of what may be is read on at."""
@@ -341,12 +328,3 @@ class RemotingConnection(MonitoredConnection):
 
 
 Handler = Callable[[Any, RemotingCall], Outcome]
-
-
-def _text(address: Any) -> str:
-    """An address such as "127.0.0.1:52100" or "[::1]:52100"; "" if unknown."""
-    return host_text(*address[:2]) if address else ""
-
-
-def _nothing() -> None:
-    """A whole request is never evicted."""

@@ -4,6 +4,9 @@ A client over its own share gets a 429; all get a 503 while the server is full. 
 try again.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 from app.errors import ProblemError
 from app.security.byte_budget import (
     DETAILS,
@@ -112,6 +115,19 @@ class RequestLimits:
             remedy="send fewer or smaller messages in one request",
         )
 
+    def hold(self, address: str, caller: str, size_bytes: int) -> Callable[[], None]:
+        """Count the bytes of a whole request; the result gives them back.
+
+        Raises a 429 or a 503 like `take`. Nobody evicts a whole request.
+        """
+        budget = self.budget
+        if budget.take_small(address, caller, size_bytes):
+            return partial(budget.give_small, address, caller, size_bytes)
+        reservation = budget.reserve(address, caller, _nothing)
+        reservation.settle()
+        self.take(reservation, size_bytes)
+        return reservation.close
+
     def full(self, reason: RefusalReason) -> ProblemError:
         """The answer to a request whose bytes were refused."""
         if reason in (RefusalReason.ADDRESS, RefusalReason.CALLER):
@@ -127,3 +143,7 @@ class RequestLimits:
             remedy="try again after the given wait",
             retry_after_s=RETRY_AFTER_S,
         )
+
+
+def _nothing() -> None:
+    """Nothing to evict."""

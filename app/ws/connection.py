@@ -148,7 +148,7 @@ class Connection:
         rest = eager.begin(self._on_data(data))
         if rest is not None:
             self._socket.pause()
-            self._work = asyncio.get_running_loop().create_task(_finish(rest))
+            self._work = asyncio.get_running_loop().create_task(rest)
             self._work.add_done_callback(self._on_worked)
 
     def on_writable(self) -> None:
@@ -363,10 +363,6 @@ def _hold_of(scope: Scope) -> ByteReservation:
     ).request_limits.budget.reserve(client[0] if client else "", "", _nothing)
     hold.name(principal_of(scope).caller)
     return hold
-
-
-async def _finish(rest: eager.Remainder[None]) -> None:
-    await rest
 
 
 def _nothing() -> None:
