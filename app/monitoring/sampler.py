@@ -21,7 +21,15 @@ from app.monitoring.meter import Meter
 from app.pause import Pause
 from app.services.topic_kinds import USER_KINDS, kind_of
 from app.tasks import end_tasks
-from engine.broker import RETRY_PREFIX, Broker, GroupConfig, GroupLag, TopicConfig, TopicStats
+from engine.broker import (
+    DEAD_LETTER_PREFIX,
+    RETRY_PREFIX,
+    Broker,
+    GroupConfig,
+    GroupLag,
+    TopicConfig,
+    TopicStats,
+)
 from engine.errors import EngineError
 
 log = logging.getLogger("kitemq.console")
@@ -303,7 +311,7 @@ class Sampler:
             growth=growth,
             forecasts=forecasts,
             totals=totals,
-            dead=self._broker.dead_letters.open_total(),
+            dead=totals.dead + self._dead_of_deleted(topics, groups),
         )
         self._walk_s = time.monotonic() - began_s
 
@@ -355,6 +363,18 @@ class Sampler:
             disk_free_bytes=health.disk_free_bytes,
             p99_ms=round(spread.p99 / 1000) if spread.count else None,
         )
+
+    def _dead_of_deleted(
+        self, topics: Mapping[str, TopicFigures], groups: Mapping[str, GroupFigures]
+    ) -> int:
+        """Open dead letters whose groups are gone; those of the others are in their figures."""
+        names = (
+            name.removeprefix(DEAD_LETTER_PREFIX)
+            for name, each in topics.items()
+            if each.kind == "DLQ"
+        )
+        count = self._broker.dead_letters.state_counts
+        return sum(count(name).open for name in names if name not in groups)
 
     def _dead_new(self, group: str, lag: GroupLag) -> int:
         if not lag.dead_open:

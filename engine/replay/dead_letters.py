@@ -26,7 +26,7 @@ from engine.replay.states import DeadLetterState, DeadLetterStates, LetterStates
 from engine.store.consume_queue import QueueEntry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
-from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, dead_letter_topic
+from engine.topic.names import GROUP_QUEUE, dead_letter_topic
 
 PAGE_MAX = 200
 EXAMINED_MAX = 500  # for one page ...
@@ -245,14 +245,6 @@ class DeadLetters:
         """How many dead letters that are kept have each state; none for an unknown group."""
         name = dead_letter_topic(group)
         return self._states.of(name, self._store.bounds(name, GROUP_QUEUE)).counts()
-
-    def open_total(self) -> int:
-        """How many dead letters of all groups are open."""
-        return sum(
-            self.state_counts(name.removeprefix(DEAD_LETTER_PREFIX)).open
-            for name in self._catalog.names()
-            if name.startswith(DEAD_LETTER_PREFIX)
-        )
 
     # -- dismissing -----------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ def test_a_job_makes_dead_letters_resent_and_a_note_dismissed(dead):
     assert offsets(dead, DISMISSED) == [4, 5]
     lag = dead.broker.lag("g")
     assert (lag.dead, lag.resent, lag.dismissed, lag.dead_open) == (10, 2, 2, 6)
-    assert dead.broker.dead_letters.open_total() == 6
+    assert dead.broker.dead_letters.state_counts("g").open == 6
     arrived = dead.broker.dead_letters.arrived("g", [0])
     assert (arrived.count, arrived.open) == (10, 6)
     dead.broker.dead_letters.restore("g", [range(10)])
