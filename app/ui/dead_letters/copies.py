@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from starlette.requests import Request
-
-from app.container import services_of
 from app.ui.framework.language import N_
+from app.ui.framework.page_request import PageRequest
 from app.ui.journeys.delivery_status import WAITING, dead_letter_href
 from engine.broker import DeadLetter, GroupState, Journey, StageName, StageOutcome
 from engine.errors import EngineError
@@ -38,10 +36,10 @@ class CopyOutcome:
         return TONES.get(self.fate, "")
 
 
-async def outcome_of(request: Request, group: str, letter: DeadLetter) -> CopyOutcome | None:
+async def outcome_of(request: PageRequest, group: str, letter: DeadLetter) -> CopyOutcome | None:
     """The newest copy of a dead letter, from its journey; None where nothing says when it went."""
     try:
-        journey = await services_of(request.scope).journeys.find(letter.message.message_id)
+        journey = await request.services.journeys.find(letter.message.message_id)
     except EngineError:
         return None
     sent = [

@@ -3,11 +3,9 @@
 from dataclasses import dataclass, field
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
 from app.monitoring import dead_index
-from app.security.access import principal_of
 from app.security.message_rights import missing_right, require_message, visible
 from app.services.bodies import decompress
 from app.ui.bodies.bodies import Body
@@ -16,6 +14,7 @@ from app.ui.dead_letters.resend import offset_of
 from app.ui.framework import pages
 from app.ui.framework.console import Console
 from app.ui.framework.language import N_, _, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.messages.message import Property, body_file, body_of, properties_of
 from app.ui.replays.jobs import Job, job_of
 from engine.broker import DEAD_LETTER_PREFIX, DeadLetter
@@ -66,9 +65,9 @@ class LetterPage:
     max_offset: int
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /dlq/{group}/{offset}"""
-    console = pages.console_of(request)
+    console = request.console
     group = request.path_params["group"]
     letter = console.broker.dead_letters.get(group, offset_of(request))
     steps, why = _steps(console, group, letter)
@@ -78,20 +77,20 @@ async def show(request: Request) -> Response:
     return await pages.respond(request, "dlq_letter.html", context, title=title)
 
 
-async def download(request: Request) -> Response:
+async def download(request: PageRequest) -> Response:
     """GET /dlq/{group}/{offset}/raw: the body's bytes as a file."""
-    console = pages.console_of(request)
+    console = request.console
     group = request.path_params["group"]
     letter = console.broker.dead_letters.get(group, offset_of(request))
-    require_message(principal_of(request.scope), letter.message)
+    require_message(request.who, letter.message)
     return await body_file(letter.message, f"{group}-dead-{letter.message.offset}.bin")
 
 
 async def _context(
-    request: Request, letter: DeadLetter, steps: list[Step], why_no_steps: str
+    request: PageRequest, letter: DeadLetter, steps: list[Step], why_no_steps: str
 ) -> LetterPage:
-    console, group = pages.console_of(request), request.path_params["group"]
-    message = visible(principal_of(request.scope), letter.message)
+    console, group = request.console, request.path_params["group"]
+    message = visible(request.who, letter.message)
     jobs, forgotten = _jobs(console, letter.redriven_by)
     low, end = dead_index.bounds(console.broker, DEAD_LETTER_PREFIX + group)
     return LetterPage(

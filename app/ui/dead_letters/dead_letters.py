@@ -11,23 +11,21 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.monitoring import dead_index, sparkline
 from app.monitoring.dead_index import DeadLetterListing
 from app.monitoring.sparkline import Sparkline
 from app.pause import paced
-from app.security.access import principal_of
 from app.security.message_rights import lacks_messages, visible
 from app.services.search import SearchService
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.copies import CopyOutcome, outcome_of
 from app.ui.dead_letters.filters import Criteria, DeadLetterFacet, DeadLetterSelection
-from app.ui.framework import pages, preferences, tables
+from app.ui.framework import pages, tables
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.tables import Cut, Query
 from engine.broker import (
     DEAD_LETTER_PREFIX,
@@ -165,9 +163,9 @@ class DeadLetterView:
     note: str
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /dlq"""
-    console = pages.console_of(request)
+    console = request.console
     query = tables.parse_query(request.query_params, SORTS, "-newest")
     counts = await _counts(console)
     context = await _groups(console, query, counts)
@@ -234,20 +232,20 @@ def _group(console: Console, of: DeadCount) -> DeadGroup:
     )
 
 
-async def detail(request: Request) -> Response:
+async def detail(request: PageRequest) -> Response:
     """GET /dlq/{group}"""
-    console = pages.console_of(request)
+    console = request.console
     group = request.path_params["group"]
     criteria = criteria_of(request)
     now_ms = console.now_ms()
     view = await view_of(request, group, criteria, now_ms, BUDGET_S)
     query = tables.parse_query(request.query_params, ("newest",), "-newest")
     cut = tables.cut(view.selection.offsets, query)
-    who = principal_of(request.scope)
+    who = request.who
     lines = await _lines(request, group, list(cut.rows))
     source = DEAD_LETTER_PREFIX + group
-    dismissals = await services_of(request.scope).dismissals.listed(group)
-    zone = preferences.read(request).zone
+    dismissals = await request.services.dismissals.listed(group)
+    zone = request.zone
     context = DeadPage(
         group=group,
         is_gone=not pages.exists(console.broker.group, group),
@@ -273,13 +271,13 @@ async def detail(request: Request) -> Response:
     return await pages.respond(request, "dlq_group.html", context, title=title, is_live=True)
 
 
-def check_ticked(request: Request, remedy: str) -> None:
+def check_ticked(request: PageRequest, remedy: str) -> None:
     """Raise Invalid if the ticked dead letters are meant and none is ticked."""
     if request.query_params.get("scope") == "ticked" and "offset" not in request.query_params:
         raise Invalid(_("no dead letter is selected"), field="offset", remedy=remedy)
 
 
-def criteria_of(request: Request) -> Criteria:
+def criteria_of(request: PageRequest) -> Criteria:
     """The criteria in a query; ticked dead letters come as one or several `offset`."""
     values = dict(request.query_params)
     ticked = request.query_params.getlist("offset")
@@ -289,13 +287,13 @@ def criteria_of(request: Request) -> Criteria:
 
 
 async def view_of(
-    request: Request, group: str, criteria: Criteria, now_ms: int, budget_s: float
+    request: PageRequest, group: str, criteria: Criteria, now_ms: int, budget_s: float
 ) -> DeadLetterView:
     """Select the dead letters that meet the criteria, reading for about `budget_s` seconds.
 
     Raises GroupNotFound.
     """
-    console = pages.console_of(request)
+    console = request.console
     index = await console.dead_index.listing(group, budget_s)
     offsets, note = await _matching_offsets(request, group, criteria) if index.total else (None, "")
     states = console.broker.dead_letters.states(group)
@@ -306,20 +304,20 @@ async def view_of(
 
 
 async def _matching_offsets(
-    request: Request, group: str, criteria: Criteria
+    request: PageRequest, group: str, criteria: Criteria
 ) -> tuple[set[int] | None, str]:
     """The offsets that match an id, a key or the ticked rows; None without such criteria."""
     topic = DEAD_LETTER_PREFIX + group
     offsets: set[int] | None = set(criteria.offsets) if criteria.offsets else None
     note = ""
     if criteria.id:
-        records = await services_of(request.scope).search.by_id(criteria.id)
+        records = await request.services.search.by_id(criteria.id)
         here = {record.offset for record in records if record.topic == topic}
         offsets = here if offsets is None else offsets & here
-    if criteria.key and lacks_messages(principal_of(request.scope), topic):
+    if criteria.key and lacks_messages(request.who, topic):
         return set(), _("You may not read message bodies of group %(name)s.", name=group)
     if criteria.key:
-        here, is_cut = await _keyed(services_of(request.scope).search, topic, criteria.key)
+        here, is_cut = await _keyed(request.services.search, topic, criteria.key)
         if is_cut:
             note = _(
                 "Only the newest %(found_max)s with this key were checked.",
@@ -344,9 +342,9 @@ async def _keyed(search: SearchService, topic: str, key: str) -> tuple[set[int],
             return offsets, bool(cursor)
 
 
-async def _lines(request: Request, group: str, offsets: list[int]) -> list[DeadLine]:
+async def _lines(request: PageRequest, group: str, offsets: list[int]) -> list[DeadLine]:
     """The rows of a page, without those that can no longer be read."""
-    console, who = pages.console_of(request), principal_of(request.scope)
+    console, who = request.console, request.who
     lines: list[DeadLine] = []
     until_s = time.monotonic() + COPIES_S
     async for offset in paced(offsets):

@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.monitoring.dead_index import COUNTED_MAX
 from app.services.dismissals import join
 from app.ui.dead_letters import filters as dead_filter
@@ -20,9 +18,9 @@ from app.ui.dead_letters.dead_letters import check_ticked, criteria_of, view_of
 from app.ui.dead_letters.filters import Criteria
 from app.ui.dead_letters.resend import BUDGET_S, CRITERIA, WHOLE_S
 from app.ui.framework import forms, pages, typed_forms
-from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.broker import DeadLetterState, DismissNote
@@ -79,16 +77,16 @@ class DismissalChoice:
     note: DismissNote | None = None
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /dlq/{group}/dismiss and /restore: the preview."""
     check_ticked(request, _("go back and select some"))
-    criteria = criteria_of(request).settled(pages.console_of(request).now_ms())
-    dismissal = typed_forms.query(request.query_params, RestoreQuery).dismissal
+    criteria = criteria_of(request).settled(request.console.now_ms())
+    dismissal = request.read_query(RestoreQuery).dismissal
     criteria = _in_state_for(_verb(request), criteria)
     return await _page(request, Form({"note": ""}), criteria, dismissal, BUDGET_S)
 
 
-def _verb(request: Request) -> str:
+def _verb(request: PageRequest) -> str:
     return request.url.path.rpartition("/")[2]
 
 
@@ -100,7 +98,7 @@ def _in_state_for(verb: str, criteria: Criteria) -> Criteria:
 
 
 async def _page(
-    request: Request,
+    request: PageRequest,
     form: Form,
     criteria: Criteria,
     dismissal: str,
@@ -109,9 +107,9 @@ async def _page(
 ) -> Response:
     group, verb = request.path_params["group"], _verb(request)
     choice = await _chosen(request, criteria, dismissal, 0, budget_s)
-    impact = await services_of(request.scope).dismissals.impact(group, choice.runs)
+    impact = await request.services.dismissals.impact(group, choice.runs)
     is_dismissing = verb == DISMISS
-    low, end = pages.console_of(request).broker.dead_letters.bounds(group)
+    low, end = request.broker.dead_letters.bounds(group)
     context = Rest(
         group=group,
         verb=verb,
@@ -133,14 +131,14 @@ async def _page(
 
 
 async def _chosen(
-    request: Request, criteria: Criteria, dismissal: str, before: int, budget_s: float
+    request: PageRequest, criteria: Criteria, dismissal: str, before: int, budget_s: float
 ) -> DismissalChoice:
     """Choose dead letters below the offset `before`, 0 for the current end."""
-    console, group = pages.console_of(request), request.path_params["group"]
+    console, group = request.console, request.path_params["group"]
     low, end = console.broker.dead_letters.bounds(group)
     before = min(before or end, end)
     if dismissal:
-        note, runs = await services_of(request.scope).dismissals.of_dismissal(group, dismissal)
+        note, runs = await request.services.dismissals.of_dismissal(group, dismissal)
         return DismissalChoice(runs, True, before, note)
     if criteria.offsets:
         offsets = [offset for offset in criteria.offsets if low <= offset < before]
@@ -167,7 +165,7 @@ def _runs_below(offsets: Sequence[int], before: int) -> list[range]:
     return runs
 
 
-async def change(request: Request) -> Response:
+async def change(request: PageRequest) -> Response:
     """POST /dlq/{group}/dismiss and /restore: change exactly as many as the preview counted."""
     group, verb = request.path_params["group"], _verb(request)
     posted = await forms.read(request)
@@ -179,7 +177,7 @@ async def change(request: Request) -> Response:
         return await _page(request, form, criteria, dismissal, WHOLE_S)
     choice = await _chosen(request, criteria, dismissal, fields.before, WHOLE_S)
     _check_counted(choice)
-    actor, service = actor_of(request), services_of(request.scope).dismissals
+    actor, service = request.actor, request.services.dismissals
     try:
         if verb == DISMISS:
             await service.dismiss(actor, group, choice.runs, fields.note, fields.count)

@@ -11,12 +11,10 @@ from typing import IO
 from urllib.parse import quote
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.monitoring import dead_index
 from app.pause import Pause
-from app.security.access import principal_of
 from app.security.message_rights import require_messages
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.dead_letters import check_ticked, criteria_of, view_of
@@ -25,6 +23,7 @@ from app.ui.framework import cells, formats, list_exports, pages
 from app.ui.framework.cells import Cell
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.xlsx import CELL_CHARS_MAX, Workbook
 from engine.broker import DEAD_LETTER_PREFIX, DeadLetter
 from engine.errors import GroupNotFound, MessageNotFound
@@ -49,13 +48,13 @@ COLUMNS = (
 Letters = AsyncIterator[list[DeadLetter]]
 
 
-async def export(request: Request) -> Response:
+async def export(request: PageRequest) -> Response:
     """GET /dlq/{group}/export?format=csv|ndjson|xlsx: the dead letters that meet the criteria."""
-    console = pages.console_of(request)
+    console = request.console
     group = request.path_params["group"]
     kind = list_exports.require_kind(request, ("csv", "ndjson", "xlsx"))
     check_ticked(request, _("go back and select some"))
-    require_messages(principal_of(request.scope), DEAD_LETTER_PREFIX + group)
+    require_messages(request.who, DEAD_LETTER_PREFIX + group)
     console.broker.dead_letters.page(group, count_max=1)  # GroupNotFound
     criteria = criteria_of(request).settled(console.now_ms())
     letters = await _chosen(request, console, group, criteria)
@@ -74,7 +73,9 @@ def _file_name(group: str, kind: str) -> str:
     return quote(f"dead-letters-{group}.{kind}", safe="-_.%")
 
 
-async def _chosen(request: Request, console: Console, group: str, criteria: Criteria) -> Letters:
+async def _chosen(
+    request: PageRequest, console: Console, group: str, criteria: Criteria
+) -> Letters:
     """Choose the dead letters to export, newest first, without those that arrive later."""
     if criteria.offsets or criteria.id or criteria.key:
         view = await view_of(request, group, criteria, console.now_ms(), WHOLE_S)

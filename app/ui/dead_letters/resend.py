@@ -6,18 +6,17 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 from msgspec.structs import replace
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.monitoring.dead_index import COUNTED_MAX
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.dead_letters import DeadLetterView, check_ticked, criteria_of, view_of
 from app.ui.dead_letters.filters import NONE, OFFSETS_MAX, Criteria
 from app.ui.framework import forms, pages, rights, typed_forms
-from app.ui.framework.console import Console, actor_of
+from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields
 from app.ui.replays import jobs
@@ -70,9 +69,9 @@ class Resend:
     targets: tuple[tuple[str, str], ...] = TARGETS
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /dlq/{group}/resend"""
-    console = pages.console_of(request)
+    console = request.console
     group = request.path_params["group"]
     check_ticked(request, _("go back and select some, or choose “resend all that match”"))
     is_gone = not pages.exists(console.broker.group, group)
@@ -81,8 +80,8 @@ async def show(request: Request) -> Response:
     return await _page(request, form, criteria_of(request).settled(console.now_ms()))
 
 
-async def _page(request: Request, form: Form, criteria: Criteria) -> Response:
-    console = pages.console_of(request)
+async def _page(request: PageRequest, form: Form, criteria: Criteria) -> Response:
+    console = request.console
     group = request.path_params["group"]
     view = await view_of(request, group, criteria, console.now_ms(), BUDGET_S)
     context = Resend(
@@ -115,7 +114,7 @@ def _sent_before(console: Console, group: str, criteria: Criteria) -> int | None
     return count
 
 
-async def create(request: Request) -> Response:
+async def create(request: PageRequest) -> Response:
     """POST /dlq/{group}/resend: create a dry run; its page has the next step."""
     group = request.path_params["group"]
     posted = await forms.read(request)
@@ -127,7 +126,7 @@ async def create(request: Request) -> Response:
     rights.require_resend(request, new.source, new.to, new.to_name)
     try:
         new = await _choosing(request, group, criteria, new)
-        job = await services_of(request.scope).replays.create(actor_of(request), new)
+        job = await request.services.replays.create(request.actor, new)
     except (Invalid, NotFound, Forbidden) as error:
         _blame(form, error, group, f"to_{new.to}")
         return await _page(request, form, criteria)
@@ -150,7 +149,9 @@ def no_dead_letters(group: str) -> NotFound:
     )
 
 
-async def _choosing(request: Request, group: str, criteria: Criteria, new: NewReplay) -> NewReplay:
+async def _choosing(
+    request: PageRequest, group: str, criteria: Criteria, new: NewReplay
+) -> NewReplay:
     """The job with its selection: as its own conditions if possible, else as single messages."""
     if criteria.offsets:
         return replace(new, places=[(GROUP_QUEUE, offset) for offset in criteria.offsets])
@@ -170,7 +171,7 @@ async def _choosing(request: Request, group: str, criteria: Criteria, new: NewRe
             dead_letter_state=None if is_all else DeadLetterState(criteria.wants),
             with_dismissed=is_all,
         )
-    now_ms = pages.console_of(request).now_ms()
+    now_ms = request.console.now_ms()
     view = await view_of(request, group, criteria, now_ms, WHOLE_S)
     _check_named(view)
     return replace(new, places=[(GROUP_QUEUE, offset) for offset in view.selection.offsets])
@@ -212,14 +213,14 @@ def _check_named(view: DeadLetterView) -> None:
         )
 
 
-async def one(request: Request) -> Response:
+async def one(request: PageRequest) -> Response:
     """POST /dlq/{group}/{offset}/resend: resend one at once; the job's page has the result."""
     group = request.path_params["group"]
-    form, fields = typed_forms.read(await forms.read(request), OneFields)
+    form, fields = await request.read_form(OneFields)
     if form.is_wrong:
         field, error = next(iter(form.errors.items()))
         raise Invalid(error, field=field)
-    letter = pages.console_of(request).broker.dead_letters.get(group, offset_of(request))
+    letter = request.broker.dead_letters.get(group, offset_of(request))
     new = NewReplay(
         source=DEAD_LETTER_PREFIX + group,
         to=ReplayTo(fields.to),
@@ -229,11 +230,11 @@ async def one(request: Request) -> Response:
         rate=0,
     )
     rights.require_resend(request, new.source, new.to, new.to_name)
-    job = await services_of(request.scope).replays.create(actor_of(request), new)
+    job = await request.services.replays.create(request.actor, new)
     return await jobs.settled(request, job.id)
 
 
-def offset_of(request: Request) -> int:
+def offset_of(request: PageRequest) -> int:
     """The offset in the path; raises NotFound if it is no number."""
     text = request.path_params["offset"]
     if not is_whole(text):

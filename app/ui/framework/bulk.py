@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from app.pause import paced
@@ -18,6 +17,7 @@ from app.security.access import Action, Kind, principal_of, require
 from app.ui.framework import pages
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from engine.errors import EngineError, Forbidden, NotFound
 
 ITEMS_MAX = 5_000
@@ -77,7 +77,7 @@ class Sheet:
 
 
 async def each(
-    request: Request,
+    request: PageRequest,
     kind: Kind,
     names: Sequence[str],
     work: Callable[[str], Awaitable[Row]],
@@ -110,7 +110,7 @@ def confirmation(count: int) -> str:
 
 
 async def respond(
-    request: Request,
+    request: PageRequest,
     kind: Kind,
     form: Form,
     rows: Sequence[BulkRow] = (),

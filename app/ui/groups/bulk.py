@@ -10,17 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.security.access import Kind
 from app.services.resets import ResetOrder
-from app.ui.framework import bulk, forms, pages, preferences, typed_forms
+from app.ui.framework import bulk, forms, typed_forms
 from app.ui.framework.bulk import BulkRow
-from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, Moment
 from app.ui.groups import groups
 from engine.broker import RETRY_PREFIX, GroupConfig, GroupLag, ResetTarget, ResetTo
@@ -62,14 +60,14 @@ class GroupAction:
     `selection` has the precondition of each group in the preview; it is empty in the first one.
     """
 
-    request: Request
+    request: PageRequest
     action: str
     at_ms: int
     selection: Mapping[str, str]
 
     async def preview(self, name: str) -> GroupBulkRow:
         """What would happen to a group."""
-        broker = pages.console_of(self.request).broker
+        broker = self.request.broker
         config, lag = broker.group(name), broker.lag(name)
         row = GroupBulkRow(name, "would", unread=lag.count, inflight=lag.inflight)
         if self.action != "reset":
@@ -77,7 +75,7 @@ class GroupAction:
         order = self._reset_of(name, lag)
         if not order.topics:
             return replace(row, outcome="left", note=_("no offset in any topic yet"))
-        preview = await services_of(self.request.scope).resets.preview(name, order)
+        preview = await self.request.services.resets.preview(name, order)
         moving = sum(each.moves and each.target != each.current for each in preview.queues)
         return replace(
             row,
@@ -92,8 +90,8 @@ class GroupAction:
 
     async def change(self, name: str) -> GroupBulkRow:
         """Change a group; raises OffsetsMoved if it is no longer where the preview showed it."""
-        broker, services = pages.console_of(self.request).broker, services_of(self.request.scope)
-        actor = actor_of(self.request)
+        broker, services = self.request.broker, self.request.services
+        actor = self.request.actor
         config = broker.group(name)
         if self.action == "reset":
             order = self._reset_of(name, broker.lag(name))
@@ -122,9 +120,9 @@ class GroupAction:
         return replace(row, outcome="left", note=note)
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /bulk/groups: ask for the time of a reset, then preview the result for each group."""
-    zone = preferences.read(request).zone
+    zone = request.zone
     form, fields = typed_forms.read(request.query_params, GroupBulkFields, zone)
     names = _names(request, form, fields)
     is_asking = fields.action == "reset" and not fields.at
@@ -137,10 +135,10 @@ async def show(request: Request) -> Response:
     return await bulk.respond(request, Kind.GROUP, form, rows, len(names), summed=SUMMED)
 
 
-async def apply(request: Request) -> Response:
+async def apply(request: PageRequest) -> Response:
     """POST /bulk/groups: change the groups of the preview and show the result of each."""
     posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
-    form, fields = typed_forms.read(posted, GroupBulkFields, preferences.read(request).zone)
+    form, fields = typed_forms.read(posted, GroupBulkFields, request.zone)
     names = list(fields.selection)
     if fields.action == "reset" and not fields.at and not form.is_wrong:
         form.refuse("at", _("Not changed. Enter the time to reset to."))
@@ -154,13 +152,13 @@ async def apply(request: Request) -> Response:
     return await bulk.respond(request, Kind.GROUP, form, rows, len(names), is_done=True)
 
 
-def _names(request: Request, form: Form, fields: GroupBulkFields) -> Sequence[str]:
+def _names(request: PageRequest, form: Form, fields: GroupBulkFields) -> Sequence[str]:
     """The groups that were ticked, or all that match the filter, by name."""
     if fields.scope != "all":
         if not fields.group:
             form.error = _("No group selected. Go back and select some, or choose all that match.")
         return fields.group
-    console = pages.console_of(request)
+    console = request.console
     matches = groups.matching(console.broker.groups(), fields.q)
     standing = console.sampler.snapshot.standing
     return [each.name for each in matches if fields.status in ("", standing(each).status)]

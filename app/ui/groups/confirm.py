@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.ui.framework import pages
+from app.ui.framework.page_request import PageRequest
 from app.ui.groups.head import GroupTab, head_of, respond
 from engine.broker import GroupConfig
 
@@ -30,7 +29,7 @@ class ConfirmPage(GroupTab):
     confirmation: Confirmation
 
 
-async def ask(request: Request, config: GroupConfig, confirmation: Confirmation) -> Response:
+async def ask(request: PageRequest, config: GroupConfig, confirmation: Confirmation) -> Response:
     """The page, or the dialog, that asks."""
-    page = ConfirmPage(head_of(pages.console_of(request), config), confirmation)
+    page = ConfirmPage(head_of(request.console, config), confirmation)
     return await respond(request, "group_confirm.html", page, title=confirmation.question)

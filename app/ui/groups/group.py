@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
 from app.monitoring.forecast import Forecast
 from app.monitoring.lag_reader import SPANS, LagOf, LagSpan
 from app.monitoring.sampler import GroupFigures
-from app.ui.framework import pages, tables, typed_forms
+from app.ui.framework import tables
 from app.ui.framework.console import Console
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.tables import Cut, Query
 from app.ui.framework.typed_forms import Fields
 from app.ui.groups import lag_chart
@@ -82,9 +82,9 @@ class GroupOverview(GroupTab):
     query: Query
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /groups/{group}"""
-    console = pages.console_of(request)
+    console = request.console
     config = group_of(request)
     view = _view(request, config.name)
     history = await console.lags.read(view.whose, view.span)
@@ -94,7 +94,7 @@ async def show(request: Request) -> Response:
 
 
 def _page(
-    console: Console, config: GroupConfig, view: LagView, chart: LagChart, request: Request
+    console: Console, config: GroupConfig, view: LagView, chart: LagChart, request: PageRequest
 ) -> GroupOverview:
     lag = console.broker.lag(config.name)
     # The group's retry topic is listed once it has held a message.
@@ -119,9 +119,9 @@ def _page(
     )
 
 
-def _view(request: Request, group: str) -> LagView:
+def _view(request: PageRequest, group: str) -> LagView:
     """Parse the view in a query; invalid values give the default, since people edit links."""
-    query = typed_forms.query(request.query_params, LagChartQuery)
+    query = request.read_query(LagChartQuery)
     return LagView(
         LagOf(group, query.topic, query.queue if query.topic else None),
         next((span for span in SPANS if span.name == query.range), SPANS[1]),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from app.monitoring import sparkline
@@ -19,6 +18,7 @@ from app.pause import paced
 from app.ui.framework import list_exports, pages, tables
 from app.ui.framework.console import Console
 from app.ui.framework.language import _, translated
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.tables import Cut, Query
 from app.ui.groups import status
 from app.ui.groups.head import is_differing
@@ -79,9 +79,9 @@ class GroupSelection:
     facets: list[StatusFacet]
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /groups"""
-    console = pages.console_of(request)
+    console = request.console
     query = tables.parse_query(request.query_params, SORTS, "-lag")
     chosen = request.query_params.get("status", "")
     snapshot = await console.sampler.fresh(AGE_MAX_MS)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from app.ui.framework import pages
 from app.ui.framework.console import Console
+from app.ui.framework.page_request import PageRequest
 from app.ui.groups.status import StatusView, view_of
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, GroupLag, Mode
 
@@ -42,9 +42,9 @@ class GroupTab:
     head: GroupHead
 
 
-def group_of(request: Request) -> GroupConfig:
+def group_of(request: PageRequest) -> GroupConfig:
     """The group in the path; raises GroupNotFound."""
-    return pages.console_of(request).broker.group(request.path_params["group"])
+    return request.broker.group(request.path_params["group"])
 
 
 def path_of(name: str) -> str:
@@ -53,7 +53,7 @@ def path_of(name: str) -> str:
 
 
 async def respond(
-    request: Request, template: str, context: GroupTab, *, title: str = "", **options: Any
+    request: PageRequest, template: str, context: GroupTab, *, title: str = "", **options: Any
 ) -> Response:
     """Render a page of a group by `pages.respond`; its title is the group's name."""
     title = title or context.head.name

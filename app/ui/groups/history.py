@@ -5,16 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.db.rows import AuditEntry
 from app.services.client_figures import PASSAGES_MAX, Passage
-from app.ui.framework import forms, pages, tables, typed_forms
-from app.ui.framework.console import actor_of
+from app.ui.framework import forms, tables
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.tables import Cut
 from app.ui.framework.typed_forms import Fields
 from app.ui.groups.head import GroupTab, group_of, head_of, path_of, respond
@@ -102,12 +100,12 @@ class UndoPage(GroupTab):
     is_conflict: bool
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /groups/{group}/history"""
-    console = pages.console_of(request)
+    console = request.console
     config = group_of(request)
-    audit = services_of(request.scope).audit
-    before_id = typed_forms.query(request.query_params, GroupHistoryQuery).before
+    audit = request.services.audit
+    before_id = request.read_query(GroupHistoryQuery).before
     entries: list[AuditEntry] = []
     trouble = ""
     try:
@@ -119,10 +117,8 @@ async def show(request: Request) -> Response:
     visible_entries = entries[:ENTRIES_LISTED]
     context = GroupHistory(
         head=head_of(console, config, "history"),
-        resets=[
-            _reset_row(each) for each in services_of(request.scope).resets.history(config.name)
-        ],
-        passages=services_of(request.scope).client_figures.passages(config.name),
+        resets=[_reset_row(each) for each in request.services.resets.history(config.name)],
+        passages=request.services.client_figures.passages(config.name),
         passages_max=PASSAGES_MAX,
         entries=[_entry_row(entry) for entry in visible_entries],
         older=str(visible_entries[-1].id) if len(entries) > len(visible_entries) else "",
@@ -131,9 +127,9 @@ async def show(request: Request) -> Response:
     return await respond(request, "group_history.html", context)
 
 
-async def reset(request: Request) -> Response:
+async def reset(request: PageRequest) -> Response:
     """GET /groups/{group}/resets/{id}"""
-    console = pages.console_of(request)
+    console = request.console
     config = group_of(request)
     record = console.broker.resets.get(config.name, _number(request))
     query = tables.parse_query(request.query_params, ("queue",), "queue")
@@ -146,12 +142,12 @@ async def reset(request: Request) -> Response:
     return await respond(request, "group_reset.html", context, title=title)
 
 
-async def undo_page(request: Request) -> Response:
+async def undo_page(request: PageRequest) -> Response:
     """GET /groups/{group}/resets/{id}/undo"""
     form = Form({})
     undo_review = None
     try:
-        preview = await services_of(request.scope).resets.preview_undo(
+        preview = await request.services.resets.preview_undo(
             request.path_params["group"], _number(request)
         )
         undo_review = review(preview)
@@ -160,13 +156,13 @@ async def undo_page(request: Request) -> Response:
     return await _undo_page(request, form, undo_review)
 
 
-async def undo(request: Request) -> Response:
+async def undo(request: PageRequest) -> Response:
     """POST /groups/{group}/resets/{id}/undo: with the precondition of the preview, or by force."""
     config = group_of(request)
-    __, fields = typed_forms.read(await forms.read(request), ReviewFields)
+    __, fields = await request.read_form(ReviewFields)
     try:
-        record = await services_of(request.scope).resets.undo(
-            actor_of(request),
+        record = await request.services.resets.undo(
+            request.actor,
             config.name,
             _number(request),
             precondition=fields.precondition,
@@ -183,9 +179,9 @@ async def undo(request: Request) -> Response:
 
 
 async def _undo_page(
-    request: Request, form: Form, undo_review: Review | None, *, is_conflict: bool = False
+    request: PageRequest, form: Form, undo_review: Review | None, *, is_conflict: bool = False
 ) -> Response:
-    console = pages.console_of(request)
+    console = request.console
     config = group_of(request)
     former = console.broker.resets.get(config.name, _number(request))
     context = UndoPage(
@@ -200,7 +196,7 @@ async def _undo_page(
     return await respond(request, "group_undo.html", context, title=title, status=status)
 
 
-def _number(request: Request) -> int:
+def _number(request: PageRequest) -> int:
     text: str = request.path_params["id"]
     if is_whole(text):
         return int(text)

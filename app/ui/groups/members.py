@@ -5,16 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.pause import paced
 from app.services.client_figures import ClientActivity
 from app.ui.clients.client import path_of as path_of_client
-from app.ui.framework import forms, pages, tables
-from app.ui.framework.console import actor_of
+from app.ui.framework import forms, tables
 from app.ui.framework.language import _, ngettext
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.tables import Cut, Query
 from app.ui.groups.confirm import Confirmation, ask
 from app.ui.groups.head import GroupTab, group_of, head_of, path_of, respond
@@ -83,9 +81,9 @@ class SubscriptionPage(GroupTab):
     last_heartbeat: Mapping[str, str]
 
 
-async def clients(request: Request) -> Response:
+async def clients(request: PageRequest) -> Response:
     """GET /groups/{group}/clients"""
-    console = pages.console_of(request)
+    console = request.console
     config = group_of(request)
     query = tables.parse_query(request.query_params, ("client",), "client")
     members = tables.cut(console.broker.members.of(config.name), query)
@@ -105,9 +103,9 @@ async def clients(request: Request) -> Response:
     return await respond(request, "group_clients.html", context, is_live=True)
 
 
-async def subscriptions(request: Request) -> Response:
+async def subscriptions(request: PageRequest) -> Response:
     """GET /groups/{group}/subscriptions"""
-    console = pages.console_of(request)
+    console = request.console
     config = group_of(request)
     query = tables.parse_query(request.query_params, ("client",), "client")
     members = console.broker.members.of(config.name)
@@ -128,11 +126,11 @@ async def subscriptions(request: Request) -> Response:
     return await respond(request, "group_subscriptions.html", context, is_live=True)
 
 
-async def leave(request: Request) -> Response:
+async def leave(request: PageRequest) -> Response:
     """POST /groups/{group}/leave"""
     config = group_of(request)
     client = (await forms.read(request)).one("client")
-    if not await services_of(request.scope).groups.leave(actor_of(request), config.name, client):
+    if not await request.services.groups.leave(request.actor, config.name, client):
         raise NotFound(
             _("%(client)s is no longer a member of the group", client=f"{client!r}"),
             remedy=_("reload the group's clients"),
@@ -140,9 +138,9 @@ async def leave(request: Request) -> Response:
     return forms.go(request, f"{path_of(config.name)}/clients?done=left")
 
 
-async def leave_page(request: Request) -> Response:
+async def leave_page(request: PageRequest) -> Response:
     """GET /groups/{group}/leave?client=: ask before removing a member."""
-    console, config = pages.console_of(request), group_of(request)
+    console, config = request.console, group_of(request)
     client = request.query_params.get("client", "")
     matches = [each for each in console.broker.members.of(config.name) if each.client == client]
     if not matches:
@@ -190,8 +188,8 @@ async def leave_page(request: Request) -> Response:
     )
 
 
-async def _client(request: Request, group: str, member: Member, locks: int) -> GroupClient:
-    console, services = pages.console_of(request), services_of(request.scope)
+async def _client(request: PageRequest, group: str, member: Member, locks: int) -> GroupClient:
+    console, services = request.console, request.services
     return convert(
         member,
         GroupClient,

@@ -10,15 +10,13 @@ from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.services.resets import ResetOrder
-from app.ui.framework import forms, pages, preferences, typed_forms
-from app.ui.framework.console import actor_of
+from app.ui.framework import forms, typed_forms
 from app.ui.framework.forms import Form, Posted
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, InvalidField, Moment, Verbatim
 from app.ui.framework.zones import Zone
 from app.ui.groups import reset_plans
@@ -146,9 +144,9 @@ class ResetDraft:
         return fields + [("topic", topic) for topic in self.topics]
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /groups/{group}/offsets"""
-    config, query = group_of(request), typed_forms.query(request.query_params, StepQuery)
+    config, query = group_of(request), request.read_query(StepQuery)
     draft = _draft(request, config, request.query_params, query.step)
     if draft.step == "strategy":
         draft.form.values["to"] = draft.form.values["to"] or ResetTo.EARLIEST.value
@@ -159,27 +157,27 @@ async def show(request: Request) -> Response:
     if draft.step == "scope" or order is None:
         return await _refuse_or_show(request, config, draft)
     try:
-        preview = await services_of(request.scope).resets.preview(config.name, order)
+        preview = await request.services.resets.preview(config.name, order)
     except EngineError as error:
         draft.form.blame(error, NAMES)
         return await _refuse_or_show(request, config, draft)
     return await _page(request, config, draft, review(preview, page=query.page))
 
 
-async def export(request: Request) -> Response:
+async def export(request: PageRequest) -> Response:
     """GET /groups/{group}/offsets/plan: the review of the same query as a file."""
     config = group_of(request)
     draft = _draft(request, config, request.query_params, "review")
     order = _order(draft)
     if order is None:
         return await _refuse_or_show(request, config, draft)
-    preview = await services_of(request.scope).resets.preview(config.name, order)
-    now_ms = pages.console_of(request).now_ms()
+    preview = await request.services.resets.preview(config.name, order)
+    now_ms = request.console.now_ms()
     content = reset_plans.file_of(preview, place_in_words(preview.to), now_ms)
     return reset_plans.download(content, config.name)
 
 
-async def look(request: Request) -> Response:
+async def look(request: PageRequest) -> Response:
     """POST /groups/{group}/offsets/plan: review what a plan would do now; changes nothing."""
     config = group_of(request)
     draft = _draft(request, config, await forms.read(request), "review")
@@ -189,7 +187,7 @@ async def look(request: Request) -> Response:
     if plan is None:
         return await _refuse_or_show(request, config, draft)
     try:
-        preview = await services_of(request.scope).resets.preview(config.name, plan.order)
+        preview = await request.services.resets.preview(config.name, plan.order)
     except EngineError as error:
         form.blame(error, {"topic": PLAN, "topics": PLAN, "queues": PLAN})
         return await _refuse_or_show(request, config, draft)
@@ -198,7 +196,7 @@ async def look(request: Request) -> Response:
     return await _page(request, config, draft, result, is_conflict=is_conflict)
 
 
-async def apply(request: Request) -> Response:
+async def apply(request: PageRequest) -> Response:
     """POST /groups/{group}/offsets: with the precondition of the review, or by force."""
     config, posted = group_of(request), await forms.read(request)
     draft = _draft(request, config, posted, "review")
@@ -206,7 +204,7 @@ async def apply(request: Request) -> Response:
     if order is None:
         return await _refuse_or_show(request, config, draft)
     __, fields = typed_forms.read(posted, ReviewFields)
-    resets, actor = services_of(request.scope).resets, actor_of(request)
+    resets, actor = request.services.resets, request.actor
     try:
         reset = await resets.apply(
             actor, config.name, order, precondition=fields.precondition, force=fields.is_forced
@@ -221,11 +219,11 @@ async def apply(request: Request) -> Response:
 
 
 def _draft(
-    request: Request, config: GroupConfig, values: Posted | Mapping[str, str], step: str
+    request: PageRequest, config: GroupConfig, values: Posted | Mapping[str, str], step: str
 ) -> ResetDraft:
     """The draft in a query or a form."""
     form, fields = typed_forms.read(values, DraftFields)
-    return ResetDraft(step, form, fields.topic, preferences.read(request).zone, config.name)
+    return ResetDraft(step, form, fields.topic, request.zone, config.name)
 
 
 def _order(draft: ResetDraft) -> ResetOrder | None:
@@ -255,7 +253,7 @@ def _target(form: Form, zone: Zone) -> ResetTarget:
     return ResetTarget(to, group=form.values["from_group"] if to is ResetTo.GROUP else "")
 
 
-async def _refuse_or_show(request: Request, config: GroupConfig, draft: ResetDraft) -> Response:
+async def _refuse_or_show(request: PageRequest, config: GroupConfig, draft: ResetDraft) -> Response:
     """Show the step with the invalid field, or the scope if none is invalid."""
     form = draft.form
     is_target = {"to", "at", "offset", "by", "from_group", PLAN} & set(form.errors)
@@ -264,14 +262,14 @@ async def _refuse_or_show(request: Request, config: GroupConfig, draft: ResetDra
 
 
 async def _page(
-    request: Request,
+    request: PageRequest,
     config: GroupConfig,
     draft: ResetDraft,
     result: Review | None = None,
     *,
     is_conflict: bool = False,
 ) -> Response:
-    console = pages.console_of(request)
+    console = request.console
     lag = console.broker.lag(config.name)
     head = head_of(console, config, "offsets", lag)
     base = f"{head.path}/offsets"
@@ -309,9 +307,9 @@ def _carried(draft: ResetDraft) -> list[tuple[str, str]]:
     return [(name, value) for name, value in draft.pairs if name not in own]
 
 
-def _choices(request: Request, config: GroupConfig, draft: ResetDraft) -> list[TopicChoice]:
+def _choices(request: PageRequest, config: GroupConfig, draft: ResetDraft) -> list[TopicChoice]:
     """The group's topics and those of the query; by default all but the retry topic are ticked."""
-    console = pages.console_of(request)
+    console = request.console
     lag = console.broker.lag(config.name)
     topics = topics_of_group(console, config, lag)
     own_retry = head_of(console, config, lag=lag).retry_topic

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.ui.framework import pages
+from app.ui.framework.page_request import PageRequest
 from app.ui.groups import policy as group_policy
 from app.ui.groups.head import GroupTab, group_of, head_of, respond
 from engine.broker import GroupMetrics
@@ -35,9 +34,9 @@ class GroupRetries(GroupTab):
     since_ms: int
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /groups/{group}/retries"""
-    console = pages.console_of(request)
+    console = request.console
     config = group_of(request)
     lag = console.broker.lag(config.name)
     head = head_of(console, config, "retries", lag)

@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.db.rows import Actor
-from app.ui.framework import forms, pages, preferences, typed_forms
-from app.ui.framework.console import Console, actor_of
+from app.ui.framework import forms, typed_forms
+from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
+from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, Moment
 from app.ui.framework.typed_time import moment_text
 from app.ui.framework.zones import Zone
@@ -98,10 +97,10 @@ class GroupDeletion(GroupTab):
     rate: float
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /groups/{group}/config"""
     config = group_of(request)
-    zone = preferences.read(request).zone
+    zone = request.zone
     form = Form(
         {
             "retry_max": str(config.retry_max),
@@ -119,14 +118,14 @@ async def show(request: Request) -> Response:
     return await _config_page(request, config, form)
 
 
-async def change(request: Request) -> Response:
+async def change(request: PageRequest) -> Response:
     """POST /groups/{group}/config"""
     config = group_of(request)
-    form, fields = typed_forms.read(await forms.read(request), GroupFields)
-    changes = _changes(form, fields, preferences.read(request).zone)
+    form, fields = await request.read_form(GroupFields)
+    changes = _changes(form, fields, request.zone)
     if form.is_wrong:
         return await _config_page(request, config, form)
-    groups, actor = services_of(request.scope).groups, actor_of(request)
+    groups, actor = request.services.groups, request.actor
     try:
         await groups.change(actor, config.name, changes)
     except (Invalid, Forbidden) as error:
@@ -150,8 +149,8 @@ def _changes(form: Form, fields: GroupFields, zone: Zone) -> GroupSettings:
     )
 
 
-async def _config_page(request: Request, config: GroupConfig, form: Form) -> Response:
-    console = pages.console_of(request)
+async def _config_page(request: PageRequest, config: GroupConfig, form: Form) -> Response:
+    console = request.console
     lag = console.broker.lag(config.name)
     unread: dict[str, int] = {}
     for queue in lag.queues:
@@ -168,9 +167,9 @@ async def _config_page(request: Request, config: GroupConfig, form: Form) -> Res
     return await respond(request, "group_config.html", context)
 
 
-async def pause_page(request: Request) -> Response:
+async def pause_page(request: PageRequest) -> Response:
     """GET /groups/{group}/pause, with ?topic= for one topic: ask before pausing."""
-    console, config = pages.console_of(request), group_of(request)
+    console, config = request.console, group_of(request)
     topic = request.query_params.get("topic", "")
     places = _places(console, config, topic)
     what = _("topic %(topic)s", topic=topic) if topic else _("the whole group")
@@ -194,10 +193,10 @@ async def pause_page(request: Request) -> Response:
     return await ask(request, config, Confirmation("pause", question, impact, _("Pause"), fields))
 
 
-async def resume_page(request: Request) -> Response:
+async def resume_page(request: PageRequest) -> Response:
     """GET /groups/{group}/resume, with ?topic= for one topic: ask before resuming."""
     config, topic = group_of(request), request.query_params.get("topic", "")
-    places = _places(pages.console_of(request), config, topic)
+    places = _places(request.console, config, topic)
     unread = sum(queue.count for queue in places)
     impact = [_("%(unread)s unread messages are delivered again.", unread=f"{unread:,}")]
     if config.paused_topics and not topic:
@@ -213,40 +212,40 @@ def _places(console: Console, config: GroupConfig, topic: str) -> list[QueueLag]
     return [queue for queue in console.broker.lag(config.name).queues if topic in ("", queue.topic)]
 
 
-async def pause(request: Request) -> Response:
+async def pause(request: PageRequest) -> Response:
     """POST /groups/{group}/pause"""
-    return await _switch(request, services_of(request.scope).groups.pause, "paused")
+    return await _switch(request, request.services.groups.pause, "paused")
 
 
-async def resume(request: Request) -> Response:
+async def resume(request: PageRequest) -> Response:
     """POST /groups/{group}/resume"""
-    return await _switch(request, services_of(request.scope).groups.resume, "resumed")
+    return await _switch(request, request.services.groups.resume, "resumed")
 
 
 async def _switch(
-    request: Request, switch: Callable[[Actor, str, str], Awaitable[object]], notice: str
+    request: PageRequest, switch: Callable[[Actor, str, str], Awaitable[object]], notice: str
 ) -> Response:
     """Pause or resume the group, or the topic that the form names."""
     name = group_of(request).name
     topic = (await forms.read(request)).one("topic")
-    await switch(actor_of(request), name, topic)
+    await switch(request.actor, name, topic)
     return forms.go(request, f"{path_of(name)}/config?done={notice}")
 
 
-async def delete(request: Request) -> Response:
+async def delete(request: PageRequest) -> Response:
     """POST /groups/{group}/delete: delete the group if the form repeats its name."""
     config = group_of(request)
     refusal = _("Not deleted. Type the group's name exactly.")
     form = await forms.confirmation(request, config.name, refusal)
     if form.is_wrong:
         return await delete_page(request, form)
-    await services_of(request.scope).groups.delete(actor_of(request), config.name)
+    await request.services.groups.delete(request.actor, config.name)
     return forms.go(request, "/groups?done=deleted")
 
 
-async def delete_page(request: Request, form: Form | None = None) -> Response:
+async def delete_page(request: PageRequest, form: Form | None = None) -> Response:
     """GET /groups/{group}/delete: ask before deleting, and show what is lost."""
-    console, config = pages.console_of(request), group_of(request)
+    console, config = request.console, group_of(request)
     lag = console.broker.lag(config.name)
     head = head_of(console, config, lag=lag)
     places = [queue.topic for queue in lag.queues if queue.topic != head.retry_topic]

@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from app.container import services_of
 from app.monitoring.meter import Traffic
 from app.monitoring.sampler import GroupFigures, Snapshot, TopicFigures, Totals
 from app.monitoring.sparkline import Sparkline, line
@@ -16,6 +14,7 @@ from app.services.topic_kinds import USER_KINDS
 from app.ui.framework import pages
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
+from app.ui.framework.page_request import PageRequest
 from app.ui.groups.status import StatusView, view_of
 from app.ui.home.attention import Attention, attention
 from app.ui.home.watch import look
@@ -70,12 +69,12 @@ class Digest:
     groups: list[str]
 
 
-async def show(request: Request) -> Response:
+async def show(request: PageRequest) -> Response:
     """GET /"""
-    console = pages.console_of(request)
+    console = request.console
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     configs, health = list(console.broker.groups()), console.broker.health()
-    watch = await look(console, services_of(request.scope).alerts)
+    watch = await look(console, request.services.alerts)
 
     def digest() -> Digest:
         return Digest(

@@ -12,13 +12,11 @@ from typing import Annotated, Literal
 from msgspec import Meta
 from starlette.responses import Response
 
-from app.container import services_of
 from app.security.access import Kind
 from app.services.topic_kinds import SYSTEM_KINDS, kind_of
 from app.services.topics import config_tag, content_tag
-from app.ui.framework import bulk, forms, pages, typed_forms
+from app.ui.framework import bulk, forms, typed_forms
 from app.ui.framework.bulk import BulkRow
-from app.ui.framework.console import actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.page_request import PageRequest
@@ -80,7 +78,7 @@ class TopicAction:
 
     async def preview(self, name: str) -> TopicBulkRow:
         """What would happen to a topic."""
-        broker = pages.console_of(self.request).broker
+        broker = self.request.broker
         config = broker.topic(name)
         note = self.reason_to_skip(config)
         row = TopicBulkRow(name, "left" if note else "would", note)
@@ -100,11 +98,11 @@ class TopicAction:
 
     async def change(self, name: str) -> TopicBulkRow:
         """Change a topic if it still is what the preview showed."""
-        config = pages.console_of(self.request).broker.topic(name)
+        config = self.request.broker.topic(name)
         note = self.reason_to_skip(config)
         if note:
             return TopicBulkRow(name, "left", note)
-        topics, actor = services_of(self.request.scope).topics, actor_of(self.request)
+        topics, actor = self.request.services.topics, self.request.actor
         state = self.selection[name] or NOT_SEEN
         if self.action == "delete":
             await topics.delete(actor, name, seen=state)
