@@ -17,6 +17,8 @@ from app.remoting.port import RemotingPort
 from app.remoting.signature import ACCESS_KEY, SIGNATURE, sign
 from app.settings import Settings
 from engine.clock import ManualClock
+from engine.message import StoredMessage
+from engine.store.record import decode
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, FrameReader, encode
 from tests.grpc.endpoint import listening
@@ -208,3 +210,17 @@ async def opened(
                     client.writer.close()
                 await port.stop()
                 await asyncio.sleep(0.01)
+
+
+def records(body: bytes) -> list[StoredMessage]:
+    """The records of an answer to a pull."""
+    found, at = [], 0
+    while at < len(body):
+        found.append(decode(body, at))
+        at += found[-1].size_bytes
+    return found
+
+
+def bodies(body: bytes) -> list[bytes]:
+    """Only their bodies."""
+    return [each.body for each in records(body)]

@@ -7,8 +7,7 @@ import pytest
 from app.remoting.administration.bodies import raw_member
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, encode
-from tests.remoting.port import Client, Running
-from tests.remoting.test_port import records
+from tests.remoting.port import Client, Running, records
 
 pytestmark = pytest.mark.anyio
 

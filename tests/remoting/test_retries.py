@@ -3,8 +3,7 @@
 import pytest
 
 from protocol.remoting.codes import RequestCode, ResponseCode
-from tests.remoting.port import Client, Running, pulling, sending
-from tests.remoting.test_port import records
+from tests.remoting.port import Client, Running, pulling, records, sending
 
 pytestmark = pytest.mark.anyio
 
