@@ -7,7 +7,7 @@ database.
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, fields, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 from sqlalchemy import (
@@ -24,13 +24,19 @@ from sqlalchemy import (
     update,
 )
 
-R = TypeVar("R")
+R = TypeVar("R", bound="TableRow")
 
 JSON = "_json"
 PAGE_MAX = 200  # rows of one list
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
 Condition = ColumnElement[bool]
+
+
+class TableRow(Protocol):
+    """A row of a table: a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 class TableStore:
@@ -114,7 +120,7 @@ def insert_row(connection: Connection, table: Table, row: R) -> R:
     """Insert a row; returns it with its id."""
     key = connection.execute(insert(table).values(values_of(row))).inserted_primary_key
     assert key is not None, "the database numbers every row"
-    return replace(row, id=int(key[0]))  # type: ignore[type-var]
+    return replace(row, id=int(key[0]))
 
 
 def update_row(connection: Connection, table: Table, row: Any) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import ssl
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc.aio
 import httpx
@@ -26,7 +26,14 @@ PASSWORD = "correct horse"
 DATE = "20261120T181908Z"
 
 
-async def logged_in(running: Running, name: str = "admin") -> httpx.AsyncClient:
+class Administered(Protocol):
+    """A running server that tests administer over HTTP."""
+
+    @property
+    def http(self) -> httpx.AsyncClient: ...
+
+
+async def logged_in(running: Administered, name: str = "admin") -> httpx.AsyncClient:
     """The HTTP client as the admin."""
     form = {"name": name, "password": PASSWORD}
     headers = {"Origin": "http://127.0.0.1:8080"}
@@ -37,7 +44,7 @@ async def logged_in(running: Running, name: str = "admin") -> httpx.AsyncClient:
 
 
 async def key_for(
-    running: Running, role: str, *patterns: str, name: str = "admin"
+    running: Administered, role: str, *patterns: str, name: str = "admin"
 ) -> dict[str, str]:
     """A token of the admin's with a smaller role, as access key and secret."""
     http = await logged_in(running, name)

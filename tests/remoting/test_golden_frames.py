@@ -78,7 +78,7 @@ async def _replay_users(data: Path) -> list[Exchange]:
         "admin_password": PASSWORD,
     }
     async with opened(data, **settings) as running:
-        made = await key_for(running, "admin", name=RECORDED_KEYS.access_key)  # type: ignore[arg-type]
+        made = await key_for(running, "admin", name=RECORDED_KEYS.access_key)
         keys = (RECORDED_KEYS, KeyPair(made["access_key"], made["secret_key"]))
         running.clock.advance(start_ms / 1000 - 1 - running.clock.now_ms() / 1000)
         replay = Replay(running, start_ms, keys)

@@ -3,7 +3,7 @@
 import struct
 from array import array
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -342,10 +342,10 @@ def test_columns_end_before_the_first_record_that_is_not_plain(name: str) -> Non
         (3, {"topic": "other"}),
         (4, {}),
     ):
-        plain = {"topic": "t", "queue": 1, "tag": "a"}
+        plain: dict[str, Any] = {"topic": "t", "queue": 1, "tag": "a"}
         fields = [plain | odd if number == index else plain for number in range(4)]
         messages = [
-            Message(body=b"%d" % number, message_id=f"A{number}", **each)  # type: ignore[arg-type]
+            Message(body=b"%d" % number, message_id=f"A{number}", **each)
             for number, each in enumerate(fields)
         ]
         batch = batch_of(messages, "127.0.0.1:1")
