@@ -41,7 +41,7 @@ class Place(Protocol):
 class LoopPool:
     """The engine's `Pool` on a few threads; results come back on the loop's thread.
 
-    A flush is waited for by whoever sent, so the way there and back is short: one wake-up of a
+    A producer waits for a flush, so the way there and back is short: one wake-up of a
     thread, one of the loop. The futures and locks of `ThreadPoolExecutor` cost as much again.
     """
 
@@ -222,7 +222,7 @@ class EngineHost:
     ) -> bool:
         """Wait until the engine wakes us (True) or the time is over or we drain (False).
 
-        Whoever is not going to ask the engine again cancels its place, which passes on a wake that
+        A caller that does not ask the engine again cancels its place, which passes on a wake that
         it had got; a caller that was woken and asks again must not.
         """
         loop = self.loop

@@ -168,7 +168,7 @@ def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> i
 def _has_users(settings: Settings) -> bool:
     """Whether there is a user, or will be once the server has started; raises DatabaseError."""
     if settings.admin_password or settings.has_oidc:
-        return True  # a provider counts as well: with it everybody is asked who he is
+        return True  # with a provider everybody has to log in
     result = has_users(settings.database)
     if result is not None:
         return result

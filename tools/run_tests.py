@@ -8,6 +8,7 @@ short a limit. More than MOST_AGAIN failures are no accident: nothing is repeate
 """
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,8 @@ MOST_AGAIN = 8
 # pytest's exit status where tests ran and some failed; others mean a broken run.
 TESTS_FAILED = 1
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
+# Workers append the number of a test's xdist_group to its name; one process does not know it so.
+GROUP = re.compile(r"@\d+$")
 
 
 def run(workers: str, arguments: list[str]) -> int:
@@ -23,10 +26,13 @@ def run(workers: str, arguments: list[str]) -> int:
     status = _pytest("-n", workers, "--dist", "loadgroup", "--no-loadscope-reorder", *arguments)
     if status != TESTS_FAILED:
         return status
-    failed = sorted(json.loads(LAST_FAILED.read_text(encoding="utf-8")))
+    failed = sorted(
+        GROUP.sub("", name) for name in json.loads(LAST_FAILED.read_text(encoding="utf-8"))
+    )
     if len(failed) > MOST_AGAIN:
         return status
     print(f"\n{len(failed)} failed; once more, alone:", *failed, sep="\n  ", flush=True)
+    LAST_FAILED.write_text(json.dumps(dict.fromkeys(failed, True)), encoding="utf-8")
     appended = ["--cov-append"] if "--cov" in arguments else []
     status = _pytest("--last-failed", *arguments, *appended)
     if status == 0:

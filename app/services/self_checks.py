@@ -203,4 +203,4 @@ class SelfChecks:
         if self._plain_ports:
             named = " and ".join(self._plain_ports)
             return CheckOutcome.WARNING, f"a network reaches {named} without TLS"
-        return CheckOutcome.OK, "only this machine, or only who says who he is, gets in"
+        return CheckOutcome.OK, "only this machine, or only logged-in callers, can connect"

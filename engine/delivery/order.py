@@ -1,9 +1,9 @@
 """Lanes: messages of one lane are delivered one after the other, lanes side by side.
 
 For an ordered group a lane of a FIFO topic is a message group: only its earliest outstanding
-message may be with a client. In a retry topic a lane is the topic that a message came from: whoever
-receives names topics, and the others' messages wait aside. What waits counts as outstanding: once a
-queue is full of it, the lanes behind have to wait too.
+message may be with a client. In a retry topic a lane is the topic that a message came from: a
+client names the topics that it receives from, and messages of others wait aside. What waits counts
+as outstanding: once a queue is full of it, the lanes behind have to wait too.
 """
 
 from bisect import bisect_left, insort

@@ -181,7 +181,7 @@ class ProgressStore:
 
     def _handed_out(self, change: HandedOut) -> None:
         progress = self._ensure(change)
-        progress.is_reset_unseen = False  # whoever receives goes on from the new place
+        progress.is_reset_unseen = False  # a client that receives goes on from there
         for batch in progress.hand_out(change):
             self._deadlines.add(progress, batch)
         if change.serial > self._serial:

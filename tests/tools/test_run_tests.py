@@ -9,8 +9,13 @@ ROOT = Path(__file__).parents[2]
 FLAKY = """
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.xdist_group(352)
+
 def test_that_passes():
-    pass
+    with Path("passes").open("a") as runs:
+        runs.write("1")
 
 def test_that_passes_the_second_time():
     seen = Path("seen")
@@ -25,7 +30,7 @@ def test_that_never_passes():
 
 
 def run(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
-    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = xdist_group\n")
     (folder / "test_it.py").write_text(text)
     return subprocess.run(
         [sys.executable, "-m", "tools.run_tests", "2", "-q"],
@@ -43,6 +48,7 @@ def test_a_test_that_passes_alone_is_named_as_flaky(tmp_path: Path) -> None:
     named = done.stdout.partition("FLAKY")[2]
     assert "test_it.py::test_that_passes_the_second_time" in named
     assert "test_it.py::test_that_passes\n" not in named
+    assert (tmp_path / "passes").read_text() == "1", "what passed ran again"
 
 
 def test_a_test_that_fails_twice_fails_the_run(tmp_path: Path) -> None:
