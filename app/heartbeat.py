@@ -26,7 +26,11 @@ class Heartbeat:
         return max(self._slices)
 
     def start(self) -> None:
-        """Begin to beat on the running loop."""
+        """Begin to beat on the running loop, or anew: delays before are forgotten."""
+        self.stop()
+        self._slices.clear()
+        self._slices.append(0.0)
+        self.worst_ever_s = 0.0
         loop = asyncio.get_running_loop()
         now = loop.time()
         self._slice_ends_s = now + SLICE_S

@@ -217,15 +217,17 @@ class Server(uvicorn.Server):
         finally:
             echo.disabled = False
         if self.started:
+            others = list(self._others())  # loading holds up the loop: while nobody waits for it
             self._accept()
             self._services.targets.own_ports.add(self._listener.getsockname()[1])
-            self.started = await self._open_others()
+            self.started = await self._open(others)
             if not self.started:
                 self.should_exit = True
                 await self.shutdown(sockets)
         if self.started:
             sys.setswitchinterval(SWITCH_S)
             settle_memory()
+            self._services.heartbeat.start()  # what the start held up was no request
             scheme = "https" if self._certificate else "http"
             log.info("KiteMQ is ready on %s", url_of(self._listener, scheme))
 
@@ -275,9 +277,9 @@ class Server(uvicorn.Server):
         acceptor.start()
         self._monitor.start()
 
-    async def _open_others(self) -> bool:
+    async def _open(self, others: Sequence[tuple[str, "GrpcPort | RemotingPort"]]) -> bool:
         """Open the ports of RocketMQ's protocols; False (the log says why) where one cannot be."""
-        for clients, port in self._others():
+        for clients, port in others:
             self._ports.append(port)
             try:
                 await port.start()

@@ -86,3 +86,6 @@ async def test_a_loop_that_was_held_up_shows_it() -> None:
     heartbeat.stop()
     assert heartbeat.worst_s >= 0.09
     assert heartbeat.worst_ever_s == heartbeat.worst_s
+    heartbeat.start()
+    assert heartbeat.worst_ever_s == heartbeat.worst_s == 0.0
+    heartbeat.stop()
