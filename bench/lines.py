@@ -6,9 +6,8 @@ To add one: a `RateLine` with ours first and its peers after it, and its targets
 from pathlib import Path
 
 from bench.alone import APPEND, OFF, ON, TRACED, EngineLine, TraceLine
-from bench.clients import java
 from bench.clients.grpc import sending_by_client, sending_by_stub, start_kite_for_client
-from bench.clients.java import sending_by_java
+from bench.clients.java import classic_client, grpc_client, sending_by_java
 from bench.clients.remoting import pulling_frames, sending_frames
 from bench.clients.rest import RestSend
 from bench.clients.sdk import sending_by_sdk, taking_by_sdk
@@ -33,6 +32,7 @@ DELAY_LEVEL_2H = 18
 GROUP = "bench"
 KITE, REST, SDK = "KiteMQ WebSocket", "KiteMQ REST", "KiteMQ SDK"
 REMOTING, APACHE = "KiteMQ remoting", "Apache RocketMQ"
+GRPC_PORT, PROXY = "KiteMQ gRPC", "Apache RocketMQ's proxy"
 KITE_SINGLE = "KiteMQ WebSocket, 1 per frame"
 EVERYSEC, ALWAYS, NATS = "Redis everysec", "Redis always", "NATS JetStream"
 
@@ -53,9 +53,13 @@ def start_apache(data: Path) -> Process | None:
     return rocketmq.RocketMQServer(data) if rocketmq.is_installed() else None
 
 
+def start_proxy(data: Path) -> Process | None:
+    return rocketmq.RocketMQProxy(data) if rocketmq.has_proxy() else None
+
+
 def by_java(name: str, threads_text: str, threads: int) -> RateLine:
-    """Apache's Java client against both brokers."""
-    work = sending_by_java(BODY, threads=threads)
+    """Apache's classic Java client against both brokers."""
+    work = sending_by_java(classic_client(), BODY, threads=threads)
     return RateLine(
         name,
         f"Classic RocketMQ protocol: Java client, {threads_text}, 256 B, stored",
@@ -63,6 +67,22 @@ def by_java(name: str, threads_text: str, threads: int) -> RateLine:
             Contestant(REMOTING, start_kite, work),
             Contestant(APACHE, start_apache, work),
         ),
+    )
+
+
+def by_java_over_grpc(
+    name: str, threads_text: str, threads: int, checks: tuple[Check, ...] = ()
+) -> RateLine:
+    """The Java client of RocketMQ 5 against our port and Apache's proxy."""
+    work = sending_by_java(grpc_client(), BODY, threads=threads)
+    return RateLine(
+        name,
+        f"RocketMQ 5 clients: Java client, {threads_text}, 256 B, stored",
+        (
+            Contestant(GRPC_PORT, start_kite, work),
+            Contestant(PROXY, start_proxy, work),
+        ),
+        checks,
     )
 
 
@@ -222,6 +242,22 @@ GRPC = (
             kite(KITE, socket_send(batch=50), window=4),
         ),
     ),
+    *(
+        (
+            by_java_over_grpc("grpc-java-1", "one thread", 1),
+            by_java_over_grpc(
+                "grpc-java-64",
+                "64 threads",
+                64,
+                (
+                    Check(GRPC_PORT, "broker_us", 200),
+                    Check(GRPC_PORT, "rate", 0.6, is_most=False, peer=PROXY),
+                ),
+            ),
+        )
+        if grpc_client().is_installed
+        else ()
+    ),
 )
 
 CLASSIC = (
@@ -255,7 +291,7 @@ CLASSIC = (
             by_java("classic-java-1", "one thread", 1),
             by_java("classic-java-64", "64 threads", 64),
         )
-        if java.is_installed()
+        if classic_client().is_installed
         else ()
     ),
 )

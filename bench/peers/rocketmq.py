@@ -1,12 +1,15 @@
 """Apache RocketMQ: its name server and its broker, each in a JVM of its own as in an installation.
 
-The jars are those of `$ROCKETMQ_HOME/lib`, or the ones that the tests of frames use. The broker
-answers once a message is in the page cache (ASYNC_FLUSH, its default).
+For clients of RocketMQ 5 the broker runs in its proxy's JVM, Apache's mode for one machine. The
+jars are those of `$ROCKETMQ_HOME/lib`, or the ones that the tests of frames use. The broker answers
+once a message is in the page cache (ASYNC_FLUSH, its default).
 """
 
+import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +33,12 @@ autoCreateTopicEnable=true
 timerWheelEnable=false
 waitTimeMillsInSendQueue=60000
 """
+NEW_TOPIC = (
+    '{{"code":17,"language":"JAVA","version":479,"opaque":1,"flag":0,"extFields":{{'
+    '"topic":"{topic}","defaultTopic":"TBW102","readQueueNums":"4","writeQueueNums":"4","perm":"6",'
+    '"topicFilterType":"SINGLE_TAG","topicSysFlag":"0","order":"false",'
+    '"attributes":"+message.type=NORMAL"}}}}'
+)
 
 
 def jars() -> Path:
@@ -40,7 +49,16 @@ def jars() -> Path:
 
 def is_installed() -> bool:
     """Whether there is a broker to compare with."""
-    return bool(shutil.which("java")) and any(jars().glob("rocketmq-namesrv-*.jar"))
+    return _has("namesrv")
+
+
+def has_proxy() -> bool:
+    """Whether there is a proxy to compare with."""
+    return is_installed() and _has("proxy")
+
+
+def _has(part: str) -> bool:
+    return bool(shutil.which("java")) and any(jars().glob(f"rocketmq-{part}-*.jar"))
 
 
 class RocketMQServer(Process):
@@ -66,9 +84,7 @@ class RocketMQServer(Process):
 
     def is_ready(self) -> bool:
         """Whether the name server has the route of new topics: the broker is registered then."""
-        size = 4 + len(ROUTE)
-        frame = size.to_bytes(4) + len(ROUTE).to_bytes(4) + ROUTE
-        return answers(self.remoting_port, frame, b'"code":0')
+        return answers(self.remoting_port, _frame(ROUTE), b'"code":0')
 
     def start(self) -> float:
         self.data.mkdir(parents=True, exist_ok=True)
@@ -99,3 +115,51 @@ class RocketMQServer(Process):
 
     def _java(self, heap: Sequence[str]) -> list[str]:
         return ["java", *heap, f"-Duser.home={self.data}", "-cp", f"{jars()}/*"]
+
+
+class RocketMQProxy(RocketMQServer):
+    """Proxy and broker in one JVM; topics have to be made, as the proxy makes none."""
+
+    name = "Apache RocketMQ's proxy"
+
+    def __init__(self, data: Path) -> None:
+        super().__init__(data)
+        self.grpc_port = free_port()
+        self._proxy_port = free_port()  # of the remoting protocol, which nobody speaks to here
+
+    def command(self) -> Sequence[str]:
+        names = f"127.0.0.1:{self.remoting_port}"
+        options = ("-n", names, "-pm", "LOCAL", "-pc", str(self._proxy_file), "-bc")
+        main = "org.apache.rocketmq.proxy.ProxyStartup"
+        return [*self._java(HEAP), main, *options, str(self._file)]
+
+    def is_ready(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.grpc_port), timeout=1).close()
+        except OSError:
+            return False
+        return super().is_ready()
+
+    def prepare(self, topic: str) -> None:
+        frame = _frame(NEW_TOPIC.format(topic=topic).encode())
+        if not answers(self.port, frame, b'"code":0'):
+            raise RuntimeError(f"{self.name} does not make the topic {topic}")
+
+    def start(self) -> float:
+        self.data.mkdir(parents=True, exist_ok=True)
+        settings = {
+            "rocketMQClusterName": "DefaultCluster",
+            "grpcServerPort": self.grpc_port,
+            "remotingListenPort": self._proxy_port,
+        }
+        self._proxy_file.write_text(json.dumps(settings))
+        return super().start()
+
+    @property
+    def _proxy_file(self) -> Path:
+        return self.data / "rmq-proxy.json"
+
+
+def _frame(header: bytes) -> bytes:
+    """A request without a body."""
+    return (4 + len(header)).to_bytes(4) + len(header).to_bytes(4) + header
