@@ -15,7 +15,19 @@ LIMIT_S = 120.0
 APPEND = "engine append"
 RECEIVE = "engine receive + ack"
 SINGLE = "engine one by one"
+APPEND_COLUMNS = "engine append, columns"
+RECEIVE_COLUMNS = "engine receive + ack, columns"
+APPEND_SINGLE = "engine append of one"
+RECEIVE_SINGLE = "engine receive + ack of one"
 # By the name of its figure in `bench.engine_alone`.
+TIMED = {
+    "append": APPEND,
+    "append_columns": APPEND_COLUMNS,
+    "append_single": APPEND_SINGLE,
+    "receive_ack": RECEIVE,
+    "receive_ack_columns": RECEIVE_COLUMNS,
+    "receive_ack_single": RECEIVE_SINGLE,
+}
 TRACED = {"append": APPEND, "receive_ack": RECEIVE, "one_by_one": SINGLE}
 OFF, ON = "traces off", "traces on"
 SAMPLES = {OFF: 0.0, ON: 1.0}
@@ -32,10 +44,7 @@ class EngineLine:
 
     def measure(self, scale: Scale, folder: Path) -> list[Figure]:
         rounds = [self._once(scale) for _ in range(scale.rounds)]
-        return [
-            _figure(APPEND, [each["append"] for each in rounds]),
-            _figure(RECEIVE, [each["receive_ack"] for each in rounds]),
-        ]
+        return [_figure(name, [each[key] for each in rounds]) for key, name in TIMED.items()]
 
     def _once(self, scale: Scale) -> dict[str, float]:
         return run_alone(scale, self.body_bytes)

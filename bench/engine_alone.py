@@ -10,15 +10,20 @@ import json
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from engine.broker import Broker
+from msgspec import structs
+
+from app.ws.packed_send import PackedSend, PackedSendFrame
+from engine.broker import Broker, DeliveryColumns
 from engine.clock import SystemClock
 from engine.config import EngineConfig
 from engine.message import Message
+from engine.message_columns import MessageColumns
+from kitemq.protocol.sends import SendFrame
 
 T = TypeVar("T")
 
@@ -29,6 +34,7 @@ SINGLE_PART = 10  # one message in so many is sent by itself
 TICK_EVERY = 50  # batches: some 10 ms
 TOPIC = "bench"
 GROUP = "bench"
+ID_PREFIX = "7F0000010BE4C4A1C4A10000"
 
 
 class HandBackPool:
@@ -83,12 +89,18 @@ def main() -> None:
         append(broker, pool, options.body, WARM_BATCHES)
         batches = max(1, options.messages // APPEND_BATCH)
         now_s = time.process_time if options.processor_time else time.perf_counter
-        figures = {
-            "append": timed(lambda: append(broker, pool, options.body, batches), now_s),
-            "receive_ack": timed(lambda: receive_and_ack(broker, pool), now_s),
+        singles = options.messages // SINGLE_PART
+        columns = [packed_batch(options.body, number) for number in range(batches)]
+        parts: dict[str, Callable[[], int]] = {
+            "append": lambda: append(broker, pool, options.body, batches),
+            "receive_ack": lambda: receive_and_ack(broker, pool),
+            "append_columns": lambda: append_columns(broker, pool, columns),
+            "receive_ack_columns": lambda: receive_and_ack_columns(broker, pool),
+            "append_single": lambda: append(broker, pool, options.body, singles, 1),
+            "receive_ack_single": lambda: receive_and_ack(broker, pool, 1),
         }
+        figures = {name: timed(work, now_s) for name, work in parts.items()}
         if options.processor_time:
-            singles = options.messages // SINGLE_PART
             figures["one_by_one"] = timed(
                 lambda: one_by_one(broker, pool, options.body, singles), now_s
             )
@@ -97,23 +109,62 @@ def main() -> None:
     print(json.dumps(figures))
 
 
-def append(broker: Broker, pool: HandBackPool, body_bytes: int, batches: int) -> int:
-    """Send batches of messages that are made on the spot, as an endpoint makes them."""
+def append(
+    broker: Broker, pool: HandBackPool, body_bytes: int, sends: int, count: int = APPEND_BATCH
+) -> int:
+    """Send `count` messages at a time, made on the spot as an endpoint makes them."""
     body = bytes(body_bytes)
-    for number in range(batches):
-        broker.send([Message(TOPIC, body) for _ in range(APPEND_BATCH)])
+    for number in range(sends):
+        broker.send([Message(TOPIC, body) for _ in range(count)])
         if not number % TICK_EVERY:
             broker.tick()
             pool.drain()
-    return batches * APPEND_BATCH
+    return sends * count
 
 
-def receive_and_ack(broker: Broker, pool: HandBackPool) -> int:
+def packed_batch(body_bytes: int, number: int) -> MessageColumns:
+    """A batch as the frame of a producer brings it."""
+    bodies = [bytes(body_bytes)] * APPEND_BATCH
+    frame = SendFrame(TOPIC, bodies, [], [], [], [], [], [], [], id_prefix=ID_PREFIX)
+    packed = PackedSend().parse(frame.payload(), 0)
+    assert isinstance(packed, PackedSendFrame)
+    return structs.replace(packed.columns(""), id_first=number * APPEND_BATCH)
+
+
+def append_columns(broker: Broker, pool: HandBackPool, batches: Sequence[MessageColumns]) -> int:
+    """Send such batches."""
+    for number, batch in enumerate(batches):
+        assert broker.send_columns([batch]) is not None
+        if not number % TICK_EVERY:
+            broker.tick()
+            pool.drain()
+    return len(batches) * APPEND_BATCH
+
+
+def receive_and_ack(broker: Broker, pool: HandBackPool, batch: int = RECEIVE_BATCH) -> int:
     """Take everything in batches and acknowledge each batch."""
     count = number = 0
-    while deliveries := broker.receive(GROUP, {TOPIC: "*"}, count_max=RECEIVE_BATCH, client="b"):
+    while deliveries := broker.receive(GROUP, {TOPIC: "*"}, count_max=batch, client="b"):
         broker.ack(GROUP, [delivery.receipt for delivery in deliveries])
         count += len(deliveries)
+        number += 1
+        if not number % TICK_EVERY:
+            broker.tick()
+            pool.drain()
+    return count
+
+
+def receive_and_ack_columns(broker: Broker, pool: HandBackPool) -> int:
+    """The same by column, as pushes take it."""
+    count = number = 0
+    topics = {TOPIC: "*"}
+    while got := broker.receive_columns(GROUP, topics, count_max=RECEIVE_BATCH, client="b"):
+        if not isinstance(got, DeliveryColumns):  # where a segment of the log ends
+            broker.ack(GROUP, [delivery.receipt for delivery in got])
+            count += len(got)
+        for run in got.runs:
+            broker.ack(GROUP, run.receipts)
+            count += len(run.receipts)
         number += 1
         if not number % TICK_EVERY:
             broker.tick()

@@ -21,6 +21,7 @@ UNITS = {
     "p50_us": Unit("p50 us", ",.0f"),
     "p99_us": Unit("p99 us", ",.0f"),
     "broker_us": Unit("broker us/message", ",.2f"),
+    "client_us": Unit("client us/message", ",.2f"),
     "delay_ms": Unit("worst loop delay ms", ",.0f"),
     "ready_s": Unit("s to ready", ".2f"),
     "memory_mib": Unit("MiB", ",.0f"),
@@ -38,6 +39,7 @@ class Figure:
     p50_us: float | None = None
     p99_us: float | None = None
     broker_us: float | None = None
+    client_us: float | None = None
     delay_ms: float | None = None
     ready_s: float | None = None
     memory_mib: float | None = None
@@ -63,22 +65,32 @@ class Times(TypedDict):
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one broker: its sample, and the processor time that the broker used for it."""
+    """One run of one broker: its sample, and the processor time that the broker used for it.
+
+    That of the client is of interest where it is a client library's.
+    """
 
     sample: Sample
     cpu_s: float
+    client_cpu_s: float | None = None
+
+    def per_message_us(self, seconds: float) -> float:
+        """So many seconds, divided by the messages of the run."""
+        return seconds / self.sample.messages * 1e6
 
 
 def figure_of(broker: str, runs: Sequence[Run], delay_ms: float | None) -> Figure:
     """Medians over the runs, each kind for itself."""
     rates = [run.sample.messages / run.sample.seconds for run in runs]
+    clients = [(run, run.client_cpu_s) for run in runs if run.client_cpu_s is not None]
     times = [times_of(run.sample.latencies_s) for run in runs if run.sample.latencies_s]
     return Figure(
         broker,
         rate=statistics.median(rates),
         p50_us=_median_of(each["p50_us"] for each in times),
         p99_us=_median_of(each["p99_us"] for each in times),
-        broker_us=statistics.median(run.cpu_s / run.sample.messages * 1e6 for run in runs),
+        broker_us=statistics.median(run.per_message_us(run.cpu_s) for run in runs),
+        client_us=_median_of(run.per_message_us(cpu_s) for run, cpu_s in clients),
         delay_ms=delay_ms,
         rates=tuple(round(rate, 1) for rate in rates),
     )
@@ -174,7 +186,7 @@ def figure_row(line: str, figure: Figure) -> str:
     cells = [_cell(figure.value(kind), UNITS[kind]) for kind in kinds]
     others = [
         f"{_cell(figure.value(kind), UNITS[kind])} {UNITS[kind].name}"
-        for kind in ("ready_s", "wall_s", "cpu_s", "memory_mib")
+        for kind in ("client_us", "ready_s", "wall_s", "cpu_s", "memory_mib")
         if figure.value(kind) is not None
     ]
     return f"| {line} | {figure.broker} | {' | '.join(cells)} | {', '.join(others)} |"

@@ -5,9 +5,25 @@ To add one: a `RateLine` with ours first and its peers after it, and its targets
 
 from pathlib import Path
 
-from bench.alone import APPEND, OFF, ON, TRACED, EngineLine, TraceLine
+from bench.alone import (
+    APPEND_COLUMNS,
+    APPEND_SINGLE,
+    OFF,
+    ON,
+    RECEIVE_COLUMNS,
+    RECEIVE_SINGLE,
+    TRACED,
+    EngineLine,
+    TraceLine,
+)
 from bench.clients.grpc import sending_by_client, sending_by_stub, start_kite_for_client
 from bench.clients.java import classic_client, grpc_client, sending_by_java
+from bench.clients.peers_sdk import (
+    sending_by_nats,
+    sending_by_redis,
+    taking_by_nats,
+    taking_by_redis,
+)
 from bench.clients.remoting import pulling_frames, sending_frames
 from bench.clients.rest import RestSend
 from bench.clients.sdk import sending_by_sdk, taking_by_sdk
@@ -32,6 +48,7 @@ DELAY_LEVEL_2H = 18
 GROUP = "bench"
 KITE, REST, SDK = "KiteMQ WebSocket", "KiteMQ REST", "KiteMQ SDK"
 REMOTING, APACHE = "KiteMQ remoting", "Apache RocketMQ"
+NATS_PY, REDIS_PY = "NATS JetStream, nats-py", "Redis everysec, redis-py"
 GRPC_PORT, PROXY = "KiteMQ gRPC", "Apache RocketMQ's proxy"
 KITE_SINGLE = "KiteMQ WebSocket, 1 per frame"
 EVERYSEC, ALWAYS, NATS = "Redis everysec", "Redis always", "NATS JetStream"
@@ -149,9 +166,14 @@ def by_stub(window: int, *, batch: int = 1) -> Contestant:
 ENGINE = (
     EngineLine(
         "engine-256",
-        "Engine alone: batches of 100, 256 B, stored; then receive and ack in batches of 256",
+        "Engine alone, 256 B, stored: append of 100 and of one; receive and ack of 256 and of one",
         256,
-        (Check(APPEND, "broker_us", 1.8),),
+        (
+            Check(APPEND_COLUMNS, "broker_us", 1.0),
+            Check(APPEND_SINGLE, "broker_us", 9),
+            Check(RECEIVE_COLUMNS, "broker_us", 1.5),
+            Check(RECEIVE_SINGLE, "broker_us", 20),
+        ),
     ),
     EngineLine("engine-1k", "The same with 1 KiB", 1024),
     TraceLine(
@@ -171,9 +193,10 @@ ONE = (
         "One message at a time, each waited for, 256 B, stored",
         (kite(KITE, socket_send()), kite(REST, rest_send()), *peers(1)),
         (
-            Check(KITE, "rate", 0.8, is_most=False, peer=NATS),
-            Check(KITE, "p50_us", 110),
-            Check(REST, "p50_us", 110),
+            Check(KITE, "broker_us", 1.5, peer=NATS),
+            Check(REST, "broker_us", 2.0, peer=NATS),
+            Check(KITE, "p50_us", 1.5, peer=NATS),
+            Check(REST, "p50_us", 1.8, peer=NATS),
         ),
     ),
     RateLine(
@@ -184,6 +207,7 @@ ONE = (
             kite(REST, rest_send(flushed=True)),
             *peers(1, flushed=True),
         ),
+        tuple(Check(name, "broker_us", 2.0, peer=ALWAYS) for name in (KITE, REST)),
     ),
 )
 
@@ -192,7 +216,7 @@ HTTP = (
         "rest-64",
         "REST: one message per request on 64 connections, 256 B, stored",
         (kite(REST, rest_send(), connections=64),),
-        (Check(REST, "rate", 15_000, is_most=False),),
+        (Check(REST, "broker_us", 35),),
     ),
     RateLine(
         "rest-64-flushed",
@@ -203,7 +227,7 @@ HTTP = (
         "rest-batch",
         "REST: JSON batches of 100 on 4 connections, 256 B, stored",
         (kite(REST, rest_send(batch=100), connections=4),),
-        (Check(REST, "rate", 200_000, is_most=False),),
+        (Check(REST, "broker_us", 3),),
     ),
     RateLine(
         "rest-batch-flushed",
@@ -296,6 +320,12 @@ CLASSIC = (
     ),
 )
 
+AHEAD_OF_BOTH = (
+    Check(KITE, "broker_us", 0.6, peer=NATS),
+    Check(KITE, "broker_us", 1.0, peer=EVERYSEC),
+    Check(KITE, "rate", 1.0, is_most=False, peer=NATS),
+    Check(KITE, "rate", 1.0, is_most=False, peer=EVERYSEC),
+)
 PIPELINED = (
     RateLine(
         "ws-64",
@@ -305,6 +335,7 @@ PIPELINED = (
             kite(KITE, socket_send(batch=SMALL_BATCH), window=4),
             *peers(64),
         ),
+        (Check(KITE_SINGLE, "broker_us", 10), Check(KITE, "broker_us", 1.0, peer=NATS)),
     ),
     RateLine(
         "ws-64-flushed",
@@ -320,10 +351,7 @@ PIPELINED = (
         "ws-1024",
         "1024 messages in flight, 256 B, stored",
         (kite(KITE, socket_send(batch=BATCH), window=4), *peers(1024)),
-        (
-            Check(KITE, "rate", 1.0, is_most=False, peer=EVERYSEC),
-            Check(KITE, "broker_us", 2.5),
-        ),
+        AHEAD_OF_BOTH,
     ),
     RateLine(
         "ws-1024-1k",
@@ -332,6 +360,7 @@ PIPELINED = (
             kite(KITE, socket_send(BODY_1K, batch=BATCH), window=4),
             *peers(1024, body=BODY_1K),
         ),
+        AHEAD_OF_BOTH,
     ),
     RateLine(
         "ws-1024-flushed",
@@ -340,8 +369,18 @@ PIPELINED = (
     ),
     RateLine(
         "sdk-1024",
-        "1024 messages in flight, 256 B, stored; ours through the Python SDK",
-        (Contestant(SDK, start_kite, sending_by_sdk(BODY, batch=BATCH, tasks=4)), *peers(1024)),
+        "1024 messages in flight, 256 B, stored, through each broker's Python client",
+        (
+            Contestant(SDK, start_kite, sending_by_sdk(BODY, batch=BATCH, tasks=4)),
+            kite(KITE, socket_send(batch=BATCH), window=4),
+            Contestant(REDIS_PY, start_everysec, sending_by_redis(BODY, batch=BATCH, tasks=4)),
+            Contestant(NATS_PY, start_nats, sending_by_nats(BODY, window=1024)),
+        ),
+        (
+            Check(SDK, "rate", 0.6, is_most=False, peer=KITE),
+            Check(SDK, "client_us", 1.0, peer=NATS_PY),
+            Check(SDK, "client_us", 1.0, peer=REDIS_PY),
+        ),
     ),
 )
 
@@ -359,7 +398,6 @@ TAKING = (
                     window=4,
                 ),
             ),
-            Contestant(SDK, start_kite, taking_by_sdk(BODY)),
             Contestant(
                 EVERYSEC,
                 start_everysec,
@@ -376,8 +414,21 @@ TAKING = (
             ),
         ),
         (
-            Check(KITE, "rate", 1.0, is_most=False, peer=EVERYSEC),
-            Check(KITE, "broker_us", 3.0),
+            Check(KITE, "broker_us", 0.6, peer=NATS),
+            Check(KITE, "broker_us", 1.0, peer=EVERYSEC),
+        ),
+    ),
+    RateLine(
+        "sdk-consume",
+        "The same through each broker's Python client",
+        (
+            Contestant(SDK, start_kite, taking_by_sdk(BODY)),
+            Contestant(REDIS_PY, start_everysec, taking_by_redis(BODY)),
+            Contestant(NATS_PY, start_nats, taking_by_nats(BODY)),
+        ),
+        (
+            Check(SDK, "client_us", 1.0, peer=NATS_PY),
+            Check(SDK, "client_us", 1.0, peer=REDIS_PY),
         ),
     ),
     RateLine(
@@ -408,7 +459,7 @@ TAKING = (
                 travelling(nats_send(), lambda turn: nats.NatsTake(turn.topic, GROUP), rate=500),
             ),
         ),
-        (Check(KITE, "p50_us", 200), Check(KITE, "p99_us", 600)),
+        (Check(KITE, "p50_us", 1.3, peer=NATS), Check(KITE, "broker_us", 1.0, peer=NATS)),
     ),
     RateLine(
         "delayed",
@@ -434,7 +485,7 @@ LIFE = (
         "start",
         "Start to ready with nothing stored; memory then, with the console looked at",
         {"KiteMQ": start_kite, EVERYSEC: start_everysec, NATS: start_nats},
-        (Check("KiteMQ", "ready_s", 1.0), Check("KiteMQ", "memory_mib", 100)),
+        (Check("KiteMQ", "ready_s", 0.4), Check("KiteMQ", "memory_mib", 100)),
     ),
     StartLine(
         "idle",
@@ -453,7 +504,7 @@ LIFE = (
             EVERYSEC: Keeper(start_everysec, lambda _, topic: redis.RedisSend(topic, BODY), 1024),
             NATS: Keeper(start_nats, lambda _, topic: nats.NatsSend(topic, BODY), 1024),
         },
-        (Check("KiteMQ", "memory_mib", 120), Check("KiteMQ", "ready_s", 1.5)),
+        (Check("KiteMQ", "memory_mib", 90), Check("KiteMQ", "ready_s", 1.5)),
     ),
     QueuesLine(
         "start-queues",

@@ -25,7 +25,7 @@ from bench.peers import nats, redis
 
 RESULTS = Path(__file__).parent / "results"
 LIBRARIES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools", "websockets", "msgspec")
-DELAY_MAX_MS = 20.0
+DELAY_MAX_MS = 10.0
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 LATEST = "## The latest result"
 PUBLISHED_BY = "python -m bench --docs"

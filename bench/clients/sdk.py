@@ -5,7 +5,7 @@ import time
 
 from bench.clients.websocket import SocketSend
 from bench.figures import Run
-from bench.line import Turn, Work, fill, measured
+from bench.line import Turn, Work, fill, measured_with_client
 from bench.load import LoadError, Sample
 from kitemq.async_consumer import AsyncConsumer
 from kitemq.async_producer import AsyncProducer
@@ -22,7 +22,9 @@ def sending_by_sdk(body: bytes, *, batch: int, tasks: int, durability: str = "st
     async def work(turn: Turn) -> Run:
         url = f"http://127.0.0.1:{turn.port}"
         async with AsyncProducer(url, durability=durability) as producer:
-            return await measured(turn.process, _send(producer, turn, body, batch, tasks))
+            return await measured_with_client(
+                turn.process, _send(producer, turn, body, batch, tasks)
+            )
 
     return work
 
@@ -49,7 +51,7 @@ def taking_by_sdk(body: bytes) -> Work:
         messages = await fill(
             turn, lambda turn: SocketSend(turn.port, turn.topic, body, per_request=FILL_BATCH), 4
         )
-        return await measured(turn.process, _take(turn, messages))
+        return await measured_with_client(turn.process, _take(turn, messages))
 
     return work
 

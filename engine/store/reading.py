@@ -34,6 +34,7 @@ from engine.store.record import (
 from engine.store.sealed_files import SealedFiles
 
 RUN_BYTES_MAX = 1024 * 1024
+NEAR_COUNT_MIN = 8  # fewer are read as quickly by message
 GAP_BYTES_MAX = 64 * 1024  # of other queues' records, read along with as many bytes as wanted
 
 
@@ -127,7 +128,7 @@ class StoreReader:
         """The plain records from a kept `offset` on that lie near each other in the log.
 
         Together of `bytes_max` bytes at most. None where the first of them is not plain, or too
-        large, or where they lie scattered: read by message then, which also tells damage.
+        large, or lies alone: read by message then, which also tells damage.
         """
         known = self._queues.get((topic, queue))
         packed = b"" if known is None else known.read_packed(offset, count_max)
@@ -135,11 +136,11 @@ class StoreReader:
         count = bisect_right(list(accumulate(fields[1::3])), bytes_max)
         if not count:
             return None
-        start, size_bytes = fields[0], sum(fields[1 : 3 * count : 3])
-        span = fields[3 * count - 3] + fields[3 * count - 2] - start
-        if not size_bytes <= span <= 2 * size_bytes + GAP_BYTES_MAX:
+        count = _near_count(fields, count)
+        if not count:
             return None
-        data = self._log.read(start, span)
+        start = fields[0]
+        data = self._log.read(start, fields[3 * count - 3] + fields[3 * count - 2] - start)
         columns = StoredColumns(
             *kernel.stored_columns(
                 data, packed[: count * ENTRY.size], start, offset, queue, topic.encode()
@@ -357,3 +358,26 @@ def _contiguous(entries: Sequence[QueueEntry]) -> list[list[QueueEntry]]:
             runs.append([entry])
             size = entry.size_bytes
     return runs
+
+
+def _near_count(fields: Sequence[int], count: int) -> int:
+    """How many of the first `count` entries are read together; 0 where that is no gain.
+
+    Each entry is three fields: position, size, tag code.
+    """
+    size_bytes = sum(fields[1 : 3 * count : 3])
+    if _are_near(fields, count, size_bytes):
+        return count
+    near = size_bytes = 0
+    for number in range(1, count):
+        size_bytes += fields[3 * number - 2]
+        if not _are_near(fields, number, size_bytes):
+            break
+        near = number
+    return near if near >= NEAR_COUNT_MIN else 0
+
+
+def _are_near(fields: Sequence[int], count: int, size_bytes: int) -> bool:
+    """Whether the first `count` entries, of so many bytes, have little between them in the log."""
+    span = fields[3 * count - 3] + fields[3 * count - 2] - fields[0]
+    return size_bytes <= span <= 2 * size_bytes + GAP_BYTES_MAX

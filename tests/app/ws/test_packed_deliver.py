@@ -319,3 +319,21 @@ def test_a_run_is_settled_as_its_receipts_are(mode: Mode, data: st.DataObject) -
         assert roads[0].broker.lag(GROUP) == roads[1].broker.lag(GROUP)
         for road in roads:
             road.broker.stop()
+
+
+@pytest.mark.parametrize("name", sorted(TWINS))
+@pytest.mark.parametrize(("size", "is_columns"), [(10, True), (3, False)])
+def test_batches_that_lie_far_apart_in_the_log_come_by_column_where_they_are_large(
+    name: str, size: int, is_columns: bool, tmp_path: Path
+) -> None:
+    with using(name):
+        road = Road(tmp_path)
+        for _ in range(3):
+            road.broker.send([Message(TOPIC, b"x", queue=0) for _ in range(size)])
+            for _ in range(4):
+                road.broker.send([Message(TOPIC, bytes(3000), queue=1) for _ in range(15)])
+        deliveries = road.broker.receive_columns(GROUP, {TOPIC: "*"}, count_max=3 * size)
+        assert isinstance(deliveries, DeliveryColumns) is is_columns
+        if isinstance(deliveries, DeliveryColumns):
+            assert list(deliveries.runs[0].receipts.offsets) == list(range(size))
+        road.broker.stop()
