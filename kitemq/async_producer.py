@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from kitemq.batch_results import BatchResults
 from kitemq.connection import ServerConnection
 from kitemq.errors import BufferFull, Invalid, KiteError, Stopped, TimedOut, Unreachable
 from kitemq.lane import Lane, LaneRules
@@ -183,13 +184,17 @@ class AsyncProducer:
 
         They may travel in several batches. Raises the first error; the others may be stored.
         """
-        futures = []
-        for message in messages:
+        results = BatchResults(len(messages))
+        lane = self._lane_of(topic, queue, durability)
+        for number, message in enumerate(messages):
             entry = entry_of(message)
             while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
                 await self._room()
-            futures.append(self._submit(topic, entry, queue, durability))
-        return await asyncio.gather(*futures)
+                lane = self._lane_of(topic, queue, durability)
+            size_bytes = entry_bytes(entry)
+            self.buffered_bytes += size_bytes
+            lane.add(entry, size_bytes, results.sink(number))
+        return await results.future
 
     async def request(
         self, topic: str, message: Message | bytes | str, *, timeout_s: float = 10.0
@@ -265,12 +270,7 @@ class AsyncProducer:
         is_lone: bool = False,
     ) -> None:
         """Give one message to its lane; `sink` is a future of asyncio or of threads."""
-        if not self._is_open:
-            raise Stopped("the producer is not started, or it is stopped")
-        level = Durability(durability) if durability else self._durability
-        lane = self._lanes.get((topic, level, queue))
-        if lane is None:
-            lane = self._open_lane(topic, level, queue)
+        lane = self._lane_of(topic, queue, durability)
         size_bytes = entry_bytes(entry)
         self.buffered_bytes += size_bytes
         lane.add(entry, size_bytes, sink, is_lone=is_lone)
@@ -290,11 +290,17 @@ class AsyncProducer:
         self.enqueue(topic, entry, queue, durability, sink, is_lone=is_lone)
         return sink
 
-    def _open_lane(self, topic: str, durability: Durability | None, queue: int) -> Lane:
-        if len(self._lanes) >= LANES_IDLE_MAX:
-            self._lanes = {key: lane for key, lane in self._lanes.items() if not lane.is_idle}
-        lane = Lane(self, self._rules, topic, durability, queue)
-        self._lanes[topic, durability, queue] = lane
+    def _lane_of(self, topic: str, queue: int, durability: Durability | str | None) -> Lane:
+        """Where such messages go; raises Stopped."""
+        if not self._is_open:
+            raise Stopped("the producer is not started, or it is stopped")
+        level = Durability(durability) if durability else self._durability
+        lane = self._lanes.get((topic, level, queue))
+        if lane is None:
+            if len(self._lanes) >= LANES_IDLE_MAX:
+                self._lanes = {key: lane for key, lane in self._lanes.items() if not lane.is_idle}
+            lane = Lane(self, self._rules, topic, level, queue)
+            self._lanes[topic, level, queue] = lane
         return lane
 
     async def _room(self) -> None:

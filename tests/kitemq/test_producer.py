@@ -150,6 +150,31 @@ async def test_batches_with_a_message_group_go_one_after_the_other(
     assert most[0] == on_the_road
 
 
+async def test_a_batch_raises_its_first_error_and_the_others_are_stored(server: LiveServer) -> None:
+    async with AsyncProducer(server.url) as producer:
+        assert await producer.send_batch("t", []) == []
+        messages = [
+            Message(body=b"%d" % i, tag="no | tag" if i in {3, 5} else "") for i in range(8)
+        ]
+        with pytest.raises(Invalid) as refused:
+            await producer.send_batch("t", messages)
+        assert refused.value.field == "tag"
+        await producer.flush(10)
+    assert sorted(each.body for each in stored(server, "t")) == ["0", "1", "2", "4", "6", "7"]
+
+
+async def test_a_batch_whose_sender_is_cancelled_is_stored_nevertheless(server: LiveServer) -> None:
+    async with AsyncProducer(server.url) as producer:
+        sending = asyncio.create_task(producer.send_batch("t", [Message(body=b"1")] * 3))
+        await asyncio.sleep(0)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        results = await producer.send_batch("t", [Message(body=b"2"), Message(body=b"3")])
+    assert len({result.position for result in results}) == 2
+    assert len(stored(server, "t")) == 5
+
+
 async def test_a_refused_message_does_not_touch_those_sent_with_it(server: LiveServer) -> None:
     async with AsyncProducer(server.url) as producer:
         futures = [
