@@ -20,7 +20,7 @@ from engine.clock import SystemClock
 from tests.app.conftest import App, Starter
 from tests.receivers import LIMIT_S, HookServer, hook_server, smtp_server
 
-pytestmark = [pytest.mark.anyio]
+pytestmark = [pytest.mark.anyio, pytest.mark.databases]
 
 SECRET = "a key that both sides know"
 PASSWORD = "correct horse"
