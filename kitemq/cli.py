@@ -36,6 +36,7 @@ COMMANDS = {
     "dead": ("dead", "dead letters of a group, and sending them again"),
     "replay": ("replay", "send messages of a topic again"),
     "report": ("report", "reports by Spark: run, runs, schedules"),
+    "alerts": ("alerts", "what fires, rules, receivers and who was notified"),
     "retention": ("purge", "what is kept for how long, and what goes next"),
     "server": ("control", "the running server: checks, read-only, bundle"),
     "bench": ("bench", "measure a server quickly, through the SDK"),

@@ -9,7 +9,7 @@ from app.api import clients, scheduled, traces, transactions, views
 from app.api.access import check as access_check
 from app.api.access import credentials
 from app.api.access import users as access
-from app.api.alerts import alerts
+from app.api.alerts import alerts, receivers
 from app.api.dead_letters import dead_letters, dismissals
 from app.api.framework.docs import markdown
 from app.api.groups import groups, members, progress, resets
@@ -27,7 +27,7 @@ MODULES = (
     *(groups, progress, resets, search, members, clients),
     dismissals,  # before offsets, which stand at the same place in a path
     *(dead_letters, replays, replay_history, retention, scheduled, requests, transactions),
-    *(statistics, alerts, reports, figures, access, credentials, access_check, views),
+    *(statistics, alerts, receivers, reports, figures, access, credentials, access_check, views),
     *(system, control, metrics),
 )
 OPERATIONS = tuple(operation for module in MODULES for operation in module.operations)

@@ -1,6 +1,6 @@
-"""Rows of alerts: rules, states, transitions, deliveries and silences."""
+"""Rows of alerts: rules, receivers, states, transitions, deliveries and silences."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 
@@ -20,6 +20,43 @@ class RuleRow:
     is_enabled: bool = True
     created_ms: int = 0
     changed_ms: int = 0
+    receivers: tuple[int, ...] = ()  # their ids; none stands for all
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiverRow:
+    """A receiver of notifications; `services/alerts/receiver_checks.py` defines its fields.
+
+    Its secrets are left out of its text, so that no log can hold them. One of the settings has no
+    id.
+    """
+
+    id: int = 0
+    name: Annotated[str, 128]
+    kind: Annotated[str, 16]
+    url: Annotated[str, 2048] = field(default="", repr=False)
+    signing_secret: Annotated[str, 255] = field(default="", repr=False)
+    smtp_host: Annotated[str, 255] = ""
+    smtp_port: int = 587
+    smtp_security: Annotated[str, 16] = "starttls"
+    smtp_username: Annotated[str, 255] = ""
+    smtp_password: Annotated[str, 255] = field(default="", repr=False)
+    mail_from: Annotated[str, 255] = ""
+    mail_to: tuple[str, ...] = ()
+    quiet_days: tuple[str, ...] = ()
+    quiet_from: Annotated[str, 5] = "22:00"
+    quiet_to: Annotated[str, 5] = "07:00"
+    quiet_zone: Annotated[str, 64] = "UTC"
+    critical_passes: bool = True
+    group_s: int = 0
+    is_enabled: bool = True
+    created_ms: int = 0
+    changed_ms: int = 0
+
+    @property
+    def key(self) -> str:
+        """What stands in the place of the address in `DeliveryRow.url`, which is no secret."""
+        return f"receiver:{self.id}" if self.id else self.url
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +98,11 @@ class TransitionRow:
 
 @dataclass(frozen=True, kw_only=True)
 class DeliveryRow:
-    """One event for one address: `result` is waiting, delivered, failed or dropped."""
+    """One event for one receiver: `result` is waiting, delivered, failed or dropped.
+
+    `url` is the receiver's key. Rows of one receiver with the same `message_id` are sent as one
+    message.
+    """
 
     id: int = 0
     event_id: Annotated[str, 64]
@@ -77,6 +118,9 @@ class DeliveryRow:
     at_ms: int
     last_ms: int | None = None
     next_ms: int
+    receiver: Annotated[str, 128] = ""
+    message_id: Annotated[str, 64] = ""
+    rule_id: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

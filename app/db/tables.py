@@ -25,10 +25,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow, TransitionRow
+from app.db.alert_rows import (
+    DeliveryRow,
+    ReceiverRow,
+    RuleRow,
+    SilenceRow,
+    StateRow,
+    TransitionRow,
+)
 from app.db.rows import AuditEntry, JobRow, NoteRow, SessionRow, TokenRow, UserRow, ViewRow
 
-HEAD = "20261123_lag_evaluated"
+HEAD = "20261127_alert_receivers"
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -74,7 +81,7 @@ def _column(name: str, hint: Any, key: tuple[str, ...], own: dict[str, Parts]) -
     length = next(iter(getattr(hint, "__metadata__", ())), 0)
     plain = hint.__origin__ if length else hint
     if get_origin(plain) is tuple:
-        return Column(f"{name}_json", Text, nullable=False)
+        return Column(f"{name}_json", *own.get(name, (Text,)), nullable=False)
     kinds = get_args(plain) or (plain,)
     is_row_id = name == "id" and kinds == (int,)
     kind = String(length) if length else ROW_ID if is_row_id else TYPES[kinds[0]]
@@ -98,15 +105,26 @@ audit = table_of(
     Index("ix_audit_object_kind_object_name", "object_kind", "object_name"),
     address=(String(64), DefaultClause(text("''"))),
 )
-alert_rules = table_of("alert_rules", RuleRow, Index("uq_alert_rules_name", "name", unique=True))
+alert_rules = table_of(
+    "alert_rules",
+    RuleRow,
+    Index("uq_alert_rules_name", "name", unique=True),
+    receivers=(Text, DefaultClause(text("'[]'"))),
+)
+alert_receivers = table_of(
+    "alert_receivers", ReceiverRow, Index("uq_alert_receivers_name", "name", unique=True)
+)
 alert_states = table_of("alert_states", StateRow, key=("rule_id", "subject"))
 alert_transitions = table_of("alert_transitions", TransitionRow)
 alert_deliveries = table_of(
     "alert_deliveries",
     DeliveryRow,
-    # An event is told to an address once.
+    # An event is told to a receiver once.
     Index("uq_alert_deliveries_event_id_url", "event_id", "url", unique=True),
     Index("ix_alert_deliveries_result", "result"),
+    receiver=(String(128), DefaultClause(text("''"))),
+    message_id=(String(64), DefaultClause(text("''"))),
+    rule_id=(BigInteger, DefaultClause(text("0"))),
 )
 alert_silences = table_of("alert_silences", SilenceRow)
 users = table_of(

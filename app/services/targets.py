@@ -1,4 +1,4 @@
-"""Where the server may call: callbacks of producer groups, and webhooks of alerts.
+"""Where the server may call: callbacks of producer groups, and receivers of alerts.
 
 Who may register an address could make the server call what only the server reaches: itself, other
 programs of its machine, or the metadata service of a cloud. So the name is resolved here, every
@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from app.addresses import quiet_clients
+from app.addresses import quiet_clients, redacted_url
 from app.listeners import addresses as listen_addresses
 from app.network_settings import network_of
 from app.settings import Settings, is_loopback
@@ -90,19 +90,37 @@ class Targets:
         return [str(address) for address in addresses[:ADDRESSES_MAX]]
 
     def check_url(self, url: str) -> None:
-        """Raise Invalid (`url`) for an address that is refused whatever its name resolves to.
+        """Raise Invalid (`url`) unless it is an http or https address without credentials.
+
+        Also for one that is refused whatever its name resolves to.
+        """
+        host, port = "", 0
+        try:
+            parts = urlsplit(url)
+            if parts.scheme in PORTS and parts.username is None and parts.port != 0:
+                host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
+        except ValueError:
+            host = ""
+        if not (host and url.isascii() and url.isprintable()) or " " in url:
+            raise Invalid(
+                f"{redacted_url(url)[:200]!r} cannot be called",
+                field="url",
+                remedy="give an http or https address without user and password",
+            )
+        self.check_host(host, port, field="url")
+
+    def check_host(self, host: str, port: int, *, field: str) -> None:
+        """Raise Invalid (`field`) for a host that is refused whatever its name resolves to.
 
         Names are resolved when they are called, each time anew.
         """
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
-        address = LOCALHOST if host.rstrip(".") == "localhost" else _literal(host)
+        address = LOCALHOST if host.rstrip(".") == "localhost" else _literal(host.strip("[]"))
         if address is None:
             return
         try:
             self.check(host, port, address)
         except TargetRefused as error:
-            raise Invalid(f"{host} cannot be called: {error}", field="url", remedy=REMEDY) from None
+            raise Invalid(f"{host} cannot be called: {error}", field=field, remedy=REMEDY) from None
 
     def _is_allowed(self, host: str, address: Address) -> bool:
         if host.lower().rstrip(".") in self._names:

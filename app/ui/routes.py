@@ -26,6 +26,7 @@ from app.ui.access import access, login, provider_login
 from app.ui.access import check as access_check
 from app.ui.access import user as access_user
 from app.ui.alerts import alerts
+from app.ui.alerts import receivers as alert_receivers
 from app.ui.alerts import rules as alert_rules
 from app.ui.audit import audit
 from app.ui.clients import client, clients
@@ -230,6 +231,21 @@ router = APIRouter(
         *_form("/alerts/rules/{id}", alert_rules.edit, alert_rules.change, ADMINISTER_SERVER),
         _get("/alerts/rules/{id}/delete", alert_rules.delete_page),
         _post("/alerts/rules/{id}/delete", alert_rules.delete, ADMINISTER_SERVER),
+        *_form(
+            "/alerts/receivers/new",
+            alert_receivers.new,
+            alert_receivers.create,
+            ADMINISTER_SERVER,
+        ),
+        *_form(
+            "/alerts/receivers/{id}",
+            alert_receivers.show,
+            alert_receivers.change,
+            ADMINISTER_SERVER,
+        ),
+        _post("/alerts/receivers/{id}/test", alert_receivers.test, ADMINISTER_SERVER),
+        _get("/alerts/receivers/{id}/delete", alert_receivers.delete_page),
+        _post("/alerts/receivers/{id}/delete", alert_receivers.delete, ADMINISTER_SERVER),
         _post("/alerts/acknowledge", alerts.acknowledge, ADMINISTER_SERVER),
         _post("/alerts/silences", alerts.silence, ADMINISTER_SERVER),
         _post("/alerts/silences/{id}/end", alerts.end_silence, ADMINISTER_SERVER),

@@ -1,20 +1,26 @@
-"""Alerts: rules, the states of their subjects, silences, and deliveries to webhooks."""
+"""Alerts: rules, receivers, the states of subjects, silences, and deliveries."""
 
 from collections.abc import AsyncIterator
 from typing import Any
 
 from kitemq.async_api.connection import AsyncApi
 from kitemq.model.alerts import (
+    AlertChange,
     AlertDeliveries,
     AlertDelivery,
+    AlertHistory,
+    AlertReceiver,
+    AlertReceivers,
     AlertRule,
     AlertRulePatch,
     AlertRules,
     AlertStates,
     AlertSubject,
     NewAcknowledgement,
+    NewAlertReceiver,
     NewAlertRule,
     NewSilence,
+    ReceiverPatch,
     Silence,
     TestSent,
 )
@@ -55,6 +61,41 @@ class AsyncAlertsApi(AsyncApi):
         """Delete a rule with its silences."""
         await self._rest.call("DELETE", _path(rule_id))
 
+    def history(self, rule_id: str, *, limit: int = 0) -> AsyncIterator[AlertChange]:
+        """What a rule fired for and who was notified, newest first; `limit` 0 means all."""
+        return self._rest.pages(AlertHistory, f"{_path(rule_id)}/history", count_max=limit)
+
+    async def receivers(self) -> list[AlertReceiver]:
+        """Every receiver, without secrets; those of the setting have no id."""
+        return (await self._rest.fetch(AlertReceivers, "GET", "/alerts/receivers")).items
+
+    async def receiver(self, receiver_id: str) -> AlertReceiver:
+        """One receiver; NotFound."""
+        return await self._rest.fetch(AlertReceiver, "GET", _receiver_path(receiver_id))
+
+    async def create_receiver(self, name: str, kind: str, **settings: Any) -> AlertReceiver:
+        """Add a receiver: webhook, slack, teams or email.
+
+        `settings` are the fields of `kitemq.model.alerts.NewAlertReceiver`.
+        """
+        fields = {"name": name, "kind": kind, **settings}
+        body = NewAlertReceiver(**fields)
+        return await self._rest.fetch(AlertReceiver, "POST", "/alerts/receivers", body=body)
+
+    async def change_receiver(self, receiver_id: str, **settings: Any) -> AlertReceiver:
+        """Change the given fields: those of `kitemq.model.alerts.ReceiverPatch`."""
+        body = ReceiverPatch(**settings)
+        path = _receiver_path(receiver_id)
+        return await self._rest.fetch(AlertReceiver, "PATCH", path, body=body)
+
+    async def delete_receiver(self, receiver_id: str) -> None:
+        """Delete a receiver; Refused while a rule names it."""
+        await self._rest.call("DELETE", _receiver_path(receiver_id))
+
+    async def test_receiver(self, receiver_id: str) -> TestSent:
+        """Send one receiver an event that says it is a test."""
+        return await self._rest.fetch(TestSent, "POST", f"{_receiver_path(receiver_id)}/test")
+
     async def acknowledge(self, rule_id: str, *, subject: str = "") -> AlertSubject:
         """Say that the caller takes care of a rule that fires for `subject`; it goes on firing."""
         body = NewAcknowledgement(rule_id, subject)
@@ -63,7 +104,7 @@ class AsyncAlertsApi(AsyncApi):
     async def silence(
         self, until_ms: int, *, rule_id: str = "", subject: str = "", note: str = ""
     ) -> Silence:
-        """Notify no webhook until `until_ms` (ms since 1970 UTC).
+        """Notify no receiver until `until_ms` (ms since 1970 UTC).
 
         Of a rule, or of all without `rule_id`; of one `subject` of it, or of all.
         """
@@ -75,13 +116,17 @@ class AsyncAlertsApi(AsyncApi):
         await self._rest.call("DELETE", f"/alerts/silences/{segment(silence_id)}")
 
     def deliveries(self, *, limit: int = 0) -> AsyncIterator[AlertDelivery]:
-        """Deliveries to webhooks, the newest first, page by page; at most `limit`, 0 means all."""
+        """Deliveries to receivers, the newest first, page by page; at most `limit`, 0 means all."""
         return self._rest.pages(AlertDeliveries, "/alerts/deliveries", count_max=limit)
 
     async def test(self) -> TestSent:
-        """Send every webhook an event that says it is a test; Refused where there is none."""
+        """Send every receiver an event that says it is a test; Refused where there is none."""
         return await self._rest.fetch(TestSent, "POST", "/alerts/test")
 
 
 def _path(rule_id: str) -> str:
     return f"/alerts/rules/{segment(rule_id)}"
+
+
+def _receiver_path(receiver_id: str) -> str:
+    return f"/alerts/receivers/{segment(receiver_id)}"

@@ -28,6 +28,7 @@ LEFT_OUT = {
 NEEDED: dict[str, dict[str, Any]] = {  # further arguments where a struct asks for them, by method
     "groups.create": {"start": "earliest"},
     "alerts.create_rule": {"kind": "lag"},
+    "alerts.create_receiver": {"kind": "webhook"},
     "server.set_log_level": {"level": "info"},
     "scheduled.reschedule": {"delay_ms": 1},
     "topics.purge": {"everything": True},

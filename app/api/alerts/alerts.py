@@ -1,4 +1,4 @@
-"""REST for alerts: rules, their states, silences, and webhook deliveries."""
+"""REST for alerts: rules, their states and history, silences, and deliveries."""
 
 from dataclasses import replace
 from operator import attrgetter
@@ -15,8 +15,10 @@ from app.services.alerts.standing import RuleStatus
 from app.services.alerts.webhook import host_of
 from engine.errors import Invalid
 from kitemq.model.alerts import (
+    AlertChange,
     AlertDeliveries,
     AlertDelivery,
+    AlertHistory,
     AlertRule,
     AlertRulePatch,
     AlertRules,
@@ -33,12 +35,13 @@ from kitemq.model.alerts import (
 )
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.numbers import is_whole
+from kitemq.model.values import Int64
 
 operations = Operations("alerts")
 
 
-class DeliveryQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """The page of deliveries to list."""
+class AlertPageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The page of deliveries or changes to list."""
 
     cursor: NumberCursor = ""
     limit: Limit = PAGE_DEFAULT
@@ -53,7 +56,7 @@ async def get_alerts(call: Call[None, None]) -> AlertStates:
         items,
         sum(item.state is RuleState.FIRING for item in items),
         [_silence_out(silence) for silence in await alerts.silences()],
-        len(alerts.webhooks),
+        sum(each.is_enabled for each in alerts.receivers.all()),
         alerts.failure,
     )
 
@@ -81,7 +84,8 @@ async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
     new = call.body
     default = ABOUT[new.kind].default
     threshold = default if new.threshold is None else new.threshold
-    rule = convert(new, RuleRow, threshold=threshold, is_enabled=new.enabled)
+    receivers = tuple(map(parse_id, new.receivers))
+    rule = convert(new, RuleRow, threshold=threshold, is_enabled=new.enabled, receivers=receivers)
     return _rule_out(await call.services.alerts.create(call.actor, rule))
 
 
@@ -102,6 +106,8 @@ async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
     fields = set_fields(call.body)
     if "enabled" in fields:
         fields["is_enabled"] = fields.pop("enabled")
+    if "receivers" in fields:
+        fields["receivers"] = tuple(map(parse_id, fields["receivers"]))
     return _rule_out(await alerts.change(call.actor, replace(standing.rule, **fields)))
 
 
@@ -109,6 +115,20 @@ async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
 async def delete_alert_rule(call: Call[None, None]) -> None:
     """Delete a rule with its silences; its firing alerts are notified as resolved."""
     await call.services.alerts.delete(call.actor, call.number("id"))
+
+
+@operations.get("/alerts/rules/{id}/history", needs=READ_SERVER, example="?limit=20")
+async def list_alert_history(call: Call[AlertPageQuery, None]) -> AlertHistory:
+    """List what a rule fired for and when, and who was notified or why not."""
+    query, alerts = call.query, call.services.alerts
+    rule = (await alerts.standing(call.number("id"))).rule
+    changes = await alerts.history(rule.id, query.limit, number_in(query.cursor))
+    next_cursor = cursor_after([change for change, _ in changes], query.limit, attrgetter("id"))
+    items = [
+        convert(change, AlertChange, deliveries=list(map(_delivery_out, rows)))
+        for change, rows in changes
+    ]
+    return AlertHistory(items, next_cursor)
 
 
 @operations.post(
@@ -137,7 +157,7 @@ async def acknowledge_alert(call: Call[None, NewAcknowledgement]) -> AlertSubjec
     example_body='{"rule_id": "1", "until_ms": 1893456000000, "note": "planned work"}',
 )
 async def create_silence(call: Call[None, NewSilence]) -> Silence:
-    """Silence the webhooks for a rule, or for one of its subjects, until a time.
+    """Silence the receivers for a rule, or for one of its subjects, until a time.
 
     States go on changing. Alerts that still fire when the silence ends are notified then; the
     end of an alert that was notified before is notified at once.
@@ -156,8 +176,8 @@ async def end_silence(call: Call[None, None]) -> None:
 
 
 @operations.get("/alerts/deliveries", needs=READ_SERVER, example="?limit=20")
-async def list_alert_deliveries(call: Call[DeliveryQuery, None]) -> AlertDeliveries:
-    """List deliveries to webhooks: sent, pending and failed."""
+async def list_alert_deliveries(call: Call[AlertPageQuery, None]) -> AlertDeliveries:
+    """List deliveries to receivers: sent, pending and failed."""
     query = call.query
     alerts = call.services.alerts
     deliveries = await alerts.deliveries(query.limit, number_in(query.cursor))
@@ -167,8 +187,16 @@ async def list_alert_deliveries(call: Call[DeliveryQuery, None]) -> AlertDeliver
 
 @operations.post("/alerts/test", needs=ADMINISTER_SERVER, status=202, errors=(409,))
 async def test_alerts(call: Call[None, None]) -> TestSent:
-    """Send every webhook an event that says it is a test."""
-    return TestSent(await call.services.alerts.test(call.actor))
+    """Send every enabled receiver an event that says it is a test."""
+    receivers = await call.services.alerts.loaded_receivers()
+    return TestSent(await receivers.test(call.actor))
+
+
+def parse_id(text: str) -> int:
+    """The id of a receiver that a rule names; Invalid (`receivers`)."""
+    if is_whole(text) and int(text):
+        return int(text)
+    raise Invalid("that is no receiver's id", field="receivers", remedy="give ids of receivers")
 
 
 def _rule_id(text: str) -> int:
@@ -180,7 +208,9 @@ def _rule_id(text: str) -> int:
 
 
 def _rule_out(rule: RuleRow) -> AlertRule:
-    return convert(rule, AlertRule, unit=ABOUT[RuleKind(rule.kind)].unit, enabled=rule.is_enabled)
+    unit = ABOUT[RuleKind(rule.kind)].unit
+    receivers = tuple(Int64(each) for each in rule.receivers)
+    return convert(rule, AlertRule, unit=unit, enabled=rule.is_enabled, receivers=receivers)
 
 
 def _state_out(alerts: Alerts, standing: RuleStatus) -> AlertState:
@@ -214,5 +244,13 @@ def _silence_out(row: SilenceRow) -> Silence:
 
 def _delivery_out(row: DeliveryRow) -> AlertDelivery:
     next_ms = row.next_ms if row.result == "waiting" else None
-    webhook = host_of(row.url)
-    return convert(row, AlertDelivery, webhook=webhook, rule=row.rule_name, next_ms=next_ms)
+    webhook = host_of(row.url) if "://" in row.url else ""
+    receiver = row.receiver or webhook  # those of before have no name
+    return convert(
+        row,
+        AlertDelivery,
+        receiver=receiver,
+        webhook=webhook,
+        rule=row.rule_name,
+        next_ms=next_ms,
+    )

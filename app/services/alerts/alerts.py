@@ -1,4 +1,4 @@
-"""Alert rules, their states, silences and notifications, for pages and programs.
+"""Alert rules, their states and silences, for pages and programs; receivers.py has the receivers.
 
 Rules are evaluated every ten seconds, in small steps beside the traffic. A change of state is
 written in one transaction with its notifications, and becomes visible only then: a crash neither
@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from uuid import uuid4
 
 from app.db.alert_rows import (
     DeliveryRow,
+    ReceiverRow,
     RuleRow,
     SilenceRow,
     StateChanges,
@@ -25,12 +25,12 @@ from app.db.rows import Actor
 from app.db.worker import DatabaseAsker, DatabaseWorker
 from app.host import EngineHost
 from app.services.alerts import evaluation
-from app.services.alerts.events import FAILED, Teller
 from app.services.alerts.machine import Reading
+from app.services.alerts.notifier import BACKOFF_S
 from app.services.alerts.readings import Readings
+from app.services.alerts.receivers import Receivers
 from app.services.alerts.rules import RULES_MAX, checked
 from app.services.alerts.standing import ORDER, RuleStatus
-from app.services.alerts.webhook import BACKOFF_S, Webhooks
 from app.services.audit import Audit
 from app.services.reports.reports import Reports
 from app.services.targets import Targets
@@ -51,7 +51,6 @@ SILENCES_MAX = 500
 SILENCE_MAX_MS = 366 * 24 * 3600 * 1000
 NOTE_CHARS_MAX = 512
 KIND = "alert_rule"
-NOT_CONFIGURED = "the address is no longer among the settings"
 
 
 class Alerts:
@@ -68,39 +67,40 @@ class Alerts:
         targets: Targets,
         backoff_s: Sequence[float] = BACKOFF_S,
     ) -> None:
-        """Evaluates rules and notifies webhooks; `targets` checks their addresses."""
+        """Evaluates rules and notifies receivers; `targets` checks their addresses."""
         self._host = host
         self._audit = audit
         self._ask = DatabaseAsker(database, "the alerts cannot be read or written: {error}")
-        self._teller = Teller(tuple(settings.alert_webhooks), settings.environment)
-        self._webhooks = Webhooks(
+        # Evaluations and changes follow one another, so that none works with what another changes.
+        self._turn = asyncio.Lock()
+        self.receivers = Receivers(
+            audit,
             database,
             host.clock,
-            urls=settings.alert_webhooks,
-            secret=settings.alert_webhook_secret,
+            settings,
             targets=targets,
+            turn=self._turn,
             backoff_s=backoff_s,
         )
+        self.receivers.rules_naming = self._rules_naming
         self._readings = Readings(host, host.config.data, reports)
         self._statuses: dict[int, RuleStatus] = {}
         self._silences: list[SilenceRow] = []
         self._is_loaded = False
-        # Evaluations and changes follow one another, so that none works with what another changes.
-        self._turn = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self.failure = ""  # why the last evaluation could not be kept; empty when it was
 
     # -- life -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start evaluating rules and posting pending notifications."""
+        """Start evaluating rules and sending pending notifications."""
         self._task = asyncio.create_task(self._run())
-        self._webhooks.start()
+        self.receivers.notifier.start()
 
     async def stop(self) -> None:
-        """Stop; pending notifications are posted after the next start."""
+        """Stop; pending notifications are sent after the next start."""
         await end_tasks(self._task)
-        await self._webhooks.stop()
+        await self.receivers.notifier.stop()
 
     async def _run(self) -> None:
         await asyncio.sleep(FIRST_S)
@@ -115,10 +115,10 @@ class Alerts:
 
     # -- looking ----------------------------------------------------------------------------------
 
-    @property
-    def webhooks(self) -> tuple[str, ...]:
-        """The webhooks' addresses."""
-        return self._teller.urls
+    async def loaded_receivers(self) -> Receivers:
+        """The receivers, the stored ones among them."""
+        await self._loaded()
+        return self.receivers
 
     async def standings(self) -> list[RuleStatus]:
         """Every rule and where it stands: what fires first, then by name."""
@@ -148,9 +148,24 @@ class Alerts:
         """The newest changes of state."""
         return await self._ask(lambda db: db.alerts.transitions(limit))
 
-    async def deliveries(self, limit: int, before_id: int | None = None) -> list[DeliveryRow]:
-        """The sent and pending notifications, newest first."""
-        return await self._ask(lambda db: db.alerts.deliveries(limit, before_id))
+    async def deliveries(
+        self, limit: int, before_id: int | None = None, receiver: ReceiverRow | None = None
+    ) -> list[DeliveryRow]:
+        """The sent and pending notifications, of one receiver or of all, newest first."""
+        key = receiver.key if receiver else ""
+        return await self._ask(lambda db: db.alerts.deliveries(limit, before_id, key))
+
+    async def history(
+        self, rule_id: int, limit: int, before_id: int | None = None
+    ) -> list[tuple[TransitionRow, list[DeliveryRow]]]:
+        """The changes of a rule's states with the deliveries that tell them, newest first."""
+        changes = await self._ask(lambda db: db.alerts.transitions(limit, rule_id, before_id))
+        event_ids = [change.event_id for change in changes]
+        rows = await self._ask(lambda db: db.alerts.deliveries_of(event_ids))
+        by_event: dict[str, list[DeliveryRow]] = {}
+        for row in rows:
+            by_event.setdefault(row.event_id, []).append(row)
+        return [(change, by_event.get(change.event_id, [])) for change in changes]
 
     def is_silent(self, rule_id: int, subject: str) -> bool:
         """Whether notifications of a rule and a subject are silenced now."""
@@ -194,7 +209,7 @@ class Alerts:
                 status.by_subject,
                 now_ms=now_ms,
                 is_silent=partial(self.is_silent, status.rule.id),
-                teller=self._teller,
+                teller=self.receivers.teller,
                 room=STATES_MAX - states + len(status.by_subject),
             )
             if evaluated.left_out and not status.left_out:
@@ -217,7 +232,7 @@ class Alerts:
             return
         await self._ask(lambda db: db.alerts.apply(changes))
         if changes.deliveries:
-            self._webhooks.wake()
+            self.receivers.notifier.wake()
 
     async def preview(self, rule: RuleRow) -> list[Reading]:
         """Evaluate a rule without storing anything. Raises Invalid."""
@@ -233,6 +248,7 @@ class Alerts:
         async with self._turn:
             await self._load()
             self._check_name(rule)
+            self.receivers.check_ids(rule.receivers)
             if len(self._statuses) >= RULES_MAX:
                 raise Refused(f"there are {RULES_MAX} rules already", remedy="delete one first")
             async with self._audit.change(actor, "alert_rule.create", rule.name) as change:
@@ -248,6 +264,7 @@ class Alerts:
             before, now_ms = status.rule, self._host.clock.now_ms()
             rule = replace(checked(rule), created_ms=before.created_ms, changed_ms=now_ms)
             self._check_name(rule)
+            self.receivers.check_ids(rule.receivers)
             async with self._audit.change(
                 actor, "alert_rule.change", before.name, before=before
             ) as change:
@@ -268,7 +285,7 @@ class Alerts:
                 await self._ask(lambda db: db.alerts.delete_rule(rule_id, changes))
             del self._statuses[rule_id]
             self._silences = [s for s in self._silences if s.rule_id != rule_id]
-        self._webhooks.wake()
+        self.receivers.notifier.wake()
 
     async def acknowledge(self, actor: Actor, rule_id: int, subject: str) -> StateRow:
         """Acknowledge a firing alert until it ends.
@@ -343,20 +360,6 @@ class Alerts:
                 await self._ask(lambda db: db.alerts.delete_silence(silence_id))
             self._silences.remove(silence)
 
-    async def test(self, actor: Actor) -> str:
-        """Send every address an event that says it is a test; the event's id."""
-        if not self._teller.urls:
-            raise Refused(
-                "no webhook is configured",
-                remedy="set alert_webhooks to an address and restart the server",
-            )
-        event_id = uuid4().hex
-        rows = self._teller.test(event_id, self._host.clock.now_ms())
-        async with self._audit.change(actor, "alert.test", "", kind="alert_webhook") as change:
-            await self._apply(StateChanges(deliveries=rows))
-            change.after = {"event": event_id}
-        return event_id
-
     # -- inside -----------------------------------------------------------------------------------
 
     def _in_force(self) -> list[SilenceRow]:
@@ -378,7 +381,7 @@ class Alerts:
         rules = await self._ask(lambda db: db.alerts.rules())
         states = await self._ask(lambda db: db.alerts.states())
         self._silences = await self._ask(lambda db: db.alerts.silences(now_ms))
-        await self._ask(lambda db: db.alerts.abandon(self._teller.urls, FAILED, NOT_CONFIGURED))
+        await self.receivers.load()
         self._statuses = {rule.id: RuleStatus(rule) for rule in rules}
         for state in states:
             status = self._statuses.get(state.rule_id)
@@ -390,6 +393,10 @@ class Alerts:
         if rule_id not in self._statuses:
             raise NotFound(f"there is no alert rule {rule_id}", field="id")
         return self._statuses[rule_id]
+
+    def _rules_naming(self, receiver_id: int) -> list[str]:
+        rules = [status.rule for status in self._statuses.values()]
+        return sorted(rule.name for rule in rules if receiver_id in rule.receivers)
 
     def _check_name(self, rule: RuleRow) -> None:
         for status in self._statuses.values():
@@ -407,5 +414,9 @@ class Alerts:
     def _ended(self, status: RuleStatus, detail: str) -> StateChanges:
         now_ms = self._host.clock.now_ms()
         return evaluation.ended(
-            status.rule, status.by_subject, now_ms=now_ms, detail=detail, teller=self._teller
+            status.rule,
+            status.by_subject,
+            now_ms=now_ms,
+            detail=detail,
+            teller=self.receivers.teller,
         )

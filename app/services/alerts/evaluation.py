@@ -67,8 +67,7 @@ class _Draft:
         self.ended.append((before.rule_id, before.subject))
         self._note(before.state, RuleState.OK, ended)
         if before.is_told:
-            rows = self.teller.event(RESOLVED, event_id, self.rule, ended, self.now_ms)
-            self.deliveries.extend(rows)
+            self._notify(RESOLVED, ended, self.now_ms)
 
     def finished(self) -> StateChanges:
         return StateChanges(
@@ -90,14 +89,17 @@ class _Draft:
 
     def _tell(self, row: StateRow) -> StateRow:
         """Mark a firing alert for notification, unless it is silenced or was notified before."""
-        if row.state != RuleState.FIRING or row.is_told or not self.teller.urls:
+        if row.state != RuleState.FIRING or row.is_told or self.is_silent(row.subject):
             return row
-        if self.is_silent(row.subject):
-            return row
-        self.deliveries.extend(
-            self.teller.event(FIRING, row.event_id, self.rule, row, row.since_ms)
+        return replace(row, is_told=self._notify(FIRING, row, row.since_ms))
+
+    def _notify(self, event: str, row: StateRow, at_ms: int) -> bool:
+        """Add a delivery for each receiver of the rule; whether there is one."""
+        rows = self.teller.event(
+            event, row.event_id, self.rule, row, at_ms=at_ms, now_ms=self.now_ms
         )
-        return replace(row, is_told=True)
+        self.deliveries.extend(rows)
+        return bool(rows)
 
     def _note(self, before: str, after: str, row: StateRow) -> None:
         self.transitions.append(

@@ -115,6 +115,7 @@ def checked(rule: RuleRow) -> RuleRow:
         topic_pattern=rule.topic_pattern if about.has_topics else EVERYTHING,
         threshold=rule.threshold if about.has_threshold else 0,
         window_s=rule.window_s if about.has_window else 0,
+        receivers=tuple(dict.fromkeys(rule.receivers)),
     )
 
 

@@ -1,15 +1,20 @@
-"""The alerts page: firing alerts, rules, silences and webhook deliveries."""
+"""The alerts page: firing alerts, rules, receivers, silences and deliveries."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from starlette.responses import Response
 
-from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow, TransitionRow
+from app.db.alert_rows import ReceiverRow, RuleRow, SilenceRow, StateRow, TransitionRow
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
 from app.services.alerts.standing import RuleStatus
-from app.services.alerts.webhook import host_of
+from app.ui.alerts.notifications import (
+    AlertDeliveryRow,
+    ReceiverLine,
+    delivery_row,
+    receiver_line,
+)
 from app.ui.framework import formats, forms, pages
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.page_request import PageRequest
@@ -86,15 +91,7 @@ class Rule(RuleRow):
     checked: int
     left_out: int
     evaluated_ms: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlertDeliveryRow(DeliveryRow):
-    """A line of the table of deliveries."""
-
-    webhook: str
-    about: str
-    retry_ms: int | None
+    notifies: str  # names of its receivers; "" for all
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,8 @@ class AlertsPage:
     deliveries: list[AlertDeliveryRow]
     older: int | None
     changes: list[TransitionRow]
-    webhooks: list[str]
+    receivers: list[ReceiverLine]
+    is_notifying: bool  # whether a receiver is enabled
     failure: str
     silence_choices: tuple[tuple[str, str], ...] = SILENCE_CHOICES
 
@@ -119,6 +117,7 @@ async def show(request: PageRequest) -> Response:
     """GET /alerts"""
     alerts = request.services.alerts
     standings = await alerts.standings()
+    receivers = alerts.receivers.all()
     names = {standing.rule.id: standing.rule.name for standing in standings}
     subjects = [subject for standing in standings for subject in _subjects(alerts, standing)]
     subjects.sort(key=_urgency)
@@ -128,13 +127,14 @@ async def show(request: PageRequest) -> Response:
         subjects=subjects[:SUBJECTS_SHOWN_MAX],
         subjects_total=len(subjects),
         firing=sum(subject.state == RuleState.FIRING for subject in subjects),
-        rules=[_rule(standing) for standing in standings],
+        rules=[_rule(standing, receivers) for standing in standings],
         evaluated_ms=max((s.at_ms for s in standings), default=0) or None,
         silences=[(one, names.get(one.rule_id, _("all rules"))) for one in await alerts.silences()],
-        deliveries=[_delivery(row) for row in deliveries],
+        deliveries=list(map(delivery_row, deliveries)),
         older=deliveries[-1].id if len(deliveries) == DELIVERIES_SHOWN else None,
         changes=await alerts.transitions(CHANGES_SHOWN),
-        webhooks=[host_of(url) for url in alerts.webhooks],
+        receivers=list(map(receiver_line, receivers)),
+        is_notifying=any(each.is_enabled for each in receivers),
         failure=alerts.failure,
     )
     return await pages.respond(request, "alerts.html", context, title=_("Alerts"), is_live=True)
@@ -170,7 +170,7 @@ def place_of(kind: RuleKind, subject: str) -> str:
     return f"/{folder}/{segment(subject)}"
 
 
-def _rule(standing: RuleStatus) -> Rule:
+def _rule(standing: RuleStatus, receivers: list[ReceiverRow]) -> Rule:
     rule = standing.rule
     about = ABOUT[RuleKind(rule.kind)]
     parts = [_("any")]
@@ -195,16 +195,7 @@ def _rule(standing: RuleStatus) -> Rule:
         checked=standing.checked,
         left_out=standing.left_out,
         evaluated_ms=standing.at_ms or None,
-    )
-
-
-def _delivery(row: DeliveryRow) -> AlertDeliveryRow:
-    return convert(
-        row,
-        AlertDeliveryRow,
-        webhook=host_of(row.url),
-        about=" · ".join(text for text in (row.rule_name, row.subject) if text),
-        retry_ms=row.next_ms if row.result == "waiting" and row.attempts else None,
+        notifies=", ".join(each.name for each in receivers if each.id in rule.receivers),
     )
 
 
@@ -233,6 +224,7 @@ async def end_silence(request: PageRequest) -> Response:
 
 
 async def test(request: PageRequest) -> Response:
-    """POST /alerts/test: send a test event to every webhook."""
-    await request.services.alerts.test(request.actor)
+    """POST /alerts/test: send a test event to every enabled receiver."""
+    receivers = await request.services.alerts.loaded_receivers()
+    await receivers.test(request.actor)
     return forms.go(request, "/alerts?done=tested#deliveries")

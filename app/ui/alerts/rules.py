@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 from starlette.responses import Response
 
-from app.db.alert_rows import RuleRow
+from app.db.alert_rows import ReceiverRow, RuleRow, TransitionRow
 from app.services.alerts.machine import Reading
 from app.services.alerts.rules import (
     ABOUT,
@@ -18,17 +18,19 @@ from app.services.alerts.rules import (
     About,
 )
 from app.services.alerts.standing import RuleStatus
-from app.ui.alerts.alerts import parse_id
+from app.ui.alerts.alerts import AlertsQuery, parse_id
+from app.ui.alerts.notifications import AlertDeliveryRow, delivery_row
 from app.ui.framework import forms, pages, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, InvalidField, Verbatim
-from engine.errors import Conflict, Invalid, Refused
+from engine.errors import Conflict, Invalid, NotFound, Refused
 from kitemq.model.alerts import RuleKind, Severity
 from kitemq.model.conversion import convert
 
 READINGS_SHOWN_MAX = 10
+CHANGES_SHOWN = 20
 ON = "on"
 KINDS = tuple((kind.value, about.label) for kind, about in ABOUT.items())
 
@@ -55,6 +57,7 @@ class RuleFields(Fields, frozen=True, kw_only=True):
     for_s: Annotated[int, Meta(title=N_("For"), le=FOR_MAX_S)]
     severity: Annotated[Severity, Meta(title=N_("Severity"))]
     is_enabled: bool
+    receivers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,14 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class AlertChangeLine:
+    """A change of the rule's states, and the deliveries that tell it."""
+
+    change: TransitionRow
+    deliveries: list[AlertDeliveryRow]
+
+
+@dataclass(frozen=True)
 class RuleForm:
     """The context of `alert_form.html`; `rule_id` is 0 for a new rule."""
 
@@ -75,6 +86,9 @@ class RuleForm:
     form: Form
     trial: Trial | None
     severities: Sequence[tuple[str, str]]
+    receivers: list[ReceiverRow]  # those that a rule can name
+    history: list[AlertChangeLine]
+    older: int | None
     about: Mapping[RuleKind, About] = field(default_factory=lambda: ABOUT)
     kinds: tuple[tuple[str, str], ...] = KINDS
 
@@ -133,7 +147,7 @@ async def _take(request: PageRequest, rule_id: int) -> Response:
         if posted.one("do") == "try":
             return await _page(request, rule_id, form, trial=_trial(await alerts.preview(rule)))
         await (alerts.change(actor, rule) if rule_id else alerts.create(actor, rule))
-    except (Invalid, Conflict, Refused) as error:
+    except (Invalid, Conflict, Refused, NotFound) as error:
         form.blame(error)
         return await _page(request, rule_id, form)
     return forms.go(request, f"/alerts?done={'changed' if rule_id else 'created'}")
@@ -176,7 +190,9 @@ def _prefilled(query: Mapping[str, str]) -> Form:
 def _form_of(rule: RuleRow) -> Form:
     values = {name: str(getattr(rule, name)) for name in RuleFields.__struct_fields__}
     own = {"window_s": str(rule.window_s or 300), "is_enabled": ON if rule.is_enabled else ""}
-    return Form(values | own)
+    form = Form(values | own)
+    form.lists["receivers"] = tuple(map(str, rule.receivers))
+    return form
 
 
 def _rule_of(form: Form, fields: RuleFields, rule_id: int) -> RuleRow:
@@ -187,7 +203,10 @@ def _rule_of(form: Form, fields: RuleFields, rule_id: int) -> RuleRow:
         window_s = form.number("window_s", _("Window"), WINDOW_MIN_S, WINDOW_MAX_S)
     threshold_max = min(about.threshold_max, NUMBER_MAX)
     threshold = form.number("threshold", _("Threshold"), 0, threshold_max)
-    return convert(fields, RuleRow, id=rule_id, threshold=threshold, window_s=window_s)
+    receivers = tuple(map(parse_id, fields.receivers))
+    return convert(
+        fields, RuleRow, id=rule_id, threshold=threshold, window_s=window_s, receivers=receivers
+    )
 
 
 async def _standing(request: PageRequest) -> RuleStatus:
@@ -197,10 +216,23 @@ async def _standing(request: PageRequest) -> RuleStatus:
 async def _page(
     request: PageRequest, rule_id: int, form: Form, *, trial: Trial | None = None
 ) -> Response:
-    severities = [(severity.value, translated(severity.value)) for severity in Severity]
-    context = RuleForm(rule_id, form, trial, severities)
+    alerts = request.services.alerts
+    receivers = [row for row in (await alerts.loaded_receivers()).all() if row.id]
+    before = request.read_query(AlertsQuery).before
+    changes = await alerts.history(rule_id, CHANGES_SHOWN, before) if rule_id else []
+    context = RuleForm(
+        rule_id=rule_id,
+        form=form,
+        trial=trial,
+        severities=[(severity.value, translated(severity.value)) for severity in Severity],
+        receivers=receivers,
+        history=[AlertChangeLine(one, list(map(delivery_row, rows))) for one, rows in changes],
+        older=changes[-1][0].id if len(changes) == CHANGES_SHOWN else None,
+    )
     title = _("Edit rule") if rule_id else _("New alert rule")
-    return await pages.respond(request, "alert_form.html", context, title=title)
+    return await pages.respond(
+        request, "alert_form.html", context, title=title, is_live=bool(rule_id)
+    )
 
 
 async def delete_page(request: PageRequest, form: Form | None = None) -> Response:

@@ -45,6 +45,7 @@ FIXED = {
     "server": "/engine/control",
     "silence": "/alerts",
     "alert_rule": "/alerts",
+    "alert_receiver": "/alerts",
     "report": "/reports",
 }
 

@@ -3,16 +3,14 @@
 Pure, except that Python reads each zone file once.
 """
 
-import re
 import zoneinfo
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from functools import lru_cache
 
-UTC_NAME = "UTC"
+from app.zone_rules import UTC_NAME, zone_rules
+
 LOCAL = "local"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+\-]*(/[A-Za-z0-9_+\-]+){0,2}\Z")
-NAME_CHARS_MAX = 64
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class Zone:
     @property
     def rules(self) -> tzinfo:
         """The zone as `tzinfo`."""
-        return _rules(self.name) or UTC
+        return zone_rules(self.name) or UTC
 
     @property
     def choice(self) -> str:
@@ -41,7 +39,7 @@ def parse(text: str) -> Zone | None:
     prefix, separator, rest = text.partition(":")
     is_local = bool(separator) and prefix == LOCAL
     name = rest if is_local else text
-    return Zone(name, is_local) if _rules(name) is not None else None
+    return Zone(name, is_local) if zone_rules(name) is not None else None
 
 
 @lru_cache(maxsize=1)
@@ -50,15 +48,3 @@ def names() -> tuple[str, ...]:
     zone_names = {name for name in zoneinfo.available_timezones() if "/" in name}
     places = sorted(name for name in zone_names if not name.startswith(("Etc/", "SystemV/")))
     return (UTC_NAME, *places)
-
-
-@lru_cache(maxsize=256)
-def _rules(name: str) -> tzinfo | None:
-    if name == UTC_NAME:
-        return UTC
-    if len(name) > NAME_CHARS_MAX or not NAME.match(name):
-        return None
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, OSError, ValueError):
-        return None

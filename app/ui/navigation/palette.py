@@ -38,6 +38,7 @@ PLACES = (
 ACTIONS = (
     (N_("Create topic"), "/create/topic", "plus", "new"),
     (N_("New alert rule"), "/alerts/new", "plus", "create watch"),
+    (N_("New receiver"), "/alerts/receivers/new", "plus", "create webhook mail email slack teams"),
 )
 
 

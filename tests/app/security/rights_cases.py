@@ -13,6 +13,7 @@ CLIENT = "client-1"
 FIRST = {"topics": ["{n}"], "to": "earliest", "force": True}
 QUEUES = {"client": CLIENT, "queues": [{"topic": "{n}", "queue": 0}]}
 REPLAY = {"source": "%DLQ%{n}", "to": "topic", "to_name": "{n}", "dry_run": True}
+RECEIVER = {"kind": "webhook", "url": "http://127.0.0.1:9/"}
 HALF = (("topic", "{n}-half"),)
 LATER_MS = 4_000_000_000_000
 
@@ -103,6 +104,12 @@ CASES: dict[str, Case] = {
     "get_alert_rule": Case(_at(id="1")),
     "change_alert_rule": Case(_at(id="1"), {"threshold": 8}),
     "delete_alert_rule": Case(_at(id="2")),
+    "list_alert_history": Case(_at(id="1")),
+    "get_alert_receiver": Case(_at(id="1")),
+    "create_alert_receiver": Case(body=RECEIVER | {"name": "new"}),
+    "change_alert_receiver": Case(_at(id="1"), {"group_s": 5}),
+    "delete_alert_receiver": Case(_at(id="2")),
+    "test_alert_receiver": Case(_at(id="1")),
     "acknowledge_alert": Case(body={"rule_id": "99"}, refusals=(404,)),
     "create_silence": Case(body={"rule_id": "1", "until_ms": LATER_MS}, refusals=(422,)),
     "end_silence": Case(_at(id="99"), refusals=(404,)),
@@ -148,6 +155,7 @@ async def build(app: App) -> dict[str, dict[str, str]]:
     """What the requests are about, for both names; the words that only the server can tell."""
     for name in ("watched", "spare"):
         await app.post("/alerts/rules", {"name": name, "kind": "lag", "threshold": 9}, 201)
+        await app.post("/alerts/receivers", RECEIVER | {"name": name}, 201)
     return {name: await _build(app, name) for name in (INSIDE, OUTSIDE)}
 
 

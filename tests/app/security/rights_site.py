@@ -18,7 +18,8 @@ from tests.rights import ADMIN, INSIDE, NOBODY, OUTSIDE, PASSWORD, USERS, Person
 # Looked at before and after: whatever a request could have changed.
 STATE = (
     "/topics", "/groups", "/replays", "/scheduled", "/transactions", "/transactions/callbacks",
-    "/alerts", "/alerts/rules", "/users", "/tokens", "/sessions", "/audit?limit=200",
+    "/alerts", "/alerts/rules", "/alerts/receivers", "/users", "/tokens", "/sessions",
+    "/audit?limit=200",
     *(f"/topics/{name}" for name in (INSIDE, OUTSIDE)),
     *(f"/groups/{name}{path}" for name in (INSIDE, OUTSIDE)
       for path in ("", "/members", "/locks", "/resets", "/dead-letters", f"/offsets?topic={name}")),

@@ -21,6 +21,27 @@ TOPICS = (
     ("user-events", "NORMAL"),
     ("transfers", "TRANSACTION"),
 )
+# Nothing listens there; quiet hours hold what would be sent, but for what is critical.
+ALERT_RECEIVERS = (
+    {
+        "name": "oncall",
+        "kind": "webhook",
+        "url": "http://127.0.0.1:9/hooks/token",
+        "signing_secret": "signs",
+        "quiet_days": ["sat", "sun"],
+        "quiet_from": "00:00",
+        "quiet_to": "00:00",
+    },
+    {
+        "name": "mailbox",
+        "kind": "email",
+        "enabled": False,
+        "smtp_host": "smtp.example.org",
+        "mail_from": "kitemq@example.org",
+        "mail_to": ["oncall@example.org"],
+        "group_s": 60,
+    },
+)
 # The first one fires as soon as it is evaluated.
 ALERT_RULES = (
     {
@@ -134,6 +155,8 @@ class Scenery:
 
     def build(self) -> None:
         """Topics of each type, a healthy group, one in arrears, one with dead letters."""
+        for receiver in ALERT_RECEIVERS:
+            self.post("/alerts/receivers", receiver)
         for rule in ALERT_RULES:
             self.post("/alerts/rules", rule)
         for name, kind in TOPICS:

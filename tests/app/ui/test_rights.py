@@ -60,6 +60,7 @@ OF_SERVER = (
     "/engine/control", "/help", "/access/check?who=user:bob", "/settings", "/create/job",
     "/bulk/groups?action=pause&scope=all", "/import/topics", "/access",
     "/access/users/bob", "/alerts", "/alerts/new", "/alerts/rules/1", "/alerts/rules/1/delete",
+    "/alerts/receivers/new", "/alerts/receivers/1", "/alerts/receivers/1/delete",
     "/reports", "/reports/runs/1", "/reports/schedules/lag",
     "/reports/backfill?job=traces&from=2026-11-20T00:00&to=2026-11-20T05:00",
 )  # fmt: skip
@@ -69,6 +70,7 @@ VIEWS = (
     "/messages/{topic}/{queue}/{offset}/verify",
     "/transactions/{id}",
     "/alerts/rules/{id}",
+    "/alerts/receivers/{id}",
     "/settings",
     "/views",
     "/login",

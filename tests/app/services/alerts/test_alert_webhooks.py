@@ -2,66 +2,32 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from app.db.alert_rows import DeliveryRow, StateChanges
 from app.db.worker import DatabaseWorker
 from app.services.alerts.events import DELIVERED, FAILED, WAITING, Teller, signature
-from app.services.alerts.webhook import PostOutcome, Webhooks, host_of, settle
+from app.services.alerts.notifier import Notifier, settle
+from app.services.alerts.receivers import by_setting
+from app.services.alerts.webhook import PostOutcome, host_of
 from app.services.targets import Targets
 from app.settings import Settings
 from engine.clock import SystemClock
 from tests.app.conftest import Starter
+from tests.receivers import LIMIT_S, HookServer, hook_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.databases]
 
 SECRET = "a key that both sides know"
-LIMIT_S = 20.0
 NOW_MS = 1_700_000_000_000
 
 
-@dataclass
-class Receiver:
-    """Answers with the statuses it was given, the last one for ever; keeps what it got."""
-
-    url: str = ""
-    statuses: list[int] = field(default_factory=lambda: [200])
-    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-
-    @property
-    def ids(self) -> list[str]:
-        return [json.loads(body)["id"] for _, body in self.got]
-
-
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    found = Receiver()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            found.got.append(({k.lower(): v for k, v in self.headers.items()}, body))
-            status = found.statuses.pop(0) if len(found.statuses) > 1 else found.statuses[0]
-            self.send_response(status)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    found.url = f"http://127.0.0.1:{server.server_port}/hook?token=hidden"
-    yield found
-    server.shutdown()
-    server.server_close()
-    thread.join(LIMIT_S)
+def receiver() -> Iterator[HookServer]:
+    with hook_server() as server:
+        yield server
 
 
 @pytest.fixture
@@ -73,7 +39,7 @@ async def database(url: str) -> AsyncIterator[DatabaseWorker]:
 
 async def add(database: DatabaseWorker, url: str, *names: str) -> None:
     """Rows that wait to be told, as an evaluation writes them."""
-    teller = Teller((url,), "test")
+    teller = Teller(by_setting(Settings(alert_webhooks=(url,))), "test")
     now_ms = SystemClock().now_ms()
     rows = tuple(row for name in names for row in teller.test(name, now_ms))
     await database.run(lambda db: db.alerts.apply(StateChanges(deliveries=rows)))
@@ -89,19 +55,19 @@ async def until_settled(database: DatabaseWorker) -> list[DeliveryRow]:
             await asyncio.sleep(0.02)
 
 
-def hooks(database: DatabaseWorker, url: str, secret: str = "") -> Webhooks:
-    return Webhooks(
+def hooks(database: DatabaseWorker, url: str, secret: str = "") -> Notifier:
+    settings = Settings(alert_webhooks=(url,), alert_webhook_secret=secret)
+    return Notifier(
         database,
         SystemClock(),
-        urls=(url,),
-        secret=secret,
+        by_setting(settings),
         targets=Targets(Settings()),
         backoff_s=(0.01, 0.02, 0.03),
     )
 
 
 async def test_a_refused_event_is_sent_again_until_it_is_accepted(
-    database: DatabaseWorker, receiver: Receiver
+    database: DatabaseWorker, receiver: HookServer
 ) -> None:
     receiver.statuses = [500, 503, 204]
     await add(database, receiver.url, "one")
@@ -113,7 +79,7 @@ async def test_a_refused_event_is_sent_again_until_it_is_accepted(
     assert receiver.ids == ["one", "one", "one"]
 
 
-async def test_sending_again_has_an_end(database: DatabaseWorker, receiver: Receiver) -> None:
+async def test_sending_again_has_an_end(database: DatabaseWorker, receiver: HookServer) -> None:
     receiver.statuses = [500]
     await add(database, receiver.url, "one")
     webhooks = hooks(database, receiver.url)
@@ -126,7 +92,7 @@ async def test_sending_again_has_an_end(database: DatabaseWorker, receiver: Rece
 
 
 async def test_what_the_receiver_will_never_take_is_given_up_and_the_next_is_sent(
-    database: DatabaseWorker, receiver: Receiver
+    database: DatabaseWorker, receiver: HookServer
 ) -> None:
     receiver.statuses = [404, 200]
     await add(database, receiver.url, "one", "two")
@@ -141,7 +107,7 @@ async def test_what_the_receiver_will_never_take_is_given_up_and_the_next_is_sen
 
 
 async def test_events_keep_their_order_over_failures(
-    database: DatabaseWorker, receiver: Receiver
+    database: DatabaseWorker, receiver: HookServer
 ) -> None:
     receiver.statuses = [500, 200]
     await add(database, receiver.url, "firing", "resolved")
@@ -164,7 +130,7 @@ async def test_nobody_there_is_a_failure_with_its_reason(database: DatabaseWorke
 
 
 async def test_a_signed_body_can_be_checked_by_who_knows_the_key(
-    database: DatabaseWorker, receiver: Receiver
+    database: DatabaseWorker, receiver: HookServer
 ) -> None:
     await add(database, receiver.url, "one")
     webhooks = hooks(database, receiver.url, SECRET)
@@ -178,7 +144,7 @@ async def test_a_signed_body_can_be_checked_by_who_knows_the_key(
 
 
 async def test_an_event_is_kept_once_for_an_address(
-    database: DatabaseWorker, receiver: Receiver
+    database: DatabaseWorker, receiver: HookServer
 ) -> None:
     from app.db.rows import DatabaseError
 
@@ -208,7 +174,7 @@ async def test_history_is_cut_at_its_limit(
 
 
 async def test_what_waits_goes_on_after_a_restart_and_says_what_fires(
-    start: Starter, receiver: Receiver
+    start: Starter, receiver: HookServer
 ) -> None:
     async with start(alert_webhooks=("http://127.0.0.1:9/", receiver.url)) as app:
         await app.app.services.alerts.stop()  # as if the process had died before sending
@@ -244,7 +210,7 @@ def test_what_may_pass_is_tried_again(status: int | None) -> None:
 
 
 def test_waits_between_attempts_grow() -> None:
-    row = Teller(("http://h/",), "").test("one", NOW_MS)[0]
+    row = Teller(by_setting(Settings(alert_webhooks=("http://h/",))), "").test("one", NOW_MS)[0]
     waits = []
     for _ in range(4):
         row = settle(row, PostOutcome(500, "no"), NOW_MS, (5, 30, 120))
