@@ -26,7 +26,16 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow, TransitionRow
-from app.db.rows import AuditEntry, JobRow, NoteRow, SessionRow, TokenRow, UserRow, ViewRow
+from app.db.rows import (
+    AuditEntry,
+    JobRow,
+    NoteRow,
+    SessionRow,
+    TemplateRow,
+    TokenRow,
+    UserRow,
+    ViewRow,
+)
 
 HEAD = "20261123_lag_evaluated"
 
@@ -137,6 +146,7 @@ people_version = Table(
     Column("version", BigInteger, nullable=False),
 )
 saved_views = table_of("saved_views", ViewRow, UniqueConstraint("owner", "name"))
+produce_templates = table_of("produce_templates", TemplateRow, UniqueConstraint("owner", "name"))
 # Copies of replay jobs, which outlive the engine's journal.
 replay_jobs = table_of("replay_jobs", JobRow, Index("ix_replay_jobs_created_ms", "created_ms"))
 # Starred topics; `owner` is "" while there are no users.

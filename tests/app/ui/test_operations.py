@@ -91,7 +91,8 @@ def test_the_histogram_and_the_levels_count_everything(
         context = twin(browser, f"/scheduled?span={span}")
         drawn = context["histogram"]
         bars = sum(bar["count"] for bar in drawn["bars"])
-        assert drawn["overdue"] + bars + drawn["later"] == context["total"]
+        assert drawn["overdue"] + bars + drawn["later"] == drawn["total"]
+        assert drawn["total"] + context["levels_total"] == context["total"]
     context = twin(browser, "/scheduled")
     levels = {level["level"]: level["count"] for level in context["levels"]}
     assert len(levels) == 18
