@@ -125,5 +125,7 @@ def _cell(text: str) -> str:
 def _fault(error: Exception) -> Invalid:
     """msgspec's sentence, with the field it is about."""
     detail, __, place = str(error).partition(" - at `$.")
+    if detail.startswith("Expected `int`"):
+        detail = "the value is no whole number"
     named = detail.rpartition("field `")[2].rstrip("`") if "field `" in detail else ""
     return Invalid(detail, field=named or place.rstrip("`"), remedy="correct the value")

@@ -217,7 +217,7 @@ def test_a_file_is_checked_by_line_and_only_then_sent(browser: httpx.Client) -> 
         ("6", "refused"),
     ]
     assert rows[1]["field"] == "queue"
-    assert rows[3]["field"] == "delay_ms"
+    assert (rows[3]["field"], rows[3]["reason"]) == ("delay_ms", "the value is no whole number")
     first = browser.get(f"/messages/form/{rows[0]['queue']}/{rows[0]['offset']}?format=json").json()
     properties = {item["name"]: item["value"] for item in first["properties"]}
     assert (properties["KEYS"], properties["source"]) == ("k1 k2", "shop")
