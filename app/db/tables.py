@@ -37,7 +37,7 @@ from app.db.rows import (
     ViewRow,
 )
 
-HEAD = "20261123_lag_evaluated"
+HEAD = "20261127_produce_templates"
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",

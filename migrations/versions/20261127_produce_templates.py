@@ -1,9 +1,9 @@
-"""Templates of the console's Produce form, kept for their owners. Revision 20261127_templates."""
+"""Templates of the Produce form, kept for their owners. Revision 20261127_produce_templates."""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "20261127_templates"
+revision = "20261127_produce_templates"
 down_revision = "20261123_lag_evaluated"
 branch_labels = None
 depends_on = None
