@@ -46,7 +46,10 @@ class GroupEnd:
 
 @dataclass(frozen=True)
 class Story:
-    """The lines oldest first, and the groups; `reasons` say why some could be missing."""
+    """The lines oldest first, of which `left_out` more follow, and the groups.
+
+    `is_whole` is false where the journey reached a bound.
+    """
 
     lines: list[StoryLine]
     left_out: int
