@@ -57,7 +57,7 @@ from app.services.search import SearchService
 from app.services.self_checks import SelfChecks
 from app.services.stars_and_notes import StarsAndNotes
 from app.services.targets import Targets
-from app.services.templates import Templates
+from app.services.templates import ProduceTemplates
 from app.services.topic_imports import TopicImports
 from app.services.topics import Topics
 from app.services.transactions import Transactions
@@ -187,7 +187,7 @@ class Services:
         self.replay_copies = ReplayCopies(host, database)
         self.report_results = ReportResults(self.reports, database, settings)
         self.views = Views(database, host.clock)
-        self.templates = Templates(database, host.clock)
+        self.templates = ProduceTemplates(database, host.clock)
         self.stars_and_notes = StarsAndNotes(host, database)
         self.dismissals = Dismissals(host, self.audit)
         self.requests = Requests(host, self.messaging)

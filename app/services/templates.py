@@ -18,7 +18,7 @@ from kitemq.model.views import NAME_CHARS_MAX
 FIELDS_CHARS_MAX = 64 * 1024
 
 
-class Templates:
+class ProduceTemplates:
     """Stores templates, and caches them for pages. Raises Busy (`templates_unavailable`)."""
 
     def __init__(self, database: DatabaseWorker, clock: Clock) -> None:

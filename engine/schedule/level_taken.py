@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
 from engine.errors import Busy
-from engine.legality import check_number
+from engine.legality import OFFSETS_MAX, check_number
 from engine.store.journal import Journal, JournalEntry
 
 TAKEN_MAX = 100_000  # marks of all levels together
@@ -90,6 +90,7 @@ class TakenOffsets:
             check_number("offset", entry.offset)
         else:
             check_number("record_end", entry.record_end)
+            check_number("count", len(entry.offsets), OFFSETS_MAX)
             for offset in entry.offsets:
                 check_number("offsets", offset)
 
