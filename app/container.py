@@ -41,6 +41,7 @@ from app.services.group_members import MixedGroups
 from app.services.groups import Groups
 from app.services.journeys import Journeys
 from app.services.log_levels import LogLevels, LogRing
+from app.services.message_imports import MessageImports
 from app.services.read_only import ReadOnlySwitch
 from app.services.remoting_figures import RemotingFigures
 from app.services.replay_copies import ReplayCopies
@@ -56,6 +57,7 @@ from app.services.search import SearchService
 from app.services.self_checks import SelfChecks
 from app.services.stars_and_notes import StarsAndNotes
 from app.services.targets import Targets
+from app.services.templates import ProduceTemplates
 from app.services.topic_imports import TopicImports
 from app.services.topics import Topics
 from app.services.transactions import Transactions
@@ -175,6 +177,7 @@ class Services:
         )
         self.topics = Topics(host, self.audit)
         self.topic_imports = TopicImports(host, self.topics, settings.default_queues)
+        self.message_imports = MessageImports(host, self.messaging)
         self.purges = Purges(host, self.audit)
         self.groups = Groups(host, self.audit)
         self.resets = Resets(host, self.audit)
@@ -184,6 +187,7 @@ class Services:
         self.replay_copies = ReplayCopies(host, database)
         self.report_results = ReportResults(self.reports, database, settings)
         self.views = Views(database, host.clock)
+        self.templates = ProduceTemplates(database, host.clock)
         self.stars_and_notes = StarsAndNotes(host, database)
         self.dismissals = Dismissals(host, self.audit)
         self.requests = Requests(host, self.messaging)

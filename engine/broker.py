@@ -50,6 +50,7 @@ from engine.delivery.values import (
 )
 from engine.errors import EngineError, unusable
 from engine.message import Durability, Message, PutResult
+from engine.message_checks import check_message
 from engine.message_columns import MessageColumns, PutColumns
 from engine.replay.conditions import DeadLetterConditions, error_class_of, error_line_of, fits_error
 from engine.replay.dead_letters import (
@@ -77,6 +78,7 @@ from engine.retention.pins import ActivePin
 from engine.retention.purge import Purge, QueuePurge
 from engine.retention.retention import RetentionStatus
 from engine.schedule.deliver import LevelWaiting
+from engine.schedule.timer import check_due
 from engine.schedule.timers import Scheduled, ScheduledPage, TimerAnswer
 from engine.search.lookup import Lookup
 from engine.search.scan import FOREVER_MS, MessageScan, ScanPage, ScanQuery
@@ -390,6 +392,12 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
             len(messages), lambda index: len(messages[index].body), began_s, waits_for
         )
         return sent
+
+    def check_message(self, message: Message) -> None:
+        """Raise what is wrong with a message, as `send` would; stores nothing."""
+        check_message(message, self._catalog.get(message.topic))
+        if message.deliver_at_ms:
+            check_due(message.deliver_at_ms, self._clock.now_ms())
 
     def send_columns(
         self, batches: Sequence[MessageColumns], *, durability: Durability | None = None

@@ -117,9 +117,9 @@ class Container:
             config, context, groups=self.groups, locks=self.locks, levels=levels
         )
         self.search = LogSearch(self.store, self.catalog, pool, parse_filter)
-        self.deliverer = LevelDeliverer(context, levels)
         self.timer_deliverer = TimerDeliverer(context)
-        self.timers = Timers(self.store, self.timer_deliverer, clock, self.events)
+        self.deliverer = LevelDeliverer(context, levels, put=self.timer_deliverer.put)
+        self.timers = Timers(self.store, self.timer_deliverer, self.deliverer, clock, self.events)
         self.pending_transactions = PendingTransactions(
             self.store,
             clock,

@@ -36,8 +36,8 @@ class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
 async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     """List messages that wait for their time.
 
-    By time, the earliest first. Only those with `delay_ms` or `deliver_at_ms`: what waits for a
-    delay level cannot be listed. Messages that the caller may not read come without their content.
+    By time, the earliest first: those with `delay_ms` or `deliver_at_ms`, and those in delay
+    levels, retries included. Messages that the caller may not read come without their content.
     """
     query = call.query
     require(call.messaging.capabilities, "timer_changes")
@@ -76,7 +76,8 @@ async def deliver_message(call: Call[None, None]) -> ScheduledChange:
 async def reschedule_message(call: Call[None, NewTime]) -> ScheduledChange:
     """Let a waiting message wait for another time.
 
-    A time that has come already delivers it at once. At most a year ahead.
+    A time that has come already delivers it at once. At most a year ahead. A message in a delay
+    level leaves it for the exact time.
     """
     message_id = call.path("message_id")
     deliver_at_ms = _time_of(call.body, call.host.clock.now_ms())

@@ -24,6 +24,7 @@ from app.db.rows import DatabaseError
 from app.db.sqlite import connect_sqlite, leave_stopgap
 from app.db.star_and_note_store import StarAndNoteStore
 from app.db.tables import HEAD
+from app.db.template_store import TemplateStore
 from app.db.user_store import UserStore
 from app.db.view_store import ViewStore
 from app.private_data import DIRECTORY_MODE, FILE_MODE
@@ -52,6 +53,7 @@ class Database:
         self.reports = ReportStore(self._transaction)
         self.results = ResultStore(self._transaction)
         self.views = ViewStore(self._transaction)
+        self.templates = TemplateStore(self._transaction)
 
     def revision(self) -> tuple[str | None, str]:
         """The schema's revision, and the one that it should have."""

@@ -217,6 +217,18 @@ class ViewRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TemplateRow:
+    """The fields of the Produce form, under a name of their owner."""
+
+    id: int = 0
+    owner: Annotated[str, 64]
+    name: Annotated[str, 80]
+    topic: Annotated[str, 255]
+    fields_json: str
+    created_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoteRow:
     """The note of a topic, "" for none; `changed_ms` is its version."""
 

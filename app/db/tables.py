@@ -33,9 +33,18 @@ from app.db.alert_rows import (
     StateRow,
     TransitionRow,
 )
-from app.db.rows import AuditEntry, JobRow, NoteRow, SessionRow, TokenRow, UserRow, ViewRow
+from app.db.rows import (
+    AuditEntry,
+    JobRow,
+    NoteRow,
+    SessionRow,
+    TemplateRow,
+    TokenRow,
+    UserRow,
+    ViewRow,
+)
 
-HEAD = "20261127_alert_receivers"
+HEAD = "20261127_produce_templates"
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -155,6 +164,7 @@ people_version = Table(
     Column("version", BigInteger, nullable=False),
 )
 saved_views = table_of("saved_views", ViewRow, UniqueConstraint("owner", "name"))
+produce_templates = table_of("produce_templates", TemplateRow, UniqueConstraint("owner", "name"))
 # Copies of replay jobs, which outlive the engine's journal.
 replay_jobs = table_of("replay_jobs", JobRow, Index("ix_replay_jobs_created_ms", "created_ms"))
 # Starred topics; `owner` is "" while there are no users.

@@ -14,7 +14,15 @@ from sqlalchemy import Connection, delete, insert, select, update
 from app.db.audit_store import insert_audit
 from app.db.rows import AuditEntry, SessionRow, TokenRow, UserRow, UserRows, json_text
 from app.db.store import TableStore, count_rows, insert_row, read, read_one, update_row
-from app.db.tables import people_version, saved_views, sessions, tokens, topic_stars, users
+from app.db.tables import (
+    people_version,
+    produce_templates,
+    saved_views,
+    sessions,
+    tokens,
+    topic_stars,
+    users,
+)
 from engine.errors import Conflict, NotFound
 
 ADMIN = "admin"
@@ -99,14 +107,14 @@ class UserStore(TableStore):
         return added
 
     def delete_user(self, name: str, entry: AuditEntry) -> None:
-        """Delete a user with tokens, sessions, views and stars; as `change_user` refuses."""
+        """Delete a user with all that is theirs; as `change_user` refuses."""
         with self._transaction() as connection:
             _changed(connection)
             before = _get_user(connection, name)
             _keep_an_admin(connection, before, None)
             for table in (tokens, sessions):
                 connection.execute(delete(table).where(table.c.user_id == before.id))
-            for owned in (saved_views, topic_stars):
+            for owned in (saved_views, produce_templates, topic_stars):
                 connection.execute(delete(owned).where(owned.c.owner == name))
             connection.execute(delete(users).where(users.c.id == before.id))
             _audit(connection, entry, before.described(), None)

@@ -54,7 +54,7 @@ class ScheduledMessages:
                 raise MessageNotFound(
                     f"no message with the id {message_id[:100]!r} has waited for a time",
                     field="message_id",
-                    remedy="list what waits; delay levels cannot be changed",
+                    remedy="list what waits; retries cannot be changed",
                 )
             change.after = {"result": answer.value, **details}
         return answer

@@ -59,7 +59,7 @@ from app.ui.home import overview
 from app.ui.journeys import journey
 from app.ui.journeys import search as trace
 from app.ui.messages import export as message_export
-from app.ui.messages import message, messages, publish, tail, verify
+from app.ui.messages import message, message_file, messages, publish, saved_templates, tail, verify
 from app.ui.navigation import palette, search, views
 from app.ui.replays import export as job_export
 from app.ui.replays import form as replay_form
@@ -131,7 +131,12 @@ router = APIRouter(
         _get("/topics/{topic}", topic.show),
         _get("/topics/{topic}/messages", topic_messages.show),
         _get("/topics/{topic}/groups", topic.groups),
+        _get("/produce", publish.go),
         *_form("/topics/{topic}/produce", publish.show, publish.send, PRODUCE),
+        *_form("/topics/{topic}/produce/file", message_file.show, message_file.change, PRODUCE),
+        _get("/topics/{topic}/produce/file/{run}", message_file.result),
+        _post("/topics/{topic}/produce/templates", publish.save_template, OWN),
+        _post("/topics/{topic}/produce/templates/{id}/delete", saved_templates.delete, OWN),
         *_form("/topics/{topic}/config", topic.config_page, topic.change, TOPIC),
         *_form("/topics/{topic}/purge", purge.show, purge.purge, TOPIC),
         *_form("/topics/{topic}/docs", topic_docs.show, topic_docs.change, TOPIC),

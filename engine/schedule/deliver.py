@@ -2,11 +2,13 @@
 
 A released record keeps DELAY, REAL_TOPIC and REAL_QID, as RocketMQ's do, and names the waiting
 record it comes from (SOURCE). Progress is journalled after the write; a crash in between is healed
-by `replayed`. What fell due while the broker was down is released at once.
+by `replayed`. What fell due while the broker was down is released at once. What leaves a level
+before its turn is marked in `level_taken.py`.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,13 +18,16 @@ from engine.events import Released, SendRefused
 from engine.legality import check_number
 from engine.message import (
     BATCH_BYTES_MAX,
+    DELAY,
     REAL_QID,
     REAL_TOPIC,
     SOURCE,
     Message,
+    PutResult,
     StoredMessage,
     copy_of,
 )
+from engine.schedule.level_taken import TakenOffsets
 from engine.schedule.levels import DelayLevels
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.store.consume_queue import QueueEntry
@@ -59,6 +64,14 @@ class LevelWaiting(msgspec.Struct, frozen=True):
     count: int
 
 
+class LevelPlace(NamedTuple):
+    """A message that waits in a level: when it is due, its level's queue, and its offset there."""
+
+    due_ms: int
+    queue: int
+    offset: int
+
+
 class LevelHead(msgspec.Struct):
     """The next message of a level, and when it is due by the steady clock."""
 
@@ -75,10 +88,13 @@ class LevelDeliverer(Service):
         self,
         context: EngineContext,
         levels: DelayLevels,
+        *,
+        put: Callable[[Sequence[Message]], PutResult],
     ) -> None:
+        """`put` writes what leaves a level, see `TimerDeliverer.put`."""
         super().__init__()
         self._store = context.store
-        self._intake = context.intake
+        self._put_records = put
         self._catalog = context.catalog
         self._levels = levels
         self._clock = context.clock
@@ -89,6 +105,7 @@ class LevelDeliverer(Service):
         self._recovered_releases: dict[
             int, dict[int, int]
         ] = {}  # by level: released, as recovery found
+        self._taken = TakenOffsets(context.store.journal, levels.count)
         context.store.journal.register((LevelPassed,), self._apply, self._snapshot, self._check)
 
     def start(self) -> None:
@@ -98,6 +115,7 @@ class LevelDeliverer(Service):
             if offset > end:
                 self._ends.pop(queue, None)
                 self._pass(queue, end)
+        self._taken.settle(lambda queue: self._store.bounds(SCHEDULE_TOPIC, queue)[1])
         for queue, releases in sorted(self._recovered_releases.items()):
             self._pass_recovered(queue, releases)
         self._store.on_visible.append(self._arrived)
@@ -134,15 +152,18 @@ class LevelDeliverer(Service):
         self._recovered_releases.setdefault(queue, {})[offset] = record_end
 
     def _pass_recovered(self, queue: int, releases: dict[int, int]) -> None:
-        """Pass what recovery found released, up to the first that a power loss took back."""
+        """Pass what recovery found released, up to the first that waits; mark those behind it."""
         offset, end = self._span(queue)
         record_end = 0
         # What a power loss left of a release whose own message it took proves nothing about the
         # one that got its offset later: that one lies behind it.
-        stop = min(end, max(releases, default=0) + 1)
-        waiting = self._store.entries(SCHEDULE_TOPIC, queue, offset, stop - offset)
-        lies_at = {entry.offset: entry.position for entry in waiting if entry.offset in releases}
-        releases = {at: releases[at] for at, position in lies_at.items() if position < releases[at]}
+        releases = {
+            entry.offset: releases[entry.offset]
+            for at in sorted(releases)
+            if offset <= at < end
+            for entry in self._store.entries(SCHEDULE_TOPIC, queue, at, 1)
+            if entry.offset == at and entry.position < releases[at]
+        }
         while offset < end:
             if offset in releases:
                 record_end = max(record_end, releases.pop(offset))
@@ -151,12 +172,16 @@ class LevelDeliverer(Service):
             offset += 1
         if offset > self._offsets.get(queue, 0):
             self._pass(queue, offset, record_end)
-        self._recovered_releases[queue] = releases
+        ahead = [at for at in releases if not self._taken.is_taken(queue, at)]
+        if ahead:
+            self._taken.take(queue, ahead, record_end=max(releases.values()))
+        self._recovered_releases[queue] = {}
 
     def _waits(self, queue: int, offset: int) -> bool:
-        entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, 1)
-        stored = self._store.read_entries(entries, (SCHEDULE_TOPIC, queue))
-        return bool(stored) and stored[0] is not None and self._has_destination(stored[0])
+        if self._taken.is_taken(queue, offset):
+            return False
+        stored = self._record(queue, offset)
+        return stored is not None and self._has_destination(stored)
 
     def passed(self) -> dict[str, int]:
         """By level, as in RocketMQ's `delayOffset.json`: the offset of the first that waits."""
@@ -165,7 +190,8 @@ class LevelDeliverer(Service):
 
     def waiting(self) -> list[int]:
         """Number of waiting messages by level, from the first on."""
-        return [end - offset for offset, end in map(self._span, range(self._levels.count))]
+        spans = enumerate(map(self._span, range(self._levels.count)))
+        return [max(0, end - offset - self._taken.count(queue)) for queue, (offset, end) in spans]
 
     def levels(self) -> list[LevelWaiting]:
         """The same with the levels' numbers and waits."""
@@ -204,6 +230,99 @@ class LevelDeliverer(Service):
                 offset = passed
         return wait_s
 
+    # -- before its turn -------------------------------------------------------------------------
+
+    def after(self, place: LevelPlace, count_max: int) -> list[LevelPlace]:
+        """What waits after a place in order of due time, then of level, at most `count_max`.
+
+        A level that a calendar set back has out of order may repeat some of it, or leave it out.
+        """
+        places: list[LevelPlace] = []
+        for queue in range(self._levels.count):
+            offset, end = self._span(queue)
+            offset = self._offset_after(place, queue, offset, end)
+            count = 0
+            while count < count_max and offset < end:
+                entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, count_max)
+                if not entries:
+                    break
+                waiting = [each for each in entries if not self._is_gone(queue, each.offset)]
+                places += [LevelPlace(each.tag_code, queue, each.offset) for each in waiting]
+                count += len(waiting)
+                offset = entries[-1].offset + 1
+        return sorted(places)[:count_max]
+
+    def _offset_after(self, place: LevelPlace, queue: int, low: int, high: int) -> int:
+        """The first offset of a level whose message is due after `place`, by bisection."""
+        while low < high:
+            middle = (low + high) // 2
+            entries = self._store.entries(SCHEDULE_TOPIC, queue, middle, 1)
+            if entries and (entries[0].tag_code, queue, entries[0].offset) <= place:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def read(self, queue: int, offsets: Sequence[int]) -> list[StoredMessage | None]:
+        """Records of a level, as many from the start on as fit one write, at least one.
+
+        None for one that is gone.
+        """
+        entries: list[QueueEntry] = []
+        for offset in offsets:
+            entries += self._store.entries(SCHEDULE_TOPIC, queue, offset, 1)[:1]
+        entries = _within_bytes(entries)
+        if [entry.offset for entry in entries] != list(offsets[: len(entries)]) or not entries:
+            return [self._record(queue, offset) for offset in offsets[:1]]
+        return list(self._store.read_entries(entries, (SCHEDULE_TOPIC, queue)))
+
+    def _record(self, queue: int, offset: int) -> StoredMessage | None:
+        entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, 1)
+        read = self._store.read_entries(entries, (SCHEDULE_TOPIC, queue))
+        return read[0] if read and entries[0].offset == offset else None
+
+    def find(self, stored: StoredMessage) -> LevelPlace | None:
+        """The place of a record that waits in a level; None where it does not."""
+        queue, offset = stored.queue, stored.offset
+        if stored.topic != SCHEDULE_TOPIC or queue >= self._levels.count:
+            return None
+        begin, end = self._span(queue)
+        entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, 1)
+        if not begin <= offset < end or self._is_gone(queue, offset) or not entries:
+            return None
+        is_there = entries[0].position == stored.position
+        return LevelPlace(entries[0].tag_code, queue, offset) if is_there else None
+
+    def drop(self, stored: StoredMessage) -> None:
+        """It is never released. Raises DiskFull, Corrupt or Busy, and nothing has changed."""
+        self._taken.check_room()
+        self._taken.take(stored.queue, [stored.offset])
+
+    def release(self, stored: StoredMessage) -> None:
+        """Put it where it belongs now. Raises what intake does, and it still waits."""
+        self._replace(stored, self._real(stored))
+
+    def move(self, stored: StoredMessage, topic: str, queue: int, own: Mapping[str, str]) -> None:
+        """Let it wait in another topic, with properties of its own; as `release`."""
+        message = self._real(stored)
+        message.topic, message.queue = topic, queue
+        message.properties.pop(DELAY, "")
+        message.properties.update(own)
+        self._replace(stored, message)
+
+    def has_destination(self, stored: StoredMessage) -> bool:
+        """Whether the topic that it is bound for is still there."""
+        return self._has_destination(stored)
+
+    def _replace(self, stored: StoredMessage, message: Message) -> None:
+        self._taken.check_room()
+        self._put_records([message])
+        self._taken.take(stored.queue, [stored.offset], record_end=self._store.written)
+
+    def _is_gone(self, queue: int, offset: int) -> bool:
+        released = self._recovered_releases.get(queue, {})
+        return offset in released or self._taken.is_taken(queue, offset)
+
     # -- when ------------------------------------------------------------------------------------
 
     def _head_wait_s(self, queue: int, offset: int) -> float:
@@ -212,6 +331,8 @@ class LevelDeliverer(Service):
         It is due at the time in its entry, yet no later than a whole delay after it came to the
         head: so a calendar that was set back does not keep it.
         """
+        if self._taken.is_taken(queue, offset):
+            return 0.0
         entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, 1)
         if not entries:
             return IDLE_WAIT_MAX_S
@@ -240,7 +361,7 @@ class LevelDeliverer(Service):
         now_ms = self._clock.now_ms()
         entries = self._due_entries(queue, offset, count_max, now_ms)
         due: list[tuple[Message, QueueEntry]] = []
-        released, place = self._recovered_releases.get(queue, {}), (SCHEDULE_TOPIC, queue)
+        place = (SCHEDULE_TOPIC, queue)
         read = self._store.read_entries(entries, place)
         if self._store.entries(SCHEDULE_TOPIC, queue, offset, len(entries)) != entries:
             # Reading mended damaged entries: when they are due is asked anew.
@@ -250,8 +371,8 @@ class LevelDeliverer(Service):
             entries = self._due_entries(queue, offset, len(entries), now_ms)
             read = self._store.read_entries(entries, place)
         for entry, stored in zip(entries, read, strict=True):
-            is_released = entry.offset in released
-            if not is_released and stored is not None and self._has_destination(stored):
+            is_gone = self._is_gone(queue, entry.offset)
+            if not is_gone and stored is not None and self._has_destination(stored):
                 due.append((self._real(stored), entry))
         if due:
             self._put(queue, due)
@@ -273,7 +394,7 @@ class LevelDeliverer(Service):
     def _put(self, queue: int, due: list[tuple[Message, QueueEntry]]) -> None:
         """Put them all, or what can be put; raises what may be over when tried again."""
         try:
-            self._intake.put([message for message, _ in due])
+            self._put_records([message for message, _ in due])
         except (Busy, Corrupt):
             raise
         except EngineError as error:
@@ -329,6 +450,7 @@ class LevelDeliverer(Service):
 
     def _apply(self, entry: LevelPassed) -> None:
         self._offsets[entry.queue] = entry.offset
+        self._taken.passed(entry.queue, entry.offset)
         self._ends[entry.queue] = entry.record_end
 
     def _snapshot(self) -> Iterable[JournalEntry]:

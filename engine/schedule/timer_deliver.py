@@ -24,6 +24,7 @@ from engine.message import (
     SOURCE,
     Durability,
     Message,
+    PutResult,
     StoredMessage,
     copy_of,
 )
@@ -157,8 +158,13 @@ class TimerDeliverer(Service):
 
     def counts_before(self, times_ms: Sequence[int]) -> list[int]:
         """How many are due before each of these times of the machine's calendar."""
-        ahead_ms = self._calendar.now_ms() - self._clock.now_ms()
+        ahead_ms = self.ahead_ms
         return self._agenda.counts_before([time_ms + ahead_ms for time_ms in times_ms])
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far the calendar of pending times is ahead of the machine's."""
+        return self._calendar.now_ms() - self._clock.now_ms()
 
     def due_ms(self, pending: Pending) -> int:
         """When it is due by the calendar that it was sent by."""
@@ -286,16 +292,20 @@ class TimerDeliverer(Service):
 
     def _replace(self, messages: Sequence[Message], timers: Sequence[Pending]) -> None:
         """Write the records that take the place of these."""
+        self._finish(timers, record_end=self.put(messages).flush_position)
+
+    def put(self, messages: Sequence[Message]) -> PutResult:
+        """Write what has waited, or waits on; `find_unseen` knows it until it can be read."""
         sent = self._intake.put(messages)
         if (
             sent.durability is Durability.FLUSHED
         ):  # not readable before, so not to be left for later
             self._store.when_flushed(sent.flush_position, _ignore)
-        self._finish(timers, record_end=sent.flush_position)
         for message, offset in zip(sent.messages, sent.offsets, strict=True):
             place = TimerPlace(message.topic, message.queue, offset)
             if not self._is_readable(place):
                 self._unseen[message.message_id] = place
+        return sent
 
     def _finish(self, timers: Sequence[Pending], record_end: int) -> None:
         self._progress.finish([pending.offset for pending in timers], record_end=record_end)

@@ -1,8 +1,8 @@
-"""Operations on messages with an exact time: list, recall, deliver now, reschedule.
+"""Operations on messages that wait: list, recall, deliver now, reschedule.
 
 A message is found by its id without looking at the others: an id made by the broker says where the
-record lies, other ids and those of moved records are in the key index. Delay levels are not here:
-what waits for one cannot be recalled (as in RocketMQ).
+record lies, other ids and those of moved records are in the key index. Retries are listed, yet not
+found: their message was delivered already, and is its group's affair.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,23 @@ from typing import NamedTuple
 import msgspec
 
 from engine.clock import Clock
-from engine.errors import Busy, Invalid, MessageNotFound
+from engine.errors import Busy, MessageNotFound
 from engine.events import EventBus, Recalled, Rescheduled
 from engine.message import REAL_QID, REAL_TOPIC, StoredMessage
-from engine.schedule.timer import TIMER_QUEUE, check_due
-from engine.schedule.timer_agenda import START, Pending
+from engine.schedule.deliver import LevelDeliverer
+from engine.schedule.timer import TIMER_OUT_MS, TIMER_QUEUE, check_due
 from engine.schedule.timer_deliver import TimerDeliverer, WaitingTimer
+from engine.schedule.waiting import (
+    EXACT,
+    FIRST,
+    WaitingList,
+    WaitingPlace,
+    parse_place,
+    place_text,
+)
 from engine.store.encode import position_of_id
 from engine.store.store import Store
-from engine.topic.names import RETRY_PREFIX, TIMER_TOPIC
+from engine.topic.names import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 
 PAGE_COUNT_MAX = 200
 EXAMINED_MAX = 1000  # pending messages looked at for one page ...
@@ -40,15 +48,22 @@ class TimerAnswer(StrEnum):
 
 
 class Scheduled(msgspec.Struct, frozen=True):
-    """A message that waits; `message` is its record in the timer topic.
+    """A message that waits; `message` is its record in the topic where it does.
 
-    `queue` is -1 where the record does not say which.
+    `queue` is -1 where the record does not say which. `delay_level` is 0 for a message
+    with an exact time.
     """
 
     due_ms: int
     topic: str
     queue: int
     message: StoredMessage
+    delay_level: int = EXACT
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether a group waits for another delivery; such a message cannot be changed."""
+        return self.topic.startswith(RETRY_PREFIX)
 
 
 class ScheduledPage(msgspec.Struct, frozen=True):
@@ -63,27 +78,37 @@ class ScheduledPage(msgspec.Struct, frozen=True):
 
 
 class TimerRecords(NamedTuple):
-    """Records of one message: those that wait, and those that did, newest last."""
+    """Records of one message: those that wait, by time or in a level, and those that did.
+
+    The newest is the last.
+    """
 
     waiting: list[WaitingTimer]
+    levels: list[StoredMessage]
     finished: list[StoredMessage]
+
+    @property
+    def is_settled(self) -> bool:
+        return not (self.waiting or self.levels)
 
 
 class Timers:
     """The verbs; each is durable when it returns (in the page cache, as a send is)."""
 
     def __init__(
-        self, store: Store, deliverer: TimerDeliverer, clock: Clock, events: EventBus
+        self,
+        store: Store,
+        deliverer: TimerDeliverer,
+        levels: LevelDeliverer,
+        clock: Clock,
+        events: EventBus,
     ) -> None:
         self._store = store
         self._deliverer = deliverer
+        self._levels = levels
+        self._waiting = WaitingList(deliverer, levels)
         self._clock = clock
         self._events = events
-
-    @property
-    def count(self) -> int:
-        """Number of waiting messages."""
-        return self._deliverer.count
 
     def scheduled(
         self, *, topic: str = "", from_ms: int = 0, after: str = "", count_max: int = 50
@@ -93,35 +118,43 @@ class Timers:
         `topic` keeps those bound for it: at most 1,000 messages are looked at, so a page may be
         short or empty although `next` says that there is more. Invalid for a wrong `after`.
         """
-        place = parse_place(after) if after else Pending(from_ms, -1) if from_ms else START
+        place = parse_place(after) if after else FIRST
+        if from_ms and not after:
+            place = WaitingPlace(from_ms, EXACT, -1)
         count_max = max(1, min(count_max, PAGE_COUNT_MAX))
         items: list[Scheduled] = []
         examined = size_bytes = 0
         while (
             len(items) < count_max and examined < EXAMINED_MAX and size_bytes < EXAMINED_BYTES_MAX
         ):
-            timers = self._deliverer.after(place, count_max)
-            if not timers:
-                return ScheduledPage(items, None, self.count)
-            for each in self._deliverer.read(timers):
-                place = each.pending
+            places = self._waiting.after(place, count_max)
+            if not places:
+                return ScheduledPage(items, None, self._waiting.count)
+            for each, stored in self._waiting.read(places):
+                place = each
                 examined += 1
-                size_bytes += 0 if each.stored is None else each.stored.size_bytes
-                item = self._as_scheduled(each)
+                size_bytes += 0 if stored is None else stored.size_bytes
+                item = None if stored is None else self._as_scheduled(each, stored)
                 if item is not None and topic in ("", item.topic):
                     items.append(item)
-                    if len(items) == count_max:
-                        break
-        has_more = bool(self._deliverer.after(place, 1))
-        return ScheduledPage(items, _place_text(place) if has_more else None, self.count)
+                if len(items) == count_max or size_bytes >= EXAMINED_BYTES_MAX:
+                    break
+        has_more = bool(self._waiting.after(place, 1))
+        return ScheduledPage(items, place_text(place) if has_more else None, self._waiting.count)
 
     def find(self, message_id: str) -> Scheduled | None:
         """A message that waits, by its message id or offset id; None where it does not.
 
         Of several with one id the oldest. Raises Busy where it is not readable yet.
         """
-        waiting = self._find(message_id).waiting
-        return self._as_scheduled(waiting[0]) if waiting else None
+        records = self._find(message_id)
+        for pending, stored in records.waiting:
+            if stored is not None:
+                return self._as_scheduled(self._waiting.timer_place(pending), stored)
+        for stored in records.levels:
+            if level := self._levels.find(stored):
+                return self._as_scheduled(self._waiting.level_place(level), stored)
+        return None
 
     def recall(self, message_id: str) -> TimerAnswer:
         """See to it that a waiting message is never delivered; RECALLED is a promise.
@@ -129,50 +162,71 @@ class Timers:
         Takes a message id or an offset id. Raises DiskFull, and nothing has changed.
         """
         records = self._find(message_id)
-        if not records.waiting:
+        if records.is_settled:
             return self._settled(records)
         self._deliverer.drop([each.pending for each in records.waiting])
-        if self._events.has_subscribers:
-            now_ms = self._clock.now_ms()
-            for each in records.waiting:
-                place = (TIMER_TOPIC, TIMER_QUEUE, each.pending.offset)
-                self._events.emit(Recalled(now_ms, *place))
+        for each in records.waiting:
+            self._tell_recalled(TIMER_TOPIC, TIMER_QUEUE, each.pending.offset)
+        for stored in records.levels:
+            self._levels.drop(stored)
+            self._tell_recalled(SCHEDULE_TOPIC, stored.queue, stored.offset)
         return TimerAnswer.RECALLED
 
     def deliver_now(self, message_id: str) -> TimerAnswer:
         """Deliver a waiting message at once. Raises DiskFull, and it still waits."""
         records = self._find(message_id)
-        if not records.waiting:
+        if records.is_settled:
             return self._settled(records)
         is_delivered = False
         for each in records.waiting:
             is_delivered |= self._deliverer.has_destination(each)
             self._deliverer.release([each.pending])
+        for stored in records.levels:
+            if self._levels.has_destination(stored):
+                self._levels.release(stored)
+                is_delivered = True
+            else:
+                self._levels.drop(stored)
         return TimerAnswer.DELIVERED if is_delivered else TimerAnswer.NOT_FOUND
 
     def reschedule(self, message_id: str, deliver_at_ms: int) -> TimerAnswer:
         """Let a waiting message wait for another time; DELIVERED where that is not in the future.
 
-        Raises Invalid for a time over a year ahead; DiskFull, and it waits as before.
+        One that waited in a delay level has an exact time then. Raises Invalid for a time over a
+        year ahead; DiskFull, and it waits as before.
         """
         now_ms = self._clock.now_ms()
         check_due(deliver_at_ms, now_ms)
         if deliver_at_ms <= now_ms:
             return self.deliver_now(message_id)
         records = self._find(message_id)
-        if not records.waiting:
+        if records.is_settled:
             return self._settled(records)
         is_moved = False
         for each in records.waiting:
             if self._deliverer.has_destination(each):
                 self._deliverer.move(each, deliver_at_ms)
+                self._tell_rescheduled(TIMER_TOPIC, TIMER_QUEUE, each.pending.offset, deliver_at_ms)
                 is_moved = True
-                if self._events.has_subscribers:
-                    place = (TIMER_TOPIC, TIMER_QUEUE, each.pending.offset)
-                    self._events.emit(Rescheduled(now_ms, *place, deliver_at_ms))
             else:
                 self._deliverer.drop([each.pending])
+        for stored in records.levels:
+            if self._levels.has_destination(stored):
+                own = {TIMER_OUT_MS: str(deliver_at_ms)}
+                self._levels.move(stored, TIMER_TOPIC, TIMER_QUEUE, own)
+                self._tell_rescheduled(SCHEDULE_TOPIC, stored.queue, stored.offset, deliver_at_ms)
+                is_moved = True
+            else:
+                self._levels.drop(stored)
         return TimerAnswer.RESCHEDULED if is_moved else TimerAnswer.NOT_FOUND
+
+    def _tell_recalled(self, topic: str, queue: int, offset: int) -> None:
+        if self._events.has_subscribers:
+            self._events.emit(Recalled(self._clock.now_ms(), topic, queue, offset))
+
+    def _tell_rescheduled(self, topic: str, queue: int, offset: int, due_ms: int) -> None:
+        if self._events.has_subscribers:
+            self._events.emit(Rescheduled(self._clock.now_ms(), topic, queue, offset, due_ms))
 
     # -- finding ---------------------------------------------------------------------------------
 
@@ -185,21 +239,24 @@ class Timers:
         first = None if home is None else self._read(home)
         if first is not None and message_id.upper() == first.offset_id:
             message_id = first.message_id
-        places = self._places(TIMER_TOPIC, message_id)
-        records = TimerRecords([], [])
-        for position in places:
+        records = TimerRecords([], [], [])
+        for position in self._places((TIMER_TOPIC, SCHEDULE_TOPIC), message_id):
             stored = self._read(position)
-            if stored is None or (stored.topic, stored.message_id) != (TIMER_TOPIC, message_id):
+            if stored is None or stored.message_id != message_id:
+                continue
+            if stored.topic not in (TIMER_TOPIC, SCHEDULE_TOPIC):
                 continue
             if stored.properties.get(REAL_TOPIC, "").startswith(RETRY_PREFIX):
                 continue  # a retry: the message was delivered already, and is its group's affair
             pending = self._deliverer.find(stored)
-            if pending is None and stored.offset >= self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]:
-                raise Busy("the message is not readable yet", retry_after_s=FLUSH_WAIT_S)
-            if pending is None:
-                records.finished.append(stored)
-            else:
+            if pending is not None:
                 records.waiting.append(WaitingTimer(pending, stored))
+            elif self._levels.find(stored) is not None:
+                records.levels.append(stored)
+            elif stored.offset >= self._store.bounds(stored.topic, stored.queue)[1]:
+                raise Busy("the message is not readable yet", retry_after_s=FLUSH_WAIT_S)
+            else:
+                records.finished.append(stored)
         return records
 
     def _settled(self, records: TimerRecords) -> TimerAnswer:
@@ -213,15 +270,17 @@ class Timers:
             raise Busy("the message is being moved to another time", retry_after_s=FLUSH_WAIT_S)
         if unseen:
             return TimerAnswer.ALREADY_DELIVERED
-        for position in self._places(topic, last.message_id):
+        for position in self._places((topic,), last.message_id):
             copy = self._read(position)
             if copy is not None and (copy.topic, copy.message_id) == (topic, last.message_id):
                 return TimerAnswer.ALREADY_DELIVERED
         return TimerAnswer.RECALLED
 
-    def _places(self, topic: str, message_id: str) -> Sequence[int]:
+    def _places(self, topics: Sequence[str], message_id: str) -> Sequence[int]:
         """Where records of a message may lie, ascending."""
-        places = set(self._store.positions_of_key(topic, message_id, count_max=RECORDS_MAX))
+        places: set[int] = set()
+        for topic in topics:
+            places.update(self._store.positions_of_key(topic, message_id, count_max=RECORDS_MAX))
         home = position_of_id(message_id)
         if home is not None:
             places.add(home)
@@ -233,24 +292,7 @@ class Timers:
         except MessageNotFound:
             return None
 
-    def _as_scheduled(self, waiting: WaitingTimer) -> Scheduled | None:
-        stored = waiting.stored
-        if stored is None:
-            return None
+    def _as_scheduled(self, place: WaitingPlace, stored: StoredMessage) -> Scheduled:
         properties = stored.properties
         topic, queue = properties.get(REAL_TOPIC, ""), int(properties.get(REAL_QID, "-1"))
-        return Scheduled(self._deliverer.due_ms(waiting.pending), topic, queue, stored)
-
-
-def parse_place(text: str) -> Pending:
-    """The place that a page's `next` names; Invalid for anything else."""
-    due_ms, _, offset = text.partition("-")
-    if not (due_ms.isdecimal() and offset.isdecimal()):
-        raise Invalid(
-            f"{text!r} is no place in the list", field="after", remedy="give a page's `next`"
-        )
-    return Pending(int(due_ms), int(offset))
-
-
-def _place_text(place: Pending) -> str:
-    return f"{max(0, place.due_ms)}-{place.offset}"
+        return Scheduled(self._waiting.due_ms(place), topic, queue, stored, place.level)

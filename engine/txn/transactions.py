@@ -20,6 +20,7 @@ from engine.txn.journal import GIVEN_UP, HALVES
 from engine.txn.pending_transactions import PendingTransactions
 from engine.txn.producers import Callbacks
 from engine.txn.records import DeliveredMessage, TransactionReader, TransactionRecords, identity_of
+from engine.txn.recovery_evidence import root_of
 from engine.txn.resolve import Decider, Resolver, TransactionDecision
 
 PAGE_COUNT_MAX = 200
@@ -38,6 +39,7 @@ class TransactionState(StrEnum):
 class Transaction(msgspec.Struct, frozen=True):
     """One transaction. `message` is as it would be delivered, or was; its offset is the half's.
 
+    `begun_ms` is when its first half message was stored; where that is gone, its producer's time.
     `checks` is how many were begun, `next_check_ms` when the next is due (None: none will be).
     `offset` is where the committed message stands, in `queue` of `topic`. With `flush_position`
     above 0 that is promised to be flushed, and is so once the log is on disk up to there.
@@ -53,6 +55,7 @@ class Transaction(msgspec.Struct, frozen=True):
     next_check_ms: int | None = None
     offset: int | None = None
     flush_position: int = 0
+    begun_ms: int = 0
 
 
 class TransactionPage(msgspec.Struct, frozen=True):
@@ -239,7 +242,17 @@ class TransactionSubsystem:
             message=message,
             checks=checks,
             next_check_ms=self._pending_transactions.due_ms(half.offset) if is_checked else None,
+            begun_ms=self._begun_ms(half),
         )
+
+    def _begun_ms(self, half: StoredMessage) -> int:
+        """When the first half message was stored, of which this may be a later record."""
+        root = root_of(half)
+        if half.topic == HALF_TOPIC and half.offset == root:
+            return half.stored_ms
+        first = self._records.read_half_messages(HALVES, [root])[root] if root >= 0 else None
+        is_its_own = first is not None and first.message_id == half.message_id
+        return first.stored_ms if first is not None and is_its_own else half.born_ms
 
     def _page(self, kind: int, group: str, after: str, count_max: int) -> TransactionPage:
         state = TransactionState.PENDING if kind == HALVES else TransactionState.GIVEN_UP

@@ -13,7 +13,7 @@ class ScheduleVerbs(Verbs):
     def scheduled(
         self, *, topic: str = "", from_ms: int = 0, after: str = "", count_max: int = 50
     ) -> ScheduledPage:
-        """Messages with a time of delivery that wait for it; see `engine.schedule.timers`."""
+        """Messages that wait for their time, retries included; see `engine.schedule.timers`."""
         return self._timers.scheduled(
             topic=topic, from_ms=from_ms, after=after, count_max=count_max
         )
@@ -23,7 +23,7 @@ class ScheduleVerbs(Verbs):
         return self._timers.find(message_id)
 
     def scheduled_counts(self, times_ms: Sequence[int]) -> list[int]:
-        """How many of them, of all topics, are due before each of these times; costs next to none.
+        """How many with an exact time, of all topics, are due before each of these times.
 
         The last message that waits is due within a year.
         """

@@ -11,7 +11,7 @@ from kitemq.rest import PAGE, segment
 
 
 class ScheduledApi(Api):
-    """`client.scheduled`: messages that were sent with `delay_ms` or `deliver_at_ms`."""
+    """`client.scheduled`: messages that were sent with a delay or a time of delivery."""
 
     def list(
         self, *, topic: str = "", from_ms: int = 0, limit: int = 0

@@ -10,7 +10,7 @@ from kitemq.rest import PAGE, segment
 
 
 class AsyncScheduledApi(AsyncApi):
-    """`client.scheduled`: messages that were sent with `delay_ms` or `deliver_at_ms`."""
+    """`client.scheduled`: messages that were sent with a delay or a time of delivery."""
 
     async def list(
         self, *, topic: str = "", from_ms: int = 0, limit: int = 0

@@ -17,13 +17,17 @@ DelayMs = Annotated[
 
 
 class WaitingMessage(msgspec.Struct, frozen=True):
-    """A waiting message: when it is due, where it goes, and how the log keeps it meanwhile."""
+    """A waiting message: when it is due, where it goes, and how the log keeps it meanwhile.
+
+    `delay_level` is 0 for an exact time. A retry, bound for a `%RETRY%` topic, cannot be changed.
+    """
 
     message_id: str
     due_ms: int
     topic: str
     queue: int | None
     message: MessageView
+    delay_level: int = 0
 
 
 class WaitingPage(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from kitemq.model.messages import MessageView, Stored
-from kitemq.model.values import Int64
+from kitemq.model.values import Int64, Milliseconds
 
 POLL_MAX = 32  # checks of one poll
 CALLBACK_MS = 5000
@@ -34,7 +34,7 @@ class TransactionInfo(msgspec.Struct, frozen=True):
     """One transaction. `message` is as it would be delivered, with the half message's place.
 
     `offset` is where the committed message stands in `queue` of `topic`. `next_check_ms` is null
-    where none will be made.
+    where none will be made, `begun_ms` is when the half message was stored.
     """
 
     transaction_id: str
@@ -47,6 +47,7 @@ class TransactionInfo(msgspec.Struct, frozen=True):
     offset: Int64 | None
     half_offset_id: str
     message: MessageView
+    begun_ms: Milliseconds = 0
 
 
 class UndecidedTransactions(msgspec.Struct, frozen=True):

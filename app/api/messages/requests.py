@@ -4,9 +4,9 @@ import msgspec
 
 from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import ShowQuery, fields_of, while_connected
-from app.api.messages.new_messages import bytes_of, message_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services import bodies
+from app.services.new_message import bytes_of, message_of
 from app.services.requests import CORRELATION_ID, REPLY_TO_CLIENT, Requests, ttl_ms_of
 from engine.broker import ReplyMessage
 from engine.errors import Invalid

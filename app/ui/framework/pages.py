@@ -68,6 +68,7 @@ NOTICES = {
     "frozen": N_("Read-only mode is on. All changes are refused until it is disabled."),
     "thawed": N_("Read-only mode is off."),
     "levelled": N_("Log level changed until the next restart."),
+    "template-saved": N_("Template saved."),
     "view-saved": N_("View saved. It appears above the list and in Ctrl K."),
 }
 

@@ -1,34 +1,44 @@
 """The form that sends a message to a topic."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
+from urllib.parse import unquote, urlencode
 
 from msgspec import Meta
 from starlette.responses import Response
 
+from app.db.rows import TemplateRow
 from app.security.message_rights import require_message
-from app.send_batcher import BatchSlice
 from app.services.bodies import decompress
-from app.ui.framework import forms, typed_forms
+from app.ui.framework import forms, typed_forms, typed_time
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
-from app.ui.framework.typed_forms import Fields, InvalidField, Verbatim
+from app.ui.framework.typed_forms import InvalidField, Verbatim
+from app.ui.messages import delivery_time, saved_templates
+from app.ui.messages.delivery_time import DeliveryTime, TimeTexts
 from app.ui.messages.message import address
 from app.ui.topics.head import TopicTab, head_of, respond, topic_of
-from engine.broker import TopicConfig
-from engine.errors import Busy, EngineError, Invalid, Refused
-from engine.message import RESERVED, AppendResult, Message
-from kitemq.model.conversion import convert
+from engine.broker import TopicConfig, TransactionDecision, TransactionState
+from engine.errors import Busy, Conflict, EngineError, Invalid, Refused
+from engine.message import RESERVED, TRAN_MSG, Message
 from kitemq.model.numbers import is_whole
 
-ENGINE_NAMES = {"id": "body", "topic": "body", "message_group": "message_group"}
-DELAYS = (
-    "1 s", "5 s", "10 s", "30 s", "1 min", "2 min", "3 min", "4 min", "5 min", "6 min", "7 min",
-    "8 min", "9 min", "10 min", "20 min", "30 min", "1 h", "2 h",
-)  # fmt: skip
-AT_ONCE = ("0", N_("immediately"))
+ENGINE_NAMES = {"id": "body", "topic": "body"}
+OUTCOMES = (
+    ("commit", N_("Commit: deliver the message")),
+    ("rollback", N_("Roll back: do not deliver it")),
+    ("open", N_("Leave open: decide later")),
+)
+DEFAULTS = {
+    **delivery_time.DEFAULTS,
+    "count": "1",
+    "outcome": "commit",
+    "transaction_group": "console",
+}
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 COUNT_MAX = 100
 LISTED_MAX = 20
 QUEUES_LISTED = 256
@@ -61,7 +71,7 @@ def properties_of(text: str) -> dict[str, str]:
     return properties
 
 
-class PublishFields(Fields, frozen=True):
+class PublishFields(TimeTexts, frozen=True):
     """The form; the highest `queue` depends on the topic."""
 
     body: Verbatim
@@ -69,19 +79,26 @@ class PublishFields(Fields, frozen=True):
     keys: Annotated[tuple[str, ...], keys_of]
     properties: Annotated[dict[str, str], properties_of]
     message_group: str
-    delay_level: Annotated[int, Meta(title=N_("Delay"), ge=0, le=len(DELAYS))]
     queue: str
     count: Annotated[int, Meta(title=N_("Copies"), ge=1, le=COUNT_MAX)]
+    template: str = ""
+    transaction_group: str = ""
+    outcome: Annotated[
+        Literal["commit", "rollback", "open"] | None, Meta(title=N_("Transaction"))
+    ] = None
 
 
 @dataclass(frozen=True)
 class SentMessage:
-    """A message that was just stored; `is_waiting` until its delay is over."""
+    """A message that was just stored: in its queue, scheduled, or as a transaction.
+
+    `place` is empty but for the first.
+    """
 
     message_id: str
     href: str
     place: str
-    is_waiting: bool
+    is_transaction: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,18 +117,39 @@ class Publish(TopicTab):
 
     form: Form
     queues: list[tuple[str, str]]
-    sent: list[SentMessage]
+    sent: Sequence[SentMessage]
     sent_total: int
     source: Source | None = None
-    delays: tuple[tuple[str, str], ...] = ()
+    templates: Sequence[TemplateRow] = ()
+    templates_failure: str = ""
+    levels: Sequence[tuple[str, str]] = ()
+    deliveries: Sequence[tuple[str, str]] = delivery_time.CHOICES
+    outcomes: Sequence[tuple[str, str]] = OUTCOMES
 
 
 async def show(request: PageRequest) -> Response:
     """GET /topics/{topic}/produce"""
-    form = typed_forms.fill({"delay_level": "0", "count": "1"}, PublishFields)
+    soon_ms = request.console.now_ms() // MINUTE_MS * MINUTE_MS + HOUR_MS
+    times = {"at": typed_time.moment_text(soon_ms, request.zone)}
+    form = typed_forms.fill({**DEFAULTS, **times, **_preset(request.query_params)}, PublishFields)
     source = await _fill_from(request, form.values)
-    stored = await _sent_before(request)
-    return await _page(request, topic_of(request), form, stored, source=source)
+    form.values |= await saved_templates.fields_of(request)
+    config = topic_of(request)
+    sent = await _sent_before(request, config)
+    return await respond_form(request, config, form, sent, source=source)
+
+
+async def go(request: PageRequest) -> Response:
+    """GET /produce: redirect to the form of the topic that is named; TopicNotFound."""
+    config = request.broker.topic(request.query_params.get("topic", "").strip())
+    query = urlencode(_preset(request.query_params))
+    return forms.go(request, f"/topics/{segment(config.name)}/produce?{query}")
+
+
+def _preset(query: Mapping[str, str]) -> dict[str, str]:
+    """The choice of a delivery time that a link makes."""
+    chosen = query.get("deliver", "")
+    return {"deliver": chosen} if chosen in dict(delivery_time.CHOICES) else {}
 
 
 async def _fill_from(request: PageRequest, values: dict[str, str]) -> Source | None:
@@ -146,23 +184,66 @@ async def send(request: PageRequest) -> Response:
     config = topic_of(request)
     form, fields = await request.read_form(PublishFields, bytes_max=forms.LARGE_BYTES_MAX)
     queue = form.number("queue", _("Queue"), 0, config.write_queues - 1) if fields.queue else -1
+    time = delivery_time.read(form, request.console.now_ms(), request.zone)
+    if fields.outcome and not fields.transaction_group:
+        form.refuse("transaction_group", _("Enter a producer group."))
     if form.is_wrong:
-        return await _page(request, config, form, [])
-    messages = _messages(request, config, fields, queue)
+        return await respond_form(request, config, form, [])
+    messages = _messages(request, config, fields, queue, time)
     try:
-        slice_ = await request.console.messaging.send(messages)
+        sent = await _send(request, config, messages, fields)
     except (Invalid, Refused, Busy) as error:
-        form.blame(error, ENGINE_NAMES)
-        return await _page(request, config, form, [])
-    stored = _results(slice_)
+        form.blame(error, {**ENGINE_NAMES, "deliver_at_ms": fields.deliver})
+        return await respond_form(request, config, form, [])
     if request.headers.get("hx-request") == "true":
         # Without a redirect: the form keeps its values for another send.
-        return await _page(request, config, form, stored)
-    return forms.go(request, f"/topics/{segment(config.name)}/produce?sent={_places(stored)}")
+        return await respond_form(request, config, form, sent)
+    return forms.go(request, f"/topics/{segment(config.name)}/produce?sent={_places(sent)}")
+
+
+async def _send(
+    request: PageRequest, config: TopicConfig, messages: list[Message], fields: PublishFields
+) -> list[SentMessage]:
+    """Store the messages, and decide their transactions as their producer."""
+    stored = await request.console.messaging.send(messages)
+    sent: list[SentMessage] = []
+    for message, stored_at in zip(stored.messages, stored.offsets, strict=True):
+        topic, queue, offset = message.topic, message.queue, stored_at
+        is_open = bool(fields.outcome)
+        if fields.outcome in ("commit", "rollback"):
+            done = await request.services.transactions.decide(
+                message.message_id, TransactionDecision(fields.outcome), fields.transaction_group
+            )
+            if done.state is TransactionState.COMMITTED and done.offset is not None:
+                topic, queue, offset, is_open = done.topic, done.queue, done.offset, False
+        sent.append(
+            _as_sent(config, message.message_id, topic, queue, offset, is_transaction=is_open)
+        )
+    return sent
+
+
+def _as_sent(
+    config: TopicConfig,
+    message_id: str,
+    topic: str,
+    queue: int,
+    offset: int,
+    *,
+    is_transaction: bool,
+) -> SentMessage:
+    href = address(topic, queue, offset)
+    place = ""
+    if topic == config.name:
+        place = _("queue %(queue)s, offset %(offset)s", queue=queue, offset=offset)
+    return SentMessage(message_id, href, place, is_transaction)
 
 
 def _messages(
-    request: PageRequest, config: TopicConfig, fields: PublishFields, queue: int
+    request: PageRequest,
+    config: TopicConfig,
+    fields: PublishFields,
+    queue: int,
+    time: DeliveryTime,
 ) -> list[Message]:
     client = request.client
     return [
@@ -174,76 +255,73 @@ def _messages(
             properties=dict(fields.properties),
             message_group=fields.message_group,
             queue=queue,
-            delay_level=fields.delay_level,
+            delay_level=time.delay_level,
+            deliver_at_ms=time.deliver_at_ms,
+            transaction_group=fields.transaction_group if fields.outcome else "",
             born_host=f"{client.host}:{client.port}" if client else "",
         )
         for __ in range(fields.count)
     ]
 
 
-async def _page(
+async def respond_form(
     request: PageRequest,
     config: TopicConfig,
     form: Form,
-    stored: list[AppendResult],
+    sent: Sequence[SentMessage],
     source: Source | None = None,
 ) -> Response:
+    """Render the form with its errors, and what was sent."""
+    templates = await saved_templates.glance(request)
     context = Publish(
         head=await head_of(request, config, "produce"),
         form=form,
         queues=[("", _("selected by the broker"))]
         + [(str(queue), str(queue)) for queue in range(min(config.write_queues, QUEUES_LISTED))],
-        sent=[
-            SentMessage(
-                message_id=one.message_id,
-                href=address(one.topic, one.queue, one.offset),
-                place=_("queue %(queue)s, offset %(offset)s", queue=one.queue, offset=one.offset),
-                is_waiting=one.topic != config.name,
-            )
-            for one in stored[:LISTED_MAX]
-        ],
-        sent_total=len(stored),
+        sent=sent[:LISTED_MAX],
+        sent_total=len(sent),
         source=source,
-        delays=_delays(),
+        templates=templates.value,
+        templates_failure=templates.failure,
+        levels=delivery_time.levels(),
     )
     return await respond(request, "topic_produce.html", context)
 
 
-def _delays() -> tuple[tuple[str, str], ...]:
-    levels = enumerate(DELAYS, 1)
-    choices = [
-        (str(level), _("level %(level)s: after %(wait)s", level=level, wait=w))
-        for level, w in levels
-    ]
-    return (AT_ONCE, *choices)
-
-
-def _results(sent: BatchSlice) -> list[AppendResult]:
-    return [
-        AppendResult(message.message_id, message.topic, message.queue, offset, position)
-        for message, offset, position in zip(
-            sent.messages, sent.offsets, sent.positions, strict=True
-        )
-    ]
-
-
-def _places(stored: list[AppendResult]) -> str:
+def _places(sent: Sequence[SentMessage]) -> str:
     """The places of the messages for the redirect: "topic:queue:offset,…"."""
-    places = ",".join(f"{one.topic}:{one.queue}:{one.offset}" for one in stored)
+    places = ",".join(one.href.removeprefix("/messages/").replace("/", ":") for one in sent)
     if len(places) > LINK_CHARS_MAX:
         places = places[:LINK_CHARS_MAX].rpartition(",")[0]
     return forms.quoted(places)
 
 
-async def _sent_before(request: PageRequest) -> list[AppendResult]:
+async def _sent_before(request: PageRequest, config: TopicConfig) -> list[SentMessage]:
     """The messages named in the address that can still be read."""
     messaging = request.console.messaging
-    stored: list[AppendResult] = []
+    sent: list[SentMessage] = []
     for place in request.query_params.get("sent", "")[:LINK_CHARS_MAX].split(",")[:COUNT_MAX]:
         try:
             topic, queue, offset = place.split(":")
-            message = await messaging.message(topic, int(queue), int(offset))
+            message = await messaging.message(unquote(topic), int(queue), int(offset))
         except (ValueError, EngineError):
             continue
-        stored.append(convert(message, AppendResult))
-    return stored
+        is_half = TRAN_MSG in message.properties and message.topic != config.name
+        where = (message.message_id, message.topic, message.queue, message.offset)
+        sent.append(_as_sent(config, *where, is_transaction=is_half))
+    return sent
+
+
+async def save_template(request: PageRequest) -> Response:
+    """POST /topics/{topic}/produce/templates: keep the texts of the form, valid or not."""
+    config = topic_of(request)
+    form = typed_forms.fill(
+        await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX), PublishFields
+    )
+    try:
+        saved = await saved_templates.save(request, config.name, form)
+    except (Invalid, Conflict) as error:
+        form.blame(error, {"name": "template"})
+        return await respond_form(request, config, form, [])
+    there = f"/topics/{segment(config.name)}/produce?template={saved.id}&done=template-saved"
+    return forms.go(request, there)

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from app.security.access import Principal
 from app.security.message_rights import visible
 from app.services.bodies import decompress
+from app.services.topic_kinds import group_of
 from app.ui.bodies.bodies import preview_of
 from app.ui.framework import forms, pages, tables, typed_forms
 from app.ui.framework.console import Console
@@ -75,7 +76,10 @@ class ChangedTime(Fields, frozen=True):
 
 @dataclass(frozen=True)
 class WaitingRow:
-    """A waiting message; `offset_id` identifies it in paths, `href` is its record."""
+    """A waiting message; `offset_id` identifies it in paths, `href` is its record.
+
+    `delay_level` is 0 for an exact time, `group` the group that waits to retry it, or "".
+    """
 
     message_id: str
     offset_id: str
@@ -87,11 +91,16 @@ class WaitingRow:
     size_bytes: int
     preview: str
     href: str
+    delay_level: int
+    group: str
 
 
 @dataclass(frozen=True)
 class ScheduledList:
-    """The context of `scheduled.html`. `total` counts all topics; a page may be short."""
+    """The context of `scheduled.html`. `total` counts all topics; a page may be short.
+
+    The histogram counts messages with an exact time, `levels` those in delay levels.
+    """
 
     rows: list[WaitingRow]
     query: WaitingQuery
@@ -120,6 +129,7 @@ async def show(request: PageRequest) -> Response:
         topic=query.topic, after=query.cursor, count_max=query.size
     )
     levels = console.broker.delay_levels()
+    levels_total = sum(level.count for level in levels)
     await decompress([item.message for item in page.items])
     context = ScheduledList(
         rows=[row_of(request.who, item) for item in page.items],
@@ -127,10 +137,13 @@ async def show(request: PageRequest) -> Response:
         next_cursor=page.next or "",
         total=page.count,
         histogram=due_histogram.histogram(
-            console.broker.scheduled_counts, page.count, console.now_ms(), query.span
+            console.broker.scheduled_counts,
+            max(0, page.count - levels_total),
+            console.now_ms(),
+            query.span,
         ),
         levels=levels,
-        levels_total=sum(level.count for level in levels),
+        levels_total=levels_total,
     )
     return await pages.respond(
         request, "scheduled.html", context, title=_("Scheduled"), is_live=True
@@ -147,6 +160,8 @@ def row_of(who: Principal, item: Scheduled) -> WaitingRow:
         due_ms=item.due_ms,
         preview=preview_of(message),
         href=address(message.topic, message.queue, message.offset),
+        delay_level=item.delay_level,
+        group=group_of(item.topic) if item.is_retry else "",
     )
 
 

@@ -1,15 +1,16 @@
 """The pages of undecided transactions: producers, checks, and deciding one by hand."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from msgspec import Meta
 from starlette.responses import Response
 
 from app.addresses import redacted_url
+from app.db.rows import AuditEntry
 from app.pause import Pause
-from app.security.access import Principal, require_decision
+from app.security.access import Action, Kind, Principal, lacks, require_decision
 from app.security.message_rights import visible
 from app.services.bodies import decompress
 from app.ui.bodies.bodies import preview_of
@@ -20,9 +21,16 @@ from app.ui.framework.language import N_, _
 from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields
 from app.ui.messages.message import address
-from engine.broker import Transaction, TransactionDecision, TransactionPage, TransactionState
-from engine.errors import Conflict
-from engine.message import SOURCE
+from app.ui.transactions import story
+from app.ui.transactions.story import Story
+from engine.broker import (
+    Journey,
+    Transaction,
+    TransactionDecision,
+    TransactionPage,
+    TransactionState,
+)
+from engine.errors import Busy, Conflict, Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.transactions import TransactionCallback
 
@@ -31,6 +39,7 @@ TALLY_PAGE = 100
 CALLBACKS_SHOWN_MAX = 100
 GROUPS_SHOWN_MAX = 20
 WORD = "operator"
+NO_JOURNEY = Journey("", "", [], [], [], complete=True)
 DECISIONS = (
     ("", N_("select one")),
     ("commit", N_("commit: deliver the message")),
@@ -139,6 +148,8 @@ class TransactionDetail:
     live_producers: int
     callback: str
     check_max: int
+    story: Story
+    story_failure: str
     word: str = WORD
     decisions: tuple[tuple[str, str], ...] = DECISIONS
 
@@ -179,14 +190,11 @@ def row_of(who: Principal, transaction: Transaction) -> TransactionRow:
     message = visible(who, transaction.message)
     offset = transaction.offset
     state = transaction.state
-    # A record with a source was written when checks were given up or resumed.
-    is_first_record = state is TransactionState.PENDING and SOURCE not in message.properties
     return convert(
         transaction,
         TransactionRow,
         half_id=message.offset_id,
         group=transaction.producer_group,
-        begun_ms=message.stored_ms if is_first_record else message.born_ms,
         given_up_ms=message.stored_ms if state is TransactionState.GIVEN_UP else None,
         tag=message.tag,
         keys=message.keys,
@@ -287,6 +295,7 @@ async def _detail(request: PageRequest, form: Form) -> Response:
     transaction = await console.messaging.transactions.get(request.path_params["id"])
     producers = request.services.transactions.producers
     await decompress([transaction.message])
+    told, failure = await _story(request, transaction.transaction_id)
     context = TransactionDetail(
         row=row_of(request.who, transaction),
         form=form,
@@ -294,6 +303,8 @@ async def _detail(request: PageRequest, form: Form) -> Response:
         live_producers=producers.count(transaction.producer_group),
         callback=_callback_url(request, transaction.producer_group),
         check_max=console.host.config.transaction_check_max,
+        story=told,
+        story_failure=failure,
     )
     return await pages.respond(
         request,
@@ -301,3 +312,22 @@ async def _detail(request: PageRequest, form: Form) -> Response:
         context,
         title=_("Transaction %(transaction_id)s", transaction_id=transaction.transaction_id),
     )
+
+
+async def _story(request: PageRequest, transaction_id: str) -> tuple[Story, str]:
+    """What happened to a transaction, and why some of it is unknown."""
+    failure = ""
+    entries: list[AuditEntry] = []
+    try:
+        entries = await request.services.audit.entries(
+            limit=story.ENTRIES_MAX, kind="transaction", name=transaction_id
+        )
+    except Busy as error:
+        failure = forms.sentence(error)
+    if lacks(request.who, Action.READ, Kind.AUDIT):
+        entries = [replace(entry, actor=_("(hidden)")) for entry in entries]
+    try:
+        journey = await request.services.journeys.find(transaction_id)
+    except (Busy, Invalid) as error:
+        journey, failure = NO_JOURNEY, forms.sentence(error)
+    return story.tell(journey, entries, request.console.now_ms()), failure

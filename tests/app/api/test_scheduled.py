@@ -102,3 +102,18 @@ async def test_every_change_is_in_the_trail(running: App) -> None:
         ("message.reschedule", "done"),
     ]
     assert json.loads(trail[-1]["after_json"]) == {"result": "rescheduled", "deliver_at_ms": at_ms}
+
+
+async def test_what_waits_in_a_delay_level_is_listed_and_changed_as_well(running: App) -> None:
+    first, second, third = await running.send("orders", "a", "b", "c", delay_level=5)
+    page = await running.get("/scheduled")
+    assert [item["delay_level"] for item in page["items"]] == [5, 5, 5]
+    assert await change(running, first["message_id"], "recall") == "recalled"
+    assert await change(running, second["message_id"], "deliver") == "delivered"
+    assert await change(running, third["message_id"], "reschedule", {"delay_ms": 90_000}) == (
+        "rescheduled"
+    )
+    running.advance(60)
+    assert await bodies(running) == ["b"]
+    (item,) = (await running.get("/scheduled"))["items"]
+    assert (item["delay_level"], item["message"]["body"]) == (0, "c")

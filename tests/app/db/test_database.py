@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, create_engine, inspect, text
 
 from app.db.database import Database, open_engine
 from app.db.migrate import current_revision, ensure_schema, migrate
-from app.db.rows import AuditEntry, AuditFilter, DatabaseError, UserRow
+from app.db.rows import AuditEntry, AuditFilter, DatabaseError, TemplateRow, UserRow
 from app.db.tables import HEAD, audit, metadata
 from engine.errors import Conflict
 from tests.postgres import PASSWORD, Cluster
@@ -164,6 +164,18 @@ def test_numbers_of_64_bits_come_back_whole(url: str) -> None:
         database.audit.insert(entry(at_ms=2**63 - 1))
         (kept,) = database.audit.find(AuditFilter(from_ms=2**62), 10, 2**63 - 1)
         assert kept.at_ms == 2**63 - 1
+
+
+@both
+def test_a_deleted_user_leaves_no_templates(url: str) -> None:
+    row = TemplateRow(owner="ann", name="mine", topic="orders", fields_json="{}", created_ms=1)
+    with closing(Database(url)) as database:
+        for name in ("eve", "ann"):
+            database.users.add_user(user(name), entry())
+        database.templates.save(row, entry())
+        assert [each.name for each in database.templates.of("ann")] == ["mine"]
+        database.users.delete_user("ann", entry())
+        assert database.templates.of("ann") == []
 
 
 @both

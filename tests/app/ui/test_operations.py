@@ -91,7 +91,8 @@ def test_the_histogram_and_the_levels_count_everything(
         context = twin(browser, f"/scheduled?span={span}")
         drawn = context["histogram"]
         bars = sum(bar["count"] for bar in drawn["bars"])
-        assert drawn["overdue"] + bars + drawn["later"] == context["total"]
+        assert drawn["overdue"] + bars + drawn["later"] == drawn["total"]
+        assert drawn["total"] + context["levels_total"] == context["total"]
     context = twin(browser, "/scheduled")
     levels = {level["level"]: level["count"] for level in context["levels"]}
     assert len(levels) == 18
@@ -420,3 +421,48 @@ def test_topics_tell_their_traffic(browser: httpx.Client) -> None:
     assert traffic["bytes_in"]["total"] > traffic["messages_in"]["total"]
     rows = twin(browser, "/topics?sort=-bytes")["cut"]["rows"]
     assert all("bytes_rate" in row for row in rows)
+
+
+def test_a_message_in_a_delay_level_is_changed_as_one_with_an_exact_time(
+    browser: httpx.Client, scenery: Scenery
+) -> None:
+    sent = scenery.send("reminders", [{"body": f"level {n}", "delay_level": 18} for n in range(3)])
+    recalled, delivered, moved = (message["message_id"] for message in sent)
+    row = twin(browser, f"/scheduled/{recalled}")["row"]
+    assert (row["delay_level"], row["topic"], row["group"]) == (18, "reminders", "")
+    done = browser.post(f"/scheduled/{recalled}", data={"do": "recall", "confirm": "recall"})
+    assert done.headers["location"] == "/scheduled?done=recalled"
+    done = browser.post(f"/scheduled/{delivered}", data={"do": "deliver"})
+    assert done.headers["location"] == "/scheduled?done=delivered"
+    later = {"do": "reschedule", "later": "86400000"}
+    done = browser.post(f"/scheduled/{moved}", data=later)
+    assert done.headers["location"] == "/scheduled?done=rescheduled"
+    assert twin(browser, f"/scheduled/{moved}")["row"]["delay_level"] == 0
+    assert trail(browser, "message.recall", recalled)
+    for gone in (recalled, delivered):
+        assert browser.get(f"/scheduled/{gone}").status_code == 404
+
+
+def test_a_retry_is_listed_with_its_group_and_cannot_be_changed(
+    browser: httpx.Client, scenery: Scenery
+) -> None:
+    scenery.post("/topics", {"name": "retried-once"})
+    scenery.send("retried-once", [{"body": "again"}])
+    (held,) = scenery.receive("retrying", "retried-once", 1)
+    nack = {"receipt": held["receipt"], "delay_level": 18}
+    scenery.post("/groups/retrying/nack", {"nacks": [nack], "client": "retrying-1"})
+    rows = twin(browser, "/scheduled?topic=%25RETRY%25retrying&size=200")["rows"]
+    assert [(row["group"], row["delay_level"], row["preview"]) for row in rows] == [
+        ("retrying", 18, "again")
+    ]
+    page = browser.get("/scheduled?topic=%25RETRY%25retrying").text
+    assert 'href="/groups/retrying/retries"' in page
+    assert f'href="/scheduled/{rows[0]["offset_id"]}"' not in page
+    assert browser.get(f"/scheduled/{rows[0]['offset_id']}").status_code == 404
+
+
+def test_a_message_is_scheduled_from_the_list(browser: httpx.Client) -> None:
+    there = browser.get("/produce?topic=reminders&deliver=after")
+    assert there.headers["location"] == "/topics/reminders/produce?deliver=after"
+    assert 'value="after"\n     checked' in browser.get(there.headers["location"]).text
+    assert browser.get("/produce?topic=no-such-topic&deliver=after").status_code == 404

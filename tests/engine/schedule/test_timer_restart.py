@@ -46,12 +46,10 @@ class Story:
         messages = []
         for _ in range(self.chance.randint(1, 4)):
             body, self.number = str(self.number), self.number + 1
-            due_ms = self.clock.now_ms() + self.chance.choice([1, 700, 3000, 60_000])
-            self.due_ms[body] = due_ms
+            wait_ms, fields = self.wait()
+            self.due_ms[body] = self.clock.now_ms() + wait_ms
             message_id = self.chance.choice(["", f"ID{body}"])
-            messages.append(
-                Message("t", body.encode(), deliver_at_ms=due_ms, message_id=message_id)
-            )
+            messages.append(Message("t", body.encode(), message_id=message_id, **fields))
         sent = self.broker.send(messages, durability=self.durability)
         ids = {message.body.decode(): message.message_id for message in sent.messages}
         if self.durability is Durability.STORED:
@@ -60,6 +58,11 @@ class Story:
         self.broker.when_flushed(
             sent.flush_position, lambda error: None if error else self.ids.update(ids)
         )
+
+    def wait(self):
+        """How long a message waits, and the fields that say so."""
+        wait_ms = self.chance.choice([1, 700, 3000, 60_000])
+        return wait_ms, {"deliver_at_ms": self.clock.now_ms() + wait_ms}
 
     def sleep(self):
         self.clock.advance(self.chance.choice([0, 0.5, 2]))
@@ -150,9 +153,9 @@ def crash(story, *, is_power_lost):
         story.disk.kill()
 
 
-def live(crash_in, durability, default, *, is_power_lost):
+def live(crash_in, durability, default, *, is_power_lost, story_type=Story):
     """Some of a life, a crash at a chosen operation, some more of it, another crash, the end."""
-    story = Story(crash_in % 11, durability, default)
+    story = story_type(crash_in % 11, durability, default)
     for _ in range(2):
         story.disk.crash_in = crash_in
         try:
