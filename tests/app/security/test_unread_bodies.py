@@ -47,7 +47,8 @@ def _hashes_are_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def marked(id: str, **fields: object) -> dict[str, object]:
     properties = {"own": "PROPERTYMARK"}
-    return {"id": id, "body": '{"a": "BODYMARK"}', "keys": ["KEYMARK"], "tag": "t"} | {
+    body = f'{{"id": "{id}", "a": "BODYMARK"}}'  # no two the same, so that comparing shows it
+    return {"id": id, "body": body, "keys": ["KEYMARK"], "tag": "t"} | {
         "properties": properties,
         **fields,
     }
@@ -240,6 +241,20 @@ async def test_a_page_says_which_right_is_missing_and_shows_the_rest(
         refused = await http.get(f"/api/v1/topics/{NAME}/messages")
         assert refused.status_code == 403
         assert f"read_messages:topic:{NAME}" in json.dumps(refused.json())
+
+
+async def test_comparing_needs_the_right_to_read_both_messages(
+    site: tuple[App, dict[str, str]],
+) -> None:
+    app, _ = site
+    reader = Person("reads", "admin", (), "viewer", ("read_messages:topic:*",), True, "ann")
+    async with client_of(app, reader) as http:
+        path = f"/messages/{NAME}/0/0/compare"
+        beside = await http.get(f"{path}?with={NAME}:0:1")
+        assert (beside.status_code, "BODYMARK" in beside.text) == (200, True)
+        for other in (f"%DLQ%{GROUP}:0:0", f"%DLQ%{GROUP}:0:1"):
+            refused = await http.get(path, params={"with": other})
+            assert (refused.status_code, marks_in(refused, "")) == (403, [])
 
 
 async def test_whoever_may_consume_gets_bodies_by_consuming_alone(

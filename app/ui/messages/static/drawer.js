@@ -64,7 +64,7 @@
     mark()?.scrollIntoView({ block: "nearest" });
     content.setAttribute("aria-busy", "true");
     const address = view ? `${path}?view=${view}` : path;
-    htmx.ajax("GET", address, { source: content, target: content, swap: "innerHTML" });
+    htmx.ajax("GET", address, { source: content, target: content });
   }
 
   function open(link) {
