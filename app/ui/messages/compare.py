@@ -76,7 +76,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class ComparePage:
-    """The context of `message_compare.html`; `neighbours` are offsets of the queue."""
+    """The context of `message_compare.html`; the offsets of the queue's neighbours, if any."""
 
     this: ComparedMessage
     form: Form

@@ -86,6 +86,7 @@ class MessagePage:
     cli: str
     unread: str  # the missing right that conceals body, keys and properties
     send_topic: str  # where a copy can be sent; "" if that topic is gone or the broker's own
+    can_resend: bool  # a dead letter, to its group
 
 
 @dataclass(frozen=True)
@@ -118,10 +119,12 @@ async def show(request: PageRequest) -> Response:
     await decompress(records[: COPIES_MAX + 1])
     stats = queue_of(console, message.topic, message.queue)
     where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
+    group = group_of(message.topic)
+    is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
     context = MessagePage(
         message=message,
-        group=group_of(message.topic),
-        is_dead=message.topic.startswith(DEAD_LETTER_PREFIX),
+        group=group,
+        is_dead=is_dead,
         is_retry=message.topic.startswith(RETRY_PREFIX),
         properties=properties_of(message),
         failure=_failure(message),
@@ -134,6 +137,7 @@ async def show(request: PageRequest) -> Response:
         cli=_send_again(message),
         unread=missing_right(message),
         send_topic=_send_topic(console, message),
+        can_resend=is_dead and message.queue == 0 and pages.exists(console.broker.group, group),
     )
     title = f"{message.topic} {message.queue}:{message.offset}"
     return await pages.respond(request, "message.html", context, title=title, section="topics")

@@ -27,7 +27,7 @@ def browser(site: Site) -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def pair(site: Site) -> list[dict[str, Any]]:
     """The messages of the topic `pair`, which has one queue."""
     scenery = Scenery(site.base)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 BODIES = [f'{{"shelf": {number}}}' for number in range(6)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shelf(site: Site) -> str:
     """A topic with one queue and a message for each of the bodies."""
     scenery = Scenery(site.base)
@@ -186,6 +186,19 @@ def test_each_list_of_messages_has_the_drawer(
     expect(drawer.get_by_role("link", name="Open page")).to_be_visible()
     drawer.get_by_role("link", name="Open page").click()
     expect(page.locator("#message-body")).to_be_visible()
+
+
+def test_a_dead_letter_is_resent_in_two_clicks(open_page: OpenPage, scenery: Scenery) -> None:
+    scenery.post("/groups", {"name": "shelf-dead", "retry_max": 0})
+    scenery.send("shelf-failed", [{"body": "torn page"}])
+    (delivery,) = scenery.receive("shelf-dead", "shelf-failed", 1)
+    nack = {"receipt": delivery["receipt"], "error": "TornPage: 7"}
+    scenery.post("/groups/shelf-dead/nack", {"nacks": [nack]})
+    page = open_page("/dlq/shelf-dead")
+    page.locator("#letter-0 td.why").click()
+    page.locator("#drawer").get_by_role("button", name="Resend to shelf-dead").click()
+    expect(page.get_by_role("heading", name="shelf-dead dead letter 0")).to_be_visible()
+    assert scenery.get("/groups/shelf-dead/lag")["resent"] == 1
 
 
 def test_ticks_and_other_links_of_a_row_keep_their_work(open_page: OpenPage) -> None:
