@@ -59,7 +59,7 @@ class ComparedProperty:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MessageComparison:
     """The differences of two messages, from the older one to the newer one.
 
     `view` is how both bodies were read; `is_cut` if only the beginning of one was.
@@ -82,7 +82,7 @@ class ComparePage:
     form: Form
     earlier: int | None
     later: int | None
-    result: Comparison | None
+    result: MessageComparison | None
 
 
 async def show(request: PageRequest) -> Response:
@@ -134,11 +134,11 @@ async def _find(
     return others[0]
 
 
-def _compared(old: StoredMessage, new: StoredMessage) -> Comparison:
+def _compared(old: StoredMessage, new: StoredMessage) -> MessageComparison:
     view, texts = _texts(old.plain, new.plain)
     properties = _properties(old.properties, new.properties)
     different = [one for one in properties if one.old != one.new]
-    return Comparison(
+    return MessageComparison(
         old=_side(old),
         new=_side(new),
         properties=different,
