@@ -24,7 +24,7 @@ LISTS = frozenset(
 )
 LIST_OF_ONE = re.compile(r"/dlq/[A-Za-z0-9_.~%-]+\Z")  # a group's dead letters
 # The position in a list is no part of a view.
-PASSING = frozenset({"page", "cursor", "done", "format"})
+PASSING = frozenset({"page", "cursor", "done", "format", "message"})
 
 
 @dataclass(frozen=True)

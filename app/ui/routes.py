@@ -58,8 +58,17 @@ from app.ui.help import components, help
 from app.ui.home import overview
 from app.ui.journeys import journey
 from app.ui.journeys import search as trace
+from app.ui.messages import (
+    compare,
+    message,
+    message_file,
+    messages,
+    publish,
+    saved_templates,
+    tail,
+    verify,
+)
 from app.ui.messages import export as message_export
-from app.ui.messages import message, message_file, messages, publish, saved_templates, tail, verify
 from app.ui.navigation import palette, search, views
 from app.ui.replays import export as job_export
 from app.ui.replays import form as replay_form
@@ -150,6 +159,7 @@ router = APIRouter(
         _get("/tail/stream", tail.stream),
         _get("/messages/{topic}/{queue}/{offset}", message.show),
         _get("/messages/{topic}/{queue}/{offset}/raw", message.download),
+        _get("/messages/{topic}/{queue}/{offset}/compare", compare.show),
         *_form("/messages/{topic}/{queue}/{offset}/verify", verify.show, verify.verify, ANY_GROUP),
         _get("/m/{id}", message.by_id),
         _get("/groups", groups.show),

@@ -24,7 +24,7 @@ GUESS_BYTES_MAX = 64 * 1024
 PREVIEW_CHARS = 160
 HEX_ROW = 16
 # The first that fits is shown: self-describing formats come before guesses.
-VIEWS = ("avro", "json", "text", "msgpack", "protobuf", "hex")
+VIEWS = ("avro", "json", "pretty", "text", "msgpack", "protobuf", "hex")
 ORDER = ("text", "json", "avro", "msgpack", "protobuf")
 GUESSED = ("msgpack", "protobuf")
 TREES = ("json", "avro", "msgpack", "protobuf")
@@ -72,6 +72,12 @@ class Body:
     def is_cut(self) -> bool:
         return self.shown_bytes < self.size_bytes
 
+    @property
+    def why_no_text(self) -> str:
+        """Why the body is no text; "" for a text."""
+        failed = (one.detail for one in self.results if one.name == "text" and not one.is_ok)
+        return next(failed, "")
+
 
 @dataclass(frozen=True)
 class _Decoded:
@@ -92,22 +98,28 @@ def decode(plain: PlainBody | bytes, *, view: str = "", is_all: bool = False) ->
     content = unpack(plain)
     body = content.body
     documents, results = _try_all(body, content)
-    views = tuple(name for name in VIEWS if name in documents or name == "hex")
+    fits = {*documents, "hex", "pretty" if "json" in documents else "hex"}
+    views = tuple(name for name in VIEWS if name in fits)
     choice = view if view in views else views[0]
     document = documents.get(choice, _Decoded(""))
     tree = Tree() if choice in TREES else None
     limit = _limit(choice, is_all)
+    text = body[:limit].decode("utf-8", "ignore") if choice == "text" else ""
+    if choice == "pretty":
+        text = json_text.indented(body.decode(), limit)
     return Body(
         view=choice,
         views=views,
         size_bytes=len(body),
         stored_bytes=stored,
-        shown_bytes=len(body) if tree else min(len(body), limit),
+        shown_bytes=len(body) if tree or choice == "pretty" else min(len(body), limit),
         packing=content.kind if content.is_unpacked else "",
         why_packed="" if content.is_unpacked or not _is_marked(plain) else content.detail,
-        text=body[:limit].decode("utf-8", "ignore") if choice == "text" else "",
+        text=text,
         tree=tree.build("", document.document) if tree else None,
-        tree_cut=document.is_cut or (tree is not None and tree.is_cut),
+        tree_cut=document.is_cut
+        or (tree is not None and tree.is_cut)
+        or (choice == "pretty" and len(text) >= limit),
         rows=list(_hex_rows(body[:limit])) if choice == "hex" else [],
         results=results,
     )
@@ -172,6 +184,13 @@ def line(plain: PlainBody | bytes, view: str) -> str:
         return msgspec.json.encode(result.document, enc_hook=str).decode()
     except (ValueError, TypeError, RecursionError) as error:
         raise NotDecodable(str(error) or _("nested too deeply")) from None
+
+
+def hex_lines(plain: PlainBody | bytes) -> list[str]:
+    """The first 64 KiB of a body in hex, 16 bytes on a line."""
+    return [
+        f"{row.octets:<48}  {row.text}" for row in _hex_rows(unpack(plain).body[:SHOWN_BYTES_MAX])
+    ]
 
 
 def document(plain: PlainBody | bytes, view: str = "") -> Any:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from app.ui.framework.console import Console
 
 VARY = "HX-Request, HX-Request-Type, HX-Target, Cookie, Accept-Language, Accept-Encoding"
+PASSING = frozenset({"done", "message"})  # what one visit has: a notice, an open drawer
 # Messages after a redirect; the query holds the key, never the sentence.
 NOTICES = {
     "created": N_("Created."),
@@ -134,13 +135,13 @@ class Frame:
 
     @property
     def here(self) -> str:
-        """The address of this page, without its one-time message."""
+        """The address of this page, without its one-time message and what is in the drawer."""
         return self.link()
 
     def link(self, **changes: object) -> str:
         """The address of this page with changes to its query; None removes a parameter."""
         merged = {**self.query, **changes}
-        query = {k: v for k, v in merged.items() if v not in (None, "") and k != "done"}
+        query = {k: v for k, v in merged.items() if v not in (None, "") and k not in PASSING}
         return f"{self.path}?{urlencode(query)}" if query else self.path
 
 

@@ -11,7 +11,7 @@ from app.ui.framework.page_request import PageRequest
 from app.ui.help.glossary import CHAPTERS, Chapter, Term
 
 QUERY_CHARS_MAX = 100
-# The shortcuts of app.js; a test compares both.
+# The shortcuts of app.js and drawer.js; a test compares both.
 KEYS = (
     ("Ctrl K", N_("search pages and actions")),
     ("/", N_("search")),
@@ -23,6 +23,7 @@ KEYS = (
     ("g a", N_("alerts")),
     ("g e", N_("engine")),
     ("g h", N_("help and glossary")),
+    ("j k", N_("next and previous message of a list")),
     ("r", N_("refresh now")),
     ("?", N_("this help")),
     ("Esc", N_("close a dialog")),

@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from app.security.message_rights import all_visible, missing_right, require_message, visible
 from app.services.bodies import decompress
-from app.services.topic_kinds import group_of
+from app.services.topic_kinds import USER_KINDS, group_of, kind_of
 from app.ui.bodies import bodies
 from app.ui.bodies.bodies import Body
 from app.ui.framework import pages, typed_forms
@@ -85,6 +85,8 @@ class MessagePage:
     curl: str
     cli: str
     unread: str  # the missing right that conceals body, keys and properties
+    send_topic: str  # where a copy can be sent; "" if that topic is gone or the broker's own
+    can_resend: bool  # a dead letter, to its group
 
 
 @dataclass(frozen=True)
@@ -115,12 +117,14 @@ async def show(request: PageRequest) -> Response:
     body = await console.render(lambda: body_of(request, message))
     records = all_visible(who, await _records(request, message))
     await decompress(records[: COPIES_MAX + 1])
-    stats = _queue_of(console, message.topic, message.queue)
+    stats = queue_of(console, message.topic, message.queue)
     where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
+    group = group_of(message.topic)
+    is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
     context = MessagePage(
         message=message,
-        group=group_of(message.topic),
-        is_dead=message.topic.startswith(DEAD_LETTER_PREFIX),
+        group=group,
+        is_dead=is_dead,
         is_retry=message.topic.startswith(RETRY_PREFIX),
         properties=properties_of(message),
         failure=_failure(message),
@@ -132,6 +136,8 @@ async def show(request: PageRequest) -> Response:
         curl=f"curl -s {shlex.quote(str(request.base_url).rstrip('/') + where)}",
         cli=_send_again(message),
         unread=missing_right(message),
+        send_topic=_send_topic(console, message),
+        can_resend=is_dead and message.queue == 0 and pages.exists(console.broker.group, group),
     )
     title = f"{message.topic} {message.queue}:{message.offset}"
     return await pages.respond(request, "message.html", context, title=title, section="topics")
@@ -208,13 +214,14 @@ async def _find(console: Console, request: PageRequest) -> StoredMessage | None:
     try:
         return await console.messaging.message(topic, queue, offset)
     except MessageNotFound:
-        stats = _queue_of(console, topic, queue)
+        stats = queue_of(console, topic, queue)
         if stats is not None and offset < stats.min_offset:
             return None
         raise
 
 
-def _queue_of(console: Console, topic: str, queue: int) -> QueueStats | None:
+def queue_of(console: Console, topic: str, queue: int) -> QueueStats | None:
+    """The extent of a queue; None if the topic has no such queue."""
     matches = (one for one in console.broker.topic_stats(topic).queues if one.queue == queue)
     return next(matches, None)
 
@@ -223,7 +230,7 @@ async def _show_gone(request: PageRequest) -> Response:
     """The 410 page for an offset below the queue's beginning, with its first message."""
     console = request.console
     topic, queue, offset = place_of(request)
-    stats = _queue_of(console, topic, queue)
+    stats = queue_of(console, topic, queue)
     begin = stats.min_offset if stats else 0
     begins_ms = None
     with contextlib.suppress(MessageNotFound):
@@ -258,6 +265,17 @@ async def _show_gone_id(request: PageRequest, text: str) -> Response | None:
 def _go(message: StoredMessage) -> Response:
     place = address(message.topic, message.queue, message.offset)
     return RedirectResponse(place, status_code=302)
+
+
+def _send_topic(console: Console, message: StoredMessage) -> str:
+    """The topic that a copy of the message goes to; "" if nobody can send there."""
+    topic = message.origin_topic
+    if topic == message.topic:
+        topic = message.properties.get(REAL_TOPIC, topic)
+    try:
+        return topic if kind_of(console.broker.topic(topic)) in USER_KINDS else ""
+    except NotFound:
+        return ""
 
 
 def _send_again(message: StoredMessage) -> str:

@@ -47,7 +47,8 @@ def _hashes_are_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def marked(id: str, **fields: object) -> dict[str, object]:
     properties = {"own": "PROPERTYMARK"}
-    return {"id": id, "body": '{"a": "BODYMARK"}', "keys": ["KEYMARK"], "tag": "t"} | {
+    body = f'{{"id": "{id}", "a": "BODYMARK"}}'  # no two the same, so that comparing shows it
+    return {"id": id, "body": body, "keys": ["KEYMARK"], "tag": "t"} | {
         "properties": properties,
         **fields,
     }
@@ -124,7 +125,8 @@ def reads(words: dict[str, str]) -> list[str]:
         "topic={topic}&since=all", "topic={topic}&since=all&view=json&fields=a&format=json",
         "topic={topic}&since=all&contains=BODYMARK", "by=id&id=SENT0", "q=SENT0", "q=KEYMARK",
         "by=offset&topic={topic}", "by=failed", "by=slowest&format=json", "key=KEYMARK", "view=hex",
-        "from={topic}:0:0", "format=ndjson&topic={topic}&since=all", "format=xlsx", "body=all",
+        "from={topic}:0:0", "with={topic}:0:0", "with=SENT0&format=json",
+        "format=ndjson&topic={topic}&since=all", "format=xlsx", "body=all",
         "topic={topic}&key=KEYMARK&format=json", "offset=0", "state=all&format=json",
         "topic={topic}&filter=SQL92: own = 'PROPERTYMARK'&since=all",
     )  # fmt: skip
@@ -208,6 +210,7 @@ async def test_whoever_may_read_messages_sees_them_at_the_same_doors(
         "/api/v1/topics/t/messages/by-key", "/api/v1/groups/billing/dead-letters",
         "/api/v1/groups/billing/dead-letters/0", "/api/v1/scheduled", "/api/v1/search",
         "/messages", "/messages/export", "/messages/t/0/0", "/messages/t/0/0/raw",
+        "/messages/t/0/0/compare",
         "/topics/t/messages", "/tail", "/dlq/billing/0", "/dlq/billing/0/raw",
         "/dlq/billing/export", "/scheduled", "/transactions",
     ):  # fmt: skip
@@ -223,6 +226,13 @@ async def test_a_page_says_which_right_is_missing_and_shows_the_rest(
         assert "You do not have permission to read message bodies of this topic." in page
         assert f"read_messages:topic:{NAME}" in page
         assert "SENT0" in page
+        as_part = {"hx-request": "true", "hx-request-type": "partial"}
+        as_part["hx-target"] = "div#message-drawer"
+        drawer = (await http.get(f"/messages/{NAME}/0/0", headers=as_part)).text
+        assert f"read_messages:topic:{NAME}" in drawer
+        assert "<html" not in drawer
+        assert "SENT0" in drawer
+        assert not [mark for mark in MARKS if mark in drawer]
         letter = (await http.get(f"/dlq/{GROUP}/0")).text
         assert f"read_messages:group:{GROUP}" in letter
         assert "no stock" in letter, "what its consumer said is no part of the message"
@@ -231,6 +241,20 @@ async def test_a_page_says_which_right_is_missing_and_shows_the_rest(
         refused = await http.get(f"/api/v1/topics/{NAME}/messages")
         assert refused.status_code == 403
         assert f"read_messages:topic:{NAME}" in json.dumps(refused.json())
+
+
+async def test_comparing_needs_the_right_to_read_both_messages(
+    site: tuple[App, dict[str, str]],
+) -> None:
+    app, _ = site
+    reader = Person("reads", "admin", (), "viewer", ("read_messages:topic:*",), True, "ann")
+    async with client_of(app, reader) as http:
+        path = f"/messages/{NAME}/0/0/compare"
+        beside = await http.get(f"{path}?with={NAME}:0:1")
+        assert (beside.status_code, "BODYMARK" in beside.text) == (200, True)
+        for other in (f"%DLQ%{GROUP}:0:0", f"%DLQ%{GROUP}:0:1"):
+            refused = await http.get(path, params={"with": other})
+            assert (refused.status_code, marks_in(refused, "")) == (403, [])
 
 
 async def test_whoever_may_consume_gets_bodies_by_consuming_alone(

@@ -47,6 +47,8 @@ PICTURES = {
     "purge": "/topics/orders/purge?how=all",
     "messages": "/messages?topic=orders&filter=paid&size=25",
     "message": "/messages/orders/0/1",
+    "message-drawer": ("/topics/orders/messages?by=offset&queue=0&offset=0&message=orders:0:1"),
+    "message-compare": "/messages/orders/0/1/compare",
     "tail": "/tail?topic=orders,user-events&rows=100",
     "groups": "/groups",
     "groups-reset": "/bulk/groups?action=reset&scope=all&q=e&at=2020-01-01T00:00",

@@ -46,7 +46,7 @@
   // What works only with script is hidden until there is one.
   function reveal(from = document) {
     each(
-      "[data-copy], [data-close-dialog], [data-refresh], [data-help], [data-into]",
+      "[data-copy], [data-copy-from], [data-close-dialog], [data-refresh], [data-help], [data-into]",
       (element) => {
         element.hidden = element.matches("[data-close-dialog]") && !element.closest("dialog");
       },
@@ -76,9 +76,18 @@
     one("#spoken").textContent = text;
   }
 
+  async function read(address) {
+    const response = await fetch(address);
+    if (!response.ok) throw new Error(address);
+    return new Blob([await response.text()], { type: "text/plain" });
+  }
+
   async function copy(button) {
+    const { copy, copyFrom } = button.dataset;
     try {
-      await navigator.clipboard.writeText(button.dataset.copy);
+      // What is at another address is a promise, since a browser lets nobody copy later than the click.
+      if (copyFrom) await navigator.clipboard.write([new ClipboardItem({ "text/plain": read(copyFrom) })]);
+      else await navigator.clipboard.writeText(copy);
     } catch {
       say(texts.uncopied);
       return;
@@ -97,7 +106,7 @@
   document.addEventListener("click", (event) => {
     const target = event.target;
     const button = target.closest("button");
-    if (button?.matches("[data-copy]")) copy(button);
+    if (button?.matches("[data-copy], [data-copy-from]")) copy(button);
     else if (button?.matches("[data-refresh]")) refresh();
     else if (button?.matches("[data-help]")) one("#help").showModal();
     else if (button?.matches("[data-close-dialog]")) button.closest("dialog")?.close();
@@ -199,7 +208,7 @@
   document.addEventListener("keydown", (event) => {
     const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
     if (root.dataset.keys === "off") return;
-    if (isTyping || event.ctrlKey || event.metaKey || event.altKey || one("dialog[open]")) return;
+    if (isTyping || event.ctrlKey || event.metaKey || event.altKey || one("dialog:modal")) return;
     const isPlace = goes && performance.now() - goes < 1200;
     goes = 0;
     if (isPlace && PLACES[event.key]) location.assign(PLACES[event.key]);

@@ -32,6 +32,7 @@
     time.textContent = message.clock;
     const link = row.querySelector("a");
     link.href = message.href;
+    link.dataset.drawer = message.href;
     link.textContent = message.place;
     row
       .querySelector("[data-pin]")

@@ -20,7 +20,7 @@ def tried(body: bodies.Body) -> dict[str, bool]:
 def test_json_is_shown_as_a_tree_with_its_order_kept() -> None:
     body = bodies.decode(b'{"b": [1, true], "a": null}')
     assert body.view == "json"
-    assert body.views == ("json", "text", "hex")
+    assert body.views == ("json", "pretty", "text", "hex")
     assert body.tree is not None
     assert [node.label for node in body.tree.children] == ["b", "a"]
     assert [node.text for node in body.tree.children[0].children] == ["1", "true"]

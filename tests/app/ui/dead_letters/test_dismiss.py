@@ -112,6 +112,7 @@ def test_a_cut_by_error_is_resent_and_its_rows_say_what_became_of_the_copies(
     for fate in ("acknowledged", "failed again", "waiting"):
         expect(rows.filter(has_text=fate)).to_have_count(1)
     page.locator("#letter-2 .error-line").click()
+    page.locator("#drawer").get_by_role("link", name="Review dead letter").first.click()
     expect(page.get_by_text("the copy:")).to_be_visible()
     lag = scenery.get("/groups/ferry-dock/lag")
     assert (lag["dead"], lag["resent"], lag["dismissed"]) == (6, 3, 0)

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.anyio
 
 HTML = {"accept": "text/html"}
 STATIC = Path(language.__file__).parent / "static"
+DRAWER = STATIC.parents[1] / "messages/static"
 
 
 @pytest.fixture
@@ -68,6 +69,10 @@ def test_help_names_exactly_the_keys_that_the_script_knows() -> None:
     assert places is not None
     known = {f"g {key}" for key in re.findall(r'(\w): "/', places[1])}
     known |= set(re.findall(r'event\.key === "([/?r])"', script)) | {"Ctrl K", "Esc"}
+    drawer = (DRAWER / "drawer.js").read_text()
+    steps = re.search(r"\{ (\w): 1, (\w): -1 \}\[event\.key\]", drawer)
+    assert steps is not None
+    known.add(" ".join(steps.groups()))
     assert {keys for keys, __ in help.KEYS} == known
 
 

@@ -302,6 +302,8 @@ def test_bodies_in_the_tail_are_text(open_page: OpenPage, scenery: Scenery) -> N
     expect(row.locator(".tail-body")).to_have_text(SCRIPT_BODY)
     expect(row.locator(".badge")).to_have_text("<b>t</b>")
     row.get_by_role("link").click()
+    expect(page.locator("#drawer-body pre")).to_have_text(SCRIPT_BODY)
+    page.get_by_role("link", name="Open page").click()
     expect(page.locator("#message-body pre")).to_have_text(SCRIPT_BODY)
 
 
