@@ -11,7 +11,7 @@ from itertools import chain
 from engine.errors import MessageNotFound
 from engine.message import StoredMessage
 from engine.search.lookup import FOUND_MAX, Lookup
-from engine.search.scan import FOREVER_MS, Done, Match, MessageScan, ScanQuery
+from engine.search.scan import ANYWHERE, FOREVER_MS, Done, Match, MessageScan, ScanQuery
 from engine.store.encode import position_of_id
 from engine.store.pool import Pool
 from engine.store.store import Store
@@ -19,7 +19,6 @@ from engine.topic.catalog import Catalog
 from engine.topic.names import is_system_topic
 
 PROBES_MAX = 500  # hash slots that are looked into in one step: two small reads each
-ANYWHERE = 1 << 62  # a position behind every record
 TEXT_MAX = 512  # of a text that is looked for as id or key; longer ones are no id and no key
 
 
