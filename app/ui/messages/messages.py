@@ -38,6 +38,7 @@ from kitemq.model.conversion import convert
 
 BUDGET_S = 1.5
 SUGGESTED_MAX = 200
+ROWS_MAX = 1000  # that a search with a condition appends by itself
 OFFSET_MAX = 10**18
 Text = Annotated[str, Meta(max_length=512)]
 
@@ -52,11 +53,15 @@ class WayFields(Fields, frozen=True):
     id: Text = ""
     size: tables.Size = tables.SIZE_DEFAULT
     cursor: str = ""
+    unreadable: int = 0  # of the pages before
 
 
 @dataclass(frozen=True)
 class ScanInfo:
-    """The progress of a search over its pages; `next_href` continues it, "" at the end."""
+    """The progress of a search over its pages; `next_href` continues it, "" at the end.
+
+    A script continues it until `rows_max` rows are on the page.
+    """
 
     scanned: int
     total: int
@@ -65,6 +70,8 @@ class ScanInfo:
     reached_ms: int | None
     begin_ms: int
     is_first: bool
+    is_newest_first: bool
+    rows_max: int
     next_cursor: str
     next_href: str
     first_href: str
@@ -94,10 +101,12 @@ class MessageSearch:
     topics: list[str]
     rows: list[MessageRow]
     bodies: list[RowColumns]  # of the rows
+    mark: str  # in the bodies: what was searched for
     paths: tuple[str, ...]  # the paths that are columns
     answer: SearchAnswer  # without its messages
     has_query: bool
     since: tuple[tuple[str, str], ...] = message_query.SINCE
+    orders: tuple[tuple[str, str], ...] = message_query.ORDERS
     sizes: tuple[int, ...] = tables.SIZES
     views: tuple[tuple[str, str], ...] = columns.VIEWS
     unread: str = ""  # the missing right that conceals messages
@@ -133,7 +142,8 @@ async def show(request: PageRequest) -> Response:
         size=way.size,
         topics=names[:SUGGESTED_MAX],
         rows=await console.render(lambda: [row_of(message) for message in messages]),
-        bodies=await console.render(lambda: columns.show(messages, shape)),
+        bodies=await console.render(lambda: columns.show(messages, shape, query.contains)),
+        mark=columns.mark_of(query.contains),
         paths=shape.paths,
         answer=replace(answer, messages=[]),
         has_query=has_query,
@@ -193,14 +203,20 @@ def _scan_info(query: ScanQuery, page: ScanPage, way: WayFields, shape: Columns)
     if way.size != tables.SIZE_DEFAULT:
         params["size"] = way.size
     following = page.next_cursor or ""
+    unreadable = way.unreadable + page.unreadable
+    further = params | {"cursor": following, "unreadable": unreadable or ""}
     address = message_query.address
+    has_condition = bool(query.contains) or query.filter != "*"
     return convert(
         page,
         ScanInfo,
+        unreadable=unreadable,
         begin_ms=query.begin_ms,
         is_first=not way.cursor,
+        is_newest_first=query.is_newest_first,
+        rows_max=ROWS_MAX if has_condition else way.size,
         next_cursor=following,
-        next_href=address(query, "/messages", **params, cursor=following) if following else "",
+        next_href=address(query, "/messages", **further) if following else "",
         first_href=address(query, "/messages", **params),
         here_href=address(query, "/messages", **params, cursor=way.cursor),
         export_href=address(query, "/messages/export"),

@@ -111,11 +111,42 @@ def test_a_search_continued_to_its_end_finds_each_match_once(
     assert (last["matched"], last["scanned"], last["total"]) == (200, 400, 400)
 
 
+@pytest.mark.parametrize("order", ["newest", "oldest"])
+def test_a_search_comes_newest_first_unless_the_address_says_otherwise(
+    browser: httpx.Client, haystack: str, order: str
+) -> None:
+    pages = walk(browser, f"/messages?topic={haystack}&contains=straw&order={order}")
+    stored = [row["stored_ms"] for page in pages for row in page["rows"]]
+    assert stored == sorted(stored, reverse=order == "newest")
+    assert len(stored) == 200
+    is_newest = order == "newest"
+    assert ("order=oldest" in pages[0]["answer"]["scan"]["next_href"]) is not is_newest
+
+
+@pytest.mark.parametrize(
+    ("body", "sought", "shown"),
+    [
+        ("a short needle", "needle", "a short <mark>needle</mark>"),
+        (f"{'x' * 900} <b>pin\n  up{'y' * 900}", "<b>pin\n", "<mark>&lt;b&gt;pin</mark> up"),
+        ("\x00\x01 a needle \x02", "needle", "·· a <mark>needle</mark> ·"),
+        ("é" * 500 + "näedle", "näedle", "é<mark>näedle</mark>"),
+    ],
+)  # fmt: skip
+def test_a_body_is_shown_from_where_the_text_stands_in_it(
+    browser: httpx.Client, scenery: Scenery, body: str, sought: str, shown: str
+) -> None:
+    scenery.send("marks", [{"body": body}])
+    query = {"topic": "marks", "contains": sought, "size": 25}
+    assert shown in browser.get("/messages", params=query).text
+    narrow = {"view": "text"} if "\x00" not in body else {}
+    assert shown in browser.get("/messages", params=query | narrow).text
+
+
 def test_a_search_whose_time_is_up_says_how_far_it_came_and_goes_on(
     browser: httpx.Client, haystack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(messages, "BUDGET_S", 0.0)
-    path = f"/messages?topic={haystack}&contains=needle+398"
+    path = f"/messages?topic={haystack}&contains=needle+398&order=oldest"
     page = browser.get(path).text
     text = re.sub(r"<[^>]+>", "", page)
     assert re.search(r"0 matches so far, scanned \d+ of 400", text)
