@@ -30,7 +30,7 @@ VIEWS = (
     ("hex", N_("Hex")),
 )
 PATHS_MAX = 4
-BEFORE_CHARS = 40  # of a body before the text that was searched for
+BEFORE_CHARS = 24  # of a body before the text that was searched for
 PATH_CHARS_MAX = 200
 CELL_CHARS_MAX = 160
 BODY_BYTES_MAX = 64 * 1024
@@ -111,7 +111,7 @@ def mark_of(contains: str) -> str:
 
 def _row(message: StoredMessage, columns: Columns, contains: str) -> RowColumns:
     preview = BodyCell(preview_of(message))
-    if mark_of(contains) not in preview.text and not missing_right(message):
+    if not 0 <= preview.text.find(mark_of(contains)) <= BEFORE_CHARS and not missing_right(message):
         preview = BodyCell(_excerpt(message.plain.body, contains) or preview.text)
     if not columns.view and not columns.paths:
         return RowColumns(preview, ())
@@ -142,7 +142,7 @@ def _body(message: StoredMessage, view: str, contains: str) -> BodyCell:
     except NotDecodable as error:
         return BodyCell(why=str(error))
     at = line.find(contains)
-    return BodyCell(_cut(line) if at < CELL_CHARS_MAX else f"…{_cut(line[at - BEFORE_CHARS :])}")
+    return BodyCell(_cut(line) if at <= BEFORE_CHARS else f"…{_cut(line[at - BEFORE_CHARS :])}")
 
 
 def _values(message: StoredMessage, columns: Columns) -> list[BodyCell]:
