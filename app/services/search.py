@@ -110,14 +110,22 @@ class SearchService:
             )
         return KeyPage(messages, str(messages[-1].position) if lookup.is_cut else "")
 
+    async def by_text(self, text: str, *, budget_s: float = BUDGET_S) -> Lookup:
+        """Messages in any topic with this id or key, at most 64; raises Busy.
+
+        It is not over if the time was up before all topics were asked.
+        """
+        lookup = self._host.broker.search.any_lookup(text)
+        await self._carry_on(lookup, budget_s)
+        return lookup
+
     async def anything(self, text: str, *, budget_s: float = BUDGET_S) -> Anything:
         """Whatever the text may mean; raises Busy."""
         broker = self._host.broker
         messages = await self.by_id(text)
         is_cut = False
         if not messages:
-            lookup = broker.search.any_lookup(text)
-            await self._carry_on(lookup, budget_s)
+            lookup = await self.by_text(text, budget_s=budget_s)
             messages, is_cut = lookup.messages, lookup.is_cut
         topics = [topic.name for topic in broker.topics(system=True)]
         groups = [group.name for group in broker.groups()]

@@ -96,13 +96,15 @@ class LogSearch:
         return None if is_kept else message
 
     def any_lookup(self, text: str, *, count_max: int = FOUND_MAX) -> Lookup:
-        """Messages in any topic whose id or one of whose keys is `text`."""
+        """Messages in any topic whose id, offset id or one of whose keys is `text`."""
+        home = position_of_id(text)
 
         def is_it(message: StoredMessage) -> bool:
-            is_named = message.message_id == text or text in message.keys
-            return is_named and self._is_current(message)
+            is_id = message.message_id == text or message.offset_id == text.upper()
+            return (is_id or text in message.keys) and self._is_current(message)
 
-        return Lookup(self._places_in_all(text), is_it, count_max)
+        places = self._places_in_all(text)
+        return Lookup(chain([] if home is None else [home], places), is_it, count_max)
 
     def read(self, lookup: Lookup, done: Done) -> None:
         """Read what a lookup has to compare, off the owner's thread, and let it `take` it.
