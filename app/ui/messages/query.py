@@ -54,17 +54,22 @@ class SearchFields(Fields, frozen=True, rename={"from_ms": "from", "to_ms": "to"
 
 
 def read(
-    values: Mapping[str, str], now_ms: int, display_zone: Zone = UTC_ZONE
+    values: Mapping[str, str],
+    now_ms: int,
+    display_zone: Zone = UTC_ZONE,
+    *,
+    since: str = SINCE_DEFAULT,
 ) -> tuple[Form, ScanQuery]:
     """Read the form, with errors at its fields, and the query that it describes.
 
+    Without a range it is that of `since`.
     Its times are in the `zone` that it names; the form shows them in `display_zone`.
     """
     form, fields = typed_forms.read(values, SearchFields, display_zone)
     if len(fields.contains) > TEXT_MAX:
         form.refuse("contains", _("At most %(text_max)s characters.", text_max=TEXT_MAX))
     is_fixed = bool(form.values["from"] or form.values["to"])
-    since = "" if is_fixed else fields.since if fields.since in SINCE_MS else SINCE_DEFAULT
+    since = "" if is_fixed else fields.since if fields.since in SINCE_MS else since
     form.values["since"] = since
     begin_ms, end_ms = fields.from_ms or 0, fields.to_ms or FOREVER_MS
     if not is_fixed:

@@ -158,7 +158,7 @@ def _deeds(text: str, directory: Directory, who: Principal) -> list[Hit]:
         others = [word for word in words if not is_term(word, deed.terms.split())]
         is_meant = 0 < len(others) < len(words)
         names = best(deed.kind, " ".join(others)) if is_meant else ()
-        if deed.is_offered and not is_meant:
+        if deed.is_offered and len(words) == 1:
             names = [(TYPO, name) for __, name in best(deed.kind, text)[:1]]
         for rank, name in names:
             if _is_possible(deed, name, directory, who):

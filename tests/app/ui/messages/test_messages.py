@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from playwright.sync_api import expect
 
+from app.ui.framework import formats
 from app.ui.messages import messages
 from app.ui.messages import query as message_query
 from engine.message import BODY_BYTES_MAX
@@ -86,14 +87,57 @@ def test_all_messages_of_a_key_are_reached_by_its_pages(
     first = browser.get(path, params=query | {"format": "json"}).json()
     assert len(first["rows"]) == 64
     page = browser.get(path, params=query)
-    assert "This key has older messages" in page.text
+    assert "1 to 64 of 111 messages with this key. This key has older messages" in page.text
     (link,) = re.findall(r'rel="next" href="([^"]+)"', page.text)
+    assert "65 to 111 of 111 messages with this key" in browser.get(link.replace("&amp;", "&")).text
     second = browser.get(f"{link.replace('&amp;', '&')}&format=json").json()
     cursors = second | second.get("page", {}) | second.get("answer", {})
     assert (len(second["rows"]), cursors[older]) == (47, "")
     assert len({row["message_id"] for row in first["rows"] + second["rows"]}) == 111
     journeys = browser.get("/trace", params={"topic": "tail-numbers", "key": popular_key})
     assert 'href="/messages?by=key&amp;topic=tail-numbers&amp;key=N14228"' in journeys.text
+
+
+def test_a_key_is_counted_up_to_a_limit_and_says_so(
+    browser: httpx.Client, popular_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "KEY_TOTAL_MAX", 100)
+    query = {"by": "key", "topic": "tail-numbers", "key": popular_key}
+    page = browser.get("/messages", params=query)
+    assert "1 to 64 of at least 100 messages with this key." in page.text
+
+
+def test_a_key_without_a_topic_leads_to_all_of_its_messages_by_topic(
+    browser: httpx.Client, popular_key: str, scenery: Scenery
+) -> None:
+    scenery.send("tail-repairs", [{"body": "repaired", "keys": [popular_key]}])
+    page = browser.get("/messages", params={"by": "key", "key": popular_key})
+    assert page.text.count("<tr>") == 65
+    topics = browser.get(
+        "/messages", params={"by": "key", "key": popular_key, "format": "json"}
+    ).json()["answer"]["topics"]
+    assert topics == [["tail-numbers", 111], ["tail-repairs", 1]]
+    link = f"/messages?by=key&amp;key={popular_key}&amp;topic=tail-numbers"
+    assert f'<a href="{link}">tail-numbers</a> <span class="tally">111</span>' in page.text
+
+
+@pytest.mark.parametrize("topic", ["", "tail-times"])
+def test_a_key_is_searched_in_a_time_range(
+    browser: httpx.Client, scenery: Scenery, topic: str
+) -> None:
+    key = f"TIMED-{topic}"
+    scenery.send("tail-times", [{"body": "now", "keys": [key]}])
+    query = {"by": "key", "key": key, "topic": topic}
+    (row,) = browser.get("/messages", params=query | {"format": "json"}).json()["rows"]
+    for times, count in (
+        ({}, 1),
+        ({"since": "1h"}, 1),
+        ({"from": "2026-01-01T00:00", "to": "2026-01-02T00:00"}, 0),
+        ({"from": formats.iso(row["stored_ms"])[:-1]}, 1),
+        ({"from": formats.iso(row["stored_ms"] + 1)[:-1]}, 0),
+    ):
+        answer = browser.get("/messages", params=query | times | {"format": "json"})
+        assert len(answer.json()["rows"]) == count, times
 
 
 @pytest.mark.parametrize(
