@@ -19,14 +19,14 @@ from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.navigation import matching
 from app.ui.navigation.matching import EQUAL, PREFIX, TYPO, ranked
-from app.ui.navigation.places import ACTIONS, DEEDS, PLACES, Deed, Place
+from app.ui.navigation.places import ACTIONS, OBJECT_ACTIONS, PLACES, Destination, ObjectAction
 from engine.broker import Lookup
 from engine.errors import EngineError
 from kitemq.model.access import Kind
 
 TEXT_CHARS_MAX = 512
-DEED_NAMES_MAX = 3
-DEED_TERMS = [term for deed in DEEDS for term in deed.terms.split()]
+ACTION_NAMES_MAX = 3
+ACTION_TERMS = [term for act in OBJECT_ACTIONS for term in act.terms.split()]
 IsTerm = Callable[[str, Sequence[str]], bool]  # whether a word of the text is one of the terms
 
 
@@ -103,7 +103,8 @@ def find(
             for rank, name in ranked(text, directory.saved)
         ],
         HitKind.PAGE: _places(HitKind.PAGE, text, PLACES, who),
-        HitKind.ACTION: _places(HitKind.ACTION, text, ACTIONS, who) + _deeds(text, directory, who),
+        HitKind.ACTION: _places(HitKind.ACTION, text, ACTIONS, who)
+        + _object_actions(text, directory, who),
     }
     kinds = list(HitKind)
     if not text:  # the whole menu, in its order
@@ -120,13 +121,13 @@ def _named(kind: HitKind, text: str, names: Sequence[str], folder: str, icon: st
     return [Hit(kind, name, folder + segment(name), icon, rank) for rank, name in matches]
 
 
-def _places(kind: HitKind, text: str, places: Sequence[Place], who: Principal) -> list[Hit]:
+def _places(kind: HitKind, text: str, places: Sequence[Destination], who: Principal) -> list[Hit]:
     strict = _places_by(matching.begins, kind, text, places, who)
     return strict or _places_by(matching.nearly_begins, kind, text, places, who)
 
 
 def _places_by(
-    is_term: IsTerm, kind: HitKind, text: str, places: Sequence[Place], who: Principal
+    is_term: IsTerm, kind: HitKind, text: str, places: Sequence[Destination], who: Principal
 ) -> list[Hit]:
     words = matching.words_of(text)
     hits = []
@@ -142,35 +143,35 @@ def _places_by(
     return hits
 
 
-def _deeds(text: str, directory: Directory, who: Principal) -> list[Hit]:
+def _object_actions(text: str, directory: Directory, who: Principal) -> list[Hit]:
     """What can be done to the names that the text holds beside the words for it."""
     words = matching.words_of(text)
 
     @cache
     def best(kind: Kind, query: str) -> list[tuple[int, str]]:
         names = directory.topics if kind is Kind.TOPIC else directory.groups
-        return ranked(query, names)[:DEED_NAMES_MAX]
+        return ranked(query, names)[:ACTION_NAMES_MAX]
 
-    is_strict = any(matching.begins(word, DEED_TERMS) for word in words)
+    is_strict = any(matching.begins(word, ACTION_TERMS) for word in words)
     is_term = matching.begins if is_strict else matching.nearly_begins
     hits = []
-    for deed in DEEDS if text else ():
-        others = [word for word in words if not is_term(word, deed.terms.split())]
+    for act in OBJECT_ACTIONS if text else ():
+        others = [word for word in words if not is_term(word, act.terms.split())]
         is_meant = 0 < len(others) < len(words)
-        names = best(deed.kind, " ".join(others)) if is_meant else ()
-        if deed.is_offered and len(words) == 1:
-            names = [(TYPO, name) for __, name in best(deed.kind, text)[:1]]
+        names = best(act.kind, " ".join(others)) if is_meant else ()
+        if act.is_offered and len(words) == 1:
+            names = [(TYPO, name) for __, name in best(act.kind, text)[:1]]
         for rank, name in names:
-            if _is_possible(deed, name, directory, who):
-                title = translated(deed.title) % {"name": name}
-                href = deed.href.format(segment(name))
-                hits.append(Hit(HitKind.ACTION, title, href, deed.icon, max(rank, PREFIX)))
+            if _is_possible(act, name, directory, who):
+                title = translated(act.title) % {"name": name}
+                href = act.href.format(segment(name))
+                hits.append(Hit(HitKind.ACTION, title, href, act.icon, max(rank, PREFIX)))
     return hits
 
 
-def _is_possible(deed: Deed, name: str, directory: Directory, who: Principal) -> bool:
-    is_for_it = deed.for_paused is None or deed.for_paused == (name in directory.paused)
-    return is_for_it and rights.lock_of(who, "", (deed.action, deed.kind, name)) is None
+def _is_possible(act: ObjectAction, name: str, directory: Directory, who: Principal) -> bool:
+    is_for_it = act.for_paused is None or act.for_paused == (name in directory.paused)
+    return is_for_it and rights.lock_of(who, "", (act.action, act.kind, name)) is None
 
 
 async def _directory(request: PageRequest, text: str) -> Directory:
