@@ -81,8 +81,7 @@ from engine.schedule.deliver import LevelWaiting
 from engine.schedule.timer import check_due
 from engine.schedule.timers import Scheduled, ScheduledPage, TimerAnswer
 from engine.search.lookup import Lookup
-from engine.search.scan import FOREVER_MS, MessageScan, ScanPage, ScanQuery
-from engine.search.search import ANYWHERE
+from engine.search.scan import ANYWHERE, FOREVER_MS, MessageScan, ScanPage, ScanQuery
 from engine.service import ServiceRunner
 from engine.statistics.latency_histogram import LatencySpreads, Spread
 from engine.statistics.metric_series import Metric, MetricSeries

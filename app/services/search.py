@@ -20,6 +20,7 @@ BUDGET_S = 2.0
 KEY_BUDGET_S = 20.0
 NAMES_MAX = 50
 KEY_COUNT_MAX = 64
+COUNT_BUDGET_S = 0.5  # for counting on, once a page is full
 
 
 class Anything(msgspec.Struct, frozen=True):
@@ -37,10 +38,15 @@ class Anything(msgspec.Struct, frozen=True):
 
 
 class KeyPage(msgspec.Struct, frozen=True):
-    """Messages with a key, newest first; `next_cursor` goes on with older ones, "" at the end."""
+    """Messages with a key, newest first; `next_cursor` goes on with older ones, "" at the end.
+
+    There are `total` from the cursor on, these included, or more if that `is_least`.
+    """
 
     messages: list[StoredMessage]
     next_cursor: str
+    total: int
+    is_least: bool
 
 
 class SearchService:
@@ -82,11 +88,14 @@ class SearchService:
         key: str,
         *,
         count_max: int = KEY_COUNT_MAX,
+        total_max: int = 0,
         begin_ms: int = 0,
         end_ms: int = 0,
         cursor: str = "",
     ) -> KeyPage:
-        """A page of a topic's messages with a key; `end_ms` 0 means no end.
+        """A page of a topic's messages with a key, counted up to `total_max`.
+
+        `end_ms` 0 means no end.
 
         Raises TopicNotFound, Invalid (cursor), Busy: also where nothing was found in time, as
         looking on would begin anew.
@@ -95,6 +104,7 @@ class SearchService:
             topic,
             key,
             count_max=count_max,
+            total_max=total_max,
             begin_ms=begin_ms,
             end_ms=end_ms or FOREVER_MS,
             before=_position_of(cursor) if cursor else ANYWHERE,
@@ -108,7 +118,27 @@ class SearchService:
                 retry_after_s=1.0,
                 remedy="narrow the time, or search the topic by its content",
             )
-        return KeyPage(messages, str(messages[-1].position) if lookup.is_cut else "")
+        next_cursor = str(messages[-1].position) if lookup.is_cut else ""
+        return KeyPage(messages, next_cursor, *total_of(lookup))
+
+    async def by_text(
+        self,
+        text: str,
+        *,
+        budget_s: float = BUDGET_S,
+        total_max: int = 0,
+        begin_ms: int = 0,
+        end_ms: int = FOREVER_MS,
+    ) -> Lookup:
+        """Messages in any topic with this id or key, at most 64, counted up to `total_max`.
+
+        It is not over if the time was up before all topics were asked. Raises Busy.
+        """
+        lookup = self._host.broker.search.any_lookup(
+            text, total_max=total_max, begin_ms=begin_ms, end_ms=end_ms
+        )
+        await self._carry_on(lookup, budget_s)
+        return lookup
 
     async def anything(self, text: str, *, budget_s: float = BUDGET_S) -> Anything:
         """Whatever the text may mean; raises Busy."""
@@ -116,8 +146,7 @@ class SearchService:
         messages = await self.by_id(text)
         is_cut = False
         if not messages:
-            lookup = broker.search.any_lookup(text)
-            await self._carry_on(lookup, budget_s)
+            lookup = await self.by_text(text, budget_s=budget_s)
             messages, is_cut = lookup.messages, lookup.is_cut
         topics = [topic.name for topic in broker.topics(system=True)]
         groups = [group.name for group in broker.groups()]
@@ -135,7 +164,8 @@ class SearchService:
     async def _carry_on(self, lookup: Lookup, budget_s: float = KEY_BUDGET_S) -> None:
         async with self._turn():
             end_s = _now_s() + budget_s
-            while not lookup.is_over and _now_s() < end_s:
+            count_end_s = min(end_s, _now_s() + COUNT_BUDGET_S)
+            while not lookup.is_over and _now_s() < (count_end_s if lookup.is_counting else end_s):
                 if lookup.step():
                     await asyncio.sleep(0)
                     continue
@@ -160,6 +190,12 @@ class SearchService:
             yield
         finally:
             self._turns.release()
+
+
+def total_of(lookup: Lookup) -> tuple[int, bool]:
+    """How many messages a lookup counted, and whether there are or may be more."""
+    is_least = not lookup.is_over or lookup.total > lookup.total_max
+    return min(lookup.total, lookup.total_max), is_least
 
 
 def near(names: list[str], text: str) -> list[str]:

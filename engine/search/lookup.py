@@ -4,6 +4,7 @@ The owner of the engine calls `step` until it says that something is to be read,
 (off the owner's thread, where it may be cold), and hands it to `take`; until `is_over`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from engine.message import StoredMessage
@@ -13,33 +14,44 @@ READ_MAX = 64  # records that are read together
 
 
 class Lookup:
-    """Looks for `count_max` (64 at most) messages, and on until it knows whether there are more."""
+    """Looks for `count_max` (64 at most) messages, and on until it knows whether there are more.
+
+    It counts matches up to `total_max`, all and by topic, and one more if there are more.
+    """
 
     def __init__(
         self,
         places: Iterator[int | None],
         accepts: Callable[[StoredMessage], bool],
         count_max: int = FOUND_MAX,
+        total_max: int = 0,
     ) -> None:
         """`places` are positions, each once or more; a None between them ends a step."""
         self._places = places
         self._accepts = accepts
         self._count_max = max(1, min(count_max, FOUND_MAX))
+        self.total_max = max(self._count_max, total_max)
         self._positions: set[int] = set()
         self._is_exhausted = False
-        self._has_more = False
+        self.total = 0
+        self.totals: Counter[str] = Counter()  # by topic
         self.unread: list[int] = []
         self.messages: list[StoredMessage] = []
 
     @property
     def is_over(self) -> bool:
-        """Whether everything was found, or one more than was asked for."""
-        return self._has_more or (self._is_exhausted and not self.unread)
+        """Whether everything was found, or one more than was to be counted."""
+        return self.total > self.total_max or (self._is_exhausted and not self.unread)
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether it has its messages and knows of more, so that it only counts on."""
+        return self.total > self._count_max
 
     @property
     def is_cut(self) -> bool:
         """Whether there are more than were found, or may be where the search was left early."""
-        return not self.is_over or self._has_more
+        return not self.is_over or self.is_counting
 
     def step(self) -> bool:
         """Look for more places; whether to call again before `unread` is read."""
@@ -58,8 +70,10 @@ class Lookup:
         """What was read of `unread`: the messages that match are kept, in this order."""
         self.unread = []
         for message in messages:
+            if self.total > self.total_max:
+                return
             if message is not None and self._accepts(message):
-                if len(self.messages) >= self._count_max:
-                    self._has_more = True
-                    return
-                self.messages.append(message)
+                self.total += 1
+                self.totals[message.topic] += 1
+                if len(self.messages) < self._count_max:
+                    self.messages.append(message)

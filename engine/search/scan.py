@@ -1,4 +1,4 @@
-"""Scans a topic: all its queues merged in the order of storing, page by page.
+"""Scans a topic: all its queues merged in the order of storing or its reverse, page by page.
 
 The log is written in the order of storing, so the positions in the entries of the queues, which
 are 20 bytes each, give the order without a record being read; and one position says where the next
@@ -18,6 +18,7 @@ from engine.store.consume_queue import QueueEntry
 from engine.store.pool import Pool
 from engine.store.store import Store
 
+ANYWHERE = 1 << 62  # a position behind every record
 FOREVER_MS = 1 << 62
 COUNT_MAX = 200
 PAGE_BYTES_MAX = 4 * 1024 * 1024
@@ -48,7 +49,8 @@ class ScanQuery(msgspec.Struct, frozen=True):
 
     Those before `begin_position` in the log are left out.
     `filter` is "*", tags, or an SQL92 expression; `contains` is a text that the body holds, as its
-    UTF-8 bytes (of a body that its producer compressed, once it is decompressed).
+    UTF-8 bytes (of a body that its producer compressed, once it is decompressed). The order is
+    that of storing, or its reverse if `is_newest_first`.
     """
 
     topic: str
@@ -57,10 +59,11 @@ class ScanQuery(msgspec.Struct, frozen=True):
     filter: str = "*"
     contains: str = ""
     begin_position: int = 0
+    is_newest_first: bool = False
 
 
 class ScanPage(msgspec.Struct, frozen=True):
-    """Messages found, oldest first, and how far the search has come over all its pages.
+    """Messages in the order of the query, and how far the search has come over all its pages.
 
     `scanned` of `total` messages were looked at and `matched` found. `next_cursor` goes on, None
     at the end. `reached_ms` is when the last message looked at was stored. `unreadable` of this
@@ -77,7 +80,7 @@ class ScanPage(msgspec.Struct, frozen=True):
 
 
 class QueueReader:
-    """One queue on its way from an offset to another; `block` holds entries read ahead."""
+    """One queue on its way from an offset to another; `_block` holds entries read ahead."""
 
     __slots__ = ("_at", "_block", "_block_max", "_end", "_next", "_store", "_topic", "queue")
 
@@ -97,21 +100,40 @@ class QueueReader:
         """The entry that comes next; None at the end."""
         if self._at >= len(self._block):
             self._at = 0
-            count = min(self._block_max, self._end - self._next)
-            entries: list[QueueEntry] = []
-            if count > 0:
-                entries = self._store.entries(self._topic, self.queue, self._next, count)
-            self._block = [entry for entry in entries if entry.offset < self._end]
+            self._block = self._read_block()
             if not self._block:
                 self._next = self._end
                 return None
-            self._next = self._block[-1].offset + 1
         return self._block[self._at]
 
     def advance(self) -> QueueEntry | None:
         """Go on; the entry that comes next then."""
         self._at += 1
         return self.head()
+
+    def _read_block(self) -> list[QueueEntry]:
+        block = self._entries(self._next, min(self._block_max, self._end - self._next))
+        if block:
+            self._next = block[-1].offset + 1
+        return block
+
+    def _entries(self, offset: int, count: int) -> list[QueueEntry]:
+        if count <= 0:
+            return []
+        entries = self._store.entries(self._topic, self.queue, offset, count)
+        return [entry for entry in entries if entry.offset < self._end]
+
+
+class BackwardQueueReader(QueueReader):
+    """The same queue from its end back to the first offset."""
+
+    __slots__ = ()
+
+    def _read_block(self) -> list[QueueEntry]:
+        first = max(self._next, self._end - self._block_max)
+        block = self._entries(first, self._end - first)
+        self._end = first
+        return block[::-1]
 
 
 class Candidate(NamedTuple):
@@ -146,7 +168,9 @@ class MessageScan:
         self._count_max = max(1, min(count_max, COUNT_MAX))
         self._digest = digest_of(query)
         self._start = read_cursor(cursor, self._digest) if cursor else None
-        self._position, self._end = 0, 0
+        self._is_newest_first = query.is_newest_first
+        # What is left to look at lies from `_position` to before `_end`, whatever the order.
+        self._position, self._end = (ANYWHERE if query.is_newest_first else 0), 0
         self.scanned = self.total = self.matched = 0
         if self._start is not None:
             _, self._position, self._end, self.scanned, self.total, self.matched = (
@@ -181,11 +205,12 @@ class MessageScan:
         if not candidates:
             done(None)
             return
-        places = [(self._query.topic, each.queue) for each in candidates]
-        read = self._store.reader_of([each.entry for each in candidates], places)
+        step = -1 if self._is_newest_first else 1  # neighbours in the log are read together
+        places = [(self._query.topic, each.queue) for each in candidates[::step]]
+        read = self._store.reader_of([each.entry for each in candidates[::step]], places)
 
         def look() -> Looked:
-            messages = read()
+            messages = read()[::step]
             return messages, [self._holds(message) for message in messages]
 
         def on_read(looked: Looked | None, error: Exception | None) -> None:
@@ -218,10 +243,11 @@ class MessageScan:
         )
         for queue in part:
             begin, end = self._ends_of(queue)
-            lane = QueueReader(self._store, self._query.topic, queue, begin, end, self._block_max)
+            reader = BackwardQueueReader if self._is_newest_first else QueueReader
+            lane = reader(self._store, self._query.topic, queue, begin, end, self._block_max)
             head = lane.head()
             if head is not None:
-                self._lanes.append((head.position, queue, lane))
+                self._lanes.append((self._rank(head), queue, lane))
         if not self._unplaced:
             heapify(self._lanes)
 
@@ -245,6 +271,9 @@ class MessageScan:
             last = store.entries(topic, queue, end - 1, 1)
             if last:
                 self._end = max(self._end, last[0].position + 1)
+            first = store.entries(topic, queue, begin, 1) if self._is_newest_first else []
+            if first:
+                self._position = min(self._position, first[0].position)
         return begin, end
 
     # -- looking ---------------------------------------------------------------------------------
@@ -271,11 +300,21 @@ class MessageScan:
             if following is None:
                 heappop(lanes)
             else:
-                heapreplace(lanes, (following.position, queue, lane))
+                heapreplace(lanes, (self._rank(following), queue, lane))
         self.scanned += looked
         if self._last is not None:
-            self._position = self._last.position + 1
+            self._leave_behind(self._last)
         return candidates
+
+    def _rank(self, entry: QueueEntry) -> int:
+        """Of several queues the one whose entry has the lowest rank comes next."""
+        return -entry.position if self._is_newest_first else entry.position
+
+    def _leave_behind(self, entry: QueueEntry) -> None:
+        if self._is_newest_first:
+            self._end = entry.position
+        else:
+            self._position = entry.position + 1
 
     def _records_max(self) -> int:
         """No more than are wanted where every record will do."""
@@ -322,7 +361,7 @@ class MessageScan:
         """The page ends here: what was looked at behind it is for the next one."""
         self._is_full = True
         self._last = entry
-        self._position = entry.position + 1
+        self._leave_behind(entry)
         self.scanned = scanned
 
     def _cursor(self) -> str:

@@ -11,7 +11,7 @@ from itertools import chain
 from engine.errors import MessageNotFound
 from engine.message import StoredMessage
 from engine.search.lookup import FOUND_MAX, Lookup
-from engine.search.scan import FOREVER_MS, Done, Match, MessageScan, ScanQuery
+from engine.search.scan import ANYWHERE, FOREVER_MS, Done, Match, MessageScan, ScanQuery
 from engine.store.encode import position_of_id
 from engine.store.pool import Pool
 from engine.store.store import Store
@@ -19,7 +19,6 @@ from engine.topic.catalog import Catalog
 from engine.topic.names import is_system_topic
 
 PROBES_MAX = 500  # hash slots that are looked into in one step: two small reads each
-ANYWHERE = 1 << 62  # a position behind every record
 TEXT_MAX = 512  # of a text that is looked for as id or key; longer ones are no id and no key
 
 
@@ -58,11 +57,12 @@ class LogSearch:
         key: str,
         *,
         count_max: int = FOUND_MAX,
+        total_max: int = 0,
         begin_ms: int = 0,
         end_ms: int = FOREVER_MS,
         before: int = ANYWHERE,
     ) -> Lookup:
-        """Messages of a topic that carry `key`, the newest first.
+        """Messages of a topic that carry `key`, the newest first; counted up to `total_max`.
 
         Stored from `begin_ms` to before `end_ms`, and below the position `before`: the last one
         found of a page begins the next. Raises TopicNotFound.
@@ -79,7 +79,7 @@ class LogSearch:
 
         places = self._store.places_of_key(topic, key, begin_ms=begin_ms, end_ms=end_ms)
         earlier = (place for place in places if place is None or place < before)
-        return Lookup(earlier, is_it, count_max)
+        return Lookup(earlier, is_it, count_max, total_max)
 
     def purged(self, message_id: str) -> StoredMessage | None:
         """The record of an id made here that the log still has, while no queue leads to it.
@@ -96,14 +96,30 @@ class LogSearch:
         is_kept = message.offset >= self._store.bounds(message.topic, message.queue)[0]
         return None if is_kept else message
 
-    def any_lookup(self, text: str, *, count_max: int = FOUND_MAX) -> Lookup:
-        """Messages in any topic whose id or one of whose keys is `text`."""
+    def any_lookup(
+        self,
+        text: str,
+        *,
+        count_max: int = FOUND_MAX,
+        total_max: int = 0,
+        begin_ms: int = 0,
+        end_ms: int = FOREVER_MS,
+    ) -> Lookup:
+        """Messages in any topic whose id, offset id or one of whose keys is `text`.
+
+        Stored from `begin_ms` to before `end_ms`; counted up to `total_max`.
+        """
+        home = position_of_id(text)
 
         def is_it(message: StoredMessage) -> bool:
-            is_named = message.message_id == text or text in message.keys
-            return is_named and self._is_current(message)
+            is_id = message.message_id == text or message.offset_id == text.upper()
+            is_named = is_id or text in message.keys
+            is_in_time = begin_ms <= message.stored_ms < end_ms
+            return is_named and is_in_time and self._is_current(message)
 
-        return Lookup(self._places_in_all(text), is_it, count_max)
+        # One place more than is to be counted says that there are more.
+        places = self._places_in_all(text, count_max=max(count_max, total_max) + 1)
+        return Lookup(chain([] if home is None else [home], places), is_it, count_max, total_max)
 
     def read(self, lookup: Lookup, done: Done) -> None:
         """Read what a lookup has to compare, off the owner's thread, and let it `take` it.
@@ -153,7 +169,9 @@ class LogSearch:
         except MessageNotFound:
             return None
 
-    def _places_in_all(self, text: str, near: str | None = None) -> Iterator[int | None]:
+    def _places_in_all(
+        self, text: str, near: str | None = None, count_max: int = FOUND_MAX
+    ) -> Iterator[int | None]:
         """Where records with this id or key may lie in any topic, the likeliest topics first."""
         if not text or len(text) > TEXT_MAX:
             return
@@ -165,7 +183,7 @@ class LogSearch:
         start = 0
         while start < len(ordered):
             count = max(1, PROBES_MAX // max(1, self._store.index_file_count))
-            yield from self._store.positions_of_id(ordered[start : start + count], text, FOUND_MAX)
+            yield from self._store.positions_of_id(ordered[start : start + count], text, count_max)
             yield None
             start += count
 

@@ -30,6 +30,7 @@ VIEWS = (
     ("hex", N_("Hex")),
 )
 PATHS_MAX = 4
+BEFORE_CHARS = 24  # of a body before the text that was searched for
 PATH_CHARS_MAX = 200
 CELL_CHARS_MAX = 160
 BODY_BYTES_MAX = 64 * 1024
@@ -85,21 +86,33 @@ def read(values: Mapping[str, str], form: Form) -> Columns:
     return Columns(view, () if "fields" in form.errors else paths)
 
 
-def show(messages: Iterable[StoredMessage], columns: Columns) -> list[RowColumns]:
-    """The columns of each message; those after BUDGET_S have a reason instead."""
+def show(
+    messages: Iterable[StoredMessage], columns: Columns, contains: str = ""
+) -> list[RowColumns]:
+    """The columns of each message; those after BUDGET_S have a reason instead.
+
+    A body that holds `contains` is shown from shortly before it.
+    """
     until_s = time.perf_counter() + BUDGET_S
     rows = []
     late = BodyCell(why=_("time limit for decoding this page reached"))
     for message in messages:
         if time.perf_counter() < until_s:
-            rows.append(_row(message, columns))
+            rows.append(_row(message, columns, contains))
         else:
             rows.append(RowColumns(late, [late] * len(columns.paths)))
     return rows
 
 
-def _row(message: StoredMessage, columns: Columns) -> RowColumns:
+def mark_of(contains: str) -> str:
+    """The text that was searched for as cells show it: on one line."""
+    return " ".join(contains.split())
+
+
+def _row(message: StoredMessage, columns: Columns, contains: str) -> RowColumns:
     preview = BodyCell(preview_of(message))
+    if not 0 <= preview.text.find(mark_of(contains)) <= BEFORE_CHARS and not missing_right(message):
+        preview = BodyCell(_excerpt(message.plain.body, contains) or preview.text)
     if not columns.view and not columns.paths:
         return RowColumns(preview, ())
     if missing_right(message):
@@ -108,16 +121,28 @@ def _row(message: StoredMessage, columns: Columns) -> RowColumns:
         why = BodyCell(why=_("larger than %(limit)s KiB", limit=BODY_BYTES_MAX // 1024))
         return RowColumns(preview if not columns.view else why, [why] * len(columns.paths))
     return RowColumns(
-        _body(message, columns.view) if columns.view else preview,
+        _body(message, columns.view, contains) if columns.view else preview,
         _values(message, columns) if columns.paths else (),
     )
 
 
-def _body(message: StoredMessage, view: str) -> BodyCell:
+def _excerpt(body: bytes, contains: str) -> str:
+    """The part of a body from shortly before `contains`, as one line; "" without it."""
+    sought = contains.encode()
+    at = body.find(sought)
+    start = max(0, at - BEFORE_CHARS)
+    part = body[start : at + len(sought) + CELL_CHARS_MAX].decode("utf-8", "ignore")
+    line = "".join(each if each.isprintable() else "·" for each in mark_of(part))
+    return f"{'…' if start else ''}{line}…" if at >= 0 else ""
+
+
+def _body(message: StoredMessage, view: str, contains: str) -> BodyCell:
     try:
-        return BodyCell(_cut(bodies.line(message.plain, view)))
+        line = bodies.line(message.plain, view)
     except NotDecodable as error:
         return BodyCell(why=str(error))
+    at = line.find(contains)
+    return BodyCell(_cut(line) if at <= BEFORE_CHARS else f"…{_cut(line[at - BEFORE_CHARS :])}")
 
 
 def _values(message: StoredMessage, columns: Columns) -> list[BodyCell]:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
+import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from app.security.message_rights import all_visible, require_messages
@@ -60,6 +61,7 @@ async def show(request: PageRequest) -> Response:
         raise Invalid(detail.rstrip("."), remedy=_("go back to the search and correct it"))
     require_messages(request.who, query.topic)
     console.exports.check()
+    query = msgspec.structs.replace(query, is_newest_first=False)  # a file reads in its order
     first = await request.services.search.scan(query, count_max=PAGE_COUNT, budget_s=BUDGET_S)
     headers = pages.as_file(f"{query.topic}.{kind}", is_free=True)
     return StreamingResponse(

@@ -20,7 +20,7 @@ from app.security.message_rights import (
     visible_matches,
 )
 from app.services.bodies import decompress_all
-from app.services.search import SearchService
+from app.services.search import SearchService, total_of
 from app.ui.bodies import columns
 from app.ui.bodies.columns import Columns, RowColumns
 from app.ui.framework import pages, tables, typed_forms
@@ -30,7 +30,7 @@ from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields
 from app.ui.messages import browsing
 from app.ui.messages import query as message_query
-from app.ui.topics.messages import MessageRow, row_of
+from app.ui.topics.messages import KEY_TOTAL_MAX, MessageRow, key_note, row_of
 from engine.broker import ScanPage, ScanQuery
 from engine.errors import EngineError, NotFound, QueueNotFound
 from engine.message import StoredMessage
@@ -38,7 +38,10 @@ from kitemq.model.conversion import convert
 
 BUDGET_S = 1.5
 SUGGESTED_MAX = 200
+ROWS_MAX = 1000  # that a search with a condition appends by itself
+KEY_TOPICS_TOTAL_MAX = 1000  # matches of a key that are counted over all topics
 OFFSET_MAX = 10**18
+ALL_TIME = "all"
 Text = Annotated[str, Meta(max_length=512)]
 
 
@@ -52,11 +55,16 @@ class WayFields(Fields, frozen=True):
     id: Text = ""
     size: tables.Size = tables.SIZE_DEFAULT
     cursor: str = ""
+    unreadable: int = 0  # of the pages before
+    before: int = 0  # rows of the pages before, by key
 
 
 @dataclass(frozen=True)
 class ScanInfo:
-    """The progress of a search over its pages; `next_href` continues it, "" at the end."""
+    """The progress of a search over its pages; `next_href` continues it, "" at the end.
+
+    A script continues it until `rows_max` rows are on the page.
+    """
 
     scanned: int
     total: int
@@ -65,6 +73,8 @@ class ScanInfo:
     reached_ms: int | None
     begin_ms: int
     is_first: bool
+    is_newest_first: bool
+    rows_max: int
     next_cursor: str
     next_href: str
     first_href: str
@@ -82,6 +92,9 @@ class SearchAnswer:
     earlier: str = ""
     later: str = ""
     older: str = ""  # a cursor of the search by key
+    # Topics with a key that was searched in all, with their messages, or more if they `are_least`.
+    topics: Sequence[tuple[str, int]] = ()
+    are_least: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,10 +107,12 @@ class MessageSearch:
     topics: list[str]
     rows: list[MessageRow]
     bodies: list[RowColumns]  # of the rows
+    mark: str  # in the bodies: what was searched for
     paths: tuple[str, ...]  # the paths that are columns
     answer: SearchAnswer  # without its messages
     has_query: bool
     since: tuple[tuple[str, str], ...] = message_query.SINCE
+    orders: tuple[tuple[str, str], ...] = message_query.ORDERS
     sizes: tuple[int, ...] = tables.SIZES
     views: tuple[tuple[str, str], ...] = columns.VIEWS
     unread: str = ""  # the missing right that conceals messages
@@ -109,7 +124,8 @@ async def show(request: PageRequest) -> Response:
     values = request.query_params
     way = typed_forms.query(values, WayFields)
     by = way.by
-    form, query = message_query.read(values, console.now_ms(), request.zone)
+    since = ALL_TIME if by == "key" else message_query.SINCE_DEFAULT
+    form, query = message_query.read(values, console.now_ms(), request.zone, since=since)
     form.values.update(queue=way.queue, offset=way.offset, key=way.key, id=way.id)
     shape = columns.read(values, form)
     has_query = bool({"id": way.id, "key": way.key}.get(by, query.topic))
@@ -126,6 +142,7 @@ async def show(request: PageRequest) -> Response:
             if not form.errors:
                 raise
     messages = await console.render(lambda: _visible(who, way, answer.messages))
+    topics = [each for each in answer.topics if not lacks_messages(who, each[0])]
     names = [topic.name for topic in console.broker.topics()]
     context = MessageSearch(
         by=by,
@@ -133,9 +150,10 @@ async def show(request: PageRequest) -> Response:
         size=way.size,
         topics=names[:SUGGESTED_MAX],
         rows=await console.render(lambda: [row_of(message) for message in messages]),
-        bodies=await console.render(lambda: columns.show(messages, shape)),
+        bodies=await console.render(lambda: columns.show(messages, shape, query.contains)),
+        mark=columns.mark_of(query.contains),
         paths=shape.paths,
-        answer=replace(answer, messages=[]),
+        answer=replace(answer, messages=[], topics=topics),
         has_query=has_query,
         unread=unread or next(filter(None, map(missing_right, messages)), ""),
     )
@@ -181,7 +199,7 @@ async def _answer(
     if way.by == "id":
         return SearchAnswer(await search.by_id(way.id))
     if way.by == "key":
-        return await _by_key(search, query.topic, way)
+        return await _by_key(search, query, way)
     if way.by == "offset":
         return await _along(request, form, query.topic, way.size)
     page = await search.scan(query, count_max=way.size, cursor=way.cursor, budget_s=BUDGET_S)
@@ -193,30 +211,47 @@ def _scan_info(query: ScanQuery, page: ScanPage, way: WayFields, shape: Columns)
     if way.size != tables.SIZE_DEFAULT:
         params["size"] = way.size
     following = page.next_cursor or ""
+    unreadable = way.unreadable + page.unreadable
+    further = params | {"cursor": following, "unreadable": unreadable or ""}
     address = message_query.address
+    has_condition = bool(query.contains) or query.filter != "*"
     return convert(
         page,
         ScanInfo,
+        unreadable=unreadable,
         begin_ms=query.begin_ms,
         is_first=not way.cursor,
+        is_newest_first=query.is_newest_first,
+        rows_max=ROWS_MAX if has_condition else way.size,
         next_cursor=following,
-        next_href=address(query, "/messages", **params, cursor=following) if following else "",
+        next_href=address(query, "/messages", **further) if following else "",
         first_href=address(query, "/messages", **params),
         here_href=address(query, "/messages", **params, cursor=way.cursor),
         export_href=address(query, "/messages/export"),
     )
 
 
-async def _by_key(search: SearchService, topic: str, way: WayFields) -> SearchAnswer:
-    if topic:
-        page = await search.by_key(topic, way.key, cursor=way.cursor)
-        note = _("This key has older messages.") if page.next_cursor else ""
-        return SearchAnswer(page.messages, note=note, older=page.next_cursor)
-    anything = await search.anything(way.key)
+async def _by_key(search: SearchService, query: ScanQuery, way: WayFields) -> SearchAnswer:
+    begin_ms, end_ms = query.begin_ms, query.end_ms
+    if query.topic:
+        page = await search.by_key(
+            query.topic,
+            way.key,
+            total_max=KEY_TOTAL_MAX,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            cursor=way.cursor,
+        )
+        return SearchAnswer(page.messages, note=key_note(page, way.before), older=page.next_cursor)
+    lookup = await search.by_text(
+        way.key, total_max=KEY_TOPICS_TOTAL_MAX, begin_ms=begin_ms, end_ms=end_ms
+    )
     note = _("In all topics, by key and by id.")
-    if anything.messages_cut:
+    if lookup.is_cut:
         note += _(" There may be more: select a topic to see them.")
-    return SearchAnswer(list(anything.messages), note=note)
+    topics = lookup.totals.most_common() if lookup.is_cut else ()
+    __, are_least = total_of(lookup)
+    return SearchAnswer(lookup.messages, note=note, topics=topics, are_least=are_least)
 
 
 async def _along(request: PageRequest, form: Form, topic: str, size: int) -> SearchAnswer:

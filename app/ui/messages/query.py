@@ -34,6 +34,8 @@ SINCE = (
     ("", N_("custom range")),
 )
 SINCE_DEFAULT = "24h"
+NEWEST, OLDEST = "newest", "oldest"
+ORDERS = ((NEWEST, N_("newest first")), (OLDEST, N_("oldest first")))
 TEXT_MAX = 512
 FILTER_MAX = 16_500  # slightly over the limit of a filter
 
@@ -48,27 +50,41 @@ class SearchFields(Fields, frozen=True, rename={"from_ms": "from", "to_ms": "to"
     zone: str
     filter: Annotated[str, Meta(max_length=FILTER_MAX)]
     contains: Verbatim
+    order: str
 
 
 def read(
-    values: Mapping[str, str], now_ms: int, display_zone: Zone = UTC_ZONE
+    values: Mapping[str, str],
+    now_ms: int,
+    display_zone: Zone = UTC_ZONE,
+    *,
+    since: str = SINCE_DEFAULT,
 ) -> tuple[Form, ScanQuery]:
     """Read the form, with errors at its fields, and the query that it describes.
 
+    Without a range it is that of `since`.
     Its times are in the `zone` that it names; the form shows them in `display_zone`.
     """
     form, fields = typed_forms.read(values, SearchFields, display_zone)
     if len(fields.contains) > TEXT_MAX:
         form.refuse("contains", _("At most %(text_max)s characters.", text_max=TEXT_MAX))
     is_fixed = bool(form.values["from"] or form.values["to"])
-    since = "" if is_fixed else fields.since if fields.since in SINCE_MS else SINCE_DEFAULT
+    since = "" if is_fixed else fields.since if fields.since in SINCE_MS else since
     form.values["since"] = since
     begin_ms, end_ms = fields.from_ms or 0, fields.to_ms or FOREVER_MS
     if not is_fixed:
         begin_ms = max(0, now_ms - SINCE_MS[since]) if SINCE_MS[since] else 0
     elif end_ms <= begin_ms and not form.errors:
         form.refuse("to", _("The end must be later than the start."))
-    query = ScanQuery(fields.topic, begin_ms, end_ms, fields.filter or "*", fields.contains)
+    form.values["order"] = OLDEST if fields.order == OLDEST else NEWEST
+    query = ScanQuery(
+        fields.topic,
+        begin_ms,
+        end_ms,
+        fields.filter or "*",
+        fields.contains,
+        is_newest_first=fields.order != OLDEST,
+    )
     return form, query
 
 
@@ -85,6 +101,8 @@ def address(query: ScanQuery, path: str, **others: object) -> str:
         values["filter"] = query.filter
     if query.contains:
         values["contains"] = query.contains
+    if not query.is_newest_first:
+        values["order"] = OLDEST
     params = {name: value for name, value in others.items() if value not in ("", None)}
     return f"{path}?{urlencode({**values, **params})}"
 

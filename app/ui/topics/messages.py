@@ -11,7 +11,9 @@ from starlette.responses import Response
 from app.security.access import Principal
 from app.security.message_rights import all_visible, lacks_messages, missing_right
 from app.services.bodies import decompress_all
+from app.services.search import KeyPage
 from app.ui.bodies.bodies import preview_of
+from app.ui.framework import formats
 from app.ui.framework.language import _
 from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields
@@ -24,6 +26,7 @@ from engine.message import FAILED_ERROR, FAILED_REASON, StoredMessage
 from kitemq.model.conversion import convert
 
 BY_KEY_MAX = 64
+KEY_TOTAL_MAX = 10_000  # matches of a key that are counted
 ERROR_CHARS_MAX = 120
 Text = Annotated[str, Meta(max_length=512)]
 
@@ -58,6 +61,7 @@ class TopicMessagesQuery(Fields, frozen=True):
     key: Text = ""
     size: Literal[25, 50, 100] = 50
     cursor: str = ""
+    before: int = 0  # rows of the pages before, by key
 
 
 @dataclass(frozen=True)
@@ -149,8 +153,28 @@ async def _by_id(request: PageRequest, topic: str, text: str) -> BrowsePage:
 
 async def _by_key(request: PageRequest, topic: str, search: TopicMessagesQuery) -> BrowsePage:
     page = await request.services.search.by_key(
-        topic, search.key, count_max=BY_KEY_MAX, cursor=search.cursor
+        topic, search.key, count_max=BY_KEY_MAX, total_max=KEY_TOTAL_MAX, cursor=search.cursor
     )
-    note = _("This key has older messages.") if page.next_cursor else ""
-    count = len(page.messages)
-    return BrowsePage(page.messages, count, next_cursor=page.next_cursor, note=note)
+    return BrowsePage(
+        page.messages,
+        len(page.messages),
+        next_cursor=page.next_cursor,
+        note=key_note(page, search.before),
+    )
+
+
+def key_note(page: KeyPage, before: int) -> str:
+    """Which of the messages with a key these are, where `before` came on the pages before."""
+    if not page.messages:
+        return ""
+    values = {
+        "first": formats.count(before + 1),
+        "last": formats.count(before + len(page.messages)),
+        "total": formats.count(before + page.total),
+    }
+    note = (
+        _("%(first)s to %(last)s of at least %(total)s messages with this key.", **values)
+        if page.is_least
+        else _("%(first)s to %(last)s of %(total)s messages with this key.", **values)
+    )
+    return note + (_(" This key has older messages.") if page.next_cursor else "")

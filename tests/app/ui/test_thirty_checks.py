@@ -119,7 +119,7 @@ how long something takes, the test counts work instead of time.
     app/ui/test_thirty_checks.py tab_reaches_every_control_and_the_focus_is_seen
     app/ui/test_browser.py the_first_tab_stop_skips_to_the_content
     app/ui/test_browser.py keys_search_go_and_help
-    app/ui/framework/test_comforts.py ctrl_k_type_enter_opens_a_topic
+    app/ui/navigation/test_palette_browser.py ctrl_k_type_enter_opens_a_topic
     app/ui/test_browser.py no_page_has_a_serious_accessibility_fault
     app/ui/test_browser.py dialogs_have_no_serious_accessibility_fault
 30. Colours are right at once, the zone labels all times, a refresh keeps what a person is at.

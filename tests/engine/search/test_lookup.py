@@ -119,6 +119,20 @@ def test_a_key_is_found_in_whatever_topic_it_is(broker: Broker) -> None:
     assert (len(few.messages), few.is_cut) == (2, True)
 
 
+@pytest.mark.parametrize(("total_max", "total"), [(0, 65), (100, 101), (1000, 111)])
+def test_matches_are_counted_on_by_topic_up_to_a_limit(
+    broker: Broker, total_max: int, total: int
+) -> None:
+    broker.send([Message("one", b"%d" % number, keys=("k",)) for number in range(111)])
+    for lookup in (
+        broker.search.any_lookup("k", total_max=total_max),
+        broker.search.key_lookup("one", "k", total_max=total_max),
+    ):
+        carry_on(broker, lookup)
+        assert (len(lookup.messages), lookup.is_cut, lookup.is_over) == (64, True, True)
+        assert (lookup.total, lookup.totals) == (total, {"one": total})
+
+
 def test_what_was_found_in_a_deleted_topic_is_not_shown(broker: Broker) -> None:
     (message_id,) = put(broker, "x", keys=("k",))
     broker.delete_topic("orders")

@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 
 from engine.broker import Broker, ScanPage, ScanQuery, TopicConfig
@@ -63,17 +64,51 @@ def test_all_queues_come_merged_in_the_order_of_storing_each_message_once(filled
         assert (last.scanned, last.total, last.matched) == (300, 300, 300)
 
 
-def test_a_range_of_time_bounds_what_is_looked_at(filled: Broker, clock) -> None:
+@pytest.mark.parametrize("count", [1, 7, 200])
+@pytest.mark.parametrize("block", [16, 512])
+def test_the_newest_come_first_where_the_query_says_so(
+    filled: Broker, monkeypatch, count: int, block: int
+) -> None:
+    monkeypatch.setattr(scan_module, "BLOCK_ENTRIES_MAX", block)
+    found = pages(filled, ScanQuery("orders", is_newest_first=True), count_max=count)
+    assert bodies(found) == [f"no {number}." for number in reversed(range(300))]
+    assert all(len(page.items) == count for page in found[:-1])
+    last = found[-1]
+    assert (last.scanned, last.total, last.matched) == (300, 300, 300)
+
+
+def test_what_arrives_during_a_search_for_the_newest_is_no_part_of_it(filled: Broker) -> None:
+    query = ScanQuery("orders", filter="t", is_newest_first=True)
+    first = run(filled, query, count_max=10)
+    filled.send([Message("orders", b"late", tag="t", queue=queue) for queue in range(3)])
+    assert first.next_cursor is not None
+    rest = run(filled, query, count_max=200, cursor=first.next_cursor)
+    assert bodies([first, rest]) == [f"no {number}." for number in reversed(range(0, 300, 3))]
+    assert (rest.scanned, rest.total, rest.next_cursor) == (300, 300, None)
+
+
+@pytest.mark.parametrize("is_newest_first", [False, True])
+def test_a_range_of_time_bounds_what_is_looked_at(
+    filled: Broker, clock, is_newest_first: bool
+) -> None:
     started_ms = clock.now_ms() - 300_000
-    query = ScanQuery("orders", begin_ms=started_ms + 100_000, end_ms=started_ms + 110_000)
+    query = ScanQuery(
+        "orders",
+        begin_ms=started_ms + 100_000,
+        end_ms=started_ms + 110_000,
+        is_newest_first=is_newest_first,
+    )
     found = pages(filled, query, count_max=3)
-    assert bodies(found) == [f"no {number}." for number in range(100, 110)]
+    numbers = range(100, 110)
+    ordered = reversed(numbers) if is_newest_first else numbers
+    assert bodies(found) == [f"no {number}." for number in ordered]
     assert found[-1].total == found[-1].scanned == 10
-    assert found[-1].reached_ms == started_ms + 109_000
+    assert found[-1].reached_ms == started_ms + (100_000 if is_newest_first else 109_000)
     assert pages(filled, ScanQuery("orders", begin_ms=clock.now_ms()))[0].total == 0
     assert pages(filled, ScanQuery("orders", end_ms=started_ms))[0].total == 0
 
 
+@pytest.mark.parametrize("is_newest_first", [False, True])
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [
@@ -87,22 +122,25 @@ def test_a_range_of_time_bounds_what_is_looked_at(filled: Broker, clock) -> None
     ],
 )
 def test_a_filter_finds_exactly_what_matches_and_says_how_far_it_looked(
-    filled: Broker, query: ScanQuery, wanted: range
+    filled: Broker, query: ScanQuery, wanted: range, is_newest_first: bool
 ) -> None:
+    query = msgspec.structs.replace(query, is_newest_first=is_newest_first)
     for count in (2, 50):
         found = pages(filled, query, count_max=count)
-        assert bodies(found) == [f"no {number}." for number in wanted]
+        ordered = reversed(wanted) if is_newest_first else wanted
+        assert bodies(found) == [f"no {number}." for number in ordered]
         last = found[-1]
         assert (last.scanned, last.total, last.matched) == (300, 300, len(wanted))
         assert [page.scanned for page in found] == sorted(page.scanned for page in found)
 
 
+@pytest.mark.parametrize("is_newest_first", [False, True])
 def test_a_step_reads_no_more_than_its_bound_and_can_be_left_at_any_of_them(
-    filled: Broker, monkeypatch
+    filled: Broker, monkeypatch, is_newest_first: bool
 ) -> None:
     monkeypatch.setattr(scan_module, "STEP_RECORDS_MAX", 5)
     monkeypatch.setattr(scan_module, "STEP_ENTRIES_MAX", 8)
-    query = ScanQuery("orders", filter="SQL92: amount > 50")
+    query = ScanQuery("orders", filter="SQL92: amount > 50", is_newest_first=is_newest_first)
     cursor, found, scanned = "", [], 0
     while True:
         scan = filled.search.scan(query, count_max=100, cursor=cursor)
@@ -118,7 +156,8 @@ def test_a_step_reads_no_more_than_its_bound_and_can_be_left_at_any_of_them(
         if page.next_cursor is None:
             break
         cursor = page.next_cursor
-    assert bodies(found) == [f"no {number}." for number in range(51, 300)]
+    ordered = reversed(range(51, 300)) if is_newest_first else range(51, 300)
+    assert bodies(found) == [f"no {number}." for number in ordered]
     assert (scanned, found[-1].matched) == (300, 249)
 
 

@@ -128,7 +128,7 @@ def test_values_of_bodies_become_columns_and_what_is_missing_says_why(
     assert "order.lines[0].sku</th>" in html
     assert "&lt;a&gt;" in html
     assert "fields=order.id" in page["answer"]["scan"]["here_href"]
-    hexed = twin(browser, "/messages", topic="columns", since="all", view="hex")
+    hexed = twin(browser, "/messages", topic="columns", order="oldest", view="hex")
     assert hexed["bodies"][0]["body"]["text"].startswith("7b 22")
 
 

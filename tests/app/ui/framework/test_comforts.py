@@ -1,4 +1,4 @@
-"""What makes the console handy: the palette, time zones, lists as files, commands to copy."""
+"""What makes the console handy: time zones, lists as files, commands to copy."""
 
 import csv
 import io
@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from app.ui.framework import formats, zones
-from app.ui.navigation.palette import EACH_MAX, find, ranked
 from tests.app.ui.conftest import OpenPage, Site
 from tests.app.ui.scenery import Scenery
 
@@ -22,84 +21,6 @@ KATHMANDU = "UTC+05:45"
 def browser(site: Site) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=site.base, headers={"accept": "text/html"}, timeout=30) as client:
         yield client
-
-
-# -- the palette ----------------------------------------------------------------------------------
-
-
-def test_the_best_names_come_first() -> None:
-    names = ["reorders", "orders-eu", "orders", "o-r-d-e-r-s", "payments"]
-    assert ranked("orders", names) == ["orders", "orders-eu", "reorders", "o-r-d-e-r-s"]
-
-
-def test_without_letters_there_are_pages_and_actions_only() -> None:
-    results = find("", ["orders"], ["billing"])
-    assert {hit.kind for hit in results.hits} == {"Page", "Action"}
-
-
-def test_the_palette_says_of_how_many_it_shows_the_first() -> None:
-    results = find("t-", [f"t-{number}" for number in range(20)], [])
-    assert sum(hit.kind == "Topic" for hit in results.hits) == EACH_MAX
-    assert results.more == [f"first {EACH_MAX} of 20 topics"]
-
-
-def test_an_exact_name_comes_before_a_page_that_begins_so() -> None:
-    assert find("topics", ["topics"], []).hits[0].href == "/topics/topics"
-    assert find("topi", ["my-topic"], []).hits[0].href == "/topics"
-
-
-def test_names_become_addresses() -> None:
-    assert find("a/b", [], ["a/b c"]).hits[0].href == "/groups/a%2Fb%20c"
-
-
-def open_palette(page: Page, text: str) -> None:
-    """Press the keys, type, and wait until the answer is the one to what was typed."""
-    page.keyboard.press("Control+k")
-    expect(page.locator("#palette")).to_be_visible()
-    expect(page.locator("#palette-box")).to_be_focused()
-    page.locator("#palette-box").fill(text)
-    expect(page.locator("#palette-hits")).to_have_attribute("data-text", text)
-
-
-@pytest.mark.browser
-def test_ctrl_k_type_enter_opens_a_topic(open_page: OpenPage) -> None:
-    page = open_page("/groups")
-    open_palette(page, "shipm")
-    expect(page.locator("#palette").get_by_role("option", selected=True)).to_contain_text(
-        "shipments"
-    )
-    page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile(r"/topics/shipments$"))
-
-
-@pytest.mark.browser
-def test_enter_before_the_answer_goes_where_the_answer_says(open_page: OpenPage) -> None:
-    page = open_page("/groups")
-    page.keyboard.press("Control+k")
-    expect(page.locator("#palette-box")).to_be_focused()
-    page.locator("#palette-box").press_sequentially("stock-levels")
-    page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile(r"/topics/stock-levels$"))
-
-
-@pytest.mark.browser
-def test_the_palette_is_walked_with_arrows_and_gives_the_focus_back(open_page: OpenPage) -> None:
-    page = open_page("/topics")
-    button = page.get_by_role("button", name="Go to a page, a topic or a group")
-    button.click()
-    expect(page.locator("#palette")).to_be_visible()
-    page.locator("#palette-box").fill("er")
-    expect(page.locator("#palette-hits")).to_have_attribute("data-text", "er")
-    options = page.locator("#palette").get_by_role("option")
-    first = options.first
-    expect(first).to_have_attribute("aria-selected", "true")
-    page.keyboard.press("ArrowUp")
-    expect(options.last).to_have_attribute("aria-selected", "true")
-    page.keyboard.press("ArrowDown")
-    expect(first).to_have_attribute("aria-selected", "true")
-    page.keyboard.press("Escape")
-    expect(page.locator("#palette")).to_be_hidden()
-    expect(button).to_be_focused()
 
 
 # -- zones ----------------------------------------------------------------------------------------

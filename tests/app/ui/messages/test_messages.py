@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from playwright.sync_api import expect
 
+from app.ui.framework import formats
 from app.ui.messages import messages
 from app.ui.messages import query as message_query
 from engine.message import BODY_BYTES_MAX
@@ -86,14 +87,57 @@ def test_all_messages_of_a_key_are_reached_by_its_pages(
     first = browser.get(path, params=query | {"format": "json"}).json()
     assert len(first["rows"]) == 64
     page = browser.get(path, params=query)
-    assert "This key has older messages" in page.text
+    assert "1 to 64 of 111 messages with this key. This key has older messages" in page.text
     (link,) = re.findall(r'rel="next" href="([^"]+)"', page.text)
+    assert "65 to 111 of 111 messages with this key" in browser.get(link.replace("&amp;", "&")).text
     second = browser.get(f"{link.replace('&amp;', '&')}&format=json").json()
     cursors = second | second.get("page", {}) | second.get("answer", {})
     assert (len(second["rows"]), cursors[older]) == (47, "")
     assert len({row["message_id"] for row in first["rows"] + second["rows"]}) == 111
     journeys = browser.get("/trace", params={"topic": "tail-numbers", "key": popular_key})
     assert 'href="/messages?by=key&amp;topic=tail-numbers&amp;key=N14228"' in journeys.text
+
+
+def test_a_key_is_counted_up_to_a_limit_and_says_so(
+    browser: httpx.Client, popular_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "KEY_TOTAL_MAX", 100)
+    query = {"by": "key", "topic": "tail-numbers", "key": popular_key}
+    page = browser.get("/messages", params=query)
+    assert "1 to 64 of at least 100 messages with this key." in page.text
+
+
+def test_a_key_without_a_topic_leads_to_all_of_its_messages_by_topic(
+    browser: httpx.Client, popular_key: str, scenery: Scenery
+) -> None:
+    scenery.send("tail-repairs", [{"body": "repaired", "keys": [popular_key]}])
+    page = browser.get("/messages", params={"by": "key", "key": popular_key})
+    assert page.text.count("<tr>") == 65
+    topics = browser.get(
+        "/messages", params={"by": "key", "key": popular_key, "format": "json"}
+    ).json()["answer"]["topics"]
+    assert topics == [["tail-numbers", 111], ["tail-repairs", 1]]
+    link = f"/messages?by=key&amp;key={popular_key}&amp;topic=tail-numbers"
+    assert f'<a href="{link}">tail-numbers</a> <span class="tally">111</span>' in page.text
+
+
+@pytest.mark.parametrize("topic", ["", "tail-times"])
+def test_a_key_is_searched_in_a_time_range(
+    browser: httpx.Client, scenery: Scenery, topic: str
+) -> None:
+    key = f"TIMED-{topic}"
+    scenery.send("tail-times", [{"body": "now", "keys": [key]}])
+    query = {"by": "key", "key": key, "topic": topic}
+    (row,) = browser.get("/messages", params=query | {"format": "json"}).json()["rows"]
+    for times, count in (
+        ({}, 1),
+        ({"since": "1h"}, 1),
+        ({"from": "2026-01-01T00:00", "to": "2026-01-02T00:00"}, 0),
+        ({"from": formats.iso(row["stored_ms"])[:-1]}, 1),
+        ({"from": formats.iso(row["stored_ms"] + 1)[:-1]}, 0),
+    ):
+        answer = browser.get("/messages", params=query | times | {"format": "json"})
+        assert len(answer.json()["rows"]) == count, times
 
 
 @pytest.mark.parametrize(
@@ -111,11 +155,42 @@ def test_a_search_continued_to_its_end_finds_each_match_once(
     assert (last["matched"], last["scanned"], last["total"]) == (200, 400, 400)
 
 
+@pytest.mark.parametrize("order", ["newest", "oldest"])
+def test_a_search_comes_newest_first_unless_the_address_says_otherwise(
+    browser: httpx.Client, haystack: str, order: str
+) -> None:
+    pages = walk(browser, f"/messages?topic={haystack}&contains=straw&order={order}")
+    stored = [row["stored_ms"] for page in pages for row in page["rows"]]
+    assert stored == sorted(stored, reverse=order == "newest")
+    assert len(stored) == 200
+    is_newest = order == "newest"
+    assert ("order=oldest" in pages[0]["answer"]["scan"]["next_href"]) is not is_newest
+
+
+@pytest.mark.parametrize(
+    ("body", "sought", "shown"),
+    [
+        ("a short needle", "needle", "a short <mark>needle</mark>"),
+        (f"{'x' * 900} <b>pin\n  up{'y' * 900}", "<b>pin\n", "<mark>&lt;b&gt;pin</mark> up"),
+        ("\x00\x01 a needle \x02", "needle", "·· a <mark>needle</mark> ·"),
+        ("é" * 500 + "näedle", "näedle", "é<mark>näedle</mark>"),
+    ],
+)  # fmt: skip
+def test_a_body_is_shown_from_where_the_text_stands_in_it(
+    browser: httpx.Client, scenery: Scenery, body: str, sought: str, shown: str
+) -> None:
+    scenery.send("marks", [{"body": body}])
+    query = {"topic": "marks", "contains": sought, "size": 25}
+    assert shown in browser.get("/messages", params=query).text
+    narrow = {"view": "text"} if "\x00" not in body else {}
+    assert shown in browser.get("/messages", params=query | narrow).text
+
+
 def test_a_search_whose_time_is_up_says_how_far_it_came_and_goes_on(
     browser: httpx.Client, haystack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(messages, "BUDGET_S", 0.0)
-    path = f"/messages?topic={haystack}&contains=needle+398"
+    path = f"/messages?topic={haystack}&contains=needle+398&order=oldest"
     page = browser.get(path).text
     text = re.sub(r"<[^>]+>", "", page)
     assert re.search(r"0 matches so far, scanned \d+ of 400", text)
