@@ -212,8 +212,8 @@
   });
 
   // Where one is shows in a row of links that is wider than the window.
-  each(".side [aria-current], .tabs [aria-current]", (link) => {
-    const row = link.closest(".side, .tabs");
+  each(".tabs [aria-current]", (link) => {
+    const row = link.closest(".tabs");
     const place = link.getBoundingClientRect();
     row.scrollLeft += place.left - row.getBoundingClientRect().left - (row.clientWidth - place.width) / 2;
   });
