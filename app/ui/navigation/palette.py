@@ -33,6 +33,7 @@ PLACES = (
     (N_("Audit"), "/audit", "list", "trail who changed refused"),
     (N_("Access"), "/access", "lock", "users tokens roles rights"),
     (N_("Help"), "/help", "info", "glossary words terms keys shortcuts documentation"),
+    (N_("Getting started"), "/help/start", "send", "first message example tutorial guide"),
     ("API", "/docs/api", "code", "rest openapi"),
 )
 ACTIONS = (
