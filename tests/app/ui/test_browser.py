@@ -391,6 +391,20 @@ def test_keys_search_go_and_help(open_page: OpenPage) -> None:
     expect(page).to_have_url(re.compile(r"/topics$"))
 
 
+def test_a_time_is_typed_or_taken_from_the_past_or_the_calendar(open_page: OpenPage) -> None:
+    page = open_page("/dlq/billing")
+    since = page.get_by_label("Died from")
+    expect(since).not_to_have_attribute("type", "datetime-local")
+    page.get_by_role("button", name="yesterday").click()
+    expect(since).to_have_value(re.compile(r"^\d{4}-\d\d-\d\dT00:00:00$"))
+    page.locator("#dlq-from + [data-calendar]").click()
+    native = page.locator("#dlq-from + .when-native")
+    native.evaluate("e => { e.value = '2026-01-02T03:04'; e.dispatchEvent(new Event('change')) }")
+    expect(since).to_have_value("2026-01-02T03:04")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page).to_have_url(re.compile(r"from=2026-01-02T03%3A04"))
+
+
 def test_the_first_tab_stop_skips_to_the_content(open_page: OpenPage) -> None:
     page = open_page("/topics")
     page.keyboard.press("Tab")
