@@ -39,6 +39,7 @@ from app.ui.framework.page_request import PageRequest
 from app.ui.framework.rights import (
     ADMINISTER_REPORT,
     ANY_GROUP,
+    ANY_PRODUCE,
     ANY_TOPIC,
     EVERY_TOPIC,
     GROUP,
@@ -55,7 +56,7 @@ from app.ui.groups import offsets as group_offsets
 from app.ui.groups import retries as group_retries
 from app.ui.groups import settings as group_settings
 from app.ui.help import components, help
-from app.ui.home import overview
+from app.ui.home import overview, start
 from app.ui.journeys import journey
 from app.ui.journeys import search as trace
 from app.ui.messages import (
@@ -277,6 +278,7 @@ router = APIRouter(
         *_form("/settings", browser_settings.show, browser_settings.change, READ_OWN),
         _get("/help", help.show, READ_OWN),
         _get("/help/components", components.show, READ_OWN),
+        *_form("/help/start", start.show, start.send, ANY_PRODUCE),
         _get("/palette", palette.show),
         *_form("/views", views.show, views.create, OWN, READ_OWN),
         _post("/views/{id}/delete", views.delete, OWN),

@@ -43,6 +43,13 @@ class Keys(StrEnum):
     OFF = "off"
 
 
+class Guide(StrEnum):
+    """Whether the overview of a server without topics shows "Getting started"."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+
+
 def _zone(text: str) -> Zone:
     zone = zones.parse(text)
     if zone is None:
@@ -59,6 +66,7 @@ class Preferences(Fields, frozen=True):
     language: Language = Language.ENGLISH
     density: Density = Density.COMFORTABLE
     keys: Keys = Keys.ON
+    guide: Guide = Guide.OPEN
 
 
 def read(request: Request) -> Preferences:
@@ -89,6 +97,7 @@ CHOICES: dict[str, set[str]] = {
     "language": {AUTO_LANGUAGE, *Language},
     "density": set(Density),
     "keys": set(Keys),
+    "guide": set(Guide),
 }
 
 

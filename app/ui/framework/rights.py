@@ -36,6 +36,7 @@ ANY_TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC)  # the handler checks the actua
 ANY_GROUP = Needs(Action.ADMINISTER, Kind.GROUP)
 EVERY_TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING)
 PRODUCE = Needs(Action.PRODUCE, Kind.TOPIC, "topic")
+ANY_PRODUCE = Needs(Action.PRODUCE, Kind.TOPIC)
 ADMINISTER_REPORT = Needs(Action.ADMINISTER, Kind.REPORT)
 
 READ_ONLY_TEXT = N_("Read-only mode: changes are disabled")

@@ -29,6 +29,7 @@ KEYS = (
     ("Esc", N_("close a dialog")),
 )
 LINKS = (
+    ("/help/start", N_("Getting started: from the first message to a resent dead letter")),
     ("/docs/api", N_("REST API with examples for every operation; works offline")),
     ("/openapi.json", N_("OpenAPI document for tools")),
     ("/metrics", N_("Metrics for Prometheus")),

@@ -11,12 +11,15 @@ from app.monitoring.meter import Traffic
 from app.monitoring.sampler import GroupFigures, Snapshot, TopicFigures, Totals
 from app.monitoring.sparkline import Sparkline, line
 from app.services.topic_kinds import USER_KINDS
-from app.ui.framework import pages
+from app.ui.framework import pages, preferences
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.page_request import PageRequest
+from app.ui.framework.preferences import Guide
 from app.ui.groups.status import StatusView, view_of
+from app.ui.home import start
 from app.ui.home.attention import Attention, attention
+from app.ui.home.start import StartGuide
 from app.ui.home.watch import look
 from engine.broker import Health
 from engine.errors import NotFound
@@ -58,6 +61,7 @@ class Overview:
     started_ms: int
     accepted_line: Sparkline
     delivered_line: Sparkline
+    guide: StartGuide | None  # of a server without topics, unless it was closed
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,14 @@ async def show(request: PageRequest) -> Response:
         started_ms=console.started_ms,
         accepted_line=line(traffic.accepted, 720, 160),
         delivered_line=line(traffic.delivered, 720, 160),
+        guide=_guide(request),
     )
     return await pages.respond(request, "overview.html", context, title=_("Overview"), is_live=True)
+
+
+def _guide(request: PageRequest) -> StartGuide | None:
+    is_open = preferences.read(request).guide is Guide.OPEN
+    return start.guide(request) if is_open and start.is_new(request.broker) else None
 
 
 def _lines(history: Sequence[Totals], traffic: Traffic) -> dict[str, Sparkline]:

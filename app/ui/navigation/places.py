@@ -65,6 +65,9 @@ PLACES = (
     Destination(N_("Access"), "/access", "lock", "users tokens roles rights"),
     Destination(N_("Saved views"), "/views", "list", "filters"),
     Destination(N_("Help"), "/help", "info", "glossary words terms keys shortcuts documentation"),
+    Destination(
+        N_("Getting started"), "/help/start", "send", "first message example tutorial guide"
+    ),
     Destination("API", "/docs/api", "code", "rest openapi"),
 )
 CHANGE = Action.ADMINISTER

@@ -164,6 +164,7 @@ PAGES = (
     "/help",
     "/help?q=lag",
     "/help/components",
+    "/help/start",
     "/help/components?sort=-messages",
     "/views",
     "/views?path=/topics&query=q%3Dorders%26sort%3D-messages",

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, Request, expect
 from tests.app.ui.accessibility import serious_faults
 from tests.app.ui.addresses import PAGES
 from tests.app.ui.conftest import OpenPage, Site
+from tests.app.ui.layout import PHONE, TARGET_PX, layout_faults
 from tests.app.ui.scenery import HTMX_BODY, SCRIPT_BODY, Scenery
 
 pytestmark = pytest.mark.browser
@@ -23,6 +24,8 @@ document.addEventListener("securitypolicyviolation",
   (event) => window.violations.push(event.violatedDirective + " " + event.blockedURI));
 """
 NARROW = 390
+# What other pages and controls lead to.
+NOT_IN_THE_MENU = {"/views", "/palette", "/login", "/no-such-page"}
 
 
 def live_requests(page: Page) -> list[Request]:
@@ -102,6 +105,7 @@ def test_dialogs_have_no_serious_accessibility_fault(open_page: OpenPage) -> Non
 def test_the_first_paint_has_the_chosen_colours(open_page: OpenPage, theme: str) -> None:
     other = "dark" if theme == "light" else "light"
     page = open_page("/topics", theme=other, javascript=False)
+    page.locator(".menu-button").click()
     page.locator("#preference-theme").select_option(theme)
     page.get_by_role("button", name="Set", exact=True).click()
     expect(page.locator("html")).to_have_attribute("data-theme", theme)
@@ -110,13 +114,94 @@ def test_the_first_paint_has_the_chosen_colours(open_page: OpenPage, theme: str)
 
 
 @in_parts
-def test_every_page_is_usable_at_the_width_of_a_telephone(
+def test_no_page_overflows_any_width_or_has_small_targets_on_a_phone(
     open_page: OpenPage, pages: tuple[str, ...]
 ) -> None:
-    page = open_page("/", width=NARROW)
+    page = open_page("/")
+    faults: dict[str, Any] = {}
     for path in pages:
         page.goto(path)
-        assert page.evaluate("document.documentElement.scrollWidth") <= NARROW, path
+        if there := layout_faults(page):
+            faults[path] = there
+    assert not faults, json.dumps(faults, indent=1)
+
+
+def test_small_targets_and_overflow_are_noticed(open_page: OpenPage) -> None:
+    page = open_page("/topics", width=PHONE)
+    page.locator("#topic-orders a").first.evaluate("link => link.style.padding = 0")
+    page.locator("h1").evaluate("title => title.style.minWidth = '500px'")
+    (overflow, small) = layout_faults(page)[PHONE]
+    assert overflow.startswith("overflow")
+    assert "/topics/orders" in small
+    assert int(small.partition(":")[0].partition("x")[2]) < TARGET_PX
+
+
+def test_on_a_phone_a_row_is_a_card_that_leaves_no_column_out(open_page: OpenPage) -> None:
+    page = open_page("/topics/orders/messages", width=NARROW)
+    card = page.locator("tbody tr").nth(4)
+    labels = [
+        cell.get_attribute("data-label") for cell in card.locator("td").all() if cell.is_visible()
+    ]
+    assert labels == ["Stored", "Tag", "Keys", "Body", "Size"]
+    box = page.locator(".table-box")
+    assert box.evaluate("e => e.scrollWidth <= e.clientWidth")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    expect(page.get_by_role("columnheader", name="Body")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["/groups", "/tail?topic=stock-levels"])
+def test_rows_that_come_later_are_cards_too(
+    open_page: OpenPage, scenery: Scenery, path: str
+) -> None:
+    page = open_page(path, width=NARROW)
+    expect(page.locator("table[data-cards]").first).to_be_attached()
+    if path == "/groups":
+        page.get_by_label("Filter by name").fill("bill")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        row = page.locator("#group-billing")
+    else:
+        (sent,) = scenery.send("stock-levels", [{"body": "late", "queue": 0}])
+        row = page.locator("tbody tr", has_text=f"0:{sent['offset']}")
+    expect(row.locator("[data-label]:not([data-label=''])").first).to_be_visible()
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_the_drawer_leads_to_every_section_on_a_phone(
+    open_page: OpenPage, javascript: bool
+) -> None:
+    page = open_page("/", width=NARROW, javascript=javascript)
+    drawer = page.get_by_role("navigation", name="Sections")
+    expect(drawer).to_be_hidden()
+    page.get_by_role("button", name="Menu", exact=True).click()
+    expect(drawer.get_by_role("link", name="Dead letters")).to_be_in_viewport()
+    drawer.get_by_label("More: Messages").click()
+    drawer.get_by_role("link", name="Live tail").click()
+    expect(page).to_have_title(re.compile("^Live tail"))
+    page.get_by_role("button", name="Menu", exact=True).click()
+    expect(drawer.locator("[aria-current=page]")).to_have_text("Live tail")
+    page.keyboard.press("Escape")
+    expect(drawer).to_be_hidden()
+
+
+def test_the_menu_of_sections_has_about_a_dozen_entries_and_leads_everywhere(
+    open_page: OpenPage,
+) -> None:
+    page = open_page("/")
+    drawer = page.get_by_role("navigation", name="Sections")
+    visible = [link for link in drawer.get_by_role("link").all() if link.is_visible()]
+    assert len(visible) <= 13
+    hrefs = {link.get_attribute("href") for link in drawer.locator("a").all()}
+    sections = {path for path in PAGES if path.count("/") == 1 and "?" not in path}
+    assert sections - NOT_IN_THE_MENU <= hrefs
+
+
+def test_the_menu_of_preferences_has_no_serious_accessibility_fault(open_page: OpenPage) -> None:
+    page = open_page("/", theme="dark", width=NARROW)
+    page.locator(".menu-button").click()
+    expect(page.get_by_label("Time zone")).to_be_visible()
+    assert serious_faults(page, "#menu") == []
+    page.get_by_label("Row height").select_option("compact")
+    expect(page.locator("html")).to_have_attribute("data-density", "compact")
 
 
 def test_without_script_lists_filter_sort_and_lead_on(open_page: OpenPage) -> None:
@@ -207,6 +292,7 @@ def test_nothing_is_polled_when_refresh_is_off_or_the_tab_hidden(open_page: Open
     assert requests == []
     page.keyboard.press("r")
     wait_for(page, requests, 1)
+    page.locator(".menu-button").click()
     page.locator("#preference-refresh").select_option("2")
     expect(page.locator("#group-list")).to_have_attribute("hx-trigger", re.compile("every 2s"))
     page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
@@ -305,6 +391,20 @@ def test_keys_search_go_and_help(open_page: OpenPage) -> None:
     expect(page).to_have_url(re.compile(r"/topics$"))
 
 
+def test_a_time_is_typed_or_taken_from_the_past_or_the_calendar(open_page: OpenPage) -> None:
+    page = open_page("/dlq/billing")
+    since = page.get_by_label("Died from")
+    expect(since).not_to_have_attribute("type", "datetime-local")
+    page.get_by_role("button", name="yesterday").click()
+    expect(since).to_have_value(re.compile(r"^\d{4}-\d\d-\d\dT00:00:00$"))
+    page.locator("#dlq-from + [data-calendar]").click()
+    native = page.locator("#dlq-from + .when-native")
+    native.evaluate("e => { e.value = '2026-01-02T03:04'; e.dispatchEvent(new Event('change')) }")
+    expect(since).to_have_value("2026-01-02T03:04")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page).to_have_url(re.compile(r"from=2026-01-02T03%3A04"))
+
+
 def test_the_first_tab_stop_skips_to_the_content(open_page: OpenPage) -> None:
     page = open_page("/topics")
     page.keyboard.press("Tab")
@@ -326,12 +426,10 @@ def test_ages_keep_counting_between_refreshes(open_page: OpenPage, scenery: Scen
     assert int(before.split()[0]) < int(age.inner_text().split()[0])
 
 
-@pytest.mark.parametrize("path", ["/settings", "/reports/consumers", "/topics/orders/config"])
+@pytest.mark.parametrize("path", ["/reports/consumers", "/topics/orders/config"])
 def test_where_one_is_shows_in_every_row_of_links_of_a_narrow_window(
     open_page: OpenPage, path: str
 ) -> None:
     page = open_page(path, width=NARROW)
-    links = page.locator(".side [aria-current], .tabs [aria-current]")
-    expect(links).to_have_count(1 if path == "/settings" else 2)
-    for link in links.all():
-        expect(link).to_be_in_viewport(ratio=0.9)  # its lower border lies on that of the row
+    link = page.locator(".tabs [aria-current]")
+    expect(link).to_be_in_viewport(ratio=0.9)  # its lower border lies on that of the row

@@ -46,7 +46,7 @@
   // What works only with script is hidden until there is one.
   function reveal(from = document) {
     each(
-      "[data-copy], [data-copy-from], [data-close-dialog], [data-refresh], [data-help], [data-into]",
+      "[data-copy], [data-copy-from], [data-close-dialog], [data-refresh], [data-help], [data-into], [data-calendar], [data-ago]",
       (element) => {
         element.hidden = element.matches("[data-close-dialog]") && !element.closest("dialog");
       },
@@ -97,6 +97,33 @@
     setTimeout(() => button.classList.remove("done"), 1200);
   }
 
+  // A field for a time takes what the browser's own calendar gives, or a time of the past.
+  const wall = (ms) => calendar.format(ms).replace(" ", "T");
+  function fill(field, text) {
+    field.value = text;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+    field.dispatchEvent(new Event("change", { bubbles: true }));
+  }
+  function openCalendar(button) {
+    const field = one("input", button.parentElement);
+    const native = document.createElement("input");
+    native.type = "datetime-local";
+    native.className = "when-native";
+    native.tabIndex = -1;
+    native.setAttribute("aria-hidden", "true");
+    native.value = (field.value || wall(now())).replace(" ", "T").slice(0, 16);
+    native.addEventListener("change", () => fill(field, native.value));
+    one(".when-native", button.parentElement)?.remove();
+    button.before(native);
+    native.showPicker();
+  }
+  function setAgo(button) {
+    const { ago: length_, for: id } = button.dataset;
+    const text =
+      length_ === "day" ? `${wall(now() - 86_400_000).slice(0, 10)}T00:00:00` : wall(now() - Number(length_));
+    fill(one(`#${id}`), text);
+  }
+
   // Dialogs: what htmx puts into #dialog-body opens; Esc and focus return are the browser's.
   const dialog = one("#dialog");
   const body = one("#dialog-body");
@@ -109,6 +136,8 @@
     if (button?.matches("[data-copy], [data-copy-from]")) copy(button);
     else if (button?.matches("[data-refresh]")) refresh();
     else if (button?.matches("[data-help]")) one("#help").showModal();
+    else if (button?.matches("[data-calendar]")) openCalendar(button);
+    else if (button?.matches("[data-ago]")) setAgo(button);
     else if (button?.matches("[data-close-dialog]")) button.closest("dialog")?.close();
     else if (target.matches("dialog") && target.open) target.close();
   });
@@ -221,8 +250,8 @@
   });
 
   // Where one is shows in a row of links that is wider than the window.
-  each(".side [aria-current], .tabs [aria-current]", (link) => {
-    const row = link.closest(".side, .tabs");
+  each(".tabs [aria-current]", (link) => {
+    const row = link.closest(".tabs");
     const place = link.getBoundingClientRect();
     row.scrollLeft += place.left - row.getBoundingClientRect().left - (row.clientWidth - place.width) / 2;
   });

@@ -86,6 +86,7 @@ def test_changing_the_zone_labels_all_times_and_the_chart_anew(
     titles = page.locator("#overview time[data-ms]").evaluate_all("all => all.map(t => t.title)")
     assert titles
     assert all(title.endswith(KATHMANDU) for title in titles)
+    page.locator(".menu-button").click()
     page.locator("#preference-zone").select_option("UTC")
     expect(page.locator("html")).to_have_attribute("data-zone", "UTC")
 
@@ -94,6 +95,7 @@ def test_changing_the_zone_labels_all_times_and_the_chart_anew(
 def test_the_browsers_own_zone_is_told_to_the_server(open_page: OpenPage) -> None:
     page = open_page("/topics")
     own = page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
+    page.locator(".menu-button").click()
     page.locator("#preference-zone").select_option("local")
     expect(page.locator("#preference-zone")).to_have_value("local")
     page.reload()
