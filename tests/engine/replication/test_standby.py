@@ -56,6 +56,23 @@ def test_a_standby_goes_on_where_it_was_killed(pair: Pair) -> None:
     assert pair.compare().is_equal
 
 
+def test_records_of_a_topic_that_was_not_known_yet_are_there_after_two_deaths(pair: Pair) -> None:
+    """A start finds them in the log, of no topic; a checkpoint must not move over them."""
+    pair.broker.send([Message("orders", b"1", keys=("k",))])
+    for piece in pair.pieces():
+        if isinstance(piece, LogPiece):
+            pair.standby.take(piece)
+    for _ in range(2):
+        pair.standby_disk.kill()
+        pair.standby = pair.open_standby()
+        pair.clock.advance(10.0)
+        pair.standby.tick()
+    pair.feed()
+    assert pair.bodies() == {b"1"}
+    index = pair.standby.parts.store._index
+    assert index.positions("orders", "k", count_max=9, begin_ms=0, end_ms=1 << 62) == [0]
+
+
 def test_a_topic_that_was_made_again_has_its_new_messages_alone(pair: Pair) -> None:
     pair.send(b"old")
     pair.feed()
