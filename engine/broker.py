@@ -65,6 +65,8 @@ from engine.replay.dismissed_offsets import DismissNote
 from engine.replay.job import ReplayState, ReplayTo
 from engine.replay.states import DeadLetterState, LetterStates, StateCounts
 from engine.replay.values import NewReplay, OutcomeRow, ReplayJob, ReplayOutcomePage, RetryRequest
+from engine.replication.cursor import LeaderCursor
+from engine.replication.pieces import StandbyState
 from engine.reply.pending_requests import PendingRequest
 from engine.reply.requests import (
     FoundReply,
@@ -310,11 +312,12 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         self._config = config
         self._clock = clock
         self._is_running = False
+        self._files = files or OsFiles()
         parts = Container(
             config,
             clock=clock,
             pool=pool,
-            files=files or OsFiles(),
+            files=self._files,
             check_running=self._check_running,
         )
         self._use(parts)
@@ -349,6 +352,10 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         """Refuse new work, flush, and leave the clean mark. The pool must be idle by now."""
         self._is_running = False
         self._parts.stop()
+
+    def cursor_for(self, standby: StandbyState) -> LeaderCursor:
+        """What a standby lacks, piece by piece; Conflict where it is no copy of this directory."""
+        return LeaderCursor(self._store, self._files, self._config.data, standby)
 
     def health(self) -> Health:
         """Whether it runs, what fails, and how much room there is."""

@@ -205,6 +205,29 @@ class Container:
         self.statistics.load()
         self.events.subscribe(self.statistics.hear)
 
+    def follow(self) -> None:
+        """Open the data directory as a standby's: what is there is read, nothing is decided.
+
+        Of the parts only the store's services may be ticked, and no verb may be called that
+        changes anything: every change comes from the leader (`engine.replication`). Progress that
+        parts derive at their start is not there.
+        """
+        self.store.journal.is_copy = True
+        self.store.open()
+        try:
+            self.store.journal.load()
+            self.store.recover(
+                begin_of=self.catalog.begin_of,
+                is_wanted=self.catalog.has,
+                on_replayed=lambda message: None,
+                is_deleted=self.catalog.is_deleted,
+            )
+        except EngineError:
+            self.store.close()
+            raise
+        self.store.hold_copies()
+        self.retention.show_trims()
+
     def stop(self) -> None:
         """Write what waits and leave the clean mark; the pool must be idle by now."""
         self.statistics.close()

@@ -98,6 +98,10 @@ class RetentionService(Service):
         """After recovery, before the first read: queues begin where they did."""
         self._trims.start()
 
+    def show_trims(self) -> None:
+        """In a standby, which keeps nothing of its own: queues begin where its leader's do."""
+        self._trims.show()
+
     def services(self) -> list[Service]:
         """The services to tick."""
         return [self, self._sweeper]

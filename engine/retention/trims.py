@@ -46,8 +46,14 @@ class Trims:
             cut = {queue: end for queue, end in ends.items() if trim.begins[queue] > end}
             if cut:
                 self._keep(Trimmed(topic, trim.since, cut))
-            for queue, offset in trim.begins.items():
-                self._store.trim(topic, queue, offset)  # never past its end
+        self.show()
+
+    def show(self) -> None:
+        """Let the queues begin where they should as far as they go; keeps nothing."""
+        for topic, trim in self._trims.items():
+            if self._catalog.begin_of(topic) == trim.since:
+                for queue, offset in trim.begins.items():
+                    self._store.trim(topic, queue, offset)  # never past its end
 
     def trim(self, topic: str, begins: Mapping[int, int], *, is_lasting: bool) -> None:
         """Let queues of a topic (number to first offset) begin later: all of them, or none.

@@ -106,6 +106,24 @@ class CommitLog:
         self._write(segment, data, position)
         self.written = position + len(data)
 
+    def begin_at(self, position: int) -> None:
+        """Let a log that has no segment begin at `position`, the first byte of a segment."""
+        assert not self._segments
+        assert position % self.segment_bytes == 0
+        self.written = position
+
+    def append_copy(self, data: bytes, *, is_blank: bool = False) -> None:
+        """Write records of another log, which lie there at `written` and in one segment.
+
+        Of a blank record, which closes the segment, the head is enough: zeros follow.
+        """
+        if not self._segments or self.written == self._end():
+            if self._segments:
+                self._unsettled.append(self._segments[-1])
+            self._open_segment(self.written, create=True)
+        self._write(self._segments[-1], data, self.written)
+        self.written = self._end() if is_blank else self.written + len(data)
+
     def read(self, position: int, size_bytes: int) -> bytes:
         """Bytes of one segment from `position`, at most `size_bytes`; empty when not kept."""
         segment = self._find(position)

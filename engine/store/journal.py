@@ -11,8 +11,9 @@ On disk, both files: frames as in `journal_frames`, the payload being the msgpac
 struct. `journal_files` decides which files count.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from engine.store.journal_entries import (
     set_aside,
 )
 from engine.store.journal_files import JournalPlace, JournalReader, file_numbers, file_path
-from engine.store.journal_frames import FRAME, frame, join_frames
+from engine.store.journal_frames import FRAME, frame, join_frames, read_frames
 from engine.store.pool import Pool
 
 __all__ = ["FRAME", "Journal", "JournalEntry", "JournalPart", "JournalPlace", "Reread"]
@@ -140,6 +141,8 @@ class Journal(Service):
         self._applied = 0  # entries, when the journal was loaded
         self._has_left_out = False  # entries that follow from records which are lost
         self._has_refused = False  # what is set aside or stepped over is not in the next snapshot
+        self._is_renewed = False  # a new snapshot is wanted whatever the size
+        self.is_copy = False  # of a leader's: `append_copy` alone writes
         self._is_pinned = False  # what could not be set aside must not go with the old files
 
     def register(
@@ -173,12 +176,20 @@ class Journal(Service):
             stopped=self.stopped,
         )
         contents = reader.read()
+        if contents.is_damaged and self.is_copy:
+            raise Corrupt(
+                "the copy of the leader's journal is damaged",
+                field="data",
+                remedy="move the data directory away: an empty one is filled anew",
+            )
+        if self.is_copy:  # the leader has the records that a power loss may have taken here
+            self.trusted = NEVER
         if contents.is_damaged:
             self.is_damaged = self._has_refused = True
             self.trusted = min(self.trusted, self.distrust())
         applied = self._apply(contents.frames)
         self._open(contents.number)
-        if self._has_left_out:
+        if self._has_left_out and not self.is_copy:
             self.append(Reread(self.trusted), is_owed=True)  # else a full disk would stop the start
         return applied
 
@@ -197,6 +208,7 @@ class Journal(Service):
         One that `is_owed` follows from a record that the log already has: no full disk refuses it
         any more. It waits for room, and no checkpoint moves over that record.
         """
+        assert not self.is_copy, "a change of a copy's own"
         self._checks[type(entry)](entry)
         try:
             payload = self._encode(entry)
@@ -211,6 +223,7 @@ class Journal(Service):
 
         Each is checked against the state before all of them: none may depend on another.
         """
+        assert not self.is_copy, "a change of a copy's own"
         frames: list[bytes] = []
         for entry in entries:
             self._checks[type(entry)](entry)
@@ -224,14 +237,76 @@ class Journal(Service):
         if is_lasting:
             self._must_sync = True
 
+    def append_copy(self, data: bytes) -> list[JournalEntry]:
+        """Keep frames as a leader wrote them, all whole, and apply them; their entries, in order.
+
+        Corrupt for damage, and for an entry that this state does not allow; then the frames before
+        it are kept. After a `Reread` nothing is applied: the state is to be loaded anew.
+        """
+        assert self.is_copy
+        frames = read_frames(data)
+        if frames.gaps or frames.end != len(data):
+            raise Corrupt("a change of the leader's is damaged")
+        start = self._size
+        self._write(data)
+        entries: list[JournalEntry] = []
+        for at, payload in frames.payloads:
+            try:
+                entry = self._read(payload)
+                self._checks[type(entry)](entry)
+            except Illegal as error:
+                self._cut(start + at)
+                raise Corrupt(
+                    f"a change of the leader's does not fit: {reason_of(error)}",
+                    remedy="give both the same version; else move this data directory away, so "
+                    "that an empty one is filled anew",
+                ) from error
+            entries.append(entry)
+            if isinstance(entry, Reread):
+                break
+            self._owners[type(entry)](entry)
+        self._must_sync = True
+        return entries
+
+    def roll_copy(self) -> None:
+        """Go on in the next file, as the leader did; its snapshot comes once the leader has it."""
+        assert self.is_copy
+        assert self._file is not None
+        before = self._file
+        self._open(self._number + 1)
+        self._older.append(before)
+
+    def keep_snapshot(self, number: int, snapshot: bytes) -> None:
+        """Write a snapshot of the leader's with which a file so far begins, in the pool."""
+        assert self.is_copy
+        older = self._older.copy()
+
+        def written(_: None, error: Exception | None) -> None:
+            if error is not None:
+                self.failure = f"snapshot not written: {error}"
+                return
+            self.failure = ""
+            self._older = [file for file in self._older if file not in older]
+            for file in older:
+                file.close()
+
+        self._pool.submit(lambda: self._write_snapshot(number, snapshot, older), written)
+
     def tick(self) -> float:
         """Start a new journal with a snapshot when the current one has grown."""
+        if self.is_copy:
+            return COMPACT_CHECK_S
         if self._owed:
             self._write(b"")
-        is_grown = self._size >= self._base_size + self._compact_bytes or self._has_refused
-        if is_grown and not self._compacting and not self._is_pinned:
+        is_due = self._size >= self._base_size + self._compact_bytes
+        is_due |= self._has_refused or self._is_renewed
+        if is_due and not self._compacting and not self._is_pinned:
             self.compact()
         return COMPACT_CHECK_S
+
+    def renew(self) -> None:
+        """Begin anew with a snapshot soon: somebody cannot go on with the files there are."""
+        self._is_renewed = True
 
     @property
     def is_behind(self) -> bool:
@@ -248,22 +323,18 @@ class Journal(Service):
         snapshot = self._snapshot_bytes()
         older_file = self._file
         self._open(self._number + 1)  # where no file can be opened, nothing has begun
-        self._has_refused = False
+        self._has_refused = self._is_renewed = False
         self._older.append(older_file)
         older = list(self._older)
         self._base_size = 0
         self._compacting = True
-        path = self._path("snapshot", self._number)
-
-        def work() -> None:
-            for file in older:  # a power loss must leave the older generation whole
-                sync_if_open(file)
-            write_atomic(self._files, path, snapshot)
-            self._remove_stale(int(path.suffix[1:]))
+        number = self._number
 
         def flushed(error: Exception | None) -> None:
             if error is None:
-                self._pool.submit(work, self._compacted)
+                self._pool.submit(
+                    lambda: self._write_snapshot(number, snapshot, older), self._compacted
+                )
             else:
                 self._compacted(None, error)
 
@@ -348,8 +419,19 @@ class Journal(Service):
         self._size += len(data)
         self._owed = b""
 
+    def entries(self) -> Iterator[JournalEntry]:
+        """What a snapshot of the state now consists of."""
+        for part in self._parts:
+            yield from part.snapshot()
+
     def _snapshot_bytes(self) -> bytes:
-        return join_frames(self._encode(entry) for part in self._parts for entry in part.snapshot())
+        return join_frames(map(self._encode, self.entries()))
+
+    def _write_snapshot(self, number: int, snapshot: bytes, older: Sequence[File]) -> None:
+        for file in older:  # a power loss must leave the older generation whole
+            sync_if_open(file)
+        write_atomic(self._files, self._path("snapshot", number), snapshot)
+        self._remove_stale(number)
 
     def _remove_stale(self, number: int) -> None:
         """Remove what lies before the snapshot that came before this one, the oldest first."""
@@ -370,8 +452,7 @@ class Journal(Service):
 
     def examine(self, frames: Sequence[JournalFrame]) -> list[RefusedFrame]:
         """Apply to the parts what counts and can be applied; what cannot. Touches no file."""
-        owners = {kind: part.apply for part in self._parts for kind in part.entry_types}
-        refused: list[RefusedFrame] = []
+        owners, refused = self._owners, list[RefusedFrame]()
         self._applied = 0
         for each, entry in self._counting(frames, refused):
             try:
@@ -387,7 +468,7 @@ class Journal(Service):
         self, frames: Sequence[JournalFrame], refused: list[RefusedFrame]
     ) -> Iterable[tuple[JournalFrame, JournalEntry]]:
         """The entries that count, in order; what cannot be read is added to `refused`."""
-        read = EntryReader(self._checks).read
+        read = self._read
         counting: list[tuple[JournalFrame, JournalEntry]] = []
         trusted = self.trusted
         for each in reversed(frames):
@@ -403,6 +484,20 @@ class Journal(Service):
             else:
                 self._has_left_out = True
         return reversed(counting)
+
+    @cached_property
+    def _owners(self) -> dict[type[JournalEntry], Callable[[Any], None]]:
+        """By type of entry what applies it, once every part is registered."""
+        return {kind: part.apply for part in self._parts for kind in part.entry_types}
+
+    @cached_property
+    def _read(self) -> Callable[[bytes], Any]:
+        return EntryReader(self._checks).read
+
+    def _cut(self, size: int) -> None:
+        assert self._file is not None
+        self._file.truncate(size)
+        self._size = size
 
     def _open(self, number: int) -> None:
         file = self._files.open(self._path("journal", number), create=True)

@@ -284,7 +284,10 @@ class StoreOpening(StoreReader):
         self._index.truncate(start)
         scan = LogScan(self._log, start, self._log.written, self._log.crc_range)
         again = Redispatch(self._index, self._queue, self._codes.code_of)
+        is_copy = self.journal.is_copy
         for message in scan.records():
+            if is_copy and scan.damages:
+                break
             if is_wanted(message):
                 again.add(message)
             if SOURCE_MARK in message.property_block:
@@ -296,8 +299,11 @@ class StoreOpening(StoreReader):
             queue.cut_stale()
         self._bare_end = scan.bare_end
         self.is_foreign |= scan.bare_end > start
-        self._tell_damages(scan)
-        self._cut_end(scan.end, max((cut.claimed for cut in cuts.values()), default=0))
+        if is_copy:  # the leader has what is not whole here
+            self._log.truncate(scan.damages[0].start if scan.damages else scan.end)
+        else:
+            self._tell_damages(scan)
+            self._cut_end(scan.end, max((cut.claimed for cut in cuts.values()), default=0))
         lost = {place for place, cut in cuts.items() if cut.is_damaged} | again.gaps
         if lost or is_short:
             self._mend_before(start, None if is_short else lost, is_wanted)

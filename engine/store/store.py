@@ -27,6 +27,7 @@ from engine.store.checkpoint import (
     save_clean,
 )
 from engine.store.commit_log import disk_full
+from engine.store.copying import StoreCopy
 from engine.store.dispatch import DispatchBatch
 from engine.store.encode import EncodedBatch, Encoder
 from engine.store.encode_columns import encode_columns
@@ -35,12 +36,11 @@ from engine.store.expiry import Expiry
 from engine.store.files import Files, read_whole, sync_if_open, write_atomic
 from engine.store.flush import Done
 from engine.store.journal import JournalPlace
-from engine.store.opening import StoreOpening
 from engine.store.pool import Pool
 from engine.store.upkeep import Checkpointer, DiskWatch
 
 
-class Store(StoreOpening):
+class Store(StoreCopy):
     """Commit log, consume queues and key index under one directory."""
 
     def __init__(

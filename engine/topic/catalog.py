@@ -284,6 +284,10 @@ class Catalog:
             self._set(msgspec.structs.replace(config, read_queues=queues, write_queues=queues))
         return self.is_current(name, message.position)
 
+    def has(self, message: StoredMessage) -> bool:
+        """Whether a record is of a topic as it is now; makes none, as `owns` may."""
+        return self.is_current(message.topic, message.position)
+
     def settle(self) -> None:
         """After recovery: no topic begins behind the log's end, where a power loss cut it short.
 

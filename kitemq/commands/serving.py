@@ -104,12 +104,16 @@ store = CommandGroup("store")
 
 class VerifyOptions(CommandOptions):
     dir: Path
+    against: Path | None
 
 
 @store.command("verify", help="check every file; the server may be running or not")
 @argument("dir", type=Path)
+@option("--against", type=Path, metavar="DIR", help="compare with this directory instead")
 def verify(options: VerifyOptions, output: Output) -> int:
     """Check every file of a store; exit code 1 where something does not agree."""
+    if options.against is not None:
+        return _compare(options.dir, options.against, output)
     with server_needed():
         from engine.errors import EngineError  # only here, as above
         from engine.inspection import inspect
@@ -142,6 +146,30 @@ def verify(options: VerifyOptions, output: Output) -> int:
         }
     )
     return Exit.OK if report.is_sound else Exit.FAILED
+
+
+def _compare(one: Path, other: Path, output: Output) -> int:
+    with server_needed():
+        from engine.errors import EngineError  # only here, as above
+        from engine.replication.comparison import DataDirectory, compare
+        from engine.store.files import OsFiles
+
+    try:
+        result = compare(DataDirectory(OsFiles(), one), DataDirectory(OsFiles(), other))
+    except EngineError as error:
+        raise rejected(error.code, error.detail, field=error.field, remedy=error.remedy) from None
+    for text in result.differences:
+        note(text)
+    output.row(
+        {
+            "equal": result.is_equal,
+            "bytes": result.log_bytes,
+            "changes": result.changes,
+            "queues": result.queues,
+            "differences": result.difference_count,
+        }
+    )
+    return Exit.OK if result.is_equal else Exit.FAILED
 
 
 class RepairOptions(CommandOptions):

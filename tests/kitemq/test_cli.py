@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -326,6 +327,30 @@ def test_a_damaged_store_exits_1_and_a_missing_one_2(
     assert (code, documents(out)[0]["sound"]) == (FAILED, False)
     assert err
     code, _, err = inside(server, capsys, "store", "verify", str(tmp_path / "nothing"))
+    assert code == REFUSED
+    assert "no commit log" in err
+
+
+def test_two_stores_are_compared_and_what_differs_is_named(
+    server: LiveServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    inside(server, capsys, "produce", "t", "--body", "original", "--count", "3")
+    server.stop()
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    shutil.copytree(data, copy)
+    words = ("store", "verify", str(copy), "--against", str(data))
+    code, out, _ = inside(server, capsys, *words)
+    (report,) = documents(out)
+    assert (code, report["equal"], report["differences"]) == (OK, True, 0)
+    (segment,) = (copy / "commitlog").iterdir()
+    with segment.open("r+b") as file:
+        at = file.read(4096).index(b"original")
+        file.seek(at)
+        file.write(b"tampered")
+    code, out, err = inside(server, capsys, *words)
+    assert (code, documents(out)[0]["differences"]) == (FAILED, 1)
+    assert f"commitlog/{segment.name} differs at {at}" in err
+    code, _, err = inside(server, capsys, *words[:-1], str(tmp_path / "nothing"))
     assert code == REFUSED
     assert "no commit log" in err
 

@@ -13,6 +13,7 @@ from tests.simulation.disk import Disk
 def settings(**changes: Any) -> EngineConfig:
     """The settings of such a broker."""
     small: dict[str, Any] = {
+        "data": Path("/data"),
         "segment_bytes": 32 * 1024,
         "queue_file_entries": 40,
         "index_slots": 50,
@@ -20,7 +21,7 @@ def settings(**changes: Any) -> EngineConfig:
         "disk_free_min_bytes": 0,
         "timer_log_bytes": 4096,
     }
-    return EngineConfig(data=Path("/data"), **(small | changes))
+    return EngineConfig(**(small | changes))
 
 
 def boot(disk: Disk, clock: Clock, pool: Pool | None = None, **changes: Any) -> Broker:

@@ -17,6 +17,7 @@ from typing import Protocol
 from tests.simulation.broker_world import BrokerWorld
 from tests.simulation.damage_world import DamageWorld
 from tests.simulation.journal_world import JournalWorld
+from tests.simulation.standby_world import StandbyWorld
 from tests.simulation.store_world import StoreWorld
 
 STEPS = 400
@@ -34,6 +35,8 @@ WORLDS: dict[str, Callable[[int], World]] = {
     "damage": DamageWorld,
     "power": lambda seed: BrokerWorld(seed, power=True),
     "journal": JournalWorld,
+    "standby": StandbyWorld,
+    "standby-power": lambda seed: StandbyWorld(seed, power=True),
 }
 
 

@@ -1,0 +1,95 @@
+"""A standby: the parts of an engine over a copy, opened, fed with pieces, and closed.
+
+Opened by a broker in the usual way the same directory is a leader's that stopped without notice.
+"""
+
+from collections.abc import Callable
+
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.container import Container
+from engine.errors import Refused, unusable
+from engine.replication.pieces import Piece, StandbyState
+from engine.replication.sink import StandbySink
+from engine.service import ServiceRunner
+from engine.store.files import Files, OsFiles
+from engine.store.pool import Pool
+
+
+class Standby:
+    """Owned by one thread; `tick`ed by it, as a broker is."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        clock: Clock,
+        pool: Pool,
+        files: Files | None = None,
+        on_wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Open the directory; Busy and Corrupt as a broker's start."""
+        self._config, self._clock, self._pool = config, clock, pool
+        self._files = files or OsFiles()
+        self._on_wake = on_wake
+        self.parts: Container
+        self._sink: StandbySink
+        self._open()
+
+    @property
+    def must_reopen(self) -> bool:
+        """Whether `reopen` has to be called before the next piece."""
+        return self._sink.must_reopen
+
+    def state(self) -> StandbyState:
+        """Where a leader's cursor has to begin."""
+        return self._sink.state()
+
+    def take(self, piece: Piece) -> None:
+        """Write what the leader gives; see `StandbySink.take`."""
+        self._sink.take(piece)
+
+    def begin_again(self) -> None:
+        """A connection was lost: forget the beginnings of what it did not give whole."""
+        self._sink = self._new_sink(wants_snapshot=self._sink.wants_snapshot)
+
+    def reopen(self) -> None:
+        """Load the directory anew, the pool being idle; where that fails this standby is closed."""
+        self.close()
+        self._open()
+
+    def tick(self) -> float:
+        """Do the store's upkeep; seconds until the next call is useful, at most 5."""
+        return self._runner.tick()
+
+    def close(self) -> None:
+        """Bring everything to disk and let go. The pool must be idle."""
+        self.parts.store.stop_copy()
+
+    def _open(self) -> None:
+        self.parts = Container(
+            self._config,
+            clock=self._clock,
+            pool=self._pool,
+            files=self._files,
+            check_running=_refuse,
+        )
+        try:
+            self.parts.follow()
+        except OSError as error:
+            self.parts.store.close()
+            raise unusable(self._config.data, error) from error
+        self._runner = ServiceRunner(self.parts.store.services(), self._clock, self._on_wake)
+        self._sink = self._new_sink()
+
+    def _new_sink(self, *, wants_snapshot: bool = False) -> StandbySink:
+        parts = self.parts
+        sink = StandbySink(
+            parts.store, parts.catalog, parts.retention, self._files, self._config.data
+        )
+        sink.wants_snapshot = wants_snapshot
+        return sink
+
+
+def _refuse() -> None:
+    raise Refused("this is a standby: its leader alone changes anything")

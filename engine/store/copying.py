@@ -1,0 +1,171 @@
+"""A store as the source and as the target of a copy: the log's bytes as they lie in it.
+
+What a leader's log has is written here unread but for its checks, and becomes readable when the
+journal says which topics its records belong to (`engine.replication`).
+"""
+
+from collections.abc import Callable
+
+from engine.errors import Corrupt
+from engine.message import StoredMessage
+from engine.store.checkpoint import NEVER
+from engine.store.commit_log import disk_full
+from engine.store.damage import Damage
+from engine.store.decoding import decode_run
+from engine.store.dispatch import Redispatch
+from engine.store.opening import StoreOpening
+from engine.store.record import BLANK, MAGIC_BLANK, RECORD_BYTES_MIN
+from engine.store.recovery import NO_RECORD, LogScan
+
+
+class StoreCopy(StoreOpening):
+    """The part of `Store` that copies."""
+
+    _is_held = False
+
+    @property
+    def segment_bytes(self) -> int:
+        return self._log.segment_bytes
+
+    @property
+    def oldest_base(self) -> int:
+        """Where the oldest segment begins."""
+        return self._log.oldest_base
+
+    @property
+    def crc_since(self) -> int:
+        """The position from which on every record has a CRC of its own."""
+        return self._crc_since
+
+    def read_log(self, position: int, size_bytes: int) -> bytes:
+        """Bytes of one segment from `position`, at most `size_bytes`; empty when not kept."""
+        return self._log.read(position, size_bytes)
+
+    def begin_at(self, position: int) -> None:
+        """Let an empty store's log begin at `position`: what is older the leader has no more."""
+        self._log.begin_at(position)
+        self._flusher.flushed = self._checkpointed = self._dispatch.position = position
+
+    def trust_crcs_from(self, position: int) -> None:
+        """Records from `position` on have a CRC of their own; the next checkpoint says so too."""
+        self._crc_since = position
+        self._log.crc_range = range(position, NEVER)
+
+    def stop_copy(self) -> None:
+        """Bring log and journal to disk and let go, without the mark of a clean stop.
+
+        What lies behind the last cut is not readable: the next start looks for it.
+        """
+        self._log.mark_unsynced(self._flusher.flushed)
+        for unsynced in self._log.take_unsynced():
+            unsynced.sync()
+        self.journal.close()
+        self.close()
+
+    def append_copy(self, data: bytes, *, is_all: bool = False) -> int:
+        """Write the whole records that `data` begins with at the log's end; how many bytes.
+
+        All lie in one segment, and nobody can read them yet. What is left over is the beginning of
+        a record: call again with more of it. The head of a blank record closes the segment; its
+        zeros may be left out. What is no record, before one that is whole or if `is_all` before the
+        end, is damaged in the other log too: it is written as it is, and reported.
+        """
+        at = 0
+        while True:
+            end, is_blank, detail = self._whole_until(data, at)
+            if end > at:
+                self._log.append_copy(data[at:end])
+            at = end
+            if is_blank:
+                self._log.append_copy(data[at : at + BLANK.size], is_blank=True)
+                return at + BLANK.size
+            if not detail and not (is_all and at < len(data)):
+                return at
+            end = self._next_whole(data, at) or (len(data) if is_all else at)
+            if end == at:
+                return at
+            start, bad = self._log.written, data[at:end]
+            self._log.append_copy(bad)
+            detail = f"{detail or 'a record is cut'}; so it is in the leader's log"
+            self.damage_log.add(Damage(start, start + len(bad), detail))
+            at = end
+
+    def _whole_until(self, data: bytes, at: int) -> tuple[int, bool, str]:
+        """Where the whole records at `at` end, whether a blank one follows, else what is wrong."""
+        base, starts, detail = self._log.written - at, list[int](), ""
+        stop = base + at - (base + at) % self._log.segment_bytes + self._log.segment_bytes
+        is_blank = False
+        while at + BLANK.size <= len(data):
+            size, magic = BLANK.unpack_from(data, at)
+            is_blank = magic == MAGIC_BLANK and base + at + size == stop
+            if is_blank:
+                break
+            if not RECORD_BYTES_MIN <= size <= stop - base - at:
+                detail = NO_RECORD
+                break
+            if at + size > len(data):
+                break
+            starts.append(at)
+            at += size
+        for start, message in zip(starts, decode_run(data, starts), strict=True):
+            if isinstance(message, Corrupt):
+                return start, False, message.detail
+            if message.position != base + start:
+                return start, False, f"the record says it lies at {message.position}"
+        return at, is_blank, detail
+
+    def _next_whole(self, data: bytes, at: int) -> int:
+        """Where in `data` the first whole record or blank behind `at` begins; 0: nowhere."""
+        base = self._log.written - at
+        scan = LogScan(
+            _Bytes(data[at:], base + at, self.segment_bytes), base + at, base + len(data)
+        )
+        next(scan.records(), None)
+        return scan.damages[0].end - base if scan.damages else 0
+
+    def hold_copies(self) -> None:
+        """After recovery, which knew no later change of the journal than the copy had.
+
+        What lies behind the checkpoint is looked at once more with the next `show_copies`, as some
+        of it may be of topics that were not known; until then no checkpoint moves over it.
+        """
+        self._dispatch.position = self._checkpointed
+        self._is_held = True
+
+    def show_copies(self, is_wanted: Callable[[StoredMessage], bool]) -> None:
+        """Make records readable up to the log's end, where they are not yet and are wanted.
+
+        DiskFull where there is no room for their entries: call it again.
+        """
+        self._dispatch.release(self._flusher.flushed)
+        if self._dispatch.failure is not None:
+            raise disk_full(str(self._dispatch.failure))
+        start, end = self._dispatch.position, self._log.written
+        if self._is_held:
+            self._index.write()
+            self._index.truncate(start)  # it takes positions in ascending order alone
+            self._is_held = False
+        scan = LogScan(self._log, start, end)
+        again = Redispatch(self._index, self._queue, self._codes.code_of)
+        for message in scan.records():
+            if is_wanted(message):
+                again.add(message)
+        again.finish()
+        if again.failure is not None:
+            self._dispatch.owe([*again.owing.values()], end, again.failure)
+            raise disk_full(str(again.failure))
+        self._dispatch.position = end
+
+
+class _Bytes:
+    """A stretch of a log in memory, as a scan reads it."""
+
+    def __init__(self, data: bytes, position: int, segment_bytes: int) -> None:
+        self._data, self._position, self.segment_bytes = data, position, segment_bytes
+
+    def bases(self) -> tuple[int]:
+        return (self._position - self._position % self.segment_bytes,)
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        at = position - self._position
+        return self._data[at : at + size_bytes] if at >= 0 else b""
