@@ -159,12 +159,13 @@ def receive_and_ack_columns(broker: Broker, pool: HandBackPool) -> int:
     count = number = 0
     topics = {TOPIC: "*"}
     while got := broker.receive_columns(GROUP, topics, count_max=RECEIVE_BATCH, client="b"):
-        if not isinstance(got, DeliveryColumns):  # where a segment of the log ends
+        if not isinstance(got, DeliveryColumns):  # what comes first is not plain, or lies alone
             broker.ack(GROUP, [delivery.receipt for delivery in got])
             count += len(got)
-        for run in got.runs:
-            broker.ack(GROUP, run.receipts)
-            count += len(run.receipts)
+        else:
+            for run in got.runs:
+                broker.ack(GROUP, run.receipts)
+                count += len(run.receipts)
         number += 1
         if not number % TICK_EVERY:
             broker.tick()

@@ -3,6 +3,8 @@
 Deliveries of before are each a message of its own. Revision 20261127_alert_receivers.
 """
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -58,5 +60,5 @@ def downgrade() -> None:
     op.drop_table("alert_receivers")
 
 
-def _column(name: str, kind: "sa.types.TypeEngine[object]", default: str) -> "sa.Column[object]":
+def _column(name: str, kind: "sa.types.TypeEngine[Any]", default: str) -> "sa.Column[object]":
     return sa.Column(name, kind, nullable=False, server_default=sa.text(default))
