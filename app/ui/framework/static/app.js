@@ -46,7 +46,8 @@
   // What works only with script is hidden until there is one.
   function reveal(from = document) {
     each(
-      "[data-copy], [data-copy-from], [data-close-dialog], [data-refresh], [data-help], [data-into], [data-calendar], [data-ago]",
+      "[data-copy], [data-copy-from], [data-close-dialog], [data-refresh], [data-help], [data-into], " +
+        "[data-calendar], [data-ago]",
       (element) => {
         element.hidden = element.matches("[data-close-dialog]") && !element.closest("dialog");
       },
