@@ -69,6 +69,7 @@ class SmtpServer:
     password: str = ""
     refusals: dict[str, str] = field(default_factory=dict)
     is_silent: bool = False
+    hung_up: asyncio.Event = field(default_factory=asyncio.Event)  # by a client, on the silent one
     mails: list[EmailMessage] = field(default_factory=list)
     recipients: list[str] = field(default_factory=list)
     logins: list[tuple[str, str]] = field(default_factory=list)
@@ -78,6 +79,7 @@ class SmtpServer:
         """One conversation."""
         if self.is_silent:
             await reader.read()
+            self.hung_up.set()
             writer.close()
             return
         is_tls = False
