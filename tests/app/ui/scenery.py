@@ -139,6 +139,14 @@ class Scenery:
         stored: list[dict[str, Any]] = answer["messages"]
         return stored
 
+    def send_file(self, topic: str, content: str) -> str:
+        """Send the messages of a file by the console; the name of their results."""
+        base = str(self._api.base_url).removesuffix("/api/v1/")
+        fields = {"step": "send", "content": content}
+        answer = self._api.post(f"{base}/topics/{topic}/produce/file", data=fields)
+        assert answer.status_code == 303, answer.text
+        return answer.headers["location"].rpartition("/")[2]
+
     def receive(self, group: str, topic: str, count: int) -> list[dict[str, Any]]:
         """Messages for the group's first client, which holds them as long as one may."""
         answer = self.post(

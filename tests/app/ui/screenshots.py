@@ -44,6 +44,8 @@ PICTURES = {
     "topics-import": "/import/topics",
     "topic-delete": "/topics/orders/delete",
     "produce": "/topics/orders/produce",
+    "produce-file": "/topics/orders/produce/file",
+    "produce-file-result": "/topics/orders/produce/file/{run}",
     "purge": "/topics/orders/purge?how=all",
     "messages": "/messages?topic=orders&filter=paid&size=25",
     "message": "/messages/orders/0/1",
@@ -123,6 +125,10 @@ PICTURES = {
     "error": "/topics/no-such-topic",
 }
 # The same of a server with people.
+# A file of messages; the last line is refused.
+LINES = (
+    "body,keys,delay_ms\nhello,order-1042,\nremember me,order-1043,60000\nlater,order-1044,soon\n"
+)
 OF_PEOPLE = {
     "login": "/login",
     "login-failed": "/login/provider?next=/no-such-provider",
@@ -282,13 +288,14 @@ def main() -> None:
         journey_scene.prepare(scenery)
         journey_scene.tell(scenery, clock.hurry, level=3, id="REFUND1")
         job = scenery.get("/replays")["items"][0]["id"]
+        run = scenery.send_file("orders", LINES)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
                 executable_path=find_browser(), args=CHROMIUM_ARGUMENTS
             )
             for name, path in PICTURES.items():
                 gather(scenery)  # again and again: a member that is not heard of is soon gone
-                photograph(browser, site.base, name, path.format(job=job), folder)
+                photograph(browser, site.base, name, path.format(job=job, run=run), folder)
             for name, (picture, theme, language, size) in OTHERWISE.items():
                 address = site.base + PICTURES[picture]
                 file = folder / f"{name}.png"
