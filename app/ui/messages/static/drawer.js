@@ -61,7 +61,7 @@
       if (isNarrow.matches) drawer.showModal();
       else drawer.show();
     }
-    mark()?.scrollIntoView({ block: "nearest" });
+    mark()?.closest("tr").scrollIntoView({ block: "nearest" });
     content.setAttribute("aria-busy", "true");
     const address = view ? `${path}?view=${view}` : path;
     htmx.ajax("GET", address, { source: content, target: content });
@@ -143,6 +143,7 @@
   content.addEventListener("htmx:after:swap", (event) => {
     if (event.target !== content) return;
     content.scrollTop = 0;
+    mark()?.closest("tr").scrollIntoView({ block: "nearest" }); // the list may have become narrower, and so longer
     const title = document.getElementById("drawer-title");
     if (title) document.getElementById("spoken").textContent = title.textContent.trim().replace(/\s+/g, " ");
   });
