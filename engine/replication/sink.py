@@ -53,6 +53,7 @@ class StandbySink:
         self._snapshot = bytearray()
         self._has_trims = False
         self.must_reopen = False
+        self._cut: ReplicaCut | None = None  # not all of its records can be read yet
         self.wants_snapshot = False  # what the journal had next could not be applied
 
     def state(self) -> StandbyState:
@@ -74,9 +75,15 @@ class StandbySink:
             wants_snapshot=self.wants_snapshot,
         )
 
+    @property
+    def is_showing(self) -> bool:
+        """Whether records of the last cut cannot be read yet: `show` comes before another piece."""
+        return self._cut is not None
+
     def take(self, piece: Piece) -> None:
         """Write a piece. After Corrupt and DiskFull go on with another sink, and another cursor."""
         assert not self.must_reopen
+        assert not self.is_showing
         try:
             self._take(piece)
         except OSError as error:
@@ -185,7 +192,7 @@ class StandbySink:
         self._snapshot.clear()
         if not is_whole_snapshot(read_frames(snapshot)):
             raise Corrupt("the leader's snapshot of the journal is damaged")
-        if piece.number <= self._store.journal.place.number:
+        if piece.number <= self._store.journal.place.number and not self.wants_snapshot:
             self._store.journal.keep_snapshot(piece.number, snapshot)
             return
         write_atomic(self._files, file_path(self._directory, "snapshot", piece.number), snapshot)
@@ -205,7 +212,15 @@ class StandbySink:
         if store.journal.place != cut.journal:
             raise Corrupt(f"the leader's journal ends at {cut.journal}")
         store.trust_crcs_from(cut.crc_since)
-        store.show_copies(self._catalog.has)
+        self._cut = cut
+        self.show()
+
+    def show(self) -> None:
+        """Make the next records readable, while `is_showing`; DiskFull: call it again."""
+        cut, store = self._cut, self._store
+        if cut is None or not store.show_copies(cut.log_end, self._catalog.has):
+            return
+        self._cut = None
         if self._has_trims:
             self._retention.show_trims()
             self._has_trims = False

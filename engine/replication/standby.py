@@ -49,6 +49,15 @@ class Standby:
         """Write what the leader gives; see `StandbySink.take`."""
         self._sink.take(piece)
 
+    @property
+    def is_showing(self) -> bool:
+        """Whether `show` has to be called, perhaps several times, before the next piece."""
+        return self._sink.is_showing
+
+    def show(self) -> None:
+        """Make some more records of the last cut readable; DiskFull: call it again."""
+        self._sink.show()
+
     def begin_again(self) -> None:
         """A connection was lost: forget the beginnings of what it did not give whole."""
         self._sink = self._new_sink(wants_snapshot=self._sink.wants_snapshot)

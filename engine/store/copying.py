@@ -17,6 +17,8 @@ from engine.store.opening import StoreOpening
 from engine.store.record import BLANK, MAGIC_BLANK, RECORD_BYTES_MIN
 from engine.store.recovery import NO_RECORD, LogScan
 
+SHOW_BYTES = 64 * 1024  # of the log at once
+
 
 class StoreCopy(StoreOpening):
     """The part of `Store` that copies."""
@@ -132,29 +134,51 @@ class StoreCopy(StoreOpening):
         self._dispatch.position = self._checkpointed
         self._is_held = True
 
-    def show_copies(self, is_wanted: Callable[[StoredMessage], bool]) -> None:
-        """Make records readable up to the log's end, where they are not yet and are wanted.
+    def show_copies(self, end: int, is_wanted: Callable[[StoredMessage], bool]) -> bool:
+        """Make records below `end` readable that are not yet and are wanted; whether all are.
 
-        DiskFull where there is no room for their entries: call it again.
+        Some hundred at once: call it again until it is true. DiskFull where there is no room for
+        their entries: call it again then, too.
         """
         self._dispatch.release(self._flusher.flushed)
         if self._dispatch.failure is not None:
             raise disk_full(str(self._dispatch.failure))
-        start, end = self._dispatch.position, self._log.written
+        start = self._dispatch.position
         if self._is_held:
             self._index.write()
-            self._index.truncate(start)  # it takes positions in ascending order alone
+            self._index.truncate(start)  # what follows is added in the log's order
             self._is_held = False
-        scan = LogScan(self._log, start, end)
+        limit = min(end, start + SHOW_BYTES)
+        reached = self._show_until(start, limit, is_wanted)
+        if reached == start and limit < end:  # a long record, or the end of a segment
+            limit = end
+            reached = self._show_until(start, end, is_wanted, is_one=True)
+        if reached == start:
+            self._dispatch.position = limit
+        return self._dispatch.position >= end
+
+    def _show_until(
+        self,
+        start: int,
+        limit: int,
+        is_wanted: Callable[[StoredMessage], bool],
+        *,
+        is_one: bool = False,
+    ) -> int:
+        """Dispatch the whole records before `limit`, or the first; where the last of them ends."""
+        scan = LogScan(self._log, start, limit)
         again = Redispatch(self._index, self._queue, self._codes.code_of)
         for message in scan.records():
             if is_wanted(message):
                 again.add(message)
+            if is_one:
+                break
         again.finish()
         if again.failure is not None:
-            self._dispatch.owe([*again.owing.values()], end, again.failure)
+            self._dispatch.owe([*again.owing.values()], scan.end, again.failure)
             raise disk_full(str(again.failure))
-        self._dispatch.position = end
+        self._dispatch.position = scan.end
+        return scan.end
 
 
 class _Bytes:

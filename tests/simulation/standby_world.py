@@ -94,7 +94,11 @@ class StandbyWorld(BrokerWorld):
 
     def pump(self, count_max: int) -> bool:
         """Give some pieces; whether there are more."""
+        assert self.standby is not None
         for _ in range(count_max):
+            if self.standby.is_showing and self.cursor is not None:
+                self.standby.show()
+                continue
             try:
                 piece = self.next_piece()
             except Conflict as error:
