@@ -50,9 +50,12 @@ class Standby:
         self._sink.take(piece)
 
     @property
-    def is_showing(self) -> bool:
-        """Whether `show` has to be called, perhaps several times, before the next piece."""
-        return self._sink.is_showing
+    def is_busy(self) -> bool:
+        """Whether `show` has to be called, perhaps several times, before the next piece.
+
+        It also waits for the pool, where a snapshot is being written.
+        """
+        return self._sink.is_busy
 
     def show(self) -> None:
         """Make some more records of the last cut readable; DiskFull: call it again."""
@@ -64,6 +67,8 @@ class Standby:
 
     def reopen(self) -> None:
         """Load the directory anew, the pool being idle; where that fails this standby is closed."""
+        if self._sink.reread_start is not None:  # a checkpoint may have ended since
+            self.parts.store.reread_from(self._sink.reread_start)
         self.close()
         self._open()
 

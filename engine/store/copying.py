@@ -6,9 +6,11 @@ journal says which topics its records belong to (`engine.replication`).
 
 from collections.abc import Callable
 
+import msgspec
+
 from engine.errors import Corrupt
 from engine.message import StoredMessage
-from engine.store.checkpoint import NEVER
+from engine.store.checkpoint import NEVER, save_checkpoint
 from engine.store.commit_log import disk_full
 from engine.store.damage import Damage
 from engine.store.decoding import decode_run
@@ -133,6 +135,20 @@ class StoreCopy(StoreOpening):
         """
         self._dispatch.position = self._checkpointed
         self._is_held = True
+
+    def reread_from(self, start: int) -> None:
+        """The leader made changes anew that follow from records behind `start`.
+
+        One such change may stand for many records: a start that leaves it out has to meet them all.
+        So no checkpoint may stay that is further on.
+        """
+        if start >= self._checkpointed:
+            return
+        self._checkpointed = start
+        self._marked = msgspec.structs.replace(
+            self._marked, confirmed=start, entries=None, index_file=None
+        )
+        save_checkpoint(self._files, self._root / "checkpoint", self._marked)
 
     def show_copies(self, end: int, is_wanted: Callable[[StoredMessage], bool]) -> bool:
         """Make records below `end` readable that are not yet and are wanted; whether all are.

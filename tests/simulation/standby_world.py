@@ -96,8 +96,9 @@ class StandbyWorld(BrokerWorld):
         """Give some pieces; whether there are more."""
         assert self.standby is not None
         for _ in range(count_max):
-            if self.standby.is_showing and self.cursor is not None:
+            if self.standby.is_busy:
                 self.standby.show()
+                self.standby_pool.run_some(2)
                 continue
             try:
                 piece = self.next_piece()

@@ -57,7 +57,7 @@ class Pair:
 
     def take(self, piece: Piece) -> None:
         self.standby.take(piece)
-        while self.standby.is_showing:
+        while self.standby.is_busy:
             self.standby.show()
 
     def restart_leader(self) -> None:
