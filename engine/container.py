@@ -213,6 +213,7 @@ class Container:
         parts derive at their start is not there.
         """
         self.store.journal.is_copy = True
+        self.store.journal.before_reread = self.store.reread_from
         self.store.open()
         try:
             self.store.journal.load()

@@ -109,6 +109,8 @@ def _compare_files(
 
 def _is_filled(data: bytes, against: bytes) -> bool:
     """Whether entries differ only where one of the two stands for a record that is damaged."""
+    if len(data) != len(against) or len(data) % ENTRY.size:
+        return False
     pairs = zip(ENTRY.iter_unpack(data), ENTRY.iter_unpack(against), strict=True)
     return all(one == other or FILLER_BYTES in (one[1], other[1]) for one, other in pairs)
 

@@ -63,10 +63,12 @@ class LeaderCursor:
         self._target = target
         if self._log < target.log_end:
             return self._next_of_log(min(size_max, target.log_end - self._log))
+        # Before more of the journal: a `Reread` there does not mean what this snapshot has.
+        number = self._journal.number
+        if self._snapshot_given < number and self._begin_snapshot(number):
+            return self._next_of_snapshot(size_max)
         if self._journal != target.journal:
             return self._next_of_journal(target.journal, size_max)
-        if self._snapshot_given < self._journal.number and self._begin_snapshot():
-            return self._next_of_snapshot(size_max)
         self._target, self._last_cut = None, target
         return target
 
@@ -101,10 +103,12 @@ class LeaderCursor:
         self._journal = JournalPlace(number, at + len(data))
         return JournalPiece(number, at, data, crc32(data))
 
-    def _begin_snapshot(self) -> bool:
-        """Whether there is a snapshot that the standby has not; it is the next to be given."""
+    def _begin_snapshot(self, number_max: int | None = None) -> bool:
+        """Whether the newest snapshot is one that the standby has not; it is given next then."""
         numbers = file_numbers(self._files, self._directory, "snapshot")
         if not numbers or numbers[-1] <= self._snapshot_given:
+            return False
+        if number_max is not None and numbers[-1] > number_max:
             return False
         self._snapshot = numbers[-1], 0
         return True

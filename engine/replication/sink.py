@@ -8,7 +8,7 @@ on after any end is what its log and its journal say, there is no mark beside th
 from pathlib import Path
 from zlib import crc32
 
-from engine.errors import Corrupt
+from engine.errors import Busy, Corrupt
 from engine.replication.cursor import ANEW
 from engine.replication.pieces import (
     JournalPiece,
@@ -52,7 +52,10 @@ class StandbySink:
         self._change = b""  # the beginning of a frame
         self._snapshot = bytearray()
         self._has_trims = False
+        self._is_kept_back = False  # until a snapshot is on the disk
         self.must_reopen = False
+        self.reread_start: int | None = None  # see `StoreCopy.reread_from`
+        self._cut: ReplicaCut | None = None  # not all of its records can be read yet
         self.wants_snapshot = False  # what the journal had next could not be applied
 
     def state(self) -> StandbyState:
@@ -74,9 +77,15 @@ class StandbySink:
             wants_snapshot=self.wants_snapshot,
         )
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether another piece has to wait: for a snapshot on its way to the disk, or `show`."""
+        return self._cut is not None or self._store.journal.is_keeping
+
     def take(self, piece: Piece) -> None:
         """Write a piece. After Corrupt and DiskFull go on with another sink, and another cursor."""
         assert not self.must_reopen
+        assert not self.is_busy
         try:
             self._take(piece)
         except OSError as error:
@@ -87,6 +96,9 @@ class StandbySink:
     def _take(self, piece: Piece) -> None:
         if not isinstance(piece, ReplicaCut) and crc32(piece.data) != piece.crc:
             raise Corrupt("a piece was damaged on its way")
+        if self._is_kept_back and self._store.journal.failure:
+            raise Busy(self._store.journal.failure)
+        self._is_kept_back = False
         if isinstance(piece, LogPiece):
             self._take_log(piece)
         elif isinstance(piece, JournalPiece):
@@ -171,7 +183,7 @@ class StandbySink:
         elif isinstance(entry, Trimmed):
             self._has_trims = True
         elif isinstance(entry, Reread):  # what was applied before may never have happened
-            self.must_reopen = True
+            self.must_reopen, self.reread_start = True, entry.start
 
     def _take_snapshot(self, piece: SnapshotPiece) -> None:
         if piece.at == 0:
@@ -185,7 +197,8 @@ class StandbySink:
         self._snapshot.clear()
         if not is_whole_snapshot(read_frames(snapshot)):
             raise Corrupt("the leader's snapshot of the journal is damaged")
-        if piece.number <= self._store.journal.place.number:
+        if piece.number <= self._store.journal.place.number and not self.wants_snapshot:
+            self._is_kept_back = True
             self._store.journal.keep_snapshot(piece.number, snapshot)
             return
         write_atomic(self._files, file_path(self._directory, "snapshot", piece.number), snapshot)
@@ -205,7 +218,15 @@ class StandbySink:
         if store.journal.place != cut.journal:
             raise Corrupt(f"the leader's journal ends at {cut.journal}")
         store.trust_crcs_from(cut.crc_since)
-        store.show_copies(self._catalog.has)
+        self._cut = cut
+        self.show()
+
+    def show(self) -> None:
+        """Make the next records readable, while `is_busy`; DiskFull: call it again."""
+        cut, store = self._cut, self._store
+        if cut is None or not store.show_copies(cut.log_end, self._catalog.has):
+            return
+        self._cut = None
         if self._has_trims:
             self._retention.show_trims()
             self._has_trims = False

@@ -49,12 +49,26 @@ class Standby:
         """Write what the leader gives; see `StandbySink.take`."""
         self._sink.take(piece)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether `show` has to be called, perhaps several times, before the next piece.
+
+        It also waits for the pool, where a snapshot is being written.
+        """
+        return self._sink.is_busy
+
+    def show(self) -> None:
+        """Make some more records of the last cut readable; DiskFull: call it again."""
+        self._sink.show()
+
     def begin_again(self) -> None:
         """A connection was lost: forget the beginnings of what it did not give whole."""
         self._sink = self._new_sink(wants_snapshot=self._sink.wants_snapshot)
 
     def reopen(self) -> None:
         """Load the directory anew, the pool being idle; where that fails this standby is closed."""
+        if self._sink.reread_start is not None:  # a checkpoint may have ended since
+            self.parts.store.reread_from(self._sink.reread_start)
         self.close()
         self._open()
 

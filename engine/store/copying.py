@@ -6,9 +6,11 @@ journal says which topics its records belong to (`engine.replication`).
 
 from collections.abc import Callable
 
+import msgspec
+
 from engine.errors import Corrupt
 from engine.message import StoredMessage
-from engine.store.checkpoint import NEVER
+from engine.store.checkpoint import NEVER, save_checkpoint
 from engine.store.commit_log import disk_full
 from engine.store.damage import Damage
 from engine.store.decoding import decode_run
@@ -16,6 +18,8 @@ from engine.store.dispatch import Redispatch
 from engine.store.opening import StoreOpening
 from engine.store.record import BLANK, MAGIC_BLANK, RECORD_BYTES_MIN
 from engine.store.recovery import NO_RECORD, LogScan
+
+SHOW_BYTES = 64 * 1024  # of the log at once
 
 
 class StoreCopy(StoreOpening):
@@ -132,29 +136,65 @@ class StoreCopy(StoreOpening):
         self._dispatch.position = self._checkpointed
         self._is_held = True
 
-    def show_copies(self, is_wanted: Callable[[StoredMessage], bool]) -> None:
-        """Make records readable up to the log's end, where they are not yet and are wanted.
+    def reread_from(self, start: int) -> None:
+        """The leader made changes anew that follow from records behind `start`.
 
-        DiskFull where there is no room for their entries: call it again.
+        One such change may stand for many records: a start that leaves it out has to meet them all.
+        So no checkpoint may stay that is further on.
+        """
+        if start >= self._checkpointed:
+            return
+        self._checkpointed = start
+        self._marked = msgspec.structs.replace(
+            self._marked, confirmed=start, entries=None, index_file=None
+        )
+        save_checkpoint(self._files, self._root / "checkpoint", self._marked)
+
+    def show_copies(self, end: int, is_wanted: Callable[[StoredMessage], bool]) -> bool:
+        """Make records below `end` readable that are not yet and are wanted; whether all are.
+
+        Some hundred at once: call it again until it is true. DiskFull where there is no room for
+        their entries: call it again then, too.
         """
         self._dispatch.release(self._flusher.flushed)
         if self._dispatch.failure is not None:
             raise disk_full(str(self._dispatch.failure))
-        start, end = self._dispatch.position, self._log.written
+        start = self._dispatch.position
         if self._is_held:
             self._index.write()
-            self._index.truncate(start)  # it takes positions in ascending order alone
+            self._index.truncate(start)  # what follows is added in the log's order
             self._is_held = False
-        scan = LogScan(self._log, start, end)
+        limit = min(end, start + SHOW_BYTES)
+        reached = self._show_until(start, limit, is_wanted)
+        if reached == start and limit < end:  # a long record, or the end of a segment
+            limit = end
+            reached = self._show_until(start, end, is_wanted, is_one=True)
+        if reached == start:
+            self._dispatch.position = limit
+        return self._dispatch.position >= end
+
+    def _show_until(
+        self,
+        start: int,
+        limit: int,
+        is_wanted: Callable[[StoredMessage], bool],
+        *,
+        is_one: bool = False,
+    ) -> int:
+        """Dispatch the whole records before `limit`, or the first; where the last of them ends."""
+        scan = LogScan(self._log, start, limit)
         again = Redispatch(self._index, self._queue, self._codes.code_of)
         for message in scan.records():
             if is_wanted(message):
                 again.add(message)
+            if is_one:
+                break
         again.finish()
         if again.failure is not None:
-            self._dispatch.owe([*again.owing.values()], end, again.failure)
+            self._dispatch.owe([*again.owing.values()], scan.end, again.failure)
             raise disk_full(str(again.failure))
-        self._dispatch.position = end
+        self._dispatch.position = scan.end
+        return scan.end
 
 
 class _Bytes:

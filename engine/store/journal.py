@@ -142,6 +142,8 @@ class Journal(Service):
         self._has_left_out = False  # entries that follow from records which are lost
         self._has_refused = False  # what is set aside or stepped over is not in the next snapshot
         self._is_renewed = False  # a new snapshot is wanted whatever the size
+        self.before_reread: Callable[[int], None] = lambda start: None  # of a copy
+        self.is_keeping = False  # a snapshot of the leader's is being written
         self.is_copy = False  # of a leader's: `append_copy` alone writes
         self._is_pinned = False  # what could not be set aside must not go with the old files
 
@@ -248,23 +250,27 @@ class Journal(Service):
         if frames.gaps or frames.end != len(data):
             raise Corrupt("a change of the leader's is damaged")
         start = self._size
-        self._write(data)
         entries: list[JournalEntry] = []
-        for at, payload in frames.payloads:
-            try:
-                entry = self._read(payload)
+        try:
+            changes = [(at, self._read(payload)) for at, payload in frames.payloads]
+            for _, entry in changes:
+                if isinstance(entry, Reread):
+                    self.before_reread(entry.start)
+            self._write(data)
+            for at, entry in changes:
+                start = self._size - len(data) + at
                 self._checks[type(entry)](entry)
-            except Illegal as error:
-                self._cut(start + at)
-                raise Corrupt(
-                    f"a change of the leader's does not fit: {reason_of(error)}",
-                    remedy="give both the same version; else move this data directory away, so "
-                    "that an empty one is filled anew",
-                ) from error
-            entries.append(entry)
-            if isinstance(entry, Reread):
-                break
-            self._owners[type(entry)](entry)
+                entries.append(entry)
+                if isinstance(entry, Reread):
+                    break
+                self._owners[type(entry)](entry)
+        except Illegal as error:
+            self._cut(start)
+            raise Corrupt(
+                f"a change of the leader's does not fit: {reason_of(error)}",
+                remedy="give both the same version; else move this data directory away, so "
+                "that an empty one is filled anew",
+            ) from error
         self._must_sync = True
         return entries
 
@@ -277,15 +283,20 @@ class Journal(Service):
         self._older.append(before)
 
     def keep_snapshot(self, number: int, snapshot: bytes) -> None:
-        """Write a snapshot of the leader's with which a file so far begins, in the pool."""
+        """Write a snapshot of the leader's with which a file so far begins, in the pool.
+
+        `is_keeping` until it is there: no change behind it may be applied before. `failure` says
+        why it is not.
+        """
         assert self.is_copy
+        self.is_keeping, self.failure = True, ""
         older = self._older.copy()
 
         def written(_: None, error: Exception | None) -> None:
+            self.is_keeping = False
             if error is not None:
                 self.failure = f"snapshot not written: {error}"
                 return
-            self.failure = ""
             self._older = [file for file in self._older if file not in older]
             for file in older:
                 file.close()

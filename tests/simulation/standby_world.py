@@ -94,7 +94,12 @@ class StandbyWorld(BrokerWorld):
 
     def pump(self, count_max: int) -> bool:
         """Give some pieces; whether there are more."""
+        assert self.standby is not None
         for _ in range(count_max):
+            if self.standby.is_busy:
+                self.standby.show()
+                self.standby_pool.run_some(2)
+                continue
             try:
                 piece = self.next_piece()
             except Conflict as error:

@@ -49,11 +49,16 @@ class Pair:
 
     def feed(self, size: int = 4096) -> None:
         for piece in self.pieces(size):
-            self.standby.take(piece)
+            self.take(piece)
             if self.standby.must_reopen:
                 self.standby.reopen()
                 self.feed(size)
                 return
+
+    def take(self, piece: Piece) -> None:
+        self.standby.take(piece)
+        while self.standby.is_busy:
+            self.standby.show()
 
     def restart_leader(self) -> None:
         self.disk.kill()
