@@ -5,6 +5,8 @@ way are refused with Corrupt, and what was taken before stays. Where a standby g
 on after any end is what its log and its journal say, there is no mark beside them.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from zlib import crc32
 
@@ -86,12 +88,8 @@ class StandbySink:
         """Write a piece. After Corrupt and DiskFull go on with another sink, and another cursor."""
         assert not self.must_reopen
         assert not self.is_busy
-        try:
+        with refused_by_disk():
             self._take(piece)
-        except OSError as error:
-            if error.errno not in DISK_FULL_ERRORS:
-                raise
-            raise disk_full(str(error)) from error
 
     def _take(self, piece: Piece) -> None:
         if not isinstance(piece, ReplicaCut) and crc32(piece.data) != piece.crc:
@@ -224,13 +222,27 @@ class StandbySink:
     def show(self) -> None:
         """Make the next records readable, while `is_busy`; DiskFull: call it again."""
         cut, store = self._cut, self._store
-        if cut is None or not store.show_copies(cut.log_end, self._catalog.has):
+        if cut is None:
             return
+        with refused_by_disk():
+            if not store.show_copies(cut.log_end, self._catalog.has):
+                return
         self._cut = None
         if self._has_trims:
             self._retention.show_trims()
             self._has_trims = False
         store.expire(cut.oldest)
+
+
+@contextmanager
+def refused_by_disk() -> Iterator[None]:
+    """What a full disk refuses is DiskFull."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in DISK_FULL_ERRORS:
+            raise
+        raise disk_full(str(error)) from error
 
 
 def _whole_frames(data: bytes) -> int:

@@ -10,7 +10,7 @@ from engine.config import EngineConfig
 from engine.container import Container
 from engine.errors import Refused, unusable
 from engine.replication.pieces import Piece, StandbyState
-from engine.replication.sink import StandbySink
+from engine.replication.sink import StandbySink, refused_by_disk
 from engine.service import ServiceRunner
 from engine.store.files import Files, OsFiles
 from engine.store.pool import Pool
@@ -68,7 +68,8 @@ class Standby:
     def reopen(self) -> None:
         """Load the directory anew, the pool being idle; where that fails this standby is closed."""
         if self._sink.reread_start is not None:  # a checkpoint may have ended since
-            self.parts.store.reread_from(self._sink.reread_start)
+            with refused_by_disk():
+                self.parts.store.reread_from(self._sink.reread_start)
         self.close()
         self._open()
 

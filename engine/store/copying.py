@@ -144,11 +144,11 @@ class StoreCopy(StoreOpening):
         """
         if start >= self._checkpointed:
             return
-        self._checkpointed = start
-        self._marked = msgspec.structs.replace(
+        marked = msgspec.structs.replace(
             self._marked, confirmed=start, entries=None, index_file=None
         )
-        save_checkpoint(self._files, self._root / "checkpoint", self._marked)
+        save_checkpoint(self._files, self._root / "checkpoint", marked)
+        self._marked, self._checkpointed = marked, start
 
     def show_copies(self, end: int, is_wanted: Callable[[StoredMessage], bool]) -> bool:
         """Make records below `end` readable that are not yet and are wanted; whether all are.
