@@ -132,7 +132,10 @@ class Controls(HTMLParser):
             self.forms = [each for each in self.forms if each.buttons or each.id != whose]
             self.forms.append(alone)
         elif self._form is not None and values.get("type", "submit") == "submit":
-            self._form.buttons.append(button)
+            if elsewhere := values.get("formaction"):  # the same fields to another address
+                self.forms.append(PostForm(elsewhere, "", "", self._form.fields, [button]))
+            else:
+                self._form.buttons.append(button)
         elif self._goes_to is not None and values.get("type", "submit") == "submit":
             self.asks.append((values.get("formaction", self._goes_to), button))
         else:

@@ -118,6 +118,7 @@ PICTURES = {
     "views": "/views?path=/topics&query=q%3Dorders",
     "settings": "/settings",
     "help": "/help",
+    "start": "/help/start",
     "components": "/help/components",
     "control": "/engine/control",
     "access-check": "/access/check?who=role&role=operator&patterns=*:*:orders-*&name=orders-1",

@@ -43,6 +43,7 @@ PATHS = {
 # Pages with controls, of a resource and of the server; `test_every_change_is_on_a_page` misses one.
 PAGES = (
     "/topics/{n}", "/topics/{n}/messages", "/topics/{n}/produce", "/topics/{n}/config",
+    "/topics/{n}/produce/file",
     "/topics/{n}/docs?edit", "/bulk/topics?action=delete&topic={n}-later",
     "/topics/{n}/delete", "/topics/{n}/purge?how=all", "/groups/{n}", "/groups/{n}/clients",
     f"/groups/{{n}}/leave?client={CLIENT}", "/groups/{n}/config", "/groups/{n}/pause",
@@ -222,6 +223,9 @@ async def dress(app: App, words: dict[str, dict[str, str]]) -> None:
         job = known["stopping"]
         known["paused"] = (await app.post(f"/replays/{job}/pause", {}))["id"]
         known["failed"] = await failed_job(app, known["n"])
+    template = {"template": "hello", "body": "world"}
+    made = await app.http.post(f"/topics/{INSIDE}/produce/templates", data=template, headers=FORM)
+    assert made.status_code == 303, made.text
     rule = {"name": "fires", "kind": "lag", "threshold": 1, "for_s": 0}
     await app.post("/alerts/rules", rule, 201)
     silence = {"rule_id": "1", "until_ms": app.clock.now_ms() + 3_600_000}
