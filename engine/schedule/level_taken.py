@@ -43,6 +43,7 @@ class TakenOffsets:
     def __init__(self, journal: Journal, queues: int) -> None:
         self._journal = journal
         self._offsets: list[list[int]] = [[] for _ in range(queues)]  # ascending
+        self._passed = [0] * queues  # by level: all before is past, and has no marks
         kinds = (LevelTaken, LevelCut)
         journal.register(kinds, self._apply, self._snapshot, self._check)
 
@@ -75,6 +76,7 @@ class TakenOffsets:
 
     def passed(self, queue: int, offset: int) -> None:
         """The level has passed what lies before `offset`, and its marks with it."""
+        self._passed[queue] = offset
         offsets = self._offsets[queue]
         del offsets[: bisect_left(offsets, offset)]
 
@@ -101,7 +103,8 @@ class TakenOffsets:
             return
         for offset in entry.offsets:
             at = bisect_left(offsets, offset)
-            if at == len(offsets) or offsets[at] != offset:
+            is_new = at == len(offsets) or offsets[at] != offset
+            if is_new and offset >= self._passed[entry.queue]:
                 offsets.insert(at, offset)
 
     def _snapshot(self) -> Iterable[JournalEntry]:

@@ -222,9 +222,10 @@ def assert_soon_ones_came(messages: Messages, first: int = 0, count: int = 20_00
 
 
 def waiting(kite: Kite) -> tuple[int, int, int]:
+    """How many messages wait in a level, for a time, for a decision."""
     broker = kite.broker
     levels = sum(each.count for each in broker.delay_levels())
-    return levels, broker.scheduled().count, broker.transactions.count
+    return levels, broker.scheduled().count - levels, broker.transactions.count
 
 
 # -- from KiteMQ to RocketMQ and back -------------------------------------------------------------
