@@ -57,7 +57,7 @@ def test_dead_letters_are_found_by_time_id_key_and_reason(
     expect(page.locator("#letter-4")).to_be_visible()
     page.get_by_role("link", name="Clear").click()
     letter = scenery.get("/groups/garden/dead-letters/2")["message"]
-    page.get_by_label("Message id").fill(letter["message_id"])
+    page.get_by_label("Message id", exact=True).fill(letter["message_id"])
     page.get_by_role("button", name="Show", exact=True).click()
     expect(rows(page)).to_have_count(1)
     expect(page.locator("#letter-2")).to_be_visible()
