@@ -58,7 +58,7 @@ def test_a_wrong_time_is_told_in_the_dialog(open_page: OpenPage, scenery: Scener
     dialog.get_by_label("Time (UTC)").fill("2001-01-01T00:00")
     dialog.get_by_role("button", name="Reschedule").click()
     expect(dialog.locator(".field-error")).to_have_text(re.compile("has passed"))
-    expect(dialog.get_by_label("Time (UTC)")).to_have_value("2001-01-01T00:00")
+    expect(dialog.get_by_label("Time (UTC)")).to_have_value("2001-01-01T00:00:00")
     dialog.get_by_label("When").select_option(label="in 7 days")
     dialog.get_by_role("button", name="Reschedule").click()
     expect(page).to_have_url(re.compile(r"/scheduled\?done=rescheduled$"))

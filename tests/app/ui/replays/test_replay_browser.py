@@ -133,6 +133,7 @@ def test_what_comes_back_says_how_often_it_was_sent_again(
     expect(page.locator("#letter-1 .marks")).to_have_text(re.compile("came back 1"))
     expect(page.locator("#letter-0 .marks")).to_have_text(re.compile("resent by job"))
     page.locator("#letter-1 th a").click()
+    page.locator("#drawer").get_by_role("link", name="Review dead letter").first.click()
     expect(page.get_by_text("resending it once more will hardly help")).to_be_visible()
 
 
