@@ -21,7 +21,6 @@ from engine.delivery.order import OrderLanes
 from engine.delivery.policy import exact_wait_ms
 from engine.delivery.progress_store import ProgressStore
 from engine.delivery.queue_progress import QueueProgress
-from engine.delivery.reading import find_entries, fit, read_offsets
 from engine.delivery.retry import (
     DeliveryFailure,
     RetryLevels,
@@ -36,6 +35,7 @@ from engine.events import DeadLettered, Retried
 from engine.message import BATCH_BYTES_MAX, SOURCE, Message, StoredMessage
 from engine.run_length import to_runs
 from engine.store.consume_queue import QueueEntry
+from engine.store.entry_reading import find_entries, fit, read_offsets
 from engine.topic.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 
 EXPIRED = "the invisible time ran out before the message was acknowledged"

@@ -13,12 +13,12 @@ from engine.delivery.changes import ResetSeen
 from engine.delivery.filter import Filter, parse_filter
 from engine.delivery.group import GroupCatalog
 from engine.delivery.progress_store import ProgressStore
-from engine.delivery.reading import fit
 from engine.delivery.receive_targets import consuming_group, readable_topic
 from engine.delivery.subscription_filters import SubscriptionFilters
 from engine.errors import Invalid, QueueNotFound
 from engine.events import MessagesPulled
 from engine.message import StoredMessage
+from engine.store.entry_reading import fit
 
 COUNT_MAX = 160
 BYTES_MAX = 4 * 1024 * 1024

@@ -17,7 +17,6 @@ from engine.delivery.min_offset_corrector import MinOffsetCorrector
 from engine.delivery.order import OPEN_LANE
 from engine.delivery.progress_store import ProgressStore
 from engine.delivery.queue_progress import QueueProgress
-from engine.delivery.reading import find_entries, fit
 from engine.delivery.receive_targets import ReceiveTarget, ReceiveTargets
 from engine.delivery.values import Delivery, DeliveryColumns, DeliveryRun, Receipt, ReceiptRun
 from engine.errors import EngineError, Invalid
@@ -25,6 +24,7 @@ from engine.events import MessagesDelivered
 from engine.message import RETRY_TOPIC, StoredMessage
 from engine.run_length import to_runs
 from engine.store.consume_queue import QueueEntry
+from engine.store.entry_reading import find_entries, fit
 
 COUNT_MAX = 1024
 INVISIBLE_MS_MIN = 10

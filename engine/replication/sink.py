@@ -26,7 +26,7 @@ from engine.store.commit_log import disk_full
 from engine.store.files import DISK_FULL_ERRORS, Files, write_atomic
 from engine.store.journal import JournalEntry, Reread
 from engine.store.journal_files import file_numbers, file_path, is_whole_snapshot
-from engine.store.journal_frames import FRAME, read_frames
+from engine.store.journal_frames import complete_bytes, read_frames
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicDeleted
 
@@ -163,7 +163,7 @@ class StandbySink:
                 f"file {piece.number}"
             )
         data = self._change + piece.data
-        whole = _whole_frames(data)
+        whole = complete_bytes(data)
         self._change = b""
         try:
             entries = self._store.journal.append_copy(data[:whole])
@@ -243,14 +243,3 @@ def refused_by_disk() -> Iterator[None]:
         if error.errno not in DISK_FULL_ERRORS:
             raise
         raise disk_full(str(error)) from error
-
-
-def _whole_frames(data: bytes) -> int:
-    """How many of these bytes are whole frames."""
-    at = 0
-    while at + FRAME.size <= len(data):
-        end = at + FRAME.size + FRAME.unpack_from(data, at)[0]
-        if end > len(data):
-            break
-        at = end
-    return at

@@ -31,6 +31,7 @@ from engine.schedule.level_taken import TakenOffsets
 from engine.schedule.levels import DelayLevels
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.store.consume_queue import QueueEntry
+from engine.store.entry_reading import find_entries, fit
 from engine.store.journal import JournalEntry
 from engine.topic.names import CLOSED_TOPICS, SCHEDULE_TOPIC, is_group_topic
 
@@ -157,12 +158,11 @@ class LevelDeliverer(Service):
         record_end = 0
         # What a power loss left of a release whose own message it took proves nothing about the
         # one that got its offset later: that one lies behind it.
+        places = [at for at in sorted(releases) if offset <= at < end]
         releases = {
             entry.offset: releases[entry.offset]
-            for at in sorted(releases)
-            if offset <= at < end
-            for entry in self._store.entries(SCHEDULE_TOPIC, queue, at, 1)
-            if entry.offset == at and entry.position < releases[at]
+            for entry in find_entries(self._store, SCHEDULE_TOPIC, queue, places)
+            if entry.position < releases[entry.offset]
         }
         while offset < end:
             if offset in releases:
@@ -181,7 +181,7 @@ class LevelDeliverer(Service):
         if self._taken.is_taken(queue, offset):
             return False
         stored = self._record(queue, offset)
-        return stored is not None and self._has_destination(stored)
+        return stored is not None and self.has_destination(stored)
 
     def passed(self) -> dict[str, int]:
         """By level, as in RocketMQ's `delayOffset.json`: the offset of the first that waits."""
@@ -268,10 +268,8 @@ class LevelDeliverer(Service):
 
         None for one that is gone.
         """
-        entries: list[QueueEntry] = []
-        for offset in offsets:
-            entries += self._store.entries(SCHEDULE_TOPIC, queue, offset, 1)[:1]
-        entries = _within_bytes(entries)
+        known = find_entries(self._store, SCHEDULE_TOPIC, queue, offsets)
+        entries = fit(known, BATCH_BYTES_MAX, is_first=True)
         if [entry.offset for entry in entries] != list(offsets[: len(entries)]) or not entries:
             return [self._record(queue, offset) for offset in offsets[:1]]
         return list(self._store.read_entries(entries, (SCHEDULE_TOPIC, queue)))
@@ -309,10 +307,6 @@ class LevelDeliverer(Service):
         message.properties.pop(DELAY, "")
         message.properties.update(own)
         self._replace(stored, message)
-
-    def has_destination(self, stored: StoredMessage) -> bool:
-        """Whether the topic that it is bound for is still there."""
-        return self._has_destination(stored)
 
     def _replace(self, stored: StoredMessage, message: Message) -> None:
         self._taken.check_room()
@@ -372,7 +366,7 @@ class LevelDeliverer(Service):
             read = self._store.read_entries(entries, place)
         for entry, stored in zip(entries, read, strict=True):
             is_gone = self._is_gone(queue, entry.offset)
-            if not is_gone and stored is not None and self._has_destination(stored):
+            if not is_gone and stored is not None and self.has_destination(stored):
                 due.append((self._real(stored), entry))
         if due:
             self._put(queue, due)
@@ -386,10 +380,11 @@ class LevelDeliverer(Service):
 
     def _due_entries(
         self, queue: int, offset: int, count_max: int, now_ms: int
-    ) -> list[QueueEntry]:
+    ) -> Sequence[QueueEntry]:
         """The first one, and what is due behind it, as far as it fits one write."""
         entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, count_max)
-        return _within_bytes([entries[0], *_due_by(entries[1:], now_ms)])
+        due = [entries[0], *_due_by(entries[1:], now_ms)]
+        return fit(due, BATCH_BYTES_MAX, is_first=True)
 
     def _put(self, queue: int, due: list[tuple[Message, QueueEntry]]) -> None:
         """Put them all, or what can be put; raises what may be over when tried again."""
@@ -412,8 +407,8 @@ class LevelDeliverer(Service):
                     self._store.written
                 )
 
-    def _has_destination(self, stored: StoredMessage) -> bool:
-        """A topic that was deleted meanwhile takes its waiting messages along."""
+    def has_destination(self, stored: StoredMessage) -> bool:
+        """Whether its topic is still there: one that was deleted takes what waits along."""
         topic = stored.properties.get(REAL_TOPIC, "")
         is_known = is_group_topic(topic) or self._catalog.find(topic) is not None
         if is_known and topic not in CLOSED_TOPICS:
@@ -461,15 +456,5 @@ def _due_by(entries: Sequence[QueueEntry], now_ms: int) -> list[QueueEntry]:
     """Those from the start on that are due by the calendar."""
     for index, entry in enumerate(entries):
         if entry.tag_code > now_ms:
-            return list(entries[:index])
-    return list(entries)
-
-
-def _within_bytes(entries: Sequence[QueueEntry]) -> list[QueueEntry]:
-    """Those from the start on that fit one write, at least one."""
-    size_bytes = 0
-    for index, entry in enumerate(entries):
-        size_bytes += entry.size_bytes
-        if index and size_bytes > BATCH_BYTES_MAX:
             return list(entries[:index])
     return list(entries)

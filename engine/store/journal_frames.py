@@ -76,6 +76,17 @@ def read_frames(data: bytes) -> JournalFrames:
     return JournalFrames(payloads, gaps, end, is_ended)
 
 
+def complete_bytes(data: bytes) -> int:
+    """How many bytes from the start on are frames that are all there; none is checked."""
+    at = 0
+    while at + FRAME.size <= len(data):
+        end = at + FRAME.size + FRAME.unpack_from(data, at)[0]
+        if end > len(data):
+            break
+        at = end
+    return at
+
+
 def _payload_at(data: bytes, at: int) -> bytes | None:
     """The payload of the frame at `at`; None where none is whole."""
     if at + FRAME.size > len(data):
