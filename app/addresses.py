@@ -23,14 +23,18 @@ def redacted_url(url: str) -> str:
         port = f":{parts.port}" if parts.port is not None else ""
     except ValueError:
         return UNREADABLE
-    name = parts.hostname or ""
-    host = f"[{name}]" if ":" in name else name
+    host = bracketed(parts.hostname or "")
     user = f"{HIDDEN}@" if "@" in parts.netloc else ""
     path = "/".join(HIDDEN if TOKEN.match(piece) else piece for piece in parts.path.split("/"))
     query = "&".join(map(_redacted_parameter, parts.query.split("&"))) if parts.query else ""
     address = f"{parts.scheme}://{user}{host}{port}{path}"
     address += f"?{query}" if query else ""
     return address + (f"#{HIDDEN}" if parts.fragment else "")
+
+
+def bracketed(host: str) -> str:
+    """A host as addresses have it: one of IPv6 in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def redacted_text(text: str) -> str:

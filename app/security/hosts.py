@@ -7,6 +7,7 @@ as the Host. A request is answered only if the Host is one of this server's name
 from collections.abc import Iterable
 from functools import lru_cache
 
+from app.addresses import bracketed
 from app.errors import ProblemError
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -23,8 +24,7 @@ def host_name(value: str) -> str:
 
 def our_names(host: str, allowed: Iterable[str]) -> frozenset[str]:
     """The names under which this server answers: loopback, where it listens, `allowed`."""
-    own = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    return LOOPBACK_NAMES | {host_name(own)} | {host_name(name) for name in allowed}
+    return LOOPBACK_NAMES | {host_name(bracketed(host))} | {host_name(name) for name in allowed}
 
 
 def check_host(host: bytes, names: frozenset[str]) -> None:

@@ -1,7 +1,4 @@
-"""Templates of messages: the texts of the Produce form, under a name that their owner chose.
-
-Users see and change only their own templates. While there are no users, all share one set.
-"""
+"""Templates of messages: the texts of the Produce form, under a name that their owner chose."""
 
 from collections.abc import Mapping
 
@@ -9,31 +6,24 @@ import msgspec
 
 from app.db.rows import Actor, TemplateRow
 from app.db.worker import DatabaseWorker
-from app.services.audited_store import AuditedStore
-from app.services.ttl_cache import CacheEntry, TtlCache
+from app.services.owned_rows import OwnedRows, checked_name
+from app.services.ttl_cache import CacheEntry
 from engine.clock import Clock
 from engine.errors import Invalid, NotFound
-from kitemq.model.views import NAME_CHARS_MAX
 
 FIELDS_CHARS_MAX = 64 * 1024
 
 
-class ProduceTemplates:
-    """Stores templates, and caches them for pages. Raises Busy (`templates_unavailable`)."""
+class ProduceTemplates(OwnedRows[TemplateRow]):
+    """Stores templates, at most 50 of an owner, and caches them for pages."""
 
     def __init__(self, database: DatabaseWorker, clock: Clock) -> None:
-        self._clock = clock
-        self._store = AuditedStore(
-            database, clock, code="templates_unavailable", what="the templates"
+        super().__init__(
+            database, clock, lambda db: db.templates, kind="template", what="the templates"
         )
-        self._cache: TtlCache[list[TemplateRow]] = TtlCache(clock, self.of, [])
-
-    async def of(self, owner: str) -> list[TemplateRow]:
-        """An owner's templates by name, at most 50."""
-        return await self._store.run(lambda database: database.templates.of(owner))
 
     async def glance(self, owner: str, people_version: int = 0) -> CacheEntry[list[TemplateRow]]:
-        """The same for a page, which must not fail or wait for them; see `TtlCache.of`."""
+        """Those of an owner for a page, which must not fail or wait; see `TtlCache.of`."""
         return await self._cache.of(owner, people_version)
 
     async def fields(self, owner: str, template_id: int) -> dict[str, str]:
@@ -48,13 +38,7 @@ class ProduceTemplates:
         self, actor: Actor, owner: str, name: str, topic: str, fields: Mapping[str, str]
     ) -> TemplateRow:
         """Keep texts under a name, in place of those before; Invalid, Conflict for one too many."""
-        name = " ".join(name.split())
-        if not 1 <= len(name) <= NAME_CHARS_MAX or not name.isprintable():
-            raise Invalid(
-                f"a template's name has 1 to {NAME_CHARS_MAX} characters, all of them printable",
-                field="name",
-                remedy="choose another name",
-            )
+        name = checked_name(name, "template")
         fields_json = msgspec.json.encode(fields).decode()
         if len(fields_json) > FIELDS_CHARS_MAX:
             raise Invalid(
@@ -73,12 +57,3 @@ class ProduceTemplates:
         saved = await self._store.run(lambda database: database.templates.save(row, entry))
         self._cache.forget(owner)
         return saved
-
-    async def delete(self, actor: Actor, owner: str, template_id: int) -> TemplateRow:
-        """Forget one of the owner's templates, which is returned; NotFound."""
-        entry = self._store.entry(actor, "template.delete", "")
-        deleted = await self._store.run(
-            lambda database: database.templates.delete(owner, template_id, entry)
-        )
-        self._cache.forget(owner)
-        return deleted

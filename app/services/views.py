@@ -1,7 +1,6 @@
 """Saved views: a console list with its filter, under a name that its owner chose.
 
-Users see and change only their own views. While there are no users, all share one set. Only the
-console's own lists can be saved, so a view never leads elsewhere.
+Only the console's own lists can be saved, so a view never leads elsewhere.
 """
 
 import re
@@ -10,12 +9,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from app.db.rows import Actor, ViewRow
 from app.db.worker import DatabaseWorker
-from app.services.audited_store import AuditedStore
-from app.services.ttl_cache import TtlCache
+from app.services.owned_rows import OwnedRows, checked_name
 from engine.clock import Clock
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
-from kitemq.model.views import NAME_CHARS_MAX, PATH_CHARS_MAX, NewView
+from kitemq.model.views import PATH_CHARS_MAX, NewView
 
 QUERY_CHARS_MAX = 2000
 LISTS = frozenset(
@@ -46,13 +44,7 @@ def is_list(path: str) -> bool:
 
 def checked(new: NewView) -> NewView:
     """Normalize a view for storage; Invalid names the fault."""
-    name = " ".join(new.name.split())
-    if not 1 <= len(name) <= NAME_CHARS_MAX or not name.isprintable():
-        raise Invalid(
-            f"a view's name has 1 to {NAME_CHARS_MAX} characters, all of them printable",
-            field="name",
-            remedy="choose another name",
-        )
+    name = checked_name(new.name, "view")
     if len(new.path) > PATH_CHARS_MAX or not is_list(new.path):
         raise Invalid(
             f"{new.path[:80]!r} is no list of the console",
@@ -80,22 +72,14 @@ def stored_query(query: str) -> str:
     return urlencode([pair for pair in pairs if pair[0] not in PASSING])
 
 
-class Views:
-    """Stores views, and caches them for pages."""
+class Views(OwnedRows[ViewRow]):
+    """Stores views, at most 100 of an owner, and caches them for pages."""
 
     def __init__(self, database: DatabaseWorker, clock: Clock) -> None:
-        self._clock = clock
-        self._store = AuditedStore(
-            database, clock, code="views_unavailable", what="the saved views"
-        )
-        self._cache: TtlCache[list[ViewRow]] = TtlCache(clock, self.of, [])
-
-    async def of(self, owner: str) -> list[ViewRow]:
-        """An owner's views by name, at most 100. Raises Busy (`views_unavailable`)."""
-        return await self._store.run(lambda database: database.views.of(owner))
+        super().__init__(database, clock, lambda db: db.views, kind="view", what="the saved views")
 
     async def glance(self, owner: str, people_version: int = 0) -> Glance:
-        """The same for a page, which must not fail or wait for them; see `TtlCache.of`."""
+        """Those of an owner for a page, which must not fail or wait; see `TtlCache.of`."""
         entry = await self._cache.of(owner, people_version)
         return Glance(tuple(entry.value), entry.failure)
 
@@ -108,12 +92,3 @@ class Views:
         added = await self._store.run(lambda database: database.views.add(row, entry))
         self._cache.forget(owner)
         return added
-
-    async def delete(self, actor: Actor, owner: str, view_id: int) -> ViewRow:
-        """Forget one of the owner's views, which is returned; NotFound."""
-        entry = self._store.entry(actor, "view.delete", "")
-        deleted = await self._store.run(
-            lambda database: database.views.delete(owner, view_id, entry)
-        )
-        self._cache.forget(owner)
-        return deleted

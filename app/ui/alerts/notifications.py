@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from app.db.alert_rows import DeliveryRow, ReceiverRow
+from app.services.alerts.events import WAITING
 from app.services.alerts.receivers import shown
 from app.services.alerts.webhook import host_of
 from app.ui.framework import formats
@@ -53,7 +54,7 @@ class ReceiverLine:
 
 def delivery_row(row: DeliveryRow) -> AlertDeliveryRow:
     """A delivery as a table shows it."""
-    is_waiting = row.result == "waiting"
+    is_waiting = row.result == WAITING
     return convert(
         row,
         AlertDeliveryRow,

@@ -2,9 +2,9 @@
 
 import re
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, structs
 from starlette.responses import Response
 
 from app.db.alert_rows import ReceiverRow
@@ -195,22 +195,18 @@ def _read(posted: Posted, before: ReceiverRow) -> tuple[Form, ReceiverRow]:
     """The form, and the receiver in it; secrets that it leaves empty stay."""
     if before.kind == ReceiverKind.EMAIL:
         form, mail = typed_forms.read(posted, MailFields)
-        given = _values(mail)
+        given = structs.asdict(mail)
         # Without a login there is no password, also none that was stored.
         given["smtp_password"] = mail.smtp_password or (
             before.smtp_password if mail.smtp_username else ""
         )
         return form, replace(before, **given)
     form, hook = typed_forms.read(posted, HookFields)
-    given = _values(hook)
+    given = structs.asdict(hook)
     is_dropped = given.pop("drop_signing_secret")
     given["url"] = hook.url or before.url
     given["signing_secret"] = hook.signing_secret or ("" if is_dropped else before.signing_secret)
     return form, replace(before, **given)
-
-
-def _values(fields: Fields) -> dict[str, Any]:
-    return {name: getattr(fields, name) for name in fields.__struct_fields__}
 
 
 def _form_of(row: ReceiverRow) -> Form:

@@ -41,6 +41,11 @@ class PageRequest(Request):
         """The user as the audit trail names them."""
         return actor_of(self)
 
+    @property
+    def born_host(self) -> str:
+        """The browser's address, of which its messages are born; "" where it is unknown."""
+        return f"{self.client.host}:{self.client.port}" if self.client else ""
+
     @cached_property
     def zone(self) -> Zone:
         """The zone of all times on the page."""

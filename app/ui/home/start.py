@@ -11,6 +11,7 @@ from pathlib import Path
 
 from starlette.responses import Response
 
+from app.addresses import bracketed
 from app.grpc_settings import listen_at
 from app.security.access import Action, Kind, require
 from app.ui.framework import forms, pages
@@ -109,8 +110,7 @@ def guide(request: PageRequest) -> StartGuide:
     """The guide for the server that a request belongs to, under the address that it was called."""
     url, settings = request.base_url, request.services.settings
     grpc = listen_at(settings, settings.host, settings.port)
-    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
-    place = f"{host}:{grpc[1]}" if grpc and grpc[1] else ""
+    place = f"{bracketed(url.hostname or '')}:{grpc[1]}" if grpc and grpc[1] else ""
     if grpc and settings.grpc_advertised:
         place = settings.grpc_advertised[0]
     done = seen(request.broker)

@@ -1,6 +1,5 @@
 """The page that compares a message with another one: properties by name, bodies line by line."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -20,13 +19,12 @@ from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields
 from app.ui.messages import line_diff
 from app.ui.messages.line_diff import LineDiff
-from app.ui.messages.message import address, place_of, queue_of
+from app.ui.messages.message import address, parse_place, place_of, queue_of
 from engine.compression import PlainBody
 from engine.errors import MessageNotFound, NotFound
 from engine.message import RESERVED, StoredMessage
 
 CHARS_MAX = 256 * 1024
-PLACE = re.compile(r"(.+):(\d{1,9}):(\d{1,18})")
 # The first that both bodies can be read as; "hex" is for any bytes.
 VIEWS = ("json", "avro", "msgpack", "protobuf", "text")
 
@@ -115,12 +113,11 @@ async def _find(
     request: PageRequest, message: StoredMessage, text: str, form: Form
 ) -> StoredMessage | None:
     """The other message; None with an error at the field. Raises RightMissing."""
-    place = PLACE.fullmatch(text)
+    place = parse_place(text)
     try:
-        if place:
-            require(request.who, Action.READ, Kind.TOPIC, place[1])
-            numbers = int(place[2]), int(place[3])
-            records = [await request.console.messaging.message(place[1], *numbers)]
+        if place and place[0]:
+            require(request.who, Action.READ, Kind.TOPIC, place[0])
+            records = [await request.console.messaging.message(*place)]
         else:
             records = await request.services.search.by_id(text)
     except (NotFound, MessageNotFound):

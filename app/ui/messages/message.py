@@ -208,6 +208,13 @@ def place_of(request: PageRequest) -> tuple[str, int, int]:
     return request.path_params["topic"], queue, offset
 
 
+def parse_place(text: str) -> tuple[str, int, int] | None:
+    """The place that "topic:queue:offset" names; None for any other text."""
+    topic, queue, offset = ([*text.rsplit(":", 2), "", ""])[:3]
+    is_place = all(map(is_whole, (queue, offset)))
+    return (topic, int(queue), int(offset)) if is_place else None
+
+
 async def _find(console: Console, request: PageRequest) -> StoredMessage | None:
     """The message of a permalink, None if it was deleted; raises MessageNotFound."""
     topic, queue, offset = place_of(request)

@@ -81,10 +81,9 @@ async def change(request: PageRequest) -> Response:
     form, fields = await request.read_form(FileFields, bytes_max=forms.LARGE_BYTES_MAX)
     if form.is_wrong:
         return await _page(request, form, [])
-    imports, client = request.services.message_imports, request.client
-    born_host = f"{client.host}:{client.port}" if client else ""
+    imports = request.services.message_imports
     try:
-        lines = await imports.check(config.name, fields.content, born_host)
+        lines = await imports.check(config.name, fields.content, request.born_host)
     except Invalid as error:
         form.blame(error)
         return await _page(request, form, [])

@@ -19,12 +19,11 @@ from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import InvalidField, Verbatim
 from app.ui.messages import delivery_time, saved_templates
 from app.ui.messages.delivery_time import DeliveryTime, TimeTexts
-from app.ui.messages.message import address
+from app.ui.messages.message import address, parse_place
 from app.ui.topics.head import TopicTab, head_of, respond, topic_of
 from engine.broker import TopicConfig, TransactionDecision, TransactionState
 from engine.errors import Busy, Conflict, EngineError, Invalid, Refused
 from engine.message import RESERVED, TRAN_MSG, Message
-from kitemq.model.numbers import is_whole
 
 ENGINE_NAMES = {"id": "body", "topic": "body"}
 OUTCOMES = (
@@ -157,14 +156,14 @@ async def _fill_from(request: PageRequest, values: dict[str, str]) -> Source | N
     name = request.query_params.get("from", "")
     if not name:
         return None
-    topic, queue, offset = ([*name.rsplit(":", 2), "", ""])[:3]
-    if not all(is_whole(text) for text in (queue, offset)):
+    place = parse_place(name)
+    if place is None:
         raise Invalid(
             _("%(name)s is not a message reference", name=f"{name[:60]!r}"),
             field="from",
             remedy=_("use topic:queue:offset"),
         )
-    message = await request.console.messaging.message(topic, int(queue), int(offset))
+    message = await request.console.messaging.message(*place)
     require_message(request.who, message)
     await decompress([message])
     try:
@@ -245,7 +244,6 @@ def _messages(
     queue: int,
     time: DeliveryTime,
 ) -> list[Message]:
-    client = request.client
     return [
         Message(
             topic=config.name,
@@ -258,7 +256,7 @@ def _messages(
             delay_level=time.delay_level,
             deliver_at_ms=time.deliver_at_ms,
             transaction_group=fields.transaction_group if fields.outcome else "",
-            born_host=f"{client.host}:{client.port}" if client else "",
+            born_host=request.born_host,
         )
         for __ in range(fields.count)
     ]

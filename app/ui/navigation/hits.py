@@ -93,32 +93,36 @@ def find(
     text: str, directory: Directory, who: Principal, messages: Sequence[Hit] = (), each_max: int = 8
 ) -> Hits:
     """The best hits of each kind; without letters pages, actions and saved views. Pure."""
-    by_kind = {
-        HitKind.MESSAGE: list(messages),
-        HitKind.TOPIC: _named(HitKind.TOPIC, text, directory.topics, "/topics/", "topic"),
-        HitKind.GROUP: _named(HitKind.GROUP, text, directory.groups, "/groups/", "group"),
-        HitKind.CLIENT: _named(HitKind.CLIENT, text, directory.clients, "/clients/", "plug"),
-        HitKind.VIEW: [
-            Hit(HitKind.VIEW, name, directory.saved[name], "list", rank)
-            for rank, name in ranked(text, directory.saved)
-        ],
-        HitKind.PAGE: _places(HitKind.PAGE, text, PLACES, who),
-        HitKind.ACTION: _places(HitKind.ACTION, text, ACTIONS, who)
-        + _object_actions(text, directory, who),
-    }
-    kinds = list(HitKind)
+    by_kind = {HitKind.MESSAGE: list(messages)}
+    totals: dict[HitKind, int] = {}
+    for kind, names, folder, icon in (
+        (HitKind.TOPIC, directory.topics, "/topics/", "topic"),
+        (HitKind.GROUP, directory.groups, "/groups/", "group"),
+        (HitKind.CLIENT, directory.clients, "/clients/", "plug"),
+    ):
+        # Of ten thousand names that match only those that are shown become hits.
+        matches = ranked(text, names) if text else []
+        totals[kind] = len(matches)
+        by_kind[kind] = [
+            Hit(kind, name, folder + segment(name), icon, rank) for rank, name in matches[:each_max]
+        ]
+    by_kind[HitKind.VIEW] = [
+        Hit(HitKind.VIEW, name, directory.saved[name], "list", rank)
+        for rank, name in ranked(text, directory.saved)
+    ]
+    by_kind[HitKind.PAGE] = _places(HitKind.PAGE, text, PLACES, who)
+    by_kind[HitKind.ACTION] = [
+        *_places(HitKind.ACTION, text, ACTIONS, who),
+        *_object_actions(text, directory, who),
+    ]
     if not text:  # the whole menu, in its order
         by_kind[HitKind.VIEW] = by_kind[HitKind.VIEW][:each_max]
         return Hits(text, [hit for each in by_kind.values() for hit in each], {})
+    totals = {kind: len(each) for kind, each in by_kind.items()} | totals
+    kinds = list(HitKind)
     hits = [hit for each in by_kind.values() for hit in each[:each_max]]
     hits.sort(key=lambda hit: (hit.rank, kinds.index(hit.kind)))
-    totals = {kind: len(each) for kind, each in by_kind.items() if len(each) > each_max}
-    return Hits(text, hits, totals)
-
-
-def _named(kind: HitKind, text: str, names: Sequence[str], folder: str, icon: str) -> list[Hit]:
-    matches = ranked(text, names) if text else []
-    return [Hit(kind, name, folder + segment(name), icon, rank) for rank, name in matches]
+    return Hits(text, hits, {kind: count for kind, count in totals.items() if count > each_max})
 
 
 def _places(kind: HitKind, text: str, places: Sequence[Destination], who: Principal) -> list[Hit]:

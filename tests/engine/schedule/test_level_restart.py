@@ -3,6 +3,7 @@
 import pytest
 
 from engine.message import Durability
+from tests.engine.long_life import live_long
 from tests.engine.schedule.test_timer_restart import Story, live
 
 LEVELS = {1: 1000, 2: 5000, 4: 30_000}
@@ -35,13 +36,5 @@ def test_a_power_loss_at_any_write_delivers_each_flushed_one_once(start):
 @pytest.mark.parametrize("seed", range(6))
 def test_long_stories_with_kills_and_clean_stops_deliver_each_once(seed):
     story = LevelStory(seed, Durability.STORED)
-    story.start()
-    for number in range(400):
-        story.step()
-        if number % 100 == 50:
-            story.disk.kill()
-            story.start()
-        elif number % 100 == 99:
-            story.broker.stop()
-            story.start()
+    live_long(story)
     story.end()

@@ -10,6 +10,7 @@ from engine.clock import ManualClock
 from engine.message import Durability, Message
 from engine.schedule import timer_deliver
 from engine.topic.catalog import TopicConfig
+from tests.engine.long_life import live_long
 from tests.simulation.boot import boot
 from tests.simulation.disk import Crash, Disk
 
@@ -185,13 +186,5 @@ def test_a_power_loss_at_any_write_delivers_each_flushed_one_once(start, default
 @pytest.mark.parametrize("seed", range(10))
 def test_long_stories_with_kills_and_clean_stops_deliver_each_once(seed):
     story = Story(seed, Durability.STORED)
-    story.start()
-    for number in range(400):
-        story.step()
-        if number % 100 == 50:
-            story.disk.kill()
-            story.start()
-        if number % 100 == 99:
-            story.broker.stop()
-            story.start()
+    live_long(story)
     story.end()

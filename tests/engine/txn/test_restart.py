@@ -12,6 +12,7 @@ from engine.errors import Busy
 from engine.message import Durability, Message
 from engine.store.pool import InlinePool
 from engine.topic.catalog import TopicConfig, TopicType
+from tests.engine.long_life import live_long
 from tests.simulation.boot import boot
 from tests.simulation.disk import Crash, Disk
 from tests.simulation.pool import SeededPool
@@ -231,15 +232,7 @@ def test_crashes_while_flushes_are_under_way_change_no_end(is_power_lost):
 @pytest.mark.parametrize("seed", range(10))
 def test_long_stories_with_kills_and_clean_stops_end_as_decided(seed):
     story = Story(seed, Durability.STORED, Durability.STORED)
-    story.start()
-    for number in range(400):
-        story.step()
-        if number % 100 == 50:
-            story.disk.kill()
-            story.start()
-        if number % 100 == 99:
-            story.broker.stop()
-            story.start()
+    live_long(story)
     story.end(is_power_lost=False)
 
 
