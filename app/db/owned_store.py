@@ -1,28 +1,14 @@
 """Named rows of their owners in SQL; each change is one transaction with its audit entry."""
 
 from dataclasses import replace
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic
 
 from sqlalchemy import Connection, Table, delete, select
 
 from app.db.audit_store import insert_audit
-from app.db.rows import AuditEntry
-from app.db.store import TableRow, TableStore, read
+from app.db.rows import AuditEntry, Owned
+from app.db.store import TableStore, read
 from engine.errors import NotFound
-
-
-class OwnedRow(TableRow, Protocol):
-    """A row that has an owner, and a name of its own among theirs."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def owner(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-
-
-Owned = TypeVar("Owned", bound=OwnedRow)
 
 
 class OwnedStore(TableStore, Generic[Owned]):

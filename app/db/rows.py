@@ -7,7 +7,7 @@ characters.
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -226,6 +226,10 @@ class TemplateRow:
     topic: Annotated[str, 255]
     fields_json: str
     created_ms: int
+
+
+# Rows of an owner, each with a name.
+Owned = TypeVar("Owned", bound=ViewRow | TemplateRow)
 
 
 @dataclass(frozen=True, kw_only=True)

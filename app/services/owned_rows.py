@@ -1,17 +1,22 @@
 """Named rows of users, as saved views and templates are: listing, caching for pages, deleting."""
 
-from collections.abc import Callable
-from typing import Generic
+from __future__ import annotations
 
-from app.db.database import Database
-from app.db.owned_store import Owned, OwnedStore
-from app.db.rows import Actor
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic
+
+from app.db.rows import Actor, Owned
 from app.db.worker import DatabaseWorker
 from app.services.audited_store import AuditedStore
 from app.services.ttl_cache import TtlCache
 from engine.clock import Clock
 from engine.errors import Invalid
 from kitemq.model.views import NAME_CHARS_MAX
+
+# A started server has not loaded SQLAlchemy.
+if TYPE_CHECKING:
+    from app.db.database import Database
+    from app.db.owned_store import OwnedStore
 
 
 class OwnedRows(Generic[Owned]):

@@ -172,7 +172,7 @@ def test_on_a_telephone_the_drawer_covers_the_page(open_page: OpenPage, shelf: s
         ("/tail?topic=orders", "#tail-rows tr .tail-body", "Body"),
         ("/dlq/billing", "#letter-3 td.why", "ValueError: total is missing in line 3"),
         ("/topics/%25DLQ%25billing/messages", "table.messages tbody tr td", "dead letter"),
-        ("/scheduled?topic=reminders", "table.messages tbody tr th", "remember"),
+        ("/scheduled?topic=reminders", "tr:has-text('REMINDER0') th", "remember invoice 0"),
         ("/topics/orders/messages?by=offset&queue=1&offset=3", "#message-1-3 td", "Body"),
     ],
 )
