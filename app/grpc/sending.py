@@ -43,7 +43,8 @@ async def send_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> An
     _check_types(backend, config, messages)
     client = backend.clients.touch(call)  # it may refuse, so before anything is stored
     stored = await backend.messaging.send(messages)
-    backend.services.client_figures.sent(client.name, len(messages), backend.host.clock.now_ms())
+    now_ms, born_ms = backend.host.clock.now_ms(), messages[-1].born_ms
+    backend.services.client_figures.sent(client.name, len(messages), now_ms, born_ms)
     if any(message.transaction_group for message in messages):
         backend.clients.register_producer(client, topic)
     entries = [

@@ -148,7 +148,8 @@ class ColumnSends:
                 self._connection.answer(call, answer)
             return
         if client := backend.clients.name_of(self._connection):
-            backend.activity.sent(client, self._columns.count, backend.host.clock.now_ms())
+            now_ms, born_ms = backend.host.clock.now_ms(), run.sends[-1].born_ms
+            backend.activity.sent(client, self._columns.count, now_ms, born_ms)
         if run.is_batch:
             [call] = self._calls()
             self._connection.answer(call, self._answer_of_batch(call, part))

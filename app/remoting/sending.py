@@ -100,7 +100,8 @@ def _stored(backend: "RemotingBackend", call: RemotingCall, part: BatchSlice) ->
     connection = call.connection
     client = backend.clients.name_of(connection)
     if client:
-        backend.activity.sent(client, len(part.messages), backend.host.clock.now_ms())
+        born_ms = call.number("bornTimestamp", 0)
+        backend.activity.sent(client, len(part.messages), backend.host.clock.now_ms(), born_ms)
     ids = [backend.offset_id(connection, position) for position in part.positions]
     first = part.messages[0]
     queue = call.number("queueId", -1)  # a half or waiting message lies in the engine's own queue

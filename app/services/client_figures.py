@@ -32,6 +32,7 @@ GROUPS_MAX = 2_500
 BUCKET_MS = 10_000
 BUCKETS = 6
 ERROR_CHARS_MAX = 200
+CLOCK_PERIOD_MS = 5 * 60_000
 EXPIRED = ("", "its time ran out")  # why a delivery came back, by whether its time had run out
 
 K = TypeVar("K")
@@ -69,6 +70,38 @@ class Minute:
             self._step = step
 
 
+class ClockSkew:
+    """How far a client's clock is ahead of the server's, in milliseconds; negative if behind.
+
+    A message is born before it arrives, so each one shows a time that is too early by its way. The
+    one that came fastest in this period of five minutes or the one before tells the most.
+    """
+
+    __slots__ = ("_before", "_latest", "_period")
+
+    def __init__(self) -> None:
+        self._period = 0
+        self._latest: int | None = None
+        self._before: int | None = None
+
+    def add(self, skew_ms: int, at_ms: int) -> None:
+        """A message that arrived at `at_ms` was born so much after that, by the client's clock."""
+        self._move(at_ms)
+        self._latest = skew_ms if self._latest is None else max(self._latest, skew_ms)
+
+    def at(self, now_ms: int) -> int | None:
+        """The skew; None if no message came for long."""
+        self._move(now_ms)
+        known = [each for each in (self._latest, self._before) if each is not None]
+        return max(known, default=None)
+
+    def _move(self, at_ms: int) -> None:
+        period = at_ms // CLOCK_PERIOD_MS
+        if period > self._period:
+            self._before = self._latest if period == self._period + 1 else None
+            self._period, self._latest = period, None
+
+
 @dataclass(slots=True)
 class _Client:
     handed: Minute = field(default_factory=Minute)
@@ -80,6 +113,7 @@ class _Client:
     failed_ms: int | None = None
     error: str = ""
     times_ms: deque[int] = field(default_factory=lambda: deque(maxlen=TIMES_MAX))
+    clock: ClockSkew = field(default_factory=ClockSkew)
 
 
 @dataclass(frozen=True)
@@ -88,6 +122,8 @@ class ClientActivity:
 
     `sent` is None if its endpoint cannot identify senders. `processing_p99_ms` covers the latest
     `processing_samples` deliveries, at most 256, the first message of each; None without any.
+    `clock_skew_ms` is how far its clock is ahead, by its messages of the last five to ten minutes;
+    None without any, and for endpoints whose messages are born when an application says so.
     """
 
     handed: int = 0
@@ -103,6 +139,7 @@ class ClientActivity:
     error: str = ""
     processing_p99_ms: int | None = None
     processing_samples: int = 0
+    clock_skew_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -155,11 +192,16 @@ class ClientFigures:
         if take is not None:
             take(event)
 
-    def sent(self, client: str, count: int, at_ms: int) -> None:
-        """A client stored `count` messages."""
+    def sent(self, client: str, count: int, at_ms: int, born_ms: int = 0) -> None:
+        """A client stored `count` messages, the last one born at `born_ms` by the client's clock.
+
+        0 if that is not known.
+        """
         client_figures = self._client(client)
         client_figures.sent.add(at_ms, count)
         client_figures.sent_ms = at_ms
+        if born_ms:
+            client_figures.clock.add(born_ms - at_ms, at_ms)
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -180,6 +222,7 @@ class ClientFigures:
             sent_rate=figures.sent.rate(now_ms),
             processing_p99_ms=times[-(-len(times) * 99 // 100) - 1] if times else None,
             processing_samples=len(times),
+            clock_skew_ms=figures.clock.at(now_ms),
         )
 
     def rates(self, client: str, now_ms: int) -> tuple[float, float, int]:

@@ -305,6 +305,24 @@ def test_a_frame_that_is_none_leaves_the_sends_before_it(tmp_path: Path) -> None
     assert counts == [8]
 
 
+@pytest.mark.parametrize("count", [1, 8])
+def test_the_clock_of_a_client_that_sends_is_shown(tmp_path: Path, count: int) -> None:
+    async def shown() -> tuple[str, str]:
+        async with opened(tmp_path / "data") as running:
+            client = await running.connect()
+            await client.beat("10.0.0.9@7", producers=("payers",))
+            born_ms = running.clock.now_ms() + 90_000
+            await answers_to(client, [send(number, g=born_ms) for number in range(count)])
+            pages = [await running.http.get(path) for path in ("/clients", "/clients/10.0.0.9@7")]
+            return pages[0].text, pages[1].text
+
+    with counted() as counts:
+        of_all, of_one = asyncio.run(shown())
+    assert counts == ([] if count == 1 else [count])
+    assert "clock 90 s ahead" in of_all
+    assert "clock 90 s ahead" in of_one
+
+
 def test_messages_sent_as_columns_are_found_by_id_and_by_key(tmp_path: Path) -> None:
     async def sent() -> list[tuple[list[bytes], list[bytes]]]:
         async with opened(tmp_path / "data") as running:

@@ -23,7 +23,7 @@ SORTS = ("client", "group", "version", "seen", "joined", "handed", "sent", "fail
 COLUMNS = (
     "client", "group", "kind", "language", "version", "address", "ways", "topics", "joined_at",
     "seen_at", "in_flight", "handed_per_s", "sent_per_s", "failed", "last_error",
-    "processing_p99_ms", "unknown",
+    "processing_p99_ms", "clock_skew_ms", "unknown",
 )  # fmt: skip
 CONSUMER, PRODUCER, CONNECTED = "consumer", "producer", "connected"
 CONNECTIONS_SHOWN_MAX = 100
@@ -226,7 +226,7 @@ def _cells(row: ClientLine) -> Sequence[str | int | None]:
         row.inflight,
         f"{activity.handed_rate:.3f}",
         None if row.sent_rate is None else f"{row.sent_rate:.3f}",
-        *(activity.failed, activity.error, activity.processing_p99_ms),
+        *(activity.failed, activity.error, activity.processing_p99_ms, activity.clock_skew_ms),
         _unknown(row),
     )
 
@@ -236,6 +236,7 @@ def _unknown(row: ClientLine) -> str:
     reasons = ["the group is gone"] if row.inflight is None and row.group else []
     reasons += ["requests do not say who sends"] if row.sent_rate is None else []
     reasons += ["no acknowledgement was seen"] if row.activity.processing_p99_ms is None else []
+    reasons += ["no time of its clock was seen"] if row.activity.clock_skew_ms is None else []
     return "; ".join(reasons)
 
 

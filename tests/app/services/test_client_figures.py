@@ -50,6 +50,21 @@ def test_rates_are_over_the_last_minute_and_totals_stay() -> None:
     assert (figures.of("w1", 70_000).handed, figures.of("w1", 70_000).sent) == (60, 30)
 
 
+def test_a_clients_clock_is_told_by_the_message_that_came_fastest_lately() -> None:
+    figures, skew_ms = figures_of(), 3_600_000
+    assert figures.of("w1", 0).clock_skew_ms is None
+    for at_ms, way_ms in ((1_000, 900), (2_000, 40), (3_000, 700)):
+        figures.sent("w1", 1, at_ms, at_ms + skew_ms - way_ms)
+    figures.sent("w1", 1, 4_000)  # one without a time
+    assert figures.of("w1", 4_000).clock_skew_ms == skew_ms - 40
+    # Its clock is set right, which shows as soon as the old times are forgotten.
+    five_minutes_ms = 300_000
+    figures.sent("w1", 1, five_minutes_ms, five_minutes_ms - 15)
+    assert figures.of("w1", 2 * five_minutes_ms - 1).clock_skew_ms == skew_ms - 40
+    assert figures.of("w1", 2 * five_minutes_ms).clock_skew_ms == -15
+    assert figures.of("w1", 3 * five_minutes_ms).clock_skew_ms is None
+
+
 def test_the_percentile_is_over_the_latest_hand_outs() -> None:
     figures = figures_of()
     for number in range(300):
