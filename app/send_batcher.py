@@ -151,6 +151,15 @@ def _joins(before: PendingSend, item: PendingSend) -> bool:
     return item.durability is not None or before.topic == item.topic
 
 
+def part_of(result: BatchSlice | ColumnsResult, span: slice) -> BatchSlice | ColumnsResult:
+    """The result of some of the messages."""
+    positions = result.positions[span]
+    if isinstance(result, ColumnsResult):
+        return result._replace(offsets=result.offsets[span], positions=positions)
+    messages, offsets = result.messages[span], result.offsets[span]
+    return result._replace(messages=messages, offsets=offsets, positions=positions)
+
+
 def _slice(sent: PutResult, start: int, end: int) -> BatchSlice:
     if end - start == len(sent.messages):
         return BatchSlice(sent.messages, sent.offsets, sent.positions, sent.durability)

@@ -61,21 +61,24 @@ def binary_head(size_bytes: int) -> bytes:
 
 
 class FrameBoundaries:
-    """Follows a client's stream; `is_at_frame` says whether a new frame begins next."""
+    """Follows a client's stream; `is_at_frame` says whether a new frame begins next.
+
+    `left_bytes` are still to come of the frame under way, as far as its length is known.
+    """
 
     def __init__(self) -> None:
         self._head = b""  # of a frame whose length is not known yet
-        self._left_bytes = 0  # of the frame under way
+        self.left_bytes = 0
 
     @property
     def is_at_frame(self) -> bool:
-        return not (self._left_bytes or self._head)
+        return not (self.left_bytes or self._head)
 
     def follow(self, data: bytes) -> None:
         """Go on by bytes that the library reads."""
-        at, size = self._left_bytes, len(data)
+        at, size = self.left_bytes, len(data)
         if at > size:
-            self._left_bytes -= size
+            self.left_bytes -= size
             return
         if self._head:
             data, self._head = self._head + data, b""
@@ -87,7 +90,7 @@ class FrameBoundaries:
                 at = size
             else:
                 at += frame_bytes
-        self._left_bytes = at - size
+        self.left_bytes = at - size
 
 
 def _frame_bytes(data: bytes, at: int) -> int:

@@ -53,6 +53,9 @@ class MessageReceiver(Protocol):
     def on_message(self, data: bytes | str) -> None:
         """Take a message; after `pause` no further one comes until `resume`."""
 
+    def on_read_end(self) -> None:
+        """All messages that came with one read were handed over."""
+
     def on_writable(self) -> None:
         """The transport, which was full, has room again, or is gone."""
 
@@ -141,7 +144,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         rest, self._rest = self._rest, b""
         if rest and not self.close_sent:
-            self._parse(rest)  # sent by the client before it closed
+            self._parse_whole(rest)  # sent by the client before it closed
         super().connection_lost(exc)
         self._forget()
         if scope := getattr(self, "scope", None):
@@ -153,7 +156,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             self._rest += data
             self.transport.pause_reading()
         elif len(data) <= SLICE_BYTES:
-            self._parse(data)
+            self._parse_whole(data)
             self._recount()
         else:
             self._rest = data
@@ -170,25 +173,44 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             if position and perf_counter() > end_s:
                 self._rest = data[position:]
                 break
-            self._parse(data[position : position + SLICE_BYTES])
-            position += SLICE_BYTES
+            position = self._parse(data, position, min(size, position + SLICE_BYTES))
+        self._end_read()
         self._recount()
         return not self._rest
 
-    def _parse(self, data: bytes) -> None:
-        """Hand over plain messages at once, and let the library read everything else."""
-        at = 0
-        if self.handshake_complete and self._boundaries.is_at_frame and not self.frames:
+    def _parse_whole(self, data: bytes) -> None:
+        at, size = 0, len(data)
+        while at < size:
+            at = self._parse(data, at, size)
+        self._end_read()
+
+    def _parse(self, data: bytes, at: int, end: int) -> int:
+        """Parse from `at` to about `end`, and return where to go on.
+
+        Hands over plain messages at once, and lets the library read everything else.
+        """
+        boundaries = self._boundaries
+        if self.handshake_complete and boundaries.is_at_frame and not self.frames:
             self.curr_msg_data_type = "bytes"
-            while self._is_reading() and (frame := plain_frame(data, at)) is not None:
+            while at < end and self._is_reading():
+                frame = plain_frame(data, at)
+                if frame is None:
+                    break
                 self.frames = [frame.payload]
                 self.send_receive_event_to_app()
                 at = frame.end
-        if at < len(data):
-            rest = data[at:] if at else data
+        if at < end:
+            # The frame under way alone: plain ones may follow it.
+            part = data[at : min(end, at + boundaries.left_bytes) if boundaries.left_bytes else end]
+            at += len(part)
             if self.handshake_initiated:
-                self._boundaries.follow(rest)
-            super().data_received(rest)
+                boundaries.follow(part)
+            super().data_received(part)
+        return at
+
+    def _end_read(self) -> None:
+        if self._receiver is not None:
+            self._receiver.on_read_end()
 
     def read_on(self) -> None:
         """Resume reading once all bytes are parsed."""
@@ -235,6 +257,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             if self._reservation is not None:
                 self._reservation.give(size_bytes)
             self._receiver.on_message(data)
+        self._end_read()
         if self.read_paused and not self._is_paused:
             self.read_paused = False
             if not (self._rest or self.transport.is_closing()):

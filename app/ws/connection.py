@@ -8,7 +8,8 @@ for it by subscribing again. What its frames ask for: session.py.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
 from starlette.types import Scope
 
@@ -145,7 +146,14 @@ class Connection:
         """Work on a message at once; while that has to wait, the socket keeps further ones."""
         if self._is_closing:
             return
-        rest = eager.begin(self._on_data(data))
+        self._begin(self._on_data(data))
+
+    def on_read_end(self) -> None:
+        if self._is_overfull and self._work is None:
+            self._begin(self._until_room())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        rest = eager.begin(work)
         if rest is not None:
             self._socket.pause()
             self._work = asyncio.get_running_loop().create_task(rest)
@@ -246,11 +254,8 @@ class Connection:
             if isinstance(frame, UnreadableFrame):
                 raise Invalid(str(frame), field="frame", remedy="see docs/websocket.md")
             answer = await self._take(request, frame, is_text)
-        except EngineError as error:
-            answer = error_frame(error)
-        except Exception:
-            log.exception("a %s failed", type(frame).__name__)
-            answer = frames.ErrorFrame("internal_error", "the server failed; its log says why")
+        except Exception as error:
+            answer = _failure(error, frame)
         if answer is not None:
             self._answer(request, answer, is_text)
 
@@ -353,6 +358,13 @@ class Connection:
     def _on_released(self, _: None, error: EngineError | None) -> None:
         if error is not None:
             log.warning("what %s held was not put back: %s", self.client, error.detail)
+
+
+def _failure(error: Exception, frame: frames.Frame | UnreadableFrame) -> frames.ErrorFrame:
+    if isinstance(error, EngineError):
+        return error_frame(error)
+    log.error("a %s failed", type(frame).__name__, exc_info=error)
+    return frames.ErrorFrame("internal_error", "the server failed; its log says why")
 
 
 def _hold_of(scope: Scope) -> ByteReservation:

@@ -89,18 +89,21 @@ class PackedSend:
     def parse(self, data: bytes, at: int) -> Frame:
         """A `PackedSendFrame`, or else a `SendFrame`; raises ProtocolError."""
         try:
-            packed = _parse(data, at)
+            packed = parse_plain(data, at, COUNT_MIN)
         except ProtocolError:
             packed = None
         return packed or SendFrame.parse(data, at)
 
 
-def _parse(data: bytes, start: int) -> PackedSendFrame | None:
-    """None, or ProtocolError, where it has to be looked at more closely."""
+def parse_plain(data: bytes, start: int, count_min: int) -> PackedSendFrame | None:
+    """A SEND of `count_min` plain messages or more, from `start` to the end of `data`.
+
+    None, or ProtocolError, where it has to be looked at more closely.
+    """
     if start + SEND.size > len(data):
         return None
     durability, queue, count, id_first = SEND.unpack_from(data, start)
-    if not COUNT_MIN <= count <= COUNT_MAX or durability not in DURABILITIES:
+    if not count_min <= count <= COUNT_MAX or durability not in DURABILITIES:
         return None
     topic, at = take_text(data, start + SEND.size)
     id_prefix, at = take_text(data, at)
@@ -115,7 +118,7 @@ def _parse(data: bytes, start: int) -> PackedSendFrame | None:
         return None  # many properties, or delay levels
     flag, flags_at, at = _numbers(data, at + 1, count)
     born_ms, born_at, at = _numbers(data, at, count)
-    body_bytes = _sum_of_lengths(data, at, count, "I")
+    body_bytes = sum_of_lengths(data, at, count, "I")
     if at + 4 * count + body_bytes != len(data):
         return None  # delays, or an error
     return PackedSendFrame(
@@ -133,7 +136,7 @@ def _texts(data: bytes, at: int, count: int) -> tuple[str, int, int]:
         text, at = take_text(data, at + 1)
         return text, SHARED, at
     at += 1
-    end = at + 2 * count + _sum_of_lengths(data, at, count, "H")
+    end = at + 2 * count + sum_of_lengths(data, at, count, "H")
     if form != EACH or end > len(data) or not data[at + 2 * count : end].isascii():
         raise ProtocolError("a text column that has to be looked at more closely")
     return "", at, end
@@ -147,7 +150,8 @@ def _numbers(data: bytes, at: int, count: int) -> tuple[int, int, int]:
     return numbers[0], SHARED, at
 
 
-def _sum_of_lengths(data: bytes, at: int, count: int, code: str) -> int:
+def sum_of_lengths(data: bytes, at: int, count: int, code: str) -> int:
+    """The sum of the lengths that begin at `at`; `code` is their width as in `array`."""
     lengths = array(code)
     end = at + lengths.itemsize * count
     if end > len(data):

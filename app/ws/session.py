@@ -3,13 +3,17 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from starlette.types import Scope
+
+from app import eager
 from app.security.access import Action, Kind
 from app.security.client_names import ClientNames
 from app.send_batcher import BatchSlice, ColumnsDone
-from app.ws.connection import Connection
+from app.ws.connection import PARSERS, Connection, Hub
 from app.ws.packed_deliver import AckRunFrame
 from app.ws.packed_send import PackedSendFrame
 from app.ws.push import Subscription
+from app.ws.send_runs import SendRun, SendRuns
 from app.ws.shapes import (
     DURABILITIES,
     RESULT_CODES,
@@ -23,12 +27,72 @@ from app.ws.shapes import (
 from engine.errors import Busy, Conflict, EngineError, Invalid
 from engine.message_columns import ColumnsResult
 from kitemq.protocol import batches, calls, frames, sends, transactions
+from kitemq.protocol.stream import iter_frames
 
 SERVER = "kitemq"
 
 
 class Session(Connection):
     """A connection whose frames are understood."""
+
+    def __init__(self, hub: Hub, remote: str, scope: Scope) -> None:
+        super().__init__(hub, remote, scope)
+        self._sends = SendRuns(hub.limits.frame_bytes_max)
+
+    def on_message(self, data: bytes | str) -> None:
+        if self._is_closing or self._sends.go_on(data):
+            return
+        self._end_sends()
+        if not self._sends.begin(data):
+            super().on_message(data)
+
+    def on_read_end(self) -> None:
+        self._end_sends()
+        super().on_read_end()
+
+    def _end_sends(self) -> None:
+        """Store the SENDs that waited for others to continue them."""
+        sent = self._sends.end()
+        if isinstance(sent, SendRun):
+            self._send_run(sent)
+            return
+        for data in sent:
+            self._send_one(data)
+
+    def _send_one(self, data: bytes) -> None:
+        """Handle a SEND by itself; none of them waits."""
+        for request, frame in iter_frames(data, PARSERS):
+            eager.begin(self._on_frame(request, frame, is_text=False))
+
+    def _send_run(self, run: SendRun) -> None:
+        """Store SENDs together, or each by itself where one is to be refused."""
+        first = run.pattern.frame
+
+        def one_by_one() -> None:
+            self._count(-run.body_bytes)
+            for data in run.frames:
+                self._send_one(data)
+
+        def done(part: BatchSlice | ColumnsResult | None, error: EngineError | None) -> None:
+            self._settle_send(run.body_bytes)
+            if self._is_closing:
+                return
+            if part is not None:
+                self._count_sent(run.message_count)
+                self._outbox.put(run.answers(part))
+            elif error is not None:
+                for request in run.requests():
+                    self._answer(request, error_frame(error), is_text=False)
+
+        self._count(run.body_bytes)
+        try:
+            self._require(Action.PRODUCE, Kind.TOPIC, first.topic)
+        except EngineError:
+            one_by_one()
+            return
+        durability = DURABILITIES[sends.DurabilityCode(first.durability)]
+        columns = run.columns(self._remote)
+        self._messaging.submit_columns(columns, durability, done, one_by_one)
 
     async def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
         answer = HANDLERS[type(frame)](self, request, frame, is_text)
@@ -92,18 +156,24 @@ class Session(Connection):
         self._count(size_bytes)
 
         def done(part: BatchSlice | ColumnsResult | None, error: EngineError | None) -> None:
-            self._count(-size_bytes)
-            self._on_room()
+            self._settle_send(size_bytes)
             if self._is_closing:
                 return
             if part is not None:
-                figures = self._services.client_figures
-                figures.sent(self.client, count, self._host.clock.now_ms())
+                self._count_sent(count)
                 self._answer(request, sent_frame(part, with_ids=with_ids), is_text)
             elif error is not None:
                 self._answer(request, error_frame(error), is_text)
 
         return done
+
+    def _settle_send(self, size_bytes: int) -> None:
+        self._count(-size_bytes)
+        self._on_room()
+
+    def _count_sent(self, count: int) -> None:
+        figures = self._services.client_figures
+        figures.sent(self.client, count, self._host.clock.now_ms())
 
     def _on_call(self, request: int, frame: calls.CallFrame, is_text: bool) -> None:
         self._calls.begin(request, frame, is_text=is_text)
