@@ -9,39 +9,45 @@ from typing import NamedTuple
 
 from app.send_batcher import BatchSlice, part_of
 from app.ws.packed_send import COUNT_MIN, PackedSendFrame, parse_plain, sum_of_lengths
-from app.ws.shapes import DURABILITY_CODES, build_messages, sent_frame
+from app.ws.shapes import DURABILITY_CODES, sent_frame
 from engine.message import Message
 from engine.message_columns import BODY_LENGTH_BYTES, SHARED, ColumnsResult, MessageColumns
-from kitemq.protocol.columns import I64, NOTHING, SAME, ProtocolError, put_numbers
+from kitemq.protocol.columns import I64, NOTHING, SAME, ProtocolError, put_numbers, take_blobs
 from kitemq.protocol.frames import COUNT_MAX, HEADER, encode
-from kitemq.protocol.sends import SEND, SendFrame, SentFrame
+from kitemq.protocol.sends import SEND, SendFrame, SentFrame, message_ids
 
 HEAD = struct.Struct(">BIIBiII")  # the header and what SEND begins with
 assert HEAD.size == HEADER.size + SEND.size
 ALIKE = slice(HEADER.size, HEAD.size - 4)  # durability, queue, count
 RUN_BYTES_MAX = 1024 * 1024
+FLAG_MAX = 1 << 31
 
 
 class SendPattern(NamedTuple):
     """What frames have in common that continue each other.
 
-    `texts` lie between the fixed fields and the born time at `born_at`, or the bodies if there is
-    none.
+    `texts` lie between the fixed fields and the born time at `born_at`, which is empty if it is 0.
     """
 
     frame: PackedSendFrame
     alike: bytes
     texts: bytes
     born_at: int
+    bodies_at: int
+    lengths_end: int  # of the bodies' column: where the first begins
 
     def fits(self, data: bytes) -> bool:
         """Whether a frame has the same, and whole bodies."""
-        frame = self.frame
-        return (
-            data[ALIKE] == self.alike
-            and data[HEAD.size : self.born_at] == self.texts
-            and _ends_with_bodies(data, frame.bodies_at, frame.count)
-        )
+        if data[ALIKE] != self.alike or data[HEAD.size : self.born_at] != self.texts:
+            return False
+        at, end, count = self.bodies_at, self.lengths_end, self.frame.count
+        if count == 1:
+            body_bytes = int.from_bytes(data[at:end], "big")
+        elif end <= len(data):
+            body_bytes = sum_of_lengths(data, at, count, "I")
+        else:
+            return False
+        return end + body_bytes == len(data)
 
 
 class SendRun(NamedTuple):
@@ -55,59 +61,79 @@ class SendRun(NamedTuple):
     def message_count(self) -> int:
         return self.pattern.frame.count * len(self.frames)
 
+    @property
+    def requests(self) -> list[int]:
+        """The request number of each frame."""
+        return [HEADER.unpack_from(data)[1] for data in self.frames]
+
     def columns(self, remote: str) -> MessageColumns:
         """The messages of all frames, sent by a client at the address `remote`."""
-        first, frames = self.pattern.frame, self.frames
-        bodies_at = first.bodies_at
-        texts_at = bodies_at + BODY_LENGTH_BYTES * first.count
-        parts = [data[bodies_at:texts_at] for data in frames]
-        parts += [data[texts_at:] for data in frames]
-        born, born_at = [data[self.pattern.born_at : bodies_at] for data in frames], SHARED
-        if born.count(born[0]) < len(born):
-            born_at = BODY_LENGTH_BYTES * self.message_count + self.body_bytes
-            parts += [each * first.count for each in born]
+        pattern, first, frames = self.pattern, self.pattern.frame, self.frames
+        born = [data[pattern.born_at : pattern.bodies_at] for data in frames]
+        data, bodies_at, born_at = frames[0], pattern.bodies_at, SHARED
+        if len(frames) > 1:
+            lengths_end = pattern.lengths_end
+            parts = [each[bodies_at:lengths_end] for each in frames]
+            parts += [each[lengths_end:] for each in frames]
+            if born.count(born[0]) < len(born):
+                born_at = sum(map(len, parts))
+                parts += [each * first.count for each in born]
+            data, bodies_at = b"".join(parts), 0
         return MessageColumns(
             topic=first.topic,
             queue=first.queue,
             count=self.message_count,
-            data=b"".join(parts),
-            bodies_at=0,
+            data=data,
+            bodies_at=bodies_at,
             body_bytes=self.body_bytes,
-            messages=lambda: self._messages(remote),
+            messages=lambda: self.messages(remote),
             born_at=born_at,
             tag=first.tag,
             keys=tuple(first.keys.split()),
             properties=first.properties,
             flag=first.flag,
-            born_ms=I64.unpack(born[0])[0] if born[0] else 0,
+            born_ms=int.from_bytes(born[0], "big", signed=True),
             born_host=remote,
             id_prefix=first.id_prefix,
             id_first=HEAD.unpack_from(frames[0])[6],
         )
 
-    def _messages(self, remote: str) -> list[Message]:
-        return [
-            message
-            for data in self.frames
-            for message in build_messages(SendFrame.parse(data, HEADER.size), remote, 0)
-        ]
-
-    def requests(self) -> list[int]:
-        """The request number of each frame."""
-        return [HEADER.unpack_from(data)[1] for data in self.frames]
+    def messages(self, remote: str) -> list[Message]:
+        """The same as objects."""
+        born_at, bodies_at = self.pattern.born_at, self.pattern.bodies_at
+        first, messages = self.pattern.frame, []
+        for data in self.frames:
+            bodies, _ = take_blobs(data, bodies_at, first.count)
+            ids = message_ids(first.id_prefix, HEAD.unpack_from(data)[6], first.count)
+            born_ms = int.from_bytes(data[born_at:bodies_at], "big", signed=True)
+            messages += [
+                Message(
+                    topic=first.topic,
+                    body=body,
+                    tag=first.tag,
+                    keys=tuple(first.keys.split()),
+                    properties=dict(first.properties),
+                    message_id=message_id,
+                    queue=first.queue,
+                    flag=first.flag,
+                    born_ms=born_ms,
+                    born_host=remote,
+                )
+                for body, message_id in zip(bodies, ids, strict=True)
+            ]
+        return messages
 
     def answers(self, result: BatchSlice | ColumnsResult) -> bytes:
         """The SENT of each frame, side by side."""
         count, with_ids = self.pattern.frame.count, not self.pattern.frame.id_prefix
-        requests = self.requests()
-        if isinstance(result, ColumnsResult) and count == 1 and not with_ids:
-            return _answers_of_one(requests, result)
+        if count == 1 and not with_ids:
+            return _answers_of_one(self.requests, result)
         spans = [slice(at, at + count) for at in range(0, self.message_count, count)]
         parts = [part_of(result, span) for span in spans]
         return b"".join(
             [
                 encode(request, sent_frame(part, with_ids=with_ids))
-                for request, part in zip(requests, parts, strict=True)
+                for request, part in zip(self.requests, parts, strict=True)
             ]
         )
 
@@ -116,7 +142,7 @@ class SendRuns:
     """Collects SENDs of one connection: `begin` with one, `go_on` with others, `end`."""
 
     def __init__(self, frame_bytes_max: int) -> None:
-        self._frame_bytes_max = frame_bytes_max
+        self._frame_bytes_max = min(frame_bytes_max, RUN_BYTES_MAX)
         self._pattern: SendPattern | None = None
         self._frames: list[bytes] = []
         self._size_bytes = 0
@@ -155,16 +181,19 @@ class SendRuns:
         self._next_id += count
         return True
 
-    def end(self) -> SendRun | list[bytes]:
-        """What has waited: a run, or frames to be handled each by itself."""
-        frames, pattern = self._frames, self._pattern
+    def end(self) -> list[SendRun | bytes]:
+        """What has waited: runs, and a frame that is special."""
+        frames = self._frames
         if not frames:
-            return frames
+            return []
         self._frames = []
-        if len(frames) == 1 or pattern is None or pattern.frame.count * len(frames) < COUNT_MIN:
-            return frames
-        bodies_at = pattern.frame.bodies_at + BODY_LENGTH_BYTES * pattern.frame.count
-        return SendRun(pattern, frames, self._size_bytes - bodies_at * len(frames))
+        pattern = self._pattern if len(frames) > 1 else self._adopt(frames[0])
+        if pattern is None:
+            return [*frames]
+        count, bodies_at = pattern.frame.count, pattern.lengths_end
+        if len(frames) == 1 or count * len(frames) < COUNT_MIN:
+            return [SendRun(pattern, [data], len(data) - bodies_at) for data in frames]
+        return [SendRun(pattern, frames, self._size_bytes - bodies_at * len(frames))]
 
     def _adopt(self, data: bytes) -> SendPattern | None:
         """The pattern of a frame that others may continue."""
@@ -183,32 +212,27 @@ def _pattern_of(data: bytes) -> SendPattern | None:
         return None
     if frame is None or not (
         frame.tags_at == frame.keys_at == frame.flags_at == frame.born_at == SHARED
+        and -FLAG_MAX <= frame.flag < FLAG_MAX
     ):
         return None
-    born_at = frame.bodies_at - (I64.size if frame.born_ms else 0)
-    return SendPattern(frame, data[ALIKE], data[HEAD.size : born_at], born_at)
+    bodies_at = frame.bodies_at
+    born_at = bodies_at - (I64.size if frame.born_ms else 0)
+    lengths_end = bodies_at + BODY_LENGTH_BYTES * frame.count
+    texts = data[HEAD.size : born_at]
+    return SendPattern(frame, data[ALIKE], texts, born_at, bodies_at, lengths_end)
 
 
-def _ends_with_bodies(data: bytes, at: int, count: int) -> bool:
-    """Whether a bytes column at `at` reaches just to the end."""
-    if count == 1:
-        bodies_at = at + BODY_LENGTH_BYTES
-        return int.from_bytes(data[at:bodies_at], "big") == len(data) - bodies_at
-    try:
-        return at + BODY_LENGTH_BYTES * count + sum_of_lengths(data, at, count, "I") == len(data)
-    except ProtocolError:
-        return False
-
-
-def _answers_of_one(requests: list[int], result: ColumnsResult) -> bytes:
+def _answers_of_one(requests: list[int], result: BatchSlice | ColumnsResult) -> bytes:
     """The SENTs of frames of one message each, whose ids the client knows."""
-    queue, durability = put_numbers((result.queue,)), DURABILITY_CODES[result.durability]
-    layout = struct.Struct(f">BIIBI{len(queue)}sBqBqB")
+    # Of plain messages of one topic that are stored together, all are in one queue.
+    queue = result.queue if isinstance(result, ColumnsResult) else result.messages[0].queue
+    column, durability = put_numbers((queue,)), DURABILITY_CODES[result.durability]
+    layout = struct.Struct(f">BIIBI{len(column)}sBqBqB")
     pack, size_bytes = layout.pack, layout.size - HEADER.size
     places = zip(requests, result.offsets, result.positions, strict=True)
     answers = [
         pack(
-            *(SentFrame.TYPE, request, size_bytes, durability, 1, queue),
+            *(SentFrame.TYPE, request, size_bytes, durability, 1, column),
             *(SAME, offset, SAME, position, NOTHING),
         )
         for request, offset, position in places

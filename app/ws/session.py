@@ -11,7 +11,7 @@ from app.security.client_names import ClientNames
 from app.send_batcher import BatchSlice, ColumnsDone
 from app.ws.connection import PARSERS, Connection, Hub
 from app.ws.packed_deliver import AckRunFrame
-from app.ws.packed_send import PackedSendFrame
+from app.ws.packed_send import COUNT_MIN, PackedSendFrame
 from app.ws.push import Subscription
 from app.ws.send_runs import SendRun, SendRuns
 from app.ws.shapes import (
@@ -52,12 +52,11 @@ class Session(Connection):
 
     def _end_sends(self) -> None:
         """Store the SENDs that waited for others to continue them."""
-        sent = self._sends.end()
-        if isinstance(sent, SendRun):
-            self._send_run(sent)
-            return
-        for data in sent:
-            self._send_one(data)
+        for sent in self._sends.end():
+            if isinstance(sent, SendRun):
+                self._send_run(sent)
+            else:
+                self._send_one(sent)
 
     def _send_one(self, data: bytes) -> None:
         """Handle a SEND by itself; none of them waits."""
@@ -81,7 +80,7 @@ class Session(Connection):
                 self._count_sent(run.message_count)
                 self._outbox.put(run.answers(part))
             elif error is not None:
-                for request in run.requests():
+                for request in run.requests:
                     self._answer(request, error_frame(error), is_text=False)
 
         self._count(run.body_bytes)
@@ -91,8 +90,11 @@ class Session(Connection):
             one_by_one()
             return
         durability = DURABILITIES[sends.DurabilityCode(first.durability)]
-        columns = run.columns(self._remote)
-        self._messaging.submit_columns(columns, durability, done, one_by_one)
+        if run.message_count < COUNT_MIN:
+            self._messaging.submit(run.messages(self._remote), durability, done)
+        else:
+            columns = run.columns(self._remote)
+            self._messaging.submit_columns(columns, durability, done, one_by_one)
 
     async def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
         answer = HANDLERS[type(frame)](self, request, frame, is_text)
