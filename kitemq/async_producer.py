@@ -11,7 +11,7 @@ from typing import Any, Self, Unpack
 from kitemq.batch_results import BatchResults
 from kitemq.connection import ServerConnection
 from kitemq.errors import BufferFull, Invalid, KiteError, Stopped, TimedOut, Unreachable
-from kitemq.lane import Lane, LaneRules
+from kitemq.lane import FutureSink, Lane, LaneRules
 from kitemq.link import CONNECT_TIMEOUT_S, ServerLink
 from kitemq.message import (
     Entry,
@@ -184,16 +184,15 @@ class AsyncProducer:
 
         They may travel in several batches. Raises the first error; the others may be stored.
         """
-        results = BatchResults(len(messages))
-        lane = self._lane_of(topic, queue, durability)
-        for number, message in enumerate(messages):
-            entry = entry_of(message)
+        results, first = BatchResults(len(messages)), 0
+        while first < len(messages):
             while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
                 await self._room()
-                lane = self._lane_of(topic, queue, durability)
-            size_bytes = entry_bytes(entry)
+            lane = self._lane_of(topic, queue, durability)
+            entries, size_bytes = self._next_entries(messages, first)
             self.buffered_bytes += size_bytes
-            lane.add(entry, size_bytes, results.sink(number))
+            lane.add(entries, size_bytes, results.sink(first, len(entries)))
+            first += len(entries)
         return await results.future
 
     async def request(
@@ -273,9 +272,23 @@ class AsyncProducer:
         lane = self._lane_of(topic, queue, durability)
         size_bytes = entry_bytes(entry)
         self.buffered_bytes += size_bytes
-        lane.add(entry, size_bytes, sink, is_lone=is_lone)
+        lane.add((entry,), size_bytes, FutureSink(sink), is_lone=is_lone)
 
     # -- helpers --------------------------------------------------------------------------------
+
+    def _next_entries(self, messages: Sequence[Message], first: int) -> tuple[list[Entry], int]:
+        """The messages from `first` on that make a batch and have room, and their bytes."""
+        rules, size_bytes = self._rules, 0
+        entries: list[Entry] = []
+        bytes_max = min(rules.batch_bytes_max, self._buffer_bytes_max - self.buffered_bytes)
+        for message in messages[first : first + rules.batch_count_max]:
+            entry = entry_of(message)
+            more_bytes = entry_bytes(entry)
+            if entries and size_bytes + more_bytes > bytes_max:
+                break
+            entries.append(entry)
+            size_bytes += more_bytes
+        return entries, size_bytes
 
     def _submit(
         self,

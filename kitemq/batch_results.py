@@ -20,33 +20,36 @@ class BatchResults:
         if not count:
             self.future.set_result([])
 
-    def sink(self, number: int) -> "MessageSink":
-        """What takes the result of one message."""
-        return MessageSink(self, number)
+    def sink(self, first: int, count: int) -> "BatchSink":
+        """What takes the results of `count` messages from the `first` on, each once."""
+        return BatchSink(self, first, count)
 
-    def take(self, number: int, result: SendResult) -> None:
-        """One result, each once."""
-        self._results[number] = result
-        self._missing -= 1
+    def take(self, first: int, results: list[SendResult]) -> None:
+        """The results of neighbouring messages."""
+        if self.future.done():  # the batch failed, or its sender was cancelled
+            return
+        self._results[first : first + len(results)] = results
+        self._missing -= len(results)
         if not self._missing:
             self.future.set_result([each for each in self._results if each is not None])
 
 
-class MessageSink:
-    """As a future of one message, as far as a lane needs one."""
+class BatchSink:
+    """The sink of some neighbouring messages of one call; see `kitemq.lane.Sink`."""
 
-    __slots__ = ("_batch", "_number")
+    __slots__ = ("_batch", "_first", "count")
 
-    def __init__(self, batch: BatchResults, number: int) -> None:
+    def __init__(self, batch: BatchResults, first: int, count: int) -> None:
         self._batch = batch
-        self._number = number
+        self._first = first
+        self.count = count
 
-    def done(self) -> bool:
-        """Whether nobody waits for it any more: the batch failed, or its sender was cancelled."""
-        return self._batch.future.done()
-
-    def set_result(self, result: SendResult) -> None:
-        self._batch.take(self._number, result)
+    def set_results(self, results: list[SendResult]) -> None:
+        self._batch.take(self._first, results)
 
     def set_exception(self, error: KiteError) -> None:
-        self._batch.future.set_exception(error)
+        if not self._batch.future.done():
+            self._batch.future.set_exception(error)
+
+    def part(self, start: int, end: int) -> "BatchSink":
+        return BatchSink(self._batch, self._first + start, end - start)

@@ -8,8 +8,9 @@ Messages with a message group keep their order: their lane has one batch on the 
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Protocol
 
 from kitemq.backoff import Backoff
@@ -51,12 +52,49 @@ class LaneRules:
     timeout_s: float
 
 
+class Sink(Protocol):
+    """What takes the results of `count` neighbouring messages, or their error."""
+
+    count: int
+
+    def set_results(self, results: list[SendResult]) -> None:
+        """The result of each."""
+
+    def set_exception(self, error: KiteError) -> None:
+        """The error of one of them, or of all."""
+
+    def part(self, start: int, end: int) -> "Sink":
+        """The sink of some of them, where they travel apart."""
+
+
+class FutureSink:
+    """The sink of one message: a future of asyncio or of threads."""
+
+    __slots__ = ("_future", "count")
+
+    def __init__(self, future: Any) -> None:
+        self._future = future
+        self.count = 1
+
+    def set_results(self, results: list[SendResult]) -> None:
+        if not self._future.done():
+            self._future.set_result(results[0])
+
+    def set_exception(self, error: KiteError) -> None:
+        if not self._future.done():
+            self._future.set_exception(error)
+
+    def part(self, start: int, end: int) -> "FutureSink":
+        assert (start, end) == (0, 1)
+        return self
+
+
 @dataclass(slots=True)
 class Batch:
     """Messages that travel, fail and are repeated together, then always under the same ids."""
 
     entries: list[Entry] = field(default_factory=list)
-    sinks: list[Any] = field(default_factory=list)
+    sinks: list[Sink] = field(default_factory=list)
     size_bytes: int = 0
     id_first: int = 0
     deadline_s: float = 0.0
@@ -111,18 +149,23 @@ class Lane:
     def is_idle(self) -> bool:
         return not (self._open.entries or self._full or self._again or self._inflight)
 
-    def add(self, entry: Entry, size_bytes: int, sink: Any, *, is_lone: bool = False) -> None:
-        """Take a message; `sink`, a future of asyncio or of threads, gets its SendResult.
+    def add(
+        self, entries: Sequence[Entry], size_bytes: int, sink: Sink, *, is_lone: bool = False
+    ) -> None:
+        """Take messages, which travel in one batch and are at most as many as one may have.
 
-        `is_lone` says that its sender waits for it, so that nothing is to be gathered yet.
+        `is_lone` says that their sender waits for them, so that nothing is to be gathered yet.
         """
         rules, batch = self._rules, self._open
-        if batch.size_bytes + size_bytes > rules.batch_bytes_max and batch.entries:
+        if batch.entries and (
+            batch.size_bytes + size_bytes > rules.batch_bytes_max
+            or len(batch.entries) + len(entries) > rules.batch_count_max
+        ):
             batch = self._close()
-        batch.entries.append(entry)
+        batch.entries += entries
         batch.sinks.append(sink)
         batch.size_bytes += size_bytes
-        if is_ordered(entry):
+        if any(map(is_ordered, entries)):
             self._is_ordered = True
         if len(batch.entries) >= rules.batch_count_max:
             self._close()
@@ -268,18 +311,19 @@ class Lane:
 
     def _succeed(self, batch: Batch, sent: SentFrame) -> None:
         durability = DURABILITIES[sent.durability]
-        ids = message_ids(self._id_prefix(batch), batch.id_first & ID_MASK, len(batch.sinks))
-        rows = zip(batch.sinks, ids, sent.queues, sent.offsets, sent.positions, strict=True)
-        topic = self._topic
-        for sink, message_id, queue, offset, position in rows:
-            if not sink.done():
-                sink.set_result(SendResult(message_id, topic, queue, offset, position, durability))
+        ids = message_ids(self._id_prefix(batch), batch.id_first & ID_MASK, len(batch.entries))
+        columns = (sent.queues, sent.offsets, sent.positions)
+        assert all(len(each) == len(ids) for each in columns)
+        results = list(map(SendResult, ids, repeat(self._topic), *columns, repeat(durability)))
+        at = 0
+        for sink in batch.sinks:
+            sink.set_results(results[at : at + sink.count])
+            at += sink.count
         self._outside.freed(batch.size_bytes)
 
     def _fail(self, batch: Batch, error: KiteError) -> None:
         for sink in batch.sinks:
-            if not sink.done():
-                sink.set_exception(error)
+            sink.set_exception(error)
         self._outside.freed(batch.size_bytes)
 
     def _wait_for_connection(self) -> None:
@@ -314,9 +358,21 @@ def _cut(batch: Batch, start: int, end: int) -> Batch:
     size_bytes = sum(entry_bytes(entry) for entry in entries)
     return Batch(
         entries,
-        batch.sinks[start:end],
+        _cut_sinks(batch.sinks, start, end),
         size_bytes,
         batch.id_first + start,
         batch.deadline_s,
         batch.is_uncertain,
     )
+
+
+def _cut_sinks(sinks: list[Sink], start: int, end: int) -> list[Sink]:
+    """What takes the results of the messages `start` to `end`."""
+    parts: list[Sink] = []
+    first = 0
+    for sink in sinks:
+        begin, stop = max(start - first, 0), min(end - first, sink.count)
+        if begin < stop:
+            parts.append(sink.part(begin, stop))
+        first += sink.count
+    return parts

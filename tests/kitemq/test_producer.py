@@ -163,6 +163,38 @@ async def test_a_batch_raises_its_first_error_and_the_others_are_stored(server: 
     assert sorted(each.body for each in stored(server, "t")) == ["0", "1", "2", "4", "6", "7"]
 
 
+async def test_batches_that_travel_with_a_faulty_one_get_their_own_results(
+    server: LiveServer,
+) -> None:
+    async with AsyncProducer(server.url) as producer:
+        batches = [[Message(body=f"{name}{i}") for i in range(3)] for name in "abc"]
+        batches[1][1].tag = "no | tag"
+        sent = [producer.send_batch("t", batch, queue=0) for batch in batches]
+        first, refused, last = await asyncio.gather(*sent, return_exceptions=True)
+    assert isinstance(refused, Invalid)
+    bodies = {int(each.offset): each.body for each in stored(server, "t")}
+    for results, name in ((first, "a"), (last, "c")):
+        assert not isinstance(results, BaseException)
+        assert [bodies[result.offset] for result in results] == [f"{name}{i}" for i in range(3)]
+    assert sorted(bodies.values()) == ["a0", "a1", "a2", "b0", "b2", "c0", "c1", "c2"]
+
+
+async def test_a_long_batch_holds_no_more_than_the_buffer(server: LiveServer) -> None:
+    messages = [Message(body=b"x" * 1000) for _ in range(300)]
+    held: list[int] = []
+    async with AsyncProducer(server.url, buffer_bytes_max=20_000, batch_count_max=7) as producer:
+        freed = producer.freed
+
+        def counted(size_bytes: int) -> None:
+            held.append(producer.buffered_bytes)
+            freed(size_bytes)
+
+        producer.freed = counted  # type: ignore[method-assign]
+        results = await producer.send_batch("t", messages, queue=1)
+    assert [result.offset for result in results] == list(range(300))
+    assert max(held) <= 20_000 + 1096
+
+
 async def test_a_batch_whose_sender_is_cancelled_is_stored_nevertheless(server: LiveServer) -> None:
     async with AsyncProducer(server.url) as producer:
         sending = asyncio.create_task(producer.send_batch("t", [Message(body=b"1")] * 3))
