@@ -20,9 +20,9 @@ class BatchResults:
         if not count:
             self.future.set_result([])
 
-    def sink(self, first: int, count: int) -> "BatchSink":
+    def sink(self, first: int, count: int) -> "PartSink":
         """What takes the results of `count` messages from the `first` on, each once."""
-        return BatchSink(self, first, count)
+        return PartSink(self, first, count)
 
     def take(self, first: int, results: list[SendResult]) -> None:
         """The results of neighbouring messages."""
@@ -34,7 +34,7 @@ class BatchResults:
             self.future.set_result([each for each in self._results if each is not None])
 
 
-class BatchSink:
+class PartSink:
     """The sink of some neighbouring messages of one call; see `kitemq.lane.Sink`."""
 
     __slots__ = ("_batch", "_first", "count")
@@ -51,5 +51,5 @@ class BatchSink:
         if not self._batch.future.done():
             self._batch.future.set_exception(error)
 
-    def part(self, start: int, end: int) -> "BatchSink":
-        return BatchSink(self._batch, self._first + start, end - start)
+    def part(self, start: int, end: int) -> "PartSink":
+        return PartSink(self._batch, self._first + start, end - start)

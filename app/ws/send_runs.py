@@ -50,7 +50,7 @@ class SendPattern(NamedTuple):
         return end + body_bytes == len(data)
 
 
-class SendRun(NamedTuple):
+class FrameRun(NamedTuple):
     """Frames that are stored together; their messages have neighbouring ids."""
 
     pattern: SendPattern
@@ -181,7 +181,7 @@ class SendRuns:
         self._next_id += count
         return True
 
-    def end(self) -> list[SendRun | bytes]:
+    def end(self) -> list[FrameRun | bytes]:
         """What has waited: runs, and a frame that is special."""
         frames = self._frames
         if not frames:
@@ -192,8 +192,8 @@ class SendRuns:
             return [*frames]
         count, bodies_at = pattern.frame.count, pattern.lengths_end
         if len(frames) == 1 or count * len(frames) < COUNT_MIN:
-            return [SendRun(pattern, [data], len(data) - bodies_at) for data in frames]
-        return [SendRun(pattern, frames, self._size_bytes - bodies_at * len(frames))]
+            return [FrameRun(pattern, [data], len(data) - bodies_at) for data in frames]
+        return [FrameRun(pattern, frames, self._size_bytes - bodies_at * len(frames))]
 
     def _adopt(self, data: bytes) -> SendPattern | None:
         """The pattern of a frame that others may continue."""

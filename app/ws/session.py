@@ -13,7 +13,7 @@ from app.ws.connection import PARSERS, Connection, Hub
 from app.ws.packed_deliver import AckRunFrame
 from app.ws.packed_send import COUNT_MIN, PackedSendFrame
 from app.ws.push import Subscription
-from app.ws.send_runs import SendRun, SendRuns
+from app.ws.send_runs import FrameRun, SendRuns
 from app.ws.shapes import (
     DURABILITIES,
     RESULT_CODES,
@@ -53,7 +53,7 @@ class Session(Connection):
     def _end_sends(self) -> None:
         """Store the SENDs that waited for others to continue them."""
         for sent in self._sends.end():
-            if isinstance(sent, SendRun):
+            if isinstance(sent, FrameRun):
                 self._send_run(sent)
             else:
                 self._send_one(sent)
@@ -63,7 +63,7 @@ class Session(Connection):
         for request, frame in iter_frames(data, PARSERS):
             eager.begin(self._on_frame(request, frame, is_text=False))
 
-    def _send_run(self, run: SendRun) -> None:
+    def _send_run(self, run: FrameRun) -> None:
         """Store SENDs together, or each by itself where one is to be refused."""
         first = run.pattern.frame
 

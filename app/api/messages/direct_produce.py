@@ -48,7 +48,6 @@ class DirectProduce:
         is_json = content_type(scope) == JSON
         self._headers = None if is_json else RawHeaders(self._topic, scope["headers"])
         headers = dict(scope["headers"])
-        self._length: bytes = headers.get(b"content-length", b"0")
         self._extra = stay_secure(headers[b"host"]) if services.settings.tls_certificate else ()
         head = head_of(201, secured(answer_headers(JSON, b""), self._extra))
         assert head is not None, "it has a length"
@@ -57,23 +56,33 @@ class DirectProduce:
     def begin(self, client: tuple[str, int] | None, body: bytes, answer: Answer) -> bool:
         """Store the message or the batch of a request; False if it may not be, or not this way."""
         services, address = self._services, client[0] if client else ""
-        limits = services.request_limits
+        limits, size_bytes = services.request_limits, len(body)
+        if not 0 < size_bytes <= limits.request_bytes_max:
+            return False
         try:
-            caller = services.authenticator.identify(self._asked)
-            if not caller.is_open or caller.is_read_only:
-                require(caller, Action.PRODUCE, Kind.TOPIC, self._topic)
-            new = self._messages(body, host_text(*client) if client else "")
+            principal = services.authenticator.identify(self._asked)
+            if not principal.is_open or principal.is_read_only:
+                require(principal, Action.PRODUCE, Kind.TOPIC, self._topic)
             limits.enter(address)
         except (EngineError, ProblemError):
             return False
-        size_bytes = limits.take_small(self._length)
-        if not size_bytes:
+        if not limits.budget.take_whole(address, principal.caller, size_bytes):
             limits.leave(address)
             return False
 
+        def leave() -> None:
+            limits.budget.give_small(address, principal.caller, size_bytes)
+            limits.leave(address)
+
         def done(sent: BatchSlice | ColumnsResult | None, error: EngineError | None) -> None:
-            limits.leave(address, size_bytes)
+            leave()
             answer(self._refusal(new, error) if sent is None else self._answer(sent))
+
+        try:
+            new = self._messages(body, host_text(*client) if client else "")
+        except (EngineError, ProblemError):
+            leave()
+            return False
 
         CLIENT_ADDRESS.set(address)
         if isinstance(new.messages, MessageColumns):

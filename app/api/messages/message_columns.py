@@ -6,6 +6,7 @@ It is then stored without an object of the engine's for each message; see `engin
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from struct import pack
 
 from engine.broker import KERNEL
@@ -16,6 +17,12 @@ from kitemq.model.produce import NewMessage
 # A smaller batch is stored sooner by messages.
 COUNT_MIN = 4 if KERNEL == "compiled" else 16
 TEXT_BYTES_MAX = 1024  # of a tag or of the keys in a column
+SPECIAL = (
+    *("message_group", "delay_level", "delay_ms", "deliver_at_ms", "id"),
+    *("transaction_group", "check_immunity_s"),
+)
+_special = attrgetter(*SPECIAL)
+_others = attrgetter(*SPECIAL, "event_ms", "queue", "born_ms", "properties", "encoding")
 
 
 def columns_of(
@@ -32,10 +39,10 @@ def columns_of(
     if count < COUNT_MIN or not _are_alike(listed):
         return None
     try:
-        bodies = [_body_of(new) for new in listed]
+        bodies = _bodies(listed)
     except (Base64Error, ValueError):
         return None
-    tags, keys = _texts([new.tag for new in listed]), _texts([_keys_of(new) for new in listed])
+    tags, keys = _texts([new.tag for new in listed]), _texts(_keys(listed))
     if tags is None or keys is None:
         return None
     lengths = [len(body) for body in bodies]
@@ -63,19 +70,26 @@ def columns_of(
 
 def _are_alike(listed: Sequence[NewMessage]) -> bool:
     """Whether all messages differ in bodies, tags and keys only, and none is special."""
-    queue, born_ms, properties = listed[0].queue, listed[0].born_ms, listed[0].properties
-    for new in listed:
-        if new.message_group or new.delay_level or new.delay_ms or new.deliver_at_ms or new.id:
-            return False
-        if new.transaction_group or new.check_immunity_s or new.event_ms is not None:
-            return False
-        if new.queue != queue or new.born_ms != born_ms or new.properties != properties:
-            return False
-    return True
+    first = listed[0]
+    if first.event_ms is not None or any(_special(first)):
+        return False
+    others = list(map(_others, listed))
+    return others.count(others[0]) == len(others)
 
 
-def _body_of(new: NewMessage) -> bytes:
-    return new.body.encode() if new.encoding == "utf-8" else b64decode(new.body, validate=True)
+def _bodies(listed: Sequence[NewMessage]) -> list[bytes]:
+    """The bodies, which all have one encoding; raises ValueError."""
+    if listed[0].encoding == "utf-8":
+        return [new.body.encode() for new in listed]
+    return [b64decode(new.body, validate=True) for new in listed]
+
+
+def _keys(listed: Sequence[NewMessage]) -> list[str]:
+    """The keys of each as `_keys_of` gives them."""
+    keys = [new.keys for new in listed]
+    if keys.count(keys[0]) == len(keys):
+        return [_keys_of(listed[0])] * len(keys)
+    return [_keys_of(new) for new in listed]
 
 
 def _keys_of(new: NewMessage) -> str:

@@ -29,6 +29,7 @@ SENDS: list[tuple[dict[str, Any], bytes]] = [
     (RAW, b"\x89PNG"),
     ({"Content-Type": "text/plain", "KiteMQ-Durability": "flushed"}, b"text"),
     ({"Content-Type": "text/plain", "KiteMQ-Delay-Level": "3"}, b"later"),
+    ({"Content-Type": "text/plain"}, b"x" * 10_000),
     (JSON, b'{"body": "one", "tag": "new", "keys": ["1"], "properties": {"a": "b"}}'),
     (JSON, b'{"messages": [{"body": "eA==", "encoding": "base64"}, {"body": "two"}]}'),
 ]
@@ -44,7 +45,6 @@ ORDINARY: list[tuple[dict[str, Any], bytes]] = [
     (JSON, b'{"messages": [{"body": "x"}, {"body": "y", "delay_ms": 99999999999}]}'),
     (JSON, b'{"body": "x", "messages": []}'),
     ({"Content-Type": "text/plain"}, b""),
-    ({"Content-Type": "text/plain"}, b"x" * 10_000),
 ]
 
 
