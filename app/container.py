@@ -55,6 +55,7 @@ from app.services.rpc_figures import RpcFigures
 from app.services.scheduled import ScheduledMessages
 from app.services.search import SearchService
 from app.services.self_checks import SelfChecks
+from app.services.standbys import Standbys
 from app.services.stars_and_notes import StarsAndNotes
 from app.services.targets import Targets
 from app.services.templates import ProduceTemplates
@@ -107,6 +108,7 @@ class Services:
         self.access_keys = AccessKeys(settings.data)
         self.rpc_figures = RpcFigures()
         self.remoting_figures = RemotingFigures()
+        self.standbys = Standbys()
         self.authenticator = Authenticator(self.user_directory)
         self.refusal_audit = RefusalAudit(self.database, clock)
         self.accounts = Accounts(

@@ -24,6 +24,7 @@ from app.db.rows import DatabaseError
 from app.db.user_probe import has_users
 from app.listeners import (
     GRPC,
+    HA,
     HTTP,
     REMOTING,
     REMOTING_BROKER,
@@ -53,6 +54,9 @@ from app.tls import Certificate, Pair, TlsError
 if TYPE_CHECKING:
     from app.grpc.port import GrpcPort
     from app.remoting.port import RemotingPort
+    from app.replication.port import StandbyPort
+
+    OtherPort = GrpcPort | RemotingPort | StandbyPort
 
 log = logging.getLogger("kitemq")
 
@@ -204,7 +208,7 @@ class Server(uvicorn.Server):
         self._services = services
         self._listeners = listeners
         (self._listener,) = listeners[HTTP]
-        self._ports: list[Acceptor | GrpcPort | RemotingPort] = []  # in the order of their end
+        self._ports: list[Acceptor | OtherPort] = []  # in the order of their end
         self._monitor = ConnectionMonitor(services.settings, services.connection_limits)
         self._certificate = certificate
 
@@ -277,8 +281,8 @@ class Server(uvicorn.Server):
         acceptor.start()
         self._monitor.start()
 
-    async def _open(self, others: Sequence[tuple[str, "GrpcPort | RemotingPort"]]) -> bool:
-        """Open the ports of RocketMQ's protocols; False (the log says why) where one cannot be."""
+    async def _open(self, others: Sequence[tuple[str, "OtherPort"]]) -> bool:
+        """Open the ports of other protocols; False (the log says why) where one cannot be."""
         for clients, port in others:
             self._ports.append(port)
             try:
@@ -288,7 +292,7 @@ class Server(uvicorn.Server):
                 return False
         return True
 
-    def _others(self) -> "Iterator[tuple[str, GrpcPort | RemotingPort]]":
+    def _others(self) -> "Iterator[tuple[str, OtherPort]]":
         """The ports besides HTTP with their clients; their code is loaded only where they are."""
         for listener in self._listeners.get(GRPC, ()):
             from app.grpc.port import GrpcPort
@@ -301,6 +305,10 @@ class Server(uvicorn.Server):
 
             port = RemotingPort(self._services, listeners, self._monitor)
             yield "classic RocketMQ clients", port
+        for listener in self._listeners.get(HA, ()):
+            from app.replication.port import StandbyPort
+
+            yield "standbys", StandbyPort(self._services, listener, self._monitor)
 
 
 def settle_memory() -> None:

@@ -13,6 +13,7 @@ from engine.replication.pieces import Piece, StandbyState
 from engine.replication.sink import StandbySink, refused_by_disk
 from engine.service import ServiceRunner
 from engine.store.files import Files, OsFiles
+from engine.store.journal import JournalPlace
 from engine.store.pool import Pool
 
 
@@ -40,6 +41,12 @@ class Standby:
     def must_reopen(self) -> bool:
         """Whether `reopen` has to be called before the next piece."""
         return self._sink.must_reopen
+
+    @property
+    def end(self) -> tuple[int, JournalPlace]:
+        """Where log and journal end here."""
+        store = self.parts.store
+        return store.written, store.journal.place
 
     def state(self) -> StandbyState:
         """Where a leader's cursor has to begin."""
