@@ -1,2 +1,3 @@
-"""Copies of a server's log and journal over a network: the leader's port, the standby's client.
-What is copied, and how it is applied, is `engine.replication`'s."""
+"""Copies of log and journal over a network: the leader's port, and the client of a standby.
+No decision about what is copied (engine/replication/) and no bytes of the frames (protocol/).
+"""
