@@ -6,11 +6,13 @@ Those of `Services.__init__` exist before the server starts, the others while `r
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 from starlette.types import Scope
 
 from app.db.worker import DatabaseWorker
 from app.engine_messaging import EngineMessaging
+from app.following import Following
 from app.heartbeat import Heartbeat
 from app.host import EngineHost
 from app.messaging import Messaging
@@ -71,6 +73,14 @@ from engine.errors import EngineError
 log = logging.getLogger("kitemq")
 
 
+class BackgroundWork(Protocol):
+    """What a service does by itself, between `start` and `stop`."""
+
+    def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
 class Services:
     """All services of one server."""
 
@@ -101,7 +111,8 @@ class Services:
             clock.monotonic_s,
             is_trusted=TrustedProxies(getattr(settings, "trusted_proxies", ())).trusts,
         )
-        self.host = EngineHost(settings, clock=clock)
+        self.host = EngineHost(settings, clock=clock, leader=settings.follow)
+        self.following = Following(settings.follow)
         self.messaging: Messaging = EngineMessaging(self.host)
         self.database = DatabaseWorker(settings.database)
         self.user_directory = UserDirectory(self.database, clock, settings)
@@ -155,7 +166,7 @@ class Services:
             settings.data,
             self.audit,
             host.clock,
-            by_setting=settings.read_only,
+            by_setting=settings.read_only or bool(settings.follow),
             freeze=self.user_directory.freeze,
         )
         self.read_only.load()
@@ -201,10 +212,14 @@ class Services:
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
         """Run the background work of all services."""
-        background = (self.audit_pruning, self.transactions, self.alerts, self.replay_copies)
-        parts = (self.heartbeat, self.sampler, self.memory_trimmer, self.database, *background)
-        for each in (*parts, self.reports):
+        background: list[BackgroundWork] = [self.audit_pruning]
+        if not self.following.leader:  # checks, notifications and runs are a leader's
+            background += [self.transactions, self.alerts, self.replay_copies, self.reports]
+        parts = (self.heartbeat, self.sampler, self.memory_trimmer, self.database)
+        for each in parts:
             each.start()
+        for service in background:
+            service.start()
         try:
             await self.user_directory.start()
             await self.accounts.bootstrap(self.settings.admin_name, self.settings.admin_password)
@@ -216,7 +231,7 @@ class Services:
             self.accounts.close()
             await self.provider_login.close()
             await self.user_directory.stop()
-            for service in (self.reports, *reversed(background)):
+            for service in reversed(background):
                 await service.stop()
             await self.self_checks.close()
             await self.refusal_audit.close()

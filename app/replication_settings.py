@@ -1,4 +1,4 @@
-"""Settings of replication: the port for standbys.
+"""Settings of replication: the port for standbys, and the leader that a standby follows.
 
 `complaint` says what does not fit, before the server starts.
 """
@@ -14,7 +14,7 @@ SECRET_CHARS_MIN = 16
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicationSettings:
-    """Who may copy this server's log."""
+    """Who may copy this server's log, and whose it copies."""
 
     ha_listen: str = setting(
         OFF,
@@ -28,6 +28,16 @@ class ReplicationSettings:
         is_secret=True,
     )
     ha_standbys_max: int = setting(8, "Standbys and slaves connected at once.", least=1)
+    follow: str = setting(
+        "",
+        "`HOST:PORT` of the `ha_listen` of a leader, of which this server is a standby then: it "
+        "copies everything from there, answers reads, and refuses changes. Empty: it is a leader.",
+    )
+    follow_ca: str = setting(
+        "",
+        "File (PEM) of the certificates that the leader's is checked with; then it is followed "
+        "over TLS.",
+    )
 
 
 def complaint(settings: ReplicationSettings) -> str:
@@ -37,9 +47,13 @@ def complaint(settings: ReplicationSettings) -> str:
         return f"setting 'ha_listen' is {listen!r}; expected off, HOST:PORT or PORT"
     if secret and len(secret) < SECRET_CHARS_MIN:
         return f"setting 'ha_secret' is too short; expected {SECRET_CHARS_MIN} characters or more"
+    if settings.follow and not listen_address.is_advertised(settings.follow):
+        return f"setting 'follow' is {settings.follow!r}; expected HOST:PORT"
+    if settings.follow_ca and not settings.follow:
+        return "setting 'follow_ca' needs 'follow'"
     return ""
 
 
 def listen_at(settings: ReplicationSettings, host: str) -> tuple[str, int] | None:
-    """Host and port for standbys; None where that is off."""
-    return listen_address.parse(settings.ha_listen, host, 0)
+    """Host and port for standbys; None where that is off, and of a standby."""
+    return None if settings.follow else listen_address.parse(settings.ha_listen, host, 0)

@@ -22,6 +22,7 @@ import uvicorn
 from app.container import Services
 from app.db.rows import DatabaseError
 from app.db.user_probe import has_users
+from app.listen_address import OFF
 from app.listeners import (
     GRPC,
     HA,
@@ -54,9 +55,10 @@ from app.tls import Certificate, Pair, TlsError
 if TYPE_CHECKING:
     from app.grpc.port import GrpcPort
     from app.remoting.port import RemotingPort
+    from app.replication.follower import Follower
     from app.replication.port import StandbyPort
 
-    OtherPort = GrpcPort | RemotingPort | StandbyPort
+    OtherPort = Follower | GrpcPort | RemotingPort | StandbyPort
 
 log = logging.getLogger("kitemq")
 
@@ -105,8 +107,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> int:
     """Serve until SIGINT or SIGTERM; the exit code. Blocks.
 
-    `setting_origins` says by name which settings were given, and where.
+    `setting_origins` says by name which settings were given, and where. A standby has neither of
+    the ports of RocketMQ's protocols: their clients' heartbeats and commits change something.
     """
+    if settings.follow:
+        settings = replace(
+            settings, grpc_listen=OFF, remoting_listen=OFF, remoting_broker_listen=""
+        )
     try:
         host = open_host(settings)
         if not (is_loopback(host) or settings.allow_open or _has_users(settings)):
@@ -305,6 +312,10 @@ class Server(uvicorn.Server):
 
             port = RemotingPort(self._services, listeners, self._monitor)
             yield "classic RocketMQ clients", port
+        if self._services.following.leader:
+            from app.replication.follower import Follower
+
+            yield "as a standby", Follower(self._services)
         for listener in self._listeners.get(HA, ()):
             from app.replication.port import StandbyPort
 

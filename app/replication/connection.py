@@ -105,6 +105,8 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
                 await self._send(frame(0, encode(refusal)))
 
     async def _send(self, data: bytes) -> None:
+        if self._writer.is_closing():
+            raise ConnectionResetError("the standby closed the connection")
         self._writer.write(data)
         await self._writer.drain()
 

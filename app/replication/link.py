@@ -85,7 +85,9 @@ class LeaderLink:
         return log_end, given
 
     def report(self, position: int) -> None:
-        """Say how far the log goes here."""
+        """Say how far the log goes here; ConnectionError."""
+        if self._writer.is_closing():
+            raise ConnectionResetError("the leader closed the connection")
         self._writer.write(REPORT.pack(position))
 
     def close(self) -> None:
