@@ -166,7 +166,7 @@ class Services:
             settings.data,
             self.audit,
             host.clock,
-            by_setting=settings.read_only or bool(settings.follow),
+            setting="follow" if settings.follow else "read_only" * settings.read_only,
             freeze=self.user_directory.freeze,
         )
         self.read_only.load()

@@ -74,7 +74,10 @@ async def test_a_standby_answers_reads_and_says_what_it_is(opened: Opened, tmp_p
         figures = (await standby.http.get("/metrics")).text
         assert "\nkitemq_replication_lag_bytes 0\n" in figures
         assert "\nkitemq_replication_connected 1\n" in figures
+        control = (await standby.http.get("/engine/control")).text
+        assert "start the server without the setting follow" in control
         page = (await standby.http.get("/topics")).text
+        assert "Standby: changes are disabled" in page
         assert f"This server is a standby of 127.0.0.1:{leader.port}" in page
 
 
