@@ -3,7 +3,9 @@
 import asyncio
 import struct
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from app.replication import connection
@@ -56,6 +58,12 @@ class Slave:
 def standby_in(path: Path, **changes: int) -> Standby:
     config = EngineConfig(data=path, disk_free_min_bytes=0, **changes)
     return Standby(config, clock=SystemClock(), pool=InlinePool())
+
+
+async def drain(link: LeaderLink) -> None:
+    """Read until the leader refuses, or closes."""
+    while True:
+        await link.next()
 
 
 async def test_a_slave_of_rocketmq_gets_the_log_in_its_own_frames(
@@ -196,6 +204,32 @@ async def test_a_standby_that_is_no_copy_is_told_why(opened: Opened, tmp_path: P
         assert (refusal.value.code, refusal.value.field) == ("conflict", "segment_bytes")
         assert "8192" in leader.app.services.standbys.refusal
         link.close()
+        standby.close()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"journal_tail_bytes": 1 << 50},
+        {"journal": (-1, 1 << 60), "journal_tail_bytes": 4096},
+        {"journal": (0, -(1 << 60)), "journal_tail_bytes": 1},
+        {"log_end": -1},
+        {"log_tail_bytes": 4096, "log_end": 1},
+        {"segment_bytes": "x"},
+    ],
+    ids=str,
+)
+async def test_a_state_that_cannot_be_is_refused_and_the_port_goes_on(
+    opened: Opened, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    async with opened() as leader:
+        leader.send(b"one")
+        standby, link = standby_in(tmp_path / "standby"), await leader.link()
+        link.begin(msgspec.structs.replace(standby.state(), **changes))
+        with pytest.raises((Refused, ConnectionError)):
+            await drain(link)
+        link.close()
+        await leader.fill(standby)
         standby.close()
 
 
