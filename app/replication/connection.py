@@ -172,7 +172,7 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
                 (position,) = REPORT.unpack(await self._reader.readexactly(REPORT.size))
             if not 0 <= position <= self._port.broker.log_end:
                 raise FrameTooLong(f"a report of {position}")
-            self._port.standbys.report(link, position)
+            link.position = position
 
     async def _give(self, cursor: LeaderCursor) -> None:
         broker, loop = self._port.broker, asyncio.get_running_loop()

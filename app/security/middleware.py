@@ -24,7 +24,6 @@ from app.security.refusal_audit import ACTION, KIND, RefusalAudit, RefusedAttemp
 from app.security.request_body import RequestBody
 from app.security.request_limits import RequestLimits
 from app.settings import Settings
-from engine.errors import Busy
 
 log = logging.getLogger("kitemq.gate")
 
@@ -172,7 +171,8 @@ class SecurityMiddleware:
     def _check(self, scope: Scope) -> dict[bytes, bytes]:
         """Check Host, Origin and caller; returns the headers that were read."""
         if self._host.is_loading and scope["path"] not in NEVER_LOADING:
-            raise Busy("this standby loads what its leader sent", retry_after_s=2.0)
+            detail, remedy = "this standby loads what its leader sent", "try again in a while"
+            raise ProblemError(503, "busy", detail, remedy=remedy, retry_after_s=2.0)
         headers = {key: value for key, value in scope["headers"] if key in READ_HEADERS}
         host = headers.get(b"host", b"")
         check_host(host, self._names)

@@ -1,6 +1,6 @@
 """The standbys that copy this server, as the port for them knows them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -30,7 +30,6 @@ class Standbys:
 
     links: list[StandbyLink] = field(default_factory=list)
     refusal: str = ""  # why the last one that was refused was
-    on_report: Callable[[], None] = lambda: None
 
     @contextmanager
     def connected(self, link: StandbyLink) -> Iterator[StandbyLink]:
@@ -40,8 +39,3 @@ class Standbys:
             yield link
         finally:
             self.links.remove(link)
-
-    def report(self, link: StandbyLink, position: int) -> None:
-        """A standby says how far its log goes."""
-        link.position = position
-        self.on_report()

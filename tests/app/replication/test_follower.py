@@ -184,6 +184,21 @@ async def test_a_standby_with_too_old_a_journal_loads_anew_and_answers_again(
             assert (await standby.get("/topics/later"))["name"] == "later"
 
 
+async def test_while_a_standby_loads_its_probes_alone_are_answered(
+    opened: Opened, tmp_path: Path
+) -> None:
+    async with opened() as leader, following(leader, tmp_path) as standby:
+        await caught_up(leader, standby)
+        standby.app.services.host.is_loading = True
+        answer = await standby.http.get("/api/v1/topics")
+        assert (answer.status_code, answer.json()["code"]) == (503, "busy")
+        assert answer.headers["retry-after"] == "2"
+        ready = await standby.http.get("/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (503, "starting")
+        assert (await standby.http.get("/healthz")).status_code == 200
+        standby.app.services.host.is_loading = False
+
+
 @pytest.mark.parametrize("wrong", ["here", "host", "h:99999", "10912"])
 def test_a_leader_needs_an_address(wrong: str) -> None:
     with pytest.raises(SettingsError, match="'follow'"):
