@@ -6,11 +6,13 @@ Those of `Services.__init__` exist before the server starts, the others while `r
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 from starlette.types import Scope
 
 from app.db.worker import DatabaseWorker
 from app.engine_messaging import EngineMessaging
+from app.following import Following
 from app.heartbeat import Heartbeat
 from app.host import EngineHost
 from app.messaging import Messaging
@@ -55,6 +57,7 @@ from app.services.rpc_figures import RpcFigures
 from app.services.scheduled import ScheduledMessages
 from app.services.search import SearchService
 from app.services.self_checks import SelfChecks
+from app.services.standbys import Standbys
 from app.services.stars_and_notes import StarsAndNotes
 from app.services.targets import Targets
 from app.services.templates import ProduceTemplates
@@ -68,6 +71,14 @@ from engine.clock import Clock
 from engine.errors import EngineError
 
 log = logging.getLogger("kitemq")
+
+
+class BackgroundWork(Protocol):
+    """What a service does by itself, between `start` and `stop`."""
+
+    def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
 
 
 class Services:
@@ -100,13 +111,15 @@ class Services:
             clock.monotonic_s,
             is_trusted=TrustedProxies(getattr(settings, "trusted_proxies", ())).trusts,
         )
-        self.host = EngineHost(settings, clock=clock)
+        self.host = EngineHost(settings, clock=clock, leader=settings.follow)
+        self.following = Following(settings.follow)
         self.messaging: Messaging = EngineMessaging(self.host)
         self.database = DatabaseWorker(settings.database)
         self.user_directory = UserDirectory(self.database, clock, settings)
         self.access_keys = AccessKeys(settings.data)
         self.rpc_figures = RpcFigures()
         self.remoting_figures = RemotingFigures()
+        self.standbys = Standbys()
         self.authenticator = Authenticator(self.user_directory)
         self.refusal_audit = RefusalAudit(self.database, clock)
         self.accounts = Accounts(
@@ -153,7 +166,7 @@ class Services:
             settings.data,
             self.audit,
             host.clock,
-            by_setting=settings.read_only,
+            setting="follow" if settings.follow else "read_only" * settings.read_only,
             freeze=self.user_directory.freeze,
         )
         self.read_only.load()
@@ -199,10 +212,14 @@ class Services:
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
         """Run the background work of all services."""
-        background = (self.audit_pruning, self.transactions, self.alerts, self.replay_copies)
-        parts = (self.heartbeat, self.sampler, self.memory_trimmer, self.database, *background)
-        for each in (*parts, self.reports):
+        background: list[BackgroundWork] = [self.audit_pruning]
+        if not self.following.leader:  # checks, notifications and runs are a leader's
+            background += [self.transactions, self.alerts, self.replay_copies, self.reports]
+        parts = (self.heartbeat, self.sampler, self.memory_trimmer, self.database)
+        for each in parts:
             each.start()
+        for service in background:
+            service.start()
         try:
             await self.user_directory.start()
             await self.accounts.bootstrap(self.settings.admin_name, self.settings.admin_password)
@@ -214,7 +231,7 @@ class Services:
             self.accounts.close()
             await self.provider_login.close()
             await self.user_directory.stop()
-            for service in (self.reports, *reversed(background)):
+            for service in reversed(background):
                 await service.stop()
             await self.self_checks.close()
             await self.refusal_audit.close()

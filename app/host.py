@@ -19,6 +19,8 @@ from app.turn_end import TurnEnd
 from engine.broker import Broker, LongPoll
 from engine.clock import Clock, SystemClock
 from engine.config import EngineConfig
+from engine.errors import Busy
+from engine.standby_broker import StandbyBroker
 
 __all__ = ["EngineHost", "LongPoll", "LoopPool"]
 
@@ -64,10 +66,14 @@ class LoopPool:
             self._begin_thread()
         self._calls.put((work, done))
 
-    async def close(self, timeout_s: float) -> None:
-        """Wait until nothing is under way, then end the threads; TimeoutError if it takes long."""
+    async def settle(self, timeout_s: float) -> None:
+        """Wait until nothing is under way; TimeoutError if it takes long."""
         async with asyncio.timeout(timeout_s):
             await self._idle.wait()
+
+    async def close(self, timeout_s: float) -> None:
+        """The same, then end the threads."""
+        await self.settle(timeout_s)
         for _ in self._threads:
             self._calls.put(None)
 
@@ -115,8 +121,13 @@ class LoopPool:
 class EngineHost:
     """Owns the `Broker` between `start` and `stop`, both called once on the loop's thread."""
 
-    def __init__(self, config: EngineConfig, *, clock: Clock | None = None) -> None:
-        self.config = config
+    def __init__(
+        self, config: EngineConfig, *, clock: Clock | None = None, leader: str = ""
+    ) -> None:
+        """With a `leader` it is a `StandbyBroker`, which somebody has to feed."""
+        self.config, self.leader = config, leader
+        self.is_loading = False  # a standby's directory, anew
+        self._loading: asyncio.Future[None] | None = None
         self.clock: Clock = clock or SystemClock()
         self._broker: Broker | None = None
         self._pool: LoopPool | None = None
@@ -140,7 +151,13 @@ class EngineHost:
     @property
     def is_ready(self) -> bool:
         """Whether the engine has started and is not on its way out."""
-        return self._broker is not None and not self._is_draining
+        return self._broker is not None and not self._is_draining and not self.is_loading
+
+    @property
+    def standby_broker(self) -> StandbyBroker:
+        """The engine of a standby."""
+        assert isinstance(self._broker, StandbyBroker)
+        return self._broker
 
     @property
     def waiting_count(self) -> int:
@@ -155,7 +172,7 @@ class EngineHost:
     async def start(self) -> None:
         """Open the data directory, recover what a crash left, and begin to tick."""
         pool = LoopPool(self.loop)
-        broker = Broker(self.config, clock=self.clock, pool=pool, on_wake=self.poke)
+        broker = self._make_broker(pool)
         try:
             broker.start()
         except BaseException:
@@ -173,6 +190,33 @@ class EngineHost:
             )
         self._arm(0.0)
 
+    def _make_broker(self, pool: LoopPool) -> Broker:
+        config, clock, wake = self.config, self.clock, self.poke
+        if self.leader:
+            return StandbyBroker(config, leader=self.leader, clock=clock, pool=pool, on_wake=wake)
+        return Broker(config, clock=clock, pool=pool, on_wake=wake)
+
+    async def reload(self) -> None:
+        """Open a standby's directory anew, on another thread; `is_loading` until that is done.
+
+        Nobody may use the broker meanwhile. After an error call it again.
+        """
+        broker, pool = self.standby_broker, self._pool
+        assert pool is not None
+        self.is_loading = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        try:
+            await pool.settle(STOP_TIMEOUT_S)
+        except TimeoutError:
+            raise Busy("the disk does not answer") from None
+        self._loading = asyncio.ensure_future(asyncio.to_thread(broker.standby.reopen))
+        await asyncio.shield(self._loading)
+        broker.show()
+        self.is_loading = False
+        self._arm(0.0)
+
     def drain(self) -> None:
         """End every long poll with what it has, and let none wait any more; for the way out."""
         self._is_draining = True
@@ -185,6 +229,8 @@ class EngineHost:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._loading is not None:  # not even a stop may close what a thread is opening
+            await asyncio.wait([self._loading])
         broker, self._broker = self._broker, None
         pool, self._pool = self._pool, None
         if pool is not None:
@@ -249,6 +295,8 @@ class EngineHost:
     # -- ticks ----------------------------------------------------------------------------------
 
     def _arm(self, wait_s: float) -> None:
+        if self.is_loading:
+            return
         loop = self.loop
         when = loop.time() + wait_s
         if self._timer is not None:

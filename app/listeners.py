@@ -4,11 +4,12 @@ import errno
 import socket
 from itertools import chain
 
-from app import grpc_settings, remoting_settings
+from app import grpc_settings, remoting_settings, replication_settings
 from app.settings import Settings, is_loopback
 
 HTTP, GRPC, REMOTING = "--port", "--grpc-listen", "--remoting-listen"
 REMOTING_BROKER = "--remoting-broker-listen"
+HA = "--ha-listen"
 BACKLOG = 2048
 PAIR_TRIES = 16  # to find two free ports
 Address = tuple[str, int]
@@ -55,13 +56,17 @@ def addresses(settings: Settings) -> list[tuple[Address, str]]:
         (grpc_settings.listen_at(settings, *http), GRPC),
         (remoting_settings.listen_at(settings, *http), REMOTING),
         (remoting_settings.broker_at(settings, settings.host), REMOTING_BROKER),
+        (replication_settings.listen_at(settings, settings.host), HA),
     )
     return [(http, HTTP), *((address, option) for address, option in others if address)]
 
 
 def open_host(settings: Settings) -> str:
-    """Of the hosts that are listened on, one that others can reach, where there is one."""
-    hosts = [address[0] for address, _ in addresses(settings)]
+    """Of the hosts that are listened on, one that others can reach, where there is one.
+
+    That of standbys has its own secret.
+    """
+    hosts = [address[0] for address, option in addresses(settings) if option != HA]
     return next((host for host in hosts if not is_loopback(host)), hosts[0])
 
 

@@ -43,6 +43,8 @@ class Application:
             limits=services.request_limits,
             authenticator=services.authenticator,
             refusals=services.refusal_audit,
+            following=services.following,
+            host=services.host,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -22,8 +22,10 @@ import uvicorn
 from app.container import Services
 from app.db.rows import DatabaseError
 from app.db.user_probe import has_users
+from app.listen_address import OFF
 from app.listeners import (
     GRPC,
+    HA,
     HTTP,
     REMOTING,
     REMOTING_BROKER,
@@ -53,6 +55,10 @@ from app.tls import Certificate, Pair, TlsError
 if TYPE_CHECKING:
     from app.grpc.port import GrpcPort
     from app.remoting.port import RemotingPort
+    from app.replication.follower import Follower
+    from app.replication.port import StandbyPort
+
+    OtherPort = Follower | GrpcPort | RemotingPort | StandbyPort
 
 log = logging.getLogger("kitemq")
 
@@ -101,8 +107,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> int:
     """Serve until SIGINT or SIGTERM; the exit code. Blocks.
 
-    `setting_origins` says by name which settings were given, and where.
+    `setting_origins` says by name which settings were given, and where. A standby has neither of
+    the ports of RocketMQ's protocols: their clients' heartbeats and commits change something.
     """
+    if settings.follow:
+        settings = replace(
+            settings, grpc_listen=OFF, remoting_listen=OFF, remoting_broker_listen=""
+        )
     try:
         host = open_host(settings)
         if not (is_loopback(host) or settings.allow_open or _has_users(settings)):
@@ -204,7 +215,7 @@ class Server(uvicorn.Server):
         self._services = services
         self._listeners = listeners
         (self._listener,) = listeners[HTTP]
-        self._ports: list[Acceptor | GrpcPort | RemotingPort] = []  # in the order of their end
+        self._ports: list[Acceptor | OtherPort] = []  # in the order of their end
         self._monitor = ConnectionMonitor(services.settings, services.connection_limits)
         self._certificate = certificate
 
@@ -277,8 +288,8 @@ class Server(uvicorn.Server):
         acceptor.start()
         self._monitor.start()
 
-    async def _open(self, others: Sequence[tuple[str, "GrpcPort | RemotingPort"]]) -> bool:
-        """Open the ports of RocketMQ's protocols; False (the log says why) where one cannot be."""
+    async def _open(self, others: Sequence[tuple[str, "OtherPort"]]) -> bool:
+        """Open the ports of other protocols; False (the log says why) where one cannot be."""
         for clients, port in others:
             self._ports.append(port)
             try:
@@ -288,7 +299,7 @@ class Server(uvicorn.Server):
                 return False
         return True
 
-    def _others(self) -> "Iterator[tuple[str, GrpcPort | RemotingPort]]":
+    def _others(self) -> "Iterator[tuple[str, OtherPort]]":
         """The ports besides HTTP with their clients; their code is loaded only where they are."""
         for listener in self._listeners.get(GRPC, ()):
             from app.grpc.port import GrpcPort
@@ -301,6 +312,14 @@ class Server(uvicorn.Server):
 
             port = RemotingPort(self._services, listeners, self._monitor)
             yield "classic RocketMQ clients", port
+        if self._services.following.leader:
+            from app.replication.follower import Follower
+
+            yield "as a standby", Follower(self._services)
+        for listener in self._listeners.get(HA, ()):
+            from app.replication.port import StandbyPort
+
+            yield "standbys", StandbyPort(self._services, listener, self._monitor)
 
 
 def settle_memory() -> None:

@@ -28,6 +28,7 @@ from app import (
     network_settings,
     oidc_settings,
     remoting_settings,
+    replication_settings,
     report_settings,
 )
 from app.access_settings import AccessSettings
@@ -37,6 +38,7 @@ from app.listen_address import OFF
 from app.network_settings import NetworkSettings
 from app.oidc_settings import OidcSettings
 from app.remoting_settings import RemotingSettings
+from app.replication_settings import ReplicationSettings
 from app.report_settings import ReportSettings
 from engine.config import MIB, EngineConfig, setting
 
@@ -65,6 +67,7 @@ class Settings(
     NetworkSettings,
     GrpcSettings,
     RemotingSettings,
+    ReplicationSettings,
     ReportSettings,
 ):
     """What the server can be told, the engine's settings included."""
@@ -256,6 +259,7 @@ def settings_fields() -> tuple[Field[Any], ...]:
         ConnectionSettings,
         GrpcSettings,
         RemotingSettings,
+        ReplicationSettings,
         OidcSettings,
         ReportSettings,
         EngineConfig,
@@ -329,6 +333,7 @@ def _checked(settings: Settings) -> Settings:
     is_grpc_plain = not settings.grpc_tls and settings.grpc_listen != OFF
     wrong = (
         bounds.complaint(settings)
+        or replication_settings.complaint(settings)
         or _complaint(settings)
         or oidc_settings.complaint(settings)
         or access_settings.complaint(settings)
@@ -355,6 +360,12 @@ def _complaint(settings: Settings) -> str:
         return (
             f"setting 'oidc_issuer' is {settings.oidc_issuer!r}; expected an https address (plain "
             "http only of this very machine)"
+        )
+    ha = replication_settings.listen_at(settings, settings.host)
+    if ha and not (settings.ha_secret or is_loopback(ha[0])):
+        return (
+            "setting 'ha_listen' is an address that other machines reach, where anybody could "
+            "copy all messages; set 'ha_secret' too, or choose a loopback address"
         )
     if settings.inflight_bytes_max < settings.request_bytes_max:
         return "setting 'inflight_bytes_max' is less than 'request_bytes_max'"

@@ -65,7 +65,7 @@ from engine.replay.dismissed_offsets import DismissNote
 from engine.replay.job import ReplayState, ReplayTo
 from engine.replay.states import DeadLetterState, LetterStates, StateCounts
 from engine.replay.values import NewReplay, OutcomeRow, ReplayJob, ReplayOutcomePage, RetryRequest
-from engine.replication.cursor import LeaderCursor
+from engine.replication.cursor import LeaderCursor, LogCursor
 from engine.replication.pieces import StandbyState
 from engine.reply.pending_requests import PendingRequest
 from engine.reply.requests import (
@@ -354,8 +354,12 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         self._parts.stop()
 
     def cursor_for(self, standby: StandbyState) -> LeaderCursor:
-        """What a standby lacks, piece by piece; Conflict where it is no copy of this directory."""
+        """What a standby lacks, piece by piece; its `check` is to be called first."""
         return LeaderCursor(self._store, self._files, self._config.data, standby)
+
+    def log_cursor(self, position: int) -> LogCursor:
+        """What a slave of RocketMQ lacks of the log; Conflict where it has more than this."""
+        return LogCursor(self._store, self._files, self._config.data, position)
 
     def health(self) -> Health:
         """Whether it runs, what fails, and how much room there is."""

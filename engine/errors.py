@@ -7,7 +7,8 @@
     │   └── OffsetGone  retention took it; `oldest` is still kept
     ├── Refused         a rule said no: do not retry as is
     │   ├── Forbidden   permission or a system name; Paused: a group that is switched off
-    │   └── Conflict    it exists already, or it changed meanwhile
+    │   ├── Conflict    it exists already, or it changed meanwhile
+    │   └── OnStandby   its leader alone changes anything: ask that one
     ├── Busy            try again after `retry_after_s`
     │   ├── DiskFull    writes are refused until there is room; reads go on
     │   ├── OutOfFiles  no file can be opened just now; an OSError as well
@@ -95,6 +96,17 @@ class Paused(Forbidden):
 
 class Conflict(Refused):
     code = "conflict"
+
+
+class OnStandby(Refused):
+    code = "standby"
+
+    def __init__(self, leader: str = "") -> None:
+        of = f" of {leader}" if leader else ""
+        super().__init__(
+            f"this server is a standby{of}: its leader alone changes anything",
+            remedy="send it to the leader",
+        )
 
 
 class Busy(EngineError):

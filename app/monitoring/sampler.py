@@ -239,7 +239,7 @@ class Sampler:
             began_s = time.monotonic()
             try:
                 await self.refresh()
-            except EngineError as error:
+            except (EngineError, OSError) as error:  # files: while a standby loads anew
                 log.warning("the console could not read the broker's figures: %s", error)
             took_s = time.monotonic() - began_s
             await asyncio.sleep(max(INTERVAL_S, took_s / SHARE_MAX))

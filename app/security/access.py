@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from engine.errors import Forbidden, Invalid
+from engine.errors import Forbidden, Invalid, OnStandby
 from kitemq.model.access import Action as Action
 from kitemq.model.access import Kind as Kind
 from kitemq.model.access import Reach as Reach
@@ -112,6 +112,7 @@ class Principal:
     session_id: int = 0
     is_open: bool = False  # there are no users, so everything is allowed
     is_read_only: bool = False
+    standby_of: str = ""  # the leader, where the server is a standby and therefore read-only
 
     @property
     def role(self) -> Role | None:
@@ -195,7 +196,10 @@ def lacks(principal: Principal, action: Action, kind: Kind, name: str = "") -> s
 
 
 def require(principal: Principal, action: Action, kind: Kind, name: str = "") -> None:
-    """Raise RightMissing for a missing right, ServerReadOnly if the server is read-only."""
+    """Raise RightMissing for a missing right, ServerReadOnly if the server is read-only.
+
+    OnStandby if it is so as a standby.
+    """
     missing = lacks(principal, action, kind, name)
     if missing:
         raise RightMissing(
@@ -204,6 +208,8 @@ def require(principal: Principal, action: Action, kind: Kind, name: str = "") ->
             remedy=f"ask an admin for {missing}",
         )
     if is_frozen(principal, action, kind):
+        if principal.standby_of:
+            raise OnStandby(principal.standby_of)
         raise ServerReadOnly(
             "the server is read-only, so nothing was changed",
             remedy="an admin can switch that off on the page Engine, unless the setting read_only "

@@ -12,6 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.db.rows import CLIENT_ADDRESS
 from app.errors import AUDITED, REFUSED, ProblemError, problem_answer
+from app.following import Following
+from app.host import EngineHost
 from app.security.access import PRINCIPAL, principal_of
 from app.security.authenticator import Authenticator
 from app.security.headers import Header, secured, stay_secure
@@ -26,6 +28,7 @@ from app.settings import Settings
 log = logging.getLogger("kitemq.gate")
 
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+NEVER_LOADING = frozenset({"/healthz", "/readyz"})
 REFUSED_HANDSHAKE = 1008
 REFUSALS = frozenset({401, 403})
 REFUSED_CODES = {401: "login_needed", 403: "forbidden"}
@@ -46,8 +49,11 @@ class SecurityMiddleware:
         limits: RequestLimits,
         authenticator: Authenticator,
         refusals: RefusalAudit,
+        following: Following,
+        host: EngineHost,
     ) -> None:
         self._app = app
+        self._following, self._host = following, host
         self._refusals = refusals
         self._authenticator = authenticator
         self._limits = limits
@@ -70,6 +76,8 @@ class SecurityMiddleware:
         answer = _SecuredAnswer(send)
         client = self._client_of(scope)
         CLIENT_ADDRESS.set(client)
+        if self._following.leader:
+            answer.extra = self._standby_headers()
         # Monitoring is answered even while requests of its own address fill the server.
         share = None if scope["path"] in PROBES else client
         try:
@@ -82,7 +90,7 @@ class SecurityMiddleware:
         try:
             headers = self._check(scope)
             if self._is_tls:
-                answer.extra = stay_secure(headers[b"host"])
+                answer.extra += stay_secure(headers[b"host"])
             is_chunked, length = b"transfer-encoding" in headers, headers.get(b"content-length")
             if length is not None and not is_chunked and share is not None:
                 small_bytes = self._limits.take_small(length)
@@ -103,6 +111,12 @@ class SecurityMiddleware:
             # The error refers to the request's frames and its body, and they refer to the scope:
             # a cycle that would stay in memory until the garbage collector runs.
             scope.pop(REFUSED, None)
+
+    def _standby_headers(self) -> tuple[Header, ...]:
+        """What tells a client that it reads a copy, and how much that lacks."""
+        following, host = self._following, self._host
+        text = following.text(host.broker.log_end) if host.is_ready else "a standby that loads"
+        return ((b"kitemq-standby", text.encode()),)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = self._client_of(scope)
@@ -156,6 +170,9 @@ class SecurityMiddleware:
 
     def _check(self, scope: Scope) -> dict[bytes, bytes]:
         """Check Host, Origin and caller; returns the headers that were read."""
+        if self._host.is_loading and scope["path"] not in NEVER_LOADING:
+            detail, remedy = "this standby loads what its leader sent", "try again in a while"
+            raise ProblemError(503, "busy", detail, remedy=remedy, retry_after_s=2.0)
         headers = {key: value for key, value in scope["headers"] if key in READ_HEADERS}
         host = headers.get(b"host", b"")
         check_host(host, self._names)

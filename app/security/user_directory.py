@@ -47,8 +47,11 @@ class UserDirectory:
         self._touched_ms = clock.now_ms()
         self._polling: asyncio.Task[None] | None = None
         self.is_known = False  # whether it is known if there are users
-        self.anonymous = Principal("", (Grant(Role.ADMIN),), is_open=True)
-        self.freeze(settings.read_only)
+        self._standby_of = settings.follow
+        self.anonymous = Principal(
+            "", (Grant(Role.ADMIN),), is_open=True, standby_of=self._standby_of
+        )
+        self.freeze(settings.read_only or bool(settings.follow))
 
     def freeze(self, is_read_only: bool) -> None:
         """Set whether the server is read-only, from the next request on."""
@@ -134,13 +137,14 @@ class UserDirectory:
         return self._with_token(user, token), "expired" if is_over else self._refusal_of(user)
 
     def _with_password(self, user: UserRow) -> Principal:
-        return Principal(user.name, (_grant(user),), is_read_only=self.is_read_only)
+        return self._principal(user.name, _grant(user))
 
     def _with_token(self, user: UserRow, token: TokenRow) -> Principal:
         own = Grant(Role(token.role), token.patterns)
-        return Principal(
-            user.name, (own, _grant(user)), token=token.name, is_read_only=self.is_read_only
-        )
+        return replace(self._principal(user.name, own, _grant(user)), token=token.name)
+
+    def _principal(self, name: str, *grants: Grant) -> Principal:
+        return Principal(name, grants, is_read_only=self.is_read_only, standby_of=self._standby_of)
 
     def _refusal_of(self, user: UserRow) -> str:
         if user.disabled:

@@ -2,13 +2,13 @@
 
 import logging
 
-from app.listeners import GRPC, HTTP, REMOTING, REMOTING_BROKER, addresses
+from app.listeners import GRPC, HA, HTTP, REMOTING, REMOTING_BROKER, addresses
 from app.settings import Settings, is_loopback
 
 log = logging.getLogger("kitemq")
 
 CLASSIC = "RocketMQ's TCP protocol"
-NAMES = {HTTP: "HTTP", GRPC: "gRPC", REMOTING: CLASSIC, REMOTING_BROKER: CLASSIC}
+NAMES = {HTTP: "HTTP", GRPC: "gRPC", REMOTING: CLASSIC, REMOTING_BROKER: CLASSIC, HA: "replication"}
 
 
 def plain_ports(settings: Settings) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The read-only switch: while it is on, every change is refused.
 
 It is stored in a small file beside the store: it survives a restart, and is known before the first
-request even if the database is down. The setting `read_only` holds independently of the switch.
+request even if the database is down. The setting `read_only` holds independently of the switch,
+as does `follow`, which makes a standby.
 """
 
 import asyncio
@@ -34,13 +35,14 @@ class Switched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class ReadOnlyState:
-    """Whether changes are refused; the time may be unknown."""
+    """Whether changes are refused; the time may be unknown. `setting` is the one that holds it."""
 
     is_on: bool
     by_setting: bool = False
     by: str = ""
     since_ms: int | None = None
     reason: str = ""
+    setting: str = ""
 
 
 class ReadOnlySwitch:
@@ -52,16 +54,17 @@ class ReadOnlySwitch:
         audit: Audit,
         clock: Clock,
         *,
-        by_setting: bool,
+        setting: str,
         freeze: Callable[[bool], None],
     ) -> None:
+        """`setting` names the one that holds the server read-only; "" where none does."""
         self._path = data / FILE
         self._audit = audit
         self._clock = clock
         self._freeze = freeze
         self._changing = asyncio.Lock()
         self._started_ms = clock.now_ms()
-        self._by_setting = by_setting
+        self._setting = setting
         self.state = self._state(None)
 
     def load(self) -> None:
@@ -90,9 +93,9 @@ class ReadOnlySwitch:
                 field="reason",
                 remedy=f"give a reason of at most {REASON_CHARS_MAX} characters; every page has it",
             )
-        if self._by_setting:
+        if self._setting:
             raise Conflict(
-                "the setting read_only holds the server read-only",
+                f"the setting {self._setting} holds the server read-only",
                 remedy="start it without that setting",
                 code="held_by_setting",
             )
@@ -113,8 +116,8 @@ class ReadOnlySwitch:
         self._freeze(self.state.is_on)
 
     def _state(self, record: Switched | None) -> ReadOnlyState:
-        if self._by_setting:
-            return ReadOnlyState(True, True, since_ms=self._started_ms)
+        if self._setting:
+            return ReadOnlyState(True, True, since_ms=self._started_ms, setting=self._setting)
         if record is None:
             return ReadOnlyState(False)
         return ReadOnlyState(True, False, record.by, record.since_ms or None, record.reason)

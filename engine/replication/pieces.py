@@ -9,7 +9,10 @@ Each piece has a CRC of its bytes as the leader read them: what does not match w
 way, while what is damaged in the leader's log is so in the copy.
 """
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from engine.store.journal import JournalPlace
 
@@ -61,6 +64,11 @@ class ReplicaCut(msgspec.Struct, frozen=True, tag="cut", array_like=True):
 Piece = LogPiece | JournalPiece | SnapshotPiece | ReplicaCut
 
 
+TAIL_BYTES = 4096  # of which an end is known again
+TailBytes = Annotated[int, Meta(ge=0, le=TAIL_BYTES)]
+Position = Annotated[int, Meta(ge=0)]
+
+
 class StandbyState(msgspec.Struct, frozen=True, array_like=True):
     """How far a standby has come, and CRCs by which a leader knows its own bytes again.
 
@@ -68,11 +76,11 @@ class StandbyState(msgspec.Struct, frozen=True, array_like=True):
     """
 
     segment_bytes: int
-    log_end: int
+    log_end: Position
     journal: JournalPlace
     snapshot: int = 0  # number of the newest one
-    log_tail_bytes: int = 0
+    log_tail_bytes: TailBytes = 0
     log_tail_crc: int = 0
-    journal_tail_bytes: int = 0
+    journal_tail_bytes: TailBytes = 0
     journal_tail_crc: int = 0
     wants_snapshot: bool = False  # what the leader's journal had next could not be applied

@@ -13,6 +13,7 @@ from zlib import crc32
 from engine.errors import Busy, Corrupt
 from engine.replication.cursor import ANEW
 from engine.replication.pieces import (
+    TAIL_BYTES,
     JournalPiece,
     LogPiece,
     Piece,
@@ -30,7 +31,6 @@ from engine.store.journal_frames import complete_bytes, read_frames
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicDeleted
 
-TAIL_BYTES = 4096
 SNAPSHOT_BYTES_MAX = 1024 * 1024 * 1024
 
 

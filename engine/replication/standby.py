@@ -8,11 +8,12 @@ from collections.abc import Callable
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.container import Container
-from engine.errors import Refused, unusable
+from engine.errors import OnStandby, unusable
 from engine.replication.pieces import Piece, StandbyState
 from engine.replication.sink import StandbySink, refused_by_disk
 from engine.service import ServiceRunner
 from engine.store.files import Files, OsFiles
+from engine.store.journal import JournalPlace
 from engine.store.pool import Pool
 
 
@@ -27,11 +28,16 @@ class Standby:
         pool: Pool,
         files: Files | None = None,
         on_wake: Callable[[], None] = lambda: None,
+        check_running: Callable[[], None] | None = None,
     ) -> None:
-        """Open the directory; Busy and Corrupt as a broker's start."""
+        """Open the directory; Busy and Corrupt as a broker's start.
+
+        `check_running` refuses what would change something.
+        """
         self._config, self._clock, self._pool = config, clock, pool
         self._files = files or OsFiles()
         self._on_wake = on_wake
+        self._check_running = check_running or _refuse
         self.parts: Container
         self._sink: StandbySink
         self._open()
@@ -40,6 +46,12 @@ class Standby:
     def must_reopen(self) -> bool:
         """Whether `reopen` has to be called before the next piece."""
         return self._sink.must_reopen
+
+    @property
+    def end(self) -> tuple[int, JournalPlace]:
+        """Where log and journal end here."""
+        store = self.parts.store
+        return store.written, store.journal.place
 
     def state(self) -> StandbyState:
         """Where a leader's cursor has to begin."""
@@ -56,6 +68,11 @@ class Standby:
         It also waits for the pool, where a snapshot is being written.
         """
         return self._sink.is_busy
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is busy with a snapshot in the pool, so that `show` has nothing to do."""
+        return self.parts.store.journal.is_keeping
 
     def show(self) -> None:
         """Make some more records of the last cut readable; DiskFull: call it again."""
@@ -75,7 +92,7 @@ class Standby:
 
     def tick(self) -> float:
         """Do the store's upkeep; seconds until the next call is useful, at most 5."""
-        return self._runner.tick()
+        return self.runner.tick()
 
     def close(self) -> None:
         """Bring everything to disk and let go. The pool must be idle."""
@@ -87,14 +104,14 @@ class Standby:
             clock=self._clock,
             pool=self._pool,
             files=self._files,
-            check_running=_refuse,
+            check_running=self._check_running,
         )
         try:
             self.parts.follow()
         except OSError as error:
             self.parts.store.close()
             raise unusable(self._config.data, error) from error
-        self._runner = ServiceRunner(self.parts.store.services(), self._clock, self._on_wake)
+        self.runner = ServiceRunner(self.parts.store.services(), self._clock, self._on_wake)
         self._sink = self._new_sink()
 
     def _new_sink(self, *, wants_snapshot: bool = False) -> StandbySink:
@@ -107,4 +124,4 @@ class Standby:
 
 
 def _refuse() -> None:
-    raise Refused("this is a standby: its leader alone changes anything")
+    raise OnStandby

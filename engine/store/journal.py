@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from engine.errors import PASSING_ERRORS, Corrupt, Illegal
+from engine.errors import PASSING_ERRORS, Corrupt, Illegal, OnStandby
 from engine.service import Service
 from engine.store.commit_log import disk_full, out_of_memory
 from engine.store.damage import DamageLog
@@ -210,7 +210,7 @@ class Journal(Service):
         One that `is_owed` follows from a record that the log already has: no full disk refuses it
         any more. It waits for room, and no checkpoint moves over that record.
         """
-        assert not self.is_copy, "a change of a copy's own"
+        self.check_leader()
         self._checks[type(entry)](entry)
         try:
             payload = self._encode(entry)
@@ -225,7 +225,7 @@ class Journal(Service):
 
         Each is checked against the state before all of them: none may depend on another.
         """
-        assert not self.is_copy, "a change of a copy's own"
+        self.check_leader()
         frames: list[bytes] = []
         for entry in entries:
             self._checks[type(entry)](entry)
@@ -238,6 +238,11 @@ class Journal(Service):
             self._write(data)
         if is_lasting:
             self._must_sync = True
+
+    def check_leader(self) -> None:
+        """Raise OnStandby where every change has to come from the leader."""
+        if self.is_copy:
+            raise OnStandby
 
     def append_copy(self, data: bytes) -> list[JournalEntry]:
         """Keep frames as a leader wrote them, all whole, and apply them; their entries, in order.

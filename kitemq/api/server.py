@@ -13,6 +13,7 @@ from kitemq.model.server import (
     NewLoggerLevel,
     NewReadOnlyMode,
     ReadOnlyMode,
+    Replication,
     SelfCheck,
     SelfCheckList,
     ServerInfo,
@@ -26,6 +27,10 @@ class ServerApi(Api):
     def info(self) -> ServerInfo:
         """Version and identity of the server."""
         return self._rest.fetch(ServerInfo, "GET", "/system")
+
+    def replication(self) -> Replication:
+        """Whom the server follows, and which standbys copy it."""
+        return self._rest.fetch(Replication, "GET", "/replication")
 
     def self_checks(self) -> list[SelfCheck]:
         """The server's self-checks, each with outcome, detail and time."""

@@ -12,6 +12,7 @@ from kitemq.model.server import (
     NewLoggerLevel,
     NewReadOnlyMode,
     ReadOnlyMode,
+    Replication,
     SelfCheck,
     SelfCheckList,
     ServerInfo,
@@ -25,6 +26,10 @@ class AsyncServerApi(AsyncApi):
     async def info(self) -> ServerInfo:
         """Version and identity of the server."""
         return await self._rest.fetch(ServerInfo, "GET", "/system")
+
+    async def replication(self) -> Replication:
+        """Whom the server follows, and which standbys copy it."""
+        return await self._rest.fetch(Replication, "GET", "/replication")
 
     async def self_checks(self) -> list[SelfCheck]:
         """The server's self-checks, each with outcome, detail and time."""

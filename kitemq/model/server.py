@@ -29,6 +29,28 @@ class Readiness(msgspec.Struct, frozen=True):
     kernel: Annotated[str, Meta(description=KERNEL)] = ""
 
 
+class StandbyItem(msgspec.Struct, frozen=True):
+    """A standby that is connected to this server, and how much of the log it has not reported."""
+
+    address: str
+    kind: Annotated[str, Meta(description="`kitemq`, or `rocketmq` for a slave.")]
+    since_ms: int
+    lag_bytes: int
+
+
+class Replication(msgspec.Struct, frozen=True):
+    """Whom this server follows, and who copies it."""
+
+    leader: Annotated[str, Meta(description="Empty where this server is a leader itself.")]
+    is_connected: Annotated[bool, Meta(description="Whether a standby reaches its leader.")]
+    lag_bytes: Annotated[
+        int | None, Meta(description="Of a standby, null until its leader was heard.")
+    ]
+    failure: Annotated[str, Meta(description="Why a standby does not get on.")]
+    standbys: list[StandbyItem]
+    refusal: Annotated[str, Meta(description="Why the last standby that was refused was.")]
+
+
 class Capabilities(msgspec.Struct, frozen=True):
     """What the engine behind a server can do; where false, such a request is refused."""
 

@@ -126,6 +126,7 @@ class StandbyWorld(BrokerWorld):
         if self.cursor is None:
             self.standby.begin_again()
             self.cursor = self.broker.cursor_for(self.standby.state())
+            self.cursor.check()
         return self.cursor.next(self.chance.choice(SIZES))
 
     def give(self, piece: Piece) -> None:

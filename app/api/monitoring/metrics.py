@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from app.api.framework.operation import Call, Operations, Raw
 from app.api.monitoring.metric_families import FAMILIES, Family, Labels, document
+from app.container import Services
 from app.host import EngineHost
 from app.network.connection_limits import ConnectionLimits
 from app.pause import Pause
@@ -74,6 +75,7 @@ async def metrics(call: Call[None, None]) -> Raw:
     _add_connections(page, call.services.connection_limits)
     _add_grpc(page, call.services.rpc_figures)
     _add_remoting(page, call.services.remoting_figures)
+    _add_replication(page, call.services)
     _add_reports(page, call.services.reports, host.clock.now_ms())
     page.add("process_resident_memory_bytes", await asyncio.to_thread(resident_bytes))
     await _add_topics(page, host, settings)
@@ -161,6 +163,20 @@ def _add_remoting(page: MetricsPage, figures: RemotingFigures) -> None:
     page.add("kitemq_remoting_connections", figures.connections)
     page.add("kitemq_remoting_clients", figures.clients)
     page.add("kitemq_remoting_polls", figures.polls)
+
+
+def _add_replication(page: MetricsPage, services: Services) -> None:
+    """A lag only where it is known."""
+    following, standbys = services.following, services.standbys
+    log_end = services.host.broker.log_end
+    if following.leader:
+        page.add("kitemq_replication_connected", int(following.is_connected))
+        if (lag_bytes := following.lag_bytes(log_end)) is not None:
+            page.add("kitemq_replication_lag_bytes", lag_bytes)
+    page.add("kitemq_standbys", len(standbys.links))
+    for link in standbys.links:
+        labels = (link.address, link.kind)
+        page.add("kitemq_standby_lag_bytes", link.lag_bytes(log_end), labels)
 
 
 def _add_reports(page: MetricsPage, reports: Reports, now_ms: int) -> None:

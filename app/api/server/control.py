@@ -131,7 +131,7 @@ async def _figures(call: Call[None, None]) -> list[Part]:
     page = await metrics.handler(call)
     assert isinstance(page, Raw)
     engine = {
-        "readiness": readiness(call.host, services.database),
+        "readiness": readiness(call.host, services.database, services.following),
         "health": broker.health(),
         "retention": broker.retention.status(),
         "statistics": broker.statistics.broker(),

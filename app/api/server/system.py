@@ -10,11 +10,20 @@ from app.api.framework.operation import Call, Operations, Raw, encode
 from app.api.framework.paging import PAGE_DEFAULT, Limit, NumberCursor, number_in
 from app.db.rows import AuditFilter
 from app.db.worker import DatabaseWorker
+from app.following import Following
 from app.host import EngineHost
 from app.security.access import PUBLIC, READ_SERVER, Action, Kind, Needs
 from app.version import VERSION
 from kitemq.model.conversion import convert
-from kitemq.model.server import Alive, AuditItem, AuditPage, Readiness, ServerInfo
+from kitemq.model.server import (
+    Alive,
+    AuditItem,
+    AuditPage,
+    Readiness,
+    Replication,
+    ServerInfo,
+    StandbyItem,
+)
 
 operations = Operations("system")
 ID_MAX = 2**63 - 1
@@ -33,11 +42,13 @@ class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: NumberCursor = ""
 
 
-def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
+def readiness(host: EngineHost, database: DatabaseWorker, following: Following) -> Readiness:
     """Ready: the engine has started, is not stopping, and can write.
 
     A database that fails is a problem, yet messages flow without it.
     """
+    if host.is_loading:
+        return Readiness("starting", {"engine": "it loads what its leader sent"})
     if not host.is_ready:
         return Readiness("starting", {"engine": "it is starting or stopping"})
     health = host.broker.health()
@@ -46,6 +57,8 @@ def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
         problems["database"] = database.failure
     if not health.is_ready:
         problems.setdefault("engine", "writes are refused; the log says why")
+    if following.failure:
+        problems["replication"] = following.failure
     status = "ready" if health.is_ready else "degraded"
     warnings = dict(health.warnings)
     if health.damages:
@@ -54,6 +67,8 @@ def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
             f"the start found {len(health.damages)} damages, the first in {first.file} from byte"
             f" {first.start} on; the engine's page and `kitemq store verify` name all"
         )
+    if following.leader:
+        warnings["standby"] = following.text(host.broker.log_end)
     return Readiness(status, problems, warnings, health.kernel)
 
 
@@ -69,7 +84,7 @@ async def readyz(call: Call[None, None]) -> Raw:
 
     200 when ready; 503 with the same body while starting, stopping, or unable to write.
     """
-    state = readiness(call.host, call.services.database)
+    state = readiness(call.host, call.services.database, call.services.following)
     return Raw(encode(state), status=200 if state.status == "ready" else 503)
 
 
@@ -89,6 +104,20 @@ async def about(call: Call[None, None]) -> ServerInfo:
         data_mark=_mark_of(call.settings.data),
         capabilities=call.messaging.capabilities,
         kernel=broker.health().kernel,
+    )
+
+
+@operations.get("/replication", needs=READ_SERVER)
+async def replication(call: Call[None, None]) -> Replication:
+    """Get whom this server follows, and who copies it."""
+    following, standbys = call.services.following, call.services.standbys
+    log_end = call.host.broker.log_end
+    items = [
+        convert(link, StandbyItem, lag_bytes=link.lag_bytes(log_end)) for link in standbys.links
+    ]
+    lag_bytes = following.lag_bytes(log_end)
+    return convert(
+        following, Replication, lag_bytes=lag_bytes, standbys=items, refusal=standbys.refusal
     )
 
 

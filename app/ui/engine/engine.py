@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
+from app import replication_settings
 from app.monitoring import sparkline
 from app.monitoring.sparkline import Bar
 from app.services import settings_view
 from app.services.settings_view import Hidden
+from app.services.standbys import Standbys
 from app.settings import Settings
 from app.ui.framework import pages
 from app.ui.framework.language import N_, _, translated
@@ -112,6 +114,8 @@ class EnginePage:
     checks: list[CheckRow]
     started_ms: int
     log_end: int
+    standbys: Standbys
+    has_standby_port: bool
     bars_width: int = BARS_WIDTH
     bars_height: int = BARS_HEIGHT
 
@@ -162,6 +166,8 @@ async def show(request: PageRequest) -> Response:
         checks=[_check_row(each) for each in await checks.glance()],
         started_ms=console.started_ms,
         log_end=log_end,
+        standbys=services.standbys,
+        has_standby_port=bool(replication_settings.listen_at(services.settings, "")),
     )
     return await pages.respond(request, "engine.html", context, title=_("Engine"), is_live=True)
 

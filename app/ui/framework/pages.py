@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from app.container import services_of
+from app.following import Following
 from app.security.access import Action, Kind, Principal, lacks, principal_of, replay_rights
 from app.services.read_only import ReadOnlyState
 from app.settings import is_loopback
@@ -95,6 +96,8 @@ class Frame:
     dead: int
     who: Principal
     read_only: ReadOnlyState  # with author, time and reason
+    following: Following  # a leader, where this server is a standby
+    lag_bytes: int | None  # of a standby
     is_local: bool  # the server listens on this machine only
     block: str = ""  # the block to render; "" for the whole page
     saved: SavedBar | None = None  # above a list, on whole pages
@@ -247,7 +250,7 @@ def _frame(
     console = console_of(request)
     choices = preferences.read(request)
     who = principal_of(request.scope)
-    read_only = services_of(request.scope).read_only.state
+    services = services_of(request.scope)
     tag = hashlib.blake2b(
         f"{choices}{request.url.query}{who!r}{context!r}".encode(), digest_size=12
     )
@@ -267,8 +270,10 @@ def _frame(
         is_live=is_live,
         ptag=tag.hexdigest(),
         who=who,
-        read_only=read_only,
-        is_local=is_loopback(services_of(request.scope).settings.host),
+        read_only=services.read_only.state,
+        following=services.following,
+        lag_bytes=services.following.lag_bytes(services.host.broker.log_end),
+        is_local=is_loopback(services.settings.host),
         dead=console.sampler.snapshot.dead,
         block=block,
     )

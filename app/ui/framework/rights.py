@@ -40,6 +40,7 @@ ANY_PRODUCE = Needs(Action.PRODUCE, Kind.TOPIC)
 ADMINISTER_REPORT = Needs(Action.ADMINISTER, Kind.REPORT)
 
 READ_ONLY_TEXT = N_("Read-only mode: changes are disabled")
+STANDBY_TEXT = N_("Standby: changes are disabled")
 # The sentence that names the lowest sufficient role, by kind and by whether a name is known.
 ONE, EACH, SOME = "one", "each", "some"
 NEEDS_TEXTS = {
@@ -68,7 +69,7 @@ def lock_of(who: Principal, id: str, *rights: Right) -> Lock | None:
     """The lock of a change that read-only mode or a missing right forbids; None otherwise."""
     for action, kind, name in rights:
         if is_frozen(who, action, kind):
-            return Lock(id, translated(READ_ONLY_TEXT))
+            return Lock(id, translated(STANDBY_TEXT if who.standby_of else READ_ONLY_TEXT))
         missing = lacks(who, action, kind, name)
         if missing:
             return Lock(id, needs_text(action, kind, name), missing)

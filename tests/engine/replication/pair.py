@@ -38,7 +38,9 @@ class Pair:
 
     def cursor(self) -> LeaderCursor:
         self.standby.begin_again()
-        return self.broker.cursor_for(self.standby.state())
+        cursor = self.broker.cursor_for(self.standby.state())
+        cursor.check()
+        return cursor
 
     def pieces(self, size: int = 4096) -> list[Piece]:
         """All that the standby lacks now."""

@@ -198,7 +198,7 @@ def test_a_standby_of_another_leader_is_refused(pair: Pair) -> None:
     other = Pair()
     other.send(b"something else", b"and more")
     with pytest.raises(Conflict, match="the logs differ before") as refusal:
-        other.broker.cursor_for(pair.standby.state())
+        other.broker.cursor_for(pair.standby.state()).check()
     assert "move the standby's data directory away" in refusal.value.remedy
 
 
@@ -206,13 +206,13 @@ def test_a_standby_that_has_more_than_its_leader_is_refused(pair: Pair) -> None:
     pair.send(b"1")
     pair.feed()
     with pytest.raises(Conflict, match="it has what the leader has not"):
-        Pair().broker.cursor_for(pair.standby.state())
+        Pair().broker.cursor_for(pair.standby.state()).check()
 
 
 def test_a_standby_with_other_segments_is_refused(pair: Pair) -> None:
     state = msgspec.structs.replace(pair.standby.state(), segment_bytes=4096)
     with pytest.raises(Conflict, match="segments have 4096 bytes") as refusal:
-        pair.broker.cursor_for(state)
+        pair.broker.cursor_for(state).check()
     assert refusal.value.field == "segment_bytes"
 
 

@@ -1,0 +1,103 @@
+"""Keeps a standby fed: connects to its leader, takes pieces, and goes on after every loss."""
+
+import asyncio
+import logging
+import random
+import ssl
+
+from app.container import Services
+from app.listen_address import host_and_port
+from app.replication.link import LeaderLink
+from app.tasks import end_tasks
+from engine.errors import EngineError
+from engine.replication.pieces import Piece
+
+log = logging.getLogger("kitemq.replication")
+
+RETRY_FIRST_S = 0.1
+RETRY_MAX_S = 5.0
+SETTLED_S = 10.0  # a connection that lasted so long was a good one
+BUSY_S = 0.002  # between two looks at a snapshot on its way to the disk
+
+
+class Follower:
+    """Feeds the engine of a standby between `start` and `stop`; `services` say how it goes."""
+
+    def __init__(self, services: Services) -> None:
+        settings = services.settings
+        address = host_and_port(settings.follow, "")
+        assert address is not None, "the settings were checked"
+        self._host, self._following = services.host, services.following
+        self._address, self._secret = address, settings.ha_secret
+        self._ca = settings.follow_ca
+        self._tls: ssl.SSLContext | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to follow; raises ValueError for a file of certificates that is none."""
+        if self._ca:
+            try:
+                self._tls = await asyncio.to_thread(ssl.create_default_context, cafile=self._ca)
+            except OSError as error:  # ssl.SSLError is one
+                raise ValueError(f"follow_ca {self._ca} cannot be used: {error}") from error
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        log.info("this server is a standby of %s", self._following.leader)
+
+    async def stop(self) -> None:
+        """End the connection; what was taken is kept."""
+        await end_tasks(self._task)
+
+    async def _run(self) -> None:
+        wait_s, loop = RETRY_FIRST_S, asyncio.get_running_loop()
+        while True:
+            began_s = loop.time()
+            try:
+                if self._host.is_loading or self._host.standby_broker.standby.must_reopen:
+                    await self._host.reload()
+                await self._follow()
+                wait_s = RETRY_FIRST_S
+                continue
+            except (EngineError, OSError, TimeoutError) as error:
+                self._fail(getattr(error, "detail", "") or str(error) or "it does not answer")
+            except Exception as error:
+                log.exception("following the leader failed")
+                self._fail(f"{type(error).__name__}: {error}")
+            finally:
+                self._following.is_connected = False
+            if loop.time() - began_s > SETTLED_S:
+                wait_s = RETRY_FIRST_S
+            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+            wait_s = min(2 * wait_s, RETRY_MAX_S)
+
+    def _fail(self, reason: str) -> None:
+        if reason != self._following.failure:
+            log.warning("the leader %s cannot be followed: %s", self._following.leader, reason)
+        self._following.failure = reason
+
+    async def _follow(self) -> None:
+        """Take what the leader gives, until the directory has to be opened anew."""
+        link = await LeaderLink.open(*self._address, self._secret, self._tls)
+        standby = self._host.standby_broker.standby
+        try:
+            standby.begin_again()
+            link.begin(standby.state())
+            while not standby.must_reopen:
+                self._following.leader_end, piece = await link.next()
+                if piece is not None:
+                    await self._take(piece)
+                self._connected()
+                link.report(standby.end[0])
+        finally:
+            link.close()
+
+    async def _take(self, piece: Piece) -> None:
+        standby = self._host.standby_broker.standby
+        standby.take(piece)
+        while standby.is_busy:
+            standby.show()
+            await asyncio.sleep(BUSY_S if standby.is_waiting else 0)
+
+    def _connected(self) -> None:
+        if not self._following.is_connected:
+            log.info("the leader %s is followed", self._following.leader)
+        self._following.is_connected, self._following.failure = True, ""
