@@ -32,11 +32,11 @@ DONE = {
     TimerAnswer.RESCHEDULED: "rescheduled",
 }
 LATER = (
-    ("60000", "in 1 minute"),
-    ("600000", "in 10 minutes"),
-    ("3600000", "in 1 hour"),
-    ("86400000", "in 1 day"),
-    ("604800000", "in 7 days"),
+    ("60000", N_("in 1 minute")),
+    ("600000", N_("in 10 minutes")),
+    ("3600000", N_("in 1 hour")),
+    ("86400000", N_("in 1 day")),
+    ("604800000", N_("in 7 days")),
     ("", N_("at a set time")),
 )
 
