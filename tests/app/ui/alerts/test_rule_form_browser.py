@@ -27,13 +27,3 @@ def test_the_form_shows_what_the_metric_uses(
     page.get_by_label("Metric", exact=True).select_option(metric)
     for name in FIELDS:
         expect(page.get_by_label(name, exact=True)).to_be_visible(visible=name in fields)
-
-
-def test_a_field_that_is_wrong_is_shown_for_every_metric(open_page: OpenPage) -> None:
-    page = open_page("/alerts/new?kind=dead_letters")
-    page.get_by_label("Name").fill("wrong window")
-    page.get_by_label("Within").fill("-1")
-    page.get_by_label("Metric", exact=True).select_option("lag")
-    page.get_by_role("button", name="Create rule").click()
-    expect(page.locator("#alert-form .field-error").first).to_be_visible()
-    expect(page.get_by_label("Within", exact=True)).to_be_visible()
