@@ -17,20 +17,9 @@ from app.ui.framework.compression import LEVEL_ONCE, SIZE_BYTES_MIN, accepts_gzi
 ROOTS = sorted(Path(__file__).parent.parent.glob("*/static"))
 STYLE = "app"  # the folder whose files are served as app.css, in this order: later rules win
 STYLE_ORDER = (
-    *(
-        "tokens",
-        "base",
-        "frame",
-        "parts",
-        "buttons",
-        "badges",
-        "figures",
-        "attention",
-        "tables",
-        "fields",
-    ),
-    *("filters", "forms", "details", "bodies", "narrow", "cards"),
-)
+    "tokens", "base", "frame", "parts", "buttons", "badges", "figures", "attention", "tables",
+    "fields", "filters", "forms", "details", "bodies", "narrow", "cards",
+)  # fmt: skip
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
