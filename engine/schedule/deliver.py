@@ -200,6 +200,17 @@ class LevelDeliverer(Service):
             for level, count in enumerate(self.waiting(), 1)
         ]
 
+    def counts_before(self, times_ms: Sequence[int]) -> list[int]:
+        """How many of all levels are due before each of some ascending times."""
+        counts = [0] * len(times_ms)
+        for queue in range(self._levels.count):
+            begin, end = self._span(queue)
+            offset = begin
+            for index, time_ms in enumerate(times_ms):
+                offset = self._offset_after(LevelPlace(time_ms, -1, -1), queue, offset, end)
+                counts[index] += offset - begin - self._taken.count(queue, before=offset)
+        return counts
+
     def oldest_position(self) -> int | None:
         """Where the oldest message that waits in any level lies; None when none does."""
         heads = [

@@ -13,6 +13,7 @@ from engine.store.journal import Journal, JournalEntry
 
 TAKEN_MAX = 100_000  # marks of all levels together
 RETRY_AFTER_S = 60.0
+OFFSET_END = 1 << 62  # after every offset
 
 
 class LevelTaken(JournalEntry, frozen=True, tag="level_taken"):
@@ -58,9 +59,9 @@ class TakenOffsets:
         at = bisect_left(offsets, offset)
         return at < len(offsets) and offsets[at] == offset
 
-    def count(self, queue: int) -> int:
-        """Number of marks in a queue, all of them ahead of what its level has passed."""
-        return len(self._offsets[queue])
+    def count(self, queue: int, *, before: int = OFFSET_END) -> int:
+        """Number of marks in a queue before an offset, all ahead of what its level has passed."""
+        return bisect_left(self._offsets[queue], before)
 
     def check_room(self) -> None:
         """Raises Busy while there are as many marks as there may be."""

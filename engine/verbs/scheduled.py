@@ -23,11 +23,13 @@ class ScheduleVerbs(Verbs):
         return self._timers.find(message_id)
 
     def scheduled_counts(self, times_ms: Sequence[int]) -> list[int]:
-        """How many with an exact time, of all topics, are due before each of these times.
+        """How many of all topics, retries included, are due before each of these ascending times.
 
         The last message that waits is due within a year.
         """
-        return self._timer_deliverer.counts_before(times_ms)
+        exact = self._timer_deliverer.counts_before(times_ms)
+        in_levels = self._deliverer.counts_before(times_ms)
+        return [timers + levels for timers, levels in zip(exact, in_levels, strict=True)]
 
     def delay_levels(self) -> list[LevelWaiting]:
         """Each delay level with how many messages wait in it, retries included."""

@@ -11,6 +11,7 @@ from kitemq.model.messages import (
     KeyedMessages,
     MessageList,
     MessageView,
+    Order,
     PullPage,
     SearchPage,
     SearchResult,
@@ -115,9 +116,10 @@ class MessagesApi(Api):
         end_ms: int = 0,
         filter: str = "*",
         contains: str = "",
+        order: Order = "oldest",
         limit: int = 0,
     ) -> Iterator[Stored]:
-        """Messages of a topic in the order of storing, at most `limit` (0: all of them).
+        """Messages of a topic, the oldest or the newest first, at most `limit` (0: all of them).
 
         Stored from `begin_ms` to before `end_ms` (ms since 1970 UTC; 0: no end), that match the
         filter and whose body contains a text.
@@ -131,6 +133,7 @@ class MessagesApi(Api):
                 end_ms=end_ms,
                 filter=filter,
                 contains=contains,
+                order=order,
                 limit=min(PAGE, remaining) if limit else PAGE,
                 cursor=cursor,
             )
@@ -146,6 +149,7 @@ class MessagesApi(Api):
         end_ms: int = 0,
         filter: str = "*",
         contains: str = "",
+        order: Order = "oldest",
         limit: int = 32,
         cursor: str = "",
         budget_s: float = 2.0,
@@ -159,6 +163,7 @@ class MessagesApi(Api):
             "end_ms": end_ms,
             "filter": filter,
             "contains": contains,
+            "order": order,
             "limit": limit,
             "cursor": cursor,
             "budget_ms": round(budget_s * 1000),

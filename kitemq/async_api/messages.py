@@ -10,6 +10,7 @@ from kitemq.model.messages import (
     KeyedMessages,
     MessageList,
     MessageView,
+    Order,
     PullPage,
     SearchPage,
     SearchResult,
@@ -116,9 +117,10 @@ class AsyncMessagesApi(AsyncApi):
         end_ms: int = 0,
         filter: str = "*",
         contains: str = "",
+        order: Order = "oldest",
         limit: int = 0,
     ) -> AsyncIterator[Stored]:
-        """Messages of a topic in the order of storing, at most `limit` (0: all of them).
+        """Messages of a topic, the oldest or the newest first, at most `limit` (0: all of them).
 
         Stored from `begin_ms` to before `end_ms` (ms since 1970 UTC; 0: no end), that match the
         filter and whose body contains a text.
@@ -132,6 +134,7 @@ class AsyncMessagesApi(AsyncApi):
                 end_ms=end_ms,
                 filter=filter,
                 contains=contains,
+                order=order,
                 limit=min(PAGE, remaining) if limit else PAGE,
                 cursor=cursor,
             )
@@ -148,6 +151,7 @@ class AsyncMessagesApi(AsyncApi):
         end_ms: int = 0,
         filter: str = "*",
         contains: str = "",
+        order: Order = "oldest",
         limit: int = 32,
         cursor: str = "",
         budget_s: float = 2.0,
@@ -161,6 +165,7 @@ class AsyncMessagesApi(AsyncApi):
             "end_ms": end_ms,
             "filter": filter,
             "contains": contains,
+            "order": order,
             "limit": limit,
             "cursor": cursor,
             "budget_ms": round(budget_s * 1000),

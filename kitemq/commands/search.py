@@ -1,6 +1,7 @@
 """`kitemq search`: one text in everything, or through a topic by time, filter and content."""
 
 from datetime import UTC, datetime
+from typing import get_args
 
 import click
 from msgspec.structs import asdict
@@ -11,7 +12,7 @@ from kitemq.commands.consume import FILTER_HELP
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import time_ms
 from kitemq.errors import Invalid
-from kitemq.model.messages import Stored
+from kitemq.model.messages import Order, Stored
 from kitemq.rest import Json
 
 COLUMNS = ("stored", "topic", "queue", "offset", "message_id", "tag", "keys", "body")
@@ -28,6 +29,7 @@ class SearchOptions(CommandOptions):
     end: str | None
     filter: str
     contains: str
+    order: Order
     limit: int
 
 
@@ -39,6 +41,7 @@ class SearchOptions(CommandOptions):
 @option("--until", "end", metavar="WHEN", help="stored before")
 @option("--filter", default="*", help=FILTER_HELP)
 @option("--contains", default="", help="a text that the body holds")
+@option("--order", type=click.Choice(get_args(Order)), default="oldest", help="which come first")
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="messages at most (100)")
 def search(options: SearchOptions, output: Output) -> int:
     is_by_text = bool(options.text)
@@ -92,6 +95,7 @@ def _through(client: Client, options: SearchOptions, output: Output) -> int:
             **times,
             filter=options.filter,
             contains=options.contains,
+            order=options.order,
             limit=min(PAGE, options.limit - len(messages)),
             cursor=cursor,
         )
@@ -102,7 +106,8 @@ def _through(client: Client, options: SearchOptions, output: Output) -> int:
             break
     output.rows(messages if output.is_json else map(_row, messages), COLUMNS)
     if cursor:
-        note(f"stopped at {options.limit}: give a higher --limit, or a later --from")
+        bound = "an earlier --until" if options.order == "newest" else "a later --from"
+        note(f"stopped at {options.limit}: give a higher --limit, or {bound}")
     return Exit.OK
 
 

@@ -6,7 +6,7 @@ have to be fast.
 
 from base64 import b64decode
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +20,9 @@ FILTER = (
 Filter = Annotated[str, Meta(description=FILTER)]
 WAIT_MS_MAX = 30_000
 Wait = Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait for a message.")]
+
+
+Order = Literal["oldest", "newest"]  # the first of a list
 
 
 class Encoding(StrEnum):
@@ -110,7 +113,7 @@ class KeyedMessages(msgspec.Struct):
 
 
 class SearchPage(msgspec.Struct):
-    """Messages found, oldest first, and how far the search has come over all its answers."""
+    """Messages found, in the chosen order, and how far the search has come over all its answers."""
 
     items: list[Stored]
     scanned: Annotated[int, Meta(description="Messages looked at so far.")]

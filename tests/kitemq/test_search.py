@@ -31,6 +31,8 @@ def test_a_search_goes_on_over_its_pages(filled: LiveServer) -> None:
             "order 44.",
             *(f"order 44{n}." for n in range(10)),
         ]
+        newest = list(client.messages.search("orders", order="newest", limit=203))
+        assert [each.body for each in newest] == [f"order {n}." for n in range(449, 246, -1)]
         page = client.messages.search_page("orders", limit=5)
         assert (page.matched, page.total, len(page.items)) == (5, 450, 5)
         assert len(client.messages.find_by_key("orders", "k", limit=64, end_ms=1)) == 0
@@ -49,6 +51,16 @@ def test_one_text_finds_ids_keys_and_names(
     code, out, err = inside(filled, capsys, "--table", "search", "orders")
     assert code == OK
     assert "topics (1): orders" in err
+
+
+def test_the_command_lists_the_newest_first(
+    filled: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("search", "--topic", "orders", "--order", "newest", "--limit", "2")
+    code, out, err = inside(filled, capsys, *words)
+    assert code == OK
+    assert [each["body"] for each in documents(out)] == ["order 449.", "order 448."]
+    assert "give a higher --limit, or an earlier --until" in err
 
 
 def test_the_command_says_how_far_it_looked(

@@ -132,7 +132,7 @@ async def redrive_dead_letters(call: Call[None, Redrive]) -> Replay:
         raise NotFound(
             f"the group {group!r} has no dead letters",
             field="group",
-            remedy="check its spelling, or look at another group",
+            remedy="check its spelling, or choose another group",
             code="no_dead_letters",
         ) from None
     return convert(job, Replay)

@@ -13,7 +13,7 @@ from app.services import bodies
 from engine.broker import FOREVER_MS, ScanQuery
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
-from kitemq.model.messages import Encoding, Filter, SearchPage, SearchResult, Stored
+from kitemq.model.messages import Encoding, Filter, Order, SearchPage, SearchResult, Stored
 
 operations = Operations("messages")
 LIMIT_MAX = 200
@@ -32,6 +32,9 @@ class TopicSearch(msgspec.Struct, forbid_unknown_fields=True):
         str,
         Meta(max_length=TEXT_MAX, description="A text that the body holds, as UTF-8, case counts."),
     ] = ""
+    order: Annotated[
+        Order, Meta(description="Which come first, by the time of storing: oldest or newest.")
+    ] = "oldest"
     limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = 32
     cursor: Annotated[
         str, Meta(description="`next_cursor` of the answer before; all else as it was then.")
@@ -58,7 +61,7 @@ class TextSearch(msgspec.Struct, forbid_unknown_fields=True):
 
 @operations.get("/topics/{topic}/search", needs=Action.READ, example="?filter=paid&limit=10")
 async def search_topic(call: Call[TopicSearch, None]) -> SearchPage:
-    """Look through a topic for messages, in the order in which they were stored.
+    """Look through a topic for messages, in the order of storing or the newest first.
 
     All queues come merged. The search says how far it looked and goes on at `next_cursor`, until
     that is null; what arrives meanwhile is not part of it. A page may be short, or empty, where
@@ -76,6 +79,7 @@ async def search_topic(call: Call[TopicSearch, None]) -> SearchPage:
             query.end_ms or FOREVER_MS,
             query.filter,
             query.contains,
+            is_newest_first=query.order == "newest",
         ),
         count_max=query.limit,
         cursor=query.cursor,

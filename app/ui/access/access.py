@@ -148,7 +148,7 @@ async def show(
     myself = directory.user(who.name)
     tokens, sessions = directory.tokens(owner), directory.sessions(owner)
     now_ms = request.console.now_ms()
-    user_values = {"name": "", "password": "", "role": "viewer", "patterns": "*:*:*"}
+    user_values = {"name": "", "password": "", "role": "viewer", "patterns": ""}
     token_values = {"name": "", "owner": who.name, "role": "", "patterns": "", "days": "90"}
     context = Access(
         may_begin=_may_begin(request),

@@ -176,14 +176,14 @@ def parse(values: Mapping[str, str]) -> Criteria:
     text = {name: values.get(name, "").strip()[:TEXT_MAX] for name in (*FACETS, "id", "key")}
     if text["age"] and text["age"] not in [name for name, *__ in AGES]:
         raise Invalid(
-            _("%(age)s is no age", age=f"{text['age'][:40]!r}"),
+            _("%(age)s is not an age", age=f"{text['age'][:40]!r}"),
             field="age",
             remedy=_("choose %(choices)s", choices=", ".join((name for name, *__ in AGES))),
         )
     state = values.get("state", "").strip()
     if state and state not in STATES:
         raise Invalid(
-            _("%(state)s is no state", state=f"{state[:40]!r}"),
+            _("%(state)s is not a state", state=f"{state[:40]!r}"),
             field="state",
             remedy=_("choose %(choices)s", choices=", ".join(STATES)),
         )
@@ -301,7 +301,7 @@ def _time(values: Mapping[str, str], field: str) -> int:
     zone = zones.parse(name) if name else UTC_ZONE
     if zone is None:
         raise Invalid(
-            _("%(zone)s is no time zone.", zone=repr(name[:64])),
+            _("%(zone)s is not a time zone.", zone=repr(name[:64])),
             field="zone",
             remedy=_("choose a time zone in the settings"),
         )
@@ -309,7 +309,7 @@ def _time(values: Mapping[str, str], field: str) -> int:
         return typed_time.moment_ms(text, zone)
     except NoMoment as error:
         raise Invalid(
-            _("%(text)s is no time", text=f"{text[:40]!r}"), field=field, remedy=str(error)
+            _("%(text)s is not a time", text=f"{text[:40]!r}"), field=field, remedy=str(error)
         ) from None
 
 

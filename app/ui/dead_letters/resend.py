@@ -144,7 +144,7 @@ def no_dead_letters(group: str) -> NotFound:
     return NotFound(
         _("the group %(group)s has no dead letters", group=f"{group!r}"),
         field="group",
-        remedy=_("check its spelling, or look at another group"),
+        remedy=_("check its spelling, or choose another group"),
         code="no_dead_letters",
     )
 
@@ -239,10 +239,8 @@ def offset_of(request: PageRequest) -> int:
     text = request.path_params["offset"]
     if not is_whole(text):
         raise NotFound(
-            _("%(text)s is no offset of a dead letter", text=f"{text[:60]!r}"),
+            _("%(text)s is not the offset of a dead letter", text=f"{text[:60]!r}"),
             field="offset",
-            remedy=_(
-                "look at the list, /dlq/%(group)s", group=segment(request.path_params["group"])
-            ),
+            remedy=_("see the list, /dlq/%(group)s", group=segment(request.path_params["group"])),
         )
     return int(text)

@@ -2,10 +2,10 @@
 
 All `static/` folders together are a few hundred kilobytes; reading them once means that no request
 opens a file. An address that carries the content's hash may be kept for ever by a browser.
+The style that every page loads is written as one file for each idea and served as one, `app.css`.
 """
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,11 @@ from starlette.responses import PlainTextResponse, Response
 from app.ui.framework.compression import LEVEL_ONCE, SIZE_BYTES_MIN, accepts_gzip, gzipped
 
 ROOTS = sorted(Path(__file__).parent.parent.glob("*/static"))
+STYLE = "app"  # the folder whose files are served as app.css, in this order: later rules win
+STYLE_ORDER = (
+    "tokens", "base", "frame", "parts", "buttons", "badges", "figures", "attention", "tables",
+    "fields", "filters", "forms", "details", "bodies", "narrow", "cards",
+)  # fmt: skip
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -38,13 +43,16 @@ class Asset:
 class Assets:
     """Every file of the features' `static/` folders by its path below them."""
 
-    def __init__(self, roots: Sequence[Path] = ROOTS) -> None:
-        self._assets = {
-            path.relative_to(root).as_posix(): _read(path)
-            for root in roots
+    def __init__(self) -> None:
+        files = {
+            path.relative_to(root).as_posix(): path.read_bytes()
+            for root in ROOTS
             for path in sorted(root.rglob("*"))
             if path.suffix in MEDIA_TYPES
         }
+        parts = [files.pop(f"{STYLE}/{part}.css") for part in STYLE_ORDER]
+        files[f"{STYLE}.css"] = b"\n".join(parts)
+        self._assets = {name: _asset(name, content) for name, content in files.items()}
 
     def url(self, name: str) -> str:
         """The address of an asset; KeyError for one that does not exist."""
@@ -71,9 +79,9 @@ class Assets:
         return Response(content, media_type=asset.media_type, headers=headers)
 
 
-def _read(path: Path) -> Asset:
-    content = path.read_bytes()
-    is_packed = path.suffix in PACKED and len(content) >= SIZE_BYTES_MIN
+def _asset(name: str, content: bytes) -> Asset:
+    suffix = Path(name).suffix
+    is_packed = suffix in PACKED and len(content) >= SIZE_BYTES_MIN
     packed = gzipped(content, LEVEL_ONCE) if is_packed else b""
     tag = hashlib.sha256(content).hexdigest()[:16]
-    return Asset(content, MEDIA_TYPES[path.suffix], tag, packed)
+    return Asset(content, MEDIA_TYPES[suffix], tag, packed)

@@ -18,7 +18,7 @@ from app.ui.framework.tables import Cut, Query
 
 SORTS = ("name", "messages")
 SAMPLE_ROWS = (("billing", 1_234, "ok"), ("orders", 56_789, "warn"), ("shipments", 0, "bad"))
-# The tokens of app.css that a page may use, by what they are for.
+# The colours of tokens.css that a page may use, by what they are for.
 COLORS = ("ink", "muted", "link", "ok", "warn", "bad", "in", "out", "line", "surface", "raised")
 SIZES = ("xs", "s", "m", "l", "xl")
 TONES = (("ok", N_("ok")), ("warn", N_("warning")), ("bad", N_("failed")), ("", N_("unknown")))

@@ -35,7 +35,7 @@ TEXTS = {
     ),
     "fail": (
         N_("Let one fail"),
-        N_("A message that fails comes again after a wait; this group tries it twice."),
+        N_("A failed message is redelivered after a wait; this group makes two attempts."),
     ),
     "die": (
         N_("Find it among the dead letters"),

@@ -26,6 +26,7 @@ from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, QueueStats
 from engine.errors import EngineError, MessageNotFound, NotFound
 from engine.host import pack_host
 from engine.message import (
+    DELAY,
     DLQ_ORIGIN_MESSAGE_ID,
     FAILED_CLIENT,
     FAILED_ERROR,
@@ -33,6 +34,7 @@ from engine.message import (
     ORIGIN_MESSAGE_ID,
     REAL_TOPIC,
     RESERVED,
+    TRAN_MSG,
     StoredMessage,
 )
 from kitemq.model.numbers import is_whole
@@ -68,6 +70,18 @@ class FailureOfMessage:
 
 
 @dataclass(frozen=True)
+class WaitsFor:
+    """What a record waits for: its due time, or without one the decision of its transaction.
+
+    Then it goes to `topic`, or to be delivered again to `group`.
+    """
+
+    topic: str
+    group: str
+    due_ms: int | None
+
+
+@dataclass(frozen=True)
 class MessagePage:
     """The context of `message.html`."""
 
@@ -80,6 +94,8 @@ class MessagePage:
     body: Body
     copies: list[MessageRow]
     verdicts: list[Verdict] | None
+    waits: WaitsFor | None
+    read_in: str  # the topic whose groups get it
     min_offset: int
     max_offset: int
     curl: str
@@ -121,6 +137,7 @@ async def show(request: PageRequest) -> Response:
     where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
     group = group_of(message.topic)
     is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
+    send_topic = _send_topic(console, message)
     context = MessagePage(
         message=message,
         group=group,
@@ -131,12 +148,14 @@ async def show(request: PageRequest) -> Response:
         body=body,
         copies=_copies(records, message),
         verdicts=await delivery_status.verdicts(request, records),
+        waits=await _waits_for(console, message),
+        read_in=message.properties.get(REAL_TOPIC, message.topic),
         min_offset=stats.min_offset if stats else message.offset,
         max_offset=stats.max_offset if stats else message.offset + 1,
         curl=f"curl -s {shlex.quote(str(request.base_url).rstrip('/') + where)}",
-        cli=_send_again(message),
+        cli=_send_again(message, send_topic),
         unread=missing_right(message),
-        send_topic=_send_topic(console, message),
+        send_topic=send_topic,
         can_resend=is_dead and message.queue == 0 and pages.exists(console.broker.group, group),
     )
     title = f"{message.topic} {message.queue}:{message.offset}"
@@ -158,6 +177,21 @@ async def by_id(request: PageRequest) -> Response:
         )
     first = min(result, key=lambda m: (bool(group_of(m.topic)), _waits(m), m.position))
     return _go(first)
+
+
+async def _waits_for(console: Console, message: StoredMessage) -> WaitsFor | None:
+    """What the record waits for; None for one that is due or waits for nothing."""
+    if not _waits(message):
+        return None
+    topic = message.properties[REAL_TOPIC]
+    if TRAN_MSG in message.properties:
+        return WaitsFor(topic, "", None)
+    if group := group_of(topic):  # a retry waits in its level until its turn, whatever is asked
+        waits_ms = {str(each.level): each.delay_ms for each in console.broker.delay_levels()}
+        due_ms = message.stored_ms + waits_ms.get(message.properties.get(DELAY, ""), 0)
+        return WaitsFor(topic, group, due_ms) if due_ms > console.now_ms() else None
+    item = await console.messaging.find_scheduled(message.offset_id)
+    return WaitsFor(item.topic, "", item.due_ms) if item else None
 
 
 def _waits(message: StoredMessage) -> bool:
@@ -285,16 +319,16 @@ def _send_topic(console: Console, message: StoredMessage) -> str:
         return ""
 
 
-def _send_again(message: StoredMessage) -> str:
-    """The command that sends the same message; "" if the body is no short text."""
+def _send_again(message: StoredMessage, topic: str) -> str:
+    """The command that sends the same message; "" without a topic, or if it is no short text."""
     plain = message.plain
-    if plain.why_raw or not 0 < len(plain.body) <= CLI_BODY_MAX:
+    if not topic or plain.why_raw or not 0 < len(plain.body) <= CLI_BODY_MAX:
         return ""
     try:
         body = plain.body.decode()
     except UnicodeDecodeError:
         return ""
-    words = ["kitemq", "produce", message.origin_topic, "--body", body]
+    words = ["kitemq", "produce", topic, "--body", body]
     words += ["--tag", message.tag] if message.tag else []
     for key in message.keys:
         words += ["--key", key]

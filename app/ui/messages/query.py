@@ -26,10 +26,10 @@ SINCE_MS = {
     "all": 0,
 }
 SINCE = (
-    ("15m", "last 15 minutes"),
+    ("15m", N_("last 15 minutes")),
     ("1h", N_("last hour")),
-    ("24h", "last 24 hours"),
-    ("7d", "last 7 days"),
+    ("24h", N_("last 24 hours")),
+    ("7d", N_("last 7 days")),
     ("all", N_("all stored messages")),
     ("", N_("custom range")),
 )

@@ -5,7 +5,7 @@ up in the index, for a limited time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 
@@ -22,6 +22,7 @@ from app.ui.navigation.matching import EQUAL, PREFIX, TYPO, ranked
 from app.ui.navigation.places import ACTIONS, OBJECT_ACTIONS, PLACES, Destination, ObjectAction
 from engine.broker import Lookup
 from engine.errors import EngineError
+from engine.message import StoredMessage
 from kitemq.model.access import Kind
 
 TEXT_CHARS_MAX = 512
@@ -68,6 +69,7 @@ class Hits:
     text: str
     hits: list[Hit]
     totals: Mapping[HitKind, int]
+    messages: Sequence[StoredMessage] = ()  # with this id or key, for who asks
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,11 @@ async def search(request: PageRequest, text: str, *, each_max: int, budget_s: fl
     """The hits of `text`, at most `each_max` of a kind; messages as far as found in `budget_s`."""
     text, who = text.strip()[:TEXT_CHARS_MAX], request.who
     directory = await _directory(request, text)
-    messages = await _messages(request, text, budget_s)
-    return await request.console.render(lambda: find(text, directory, who, messages, each_max))
+    lookup = await _lookup(request, text, budget_s)
+    messages = message_hits(text, who, lookup) if lookup else []
+    result = await request.console.render(lambda: find(text, directory, who, messages, each_max))
+    matches = visible_matches(who, text, lookup.messages) if lookup else []
+    return replace(result, messages=matches)
 
 
 def find(
@@ -202,15 +207,14 @@ async def _directory(request: PageRequest, text: str) -> Directory:
     )
 
 
-async def _messages(request: PageRequest, text: str, budget_s: float) -> list[Hit]:
-    """A hit for the message with this id, or else for the messages with this key."""
+async def _lookup(request: PageRequest, text: str, budget_s: float) -> Lookup | None:
+    """The messages with this id or key; None for a text that is neither."""
     if len(text.split()) != 1:
-        return []  # ids and keys have no blanks
+        return None  # ids and keys have no blanks
     try:
-        lookup = await request.services.search.by_text(text, budget_s=budget_s)
+        return await request.services.search.by_text(text, budget_s=budget_s)
     except EngineError:
-        return []  # too many searches wait: the names are there all the same
-    return message_hits(text, request.who, lookup)
+        return None  # too many searches wait: the names are there all the same
 
 
 def message_hits(text: str, who: Principal, lookup: Lookup) -> list[Hit]:

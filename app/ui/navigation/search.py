@@ -1,5 +1,6 @@
 """The page of a search by one text: redirects to the only exact match, or lists all by kind."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.responses import RedirectResponse, Response
@@ -10,6 +11,7 @@ from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.navigation import hits
 from app.ui.navigation.hits import Hit, HitKind
+from app.ui.topics.messages import MessageRow, rows_of
 
 EACH_MAX = 50
 BUDGET_S = 2.0
@@ -35,6 +37,7 @@ class HitGroup:
     hits: list[Hit]
     total: int
     list_href: str
+    rows: Sequence[MessageRow] = ()  # the messages themselves, newest first
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,9 @@ async def show(request: PageRequest) -> Response:
     exact = [hit.href for hit in result.hits if _is_direct(hit)]
     if len(exact) == 1:
         return _go(exact[0])
-    context = FindPage(result.text, _groups(result) if result.text else [])
+    newest = sorted(result.messages, key=lambda each: -each.stored_ms)
+    rows = await request.console.render(lambda: rows_of(request.who, newest))
+    context = FindPage(result.text, _groups(result, rows) if result.text else [])
     return await pages.respond(request, "search.html", context, title=_("Find"))
 
 
@@ -64,7 +69,7 @@ def _is_direct(hit: Hit) -> bool:
     return hit.is_exact and (is_message or hit.kind in DIRECT)
 
 
-def _groups(result: hits.Hits) -> list[HitGroup]:
+def _groups(result: hits.Hits, rows: Sequence[MessageRow]) -> list[HitGroup]:
     """The hits by kind, the kind of the best hit first."""
     kinds = dict.fromkeys(hit.kind for hit in result.hits)
     return [
@@ -73,6 +78,7 @@ def _groups(result: hits.Hits) -> list[HitGroup]:
             [hit for hit in result.hits if hit.kind is kind],
             result.totals.get(kind, 0),
             LISTS[kind] + segment(result.text) if kind in LISTS else "",
+            rows if kind is HitKind.MESSAGE else (),
         )
         for kind in kinds
     ]

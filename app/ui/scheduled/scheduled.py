@@ -32,11 +32,11 @@ DONE = {
     TimerAnswer.RESCHEDULED: "rescheduled",
 }
 LATER = (
-    ("60000", "in 1 minute"),
-    ("600000", "in 10 minutes"),
-    ("3600000", "in 1 hour"),
-    ("86400000", "in 1 day"),
-    ("604800000", "in 7 days"),
+    ("60000", N_("in 1 minute")),
+    ("600000", N_("in 10 minutes")),
+    ("3600000", N_("in 1 hour")),
+    ("86400000", N_("in 1 day")),
+    ("604800000", N_("in 7 days")),
     ("", N_("at a set time")),
 )
 
@@ -99,7 +99,7 @@ class WaitingRow:
 class ScheduledList:
     """The context of `scheduled.html`. `total` counts all topics; a page may be short.
 
-    The histogram counts messages with an exact time, `levels` those in delay levels.
+    The histogram counts all of them, `levels` those in delay levels.
     """
 
     rows: list[WaitingRow]
@@ -137,10 +137,7 @@ async def show(request: PageRequest) -> Response:
         next_cursor=page.next or "",
         total=page.count,
         histogram=due_histogram.histogram(
-            console.broker.scheduled_counts,
-            max(0, page.count - levels_total),
-            console.now_ms(),
-            query.span,
+            console.broker.scheduled_counts, page.count, console.now_ms(), query.span
         ),
         levels=levels,
         levels_total=levels_total,

@@ -88,7 +88,8 @@ def row_of(message: StoredMessage) -> MessageRow:
     )
 
 
-def _rows(who: Principal, messages: Sequence[StoredMessage]) -> list[MessageRow]:
+def rows_of(who: Principal, messages: Sequence[StoredMessage]) -> list[MessageRow]:
+    """The lines of a list that `who` sees."""
     readable = all_visible(who, messages)
     decompress_all(readable)
     return [row_of(message) for message in readable]
@@ -109,7 +110,7 @@ async def show(request: PageRequest) -> Response:
         head=await head_of(request, config, "messages"),
         search=search,
         queues=[queue.queue for queue in stats],
-        rows=await console.render(partial(_rows, who, page.messages)),
+        rows=await console.render(partial(rows_of, who, page.messages)),
         page=replace(page, messages=[]),
         unread=unread,
     )

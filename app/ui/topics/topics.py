@@ -182,7 +182,7 @@ def _select(
     """Filter, count, sort and cut the topics; pure, because it runs on another thread."""
     candidates = matching(everything, query.text, "all", ())
     matches = [topic for topic in candidates if _is_chosen(topic, kind, marks.stars)]
-    key = _key(snapshot, query.sort, marks.stars)
+    key = sort_key(snapshot, query.sort, marks.stars)
     tables.order(matches, key, lambda t: t.name, down=query.is_downward)
     counts = Counter(map(kind_of, candidates))
     counts[STARRED] = sum(topic.name in marks.stars for topic in candidates)
@@ -215,10 +215,11 @@ def _facets(counts: Counter[str], active: str) -> list[KindFacet]:
     )
 
 
-def _key(snapshot: Snapshot, sort: str, stars: Collection[str]) -> Callable[[TopicConfig], Any]:
+def sort_key(snapshot: Snapshot, sort: str, stars: Collection[str]) -> Callable[[TopicConfig], Any]:
     """The sort key of a topic; None if it is newer than the snapshot."""
-    if sort == "star":
-        return lambda topic: topic.name not in stars
+    if sort == "star":  # then the busiest, by powers of two: rows do not swap at each refresh
+        rates = {name: round(figures.rate) for name, figures in snapshot.topics.items()}
+        return lambda t: (t.name not in stars, -rates.get(t.name, 0).bit_length())
     if sort == "name":
         return lambda topic: topic.name
     if sort == "lag":

@@ -393,7 +393,7 @@ def test_keys_search_go_and_help(open_page: OpenPage) -> None:
 
 def test_a_time_is_typed_or_taken_from_the_past_or_the_calendar(open_page: OpenPage) -> None:
     page = open_page("/dlq/billing")
-    since = page.get_by_label("Died from")
+    since = page.get_by_label("Dead-lettered from")
     expect(since).not_to_have_attribute("type", "datetime-local")
     page.get_by_role("button", name="yesterday").click()
     expect(since).to_have_value(re.compile(r"^\d{4}-\d\d-\d\dT00:00:00$"))

@@ -52,6 +52,20 @@ def test_a_recalled_message_is_never_delivered(engine, broker, delay, message_id
     assert broker.scheduled().count == 0
 
 
+def test_what_falls_due_is_counted_with_exact_times_and_levels(engine, broker, delay, clock):
+    delay("exact", level=0, deliver_at_ms=clock.now_ms() + 7000)
+    for level in (2, 3, 3):
+        delay("x", level)
+    recalled = delay("y")
+    now_ms = clock.now_ms()
+    times = [now_ms, now_ms + 5000, now_ms + 5001, now_ms + 7001, now_ms + 10_001, now_ms + 10**9]
+    assert broker.scheduled_counts(times) == [0, 0, 1, 2, 5, 5]
+    assert broker.recall(recalled) == TimerAnswer.RECALLED
+    assert broker.scheduled_counts(times) == [0, 0, 1, 2, 4, 4]
+    engine.tick(6)
+    assert broker.scheduled_counts(times) == [0, 0, 0, 1, 3, 3]
+
+
 def test_what_was_delivered_is_not_recalled(engine, broker, delay):
     delivered = delay("a")
     engine.tick(10)

@@ -45,6 +45,20 @@ async def test_a_search_says_how_far_it_looked_and_goes_on_to_the_end(filled: Ap
     assert last["reached_ms"] == filled.clock.now_ms() - 1000
 
 
+async def test_the_newest_come_first_over_all_pages(filled: App) -> None:
+    pages = await all_pages(filled, "order=newest&limit=7")
+    assert bodies(pages) == [f"order {number}." for number in reversed(range(60))]
+    assert pages[-1]["reached_ms"] == filled.clock.now_ms() - 60_000
+    pages = await all_pages(filled, "order=newest&filter=paid&limit=5")
+    assert bodies(pages) == [f"order {number}." for number in range(55, -1, -5)]
+
+
+async def test_a_cursor_is_of_one_order(filled: App) -> None:
+    cursor = (await filled.get("/topics/orders/search?order=newest&limit=7"))["next_cursor"]
+    problem = await filled.get(f"/topics/orders/search?limit=7&cursor={cursor}", 422)
+    assert problem["errors"][0]["field"] == "cursor"
+
+
 async def test_a_search_whose_time_is_up_gives_a_cursor(
     filled: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +85,7 @@ async def test_time_and_sql_narrow_it_down(filled: App) -> None:
         ("filter=SQL92: a >", "filter", 422),
         ("begin_ms=5&end_ms=5", "end_ms", 422),
         ("limit=201", "limit", 422),
+        ("order=latest", "order", 422),
     ],
 )
 async def test_what_is_wrong_is_named(filled: App, query: str, field: str, status: int) -> None:

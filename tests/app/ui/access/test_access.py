@@ -126,6 +126,19 @@ def test_htmx_is_told_to_log_in_with_the_whole_window(guarded: Site) -> None:
         assert "<form" not in answer.text
 
 
+def test_the_navigation_leads_to_no_page_that_refuses(
+    admin: httpx.Client, viewer: httpx.Client
+) -> None:
+    def places(client: httpx.Client) -> set[str]:
+        navigation = re.search(r"<nav.*?</nav>", client.get("/").text, re.DOTALL)
+        assert navigation is not None
+        return set(re.findall(r'href="(/[^"]*)"', navigation[0]))
+
+    assert places(admin) - places(viewer) == {"/audit"}
+    for path in places(viewer):
+        assert viewer.get(path).status_code == 200, path
+
+
 @pytest.mark.parametrize(("path", "form"), CHANGES)
 def test_a_viewers_direct_post_is_refused_and_names_the_right(
     viewer: httpx.Client, path: str, form: dict[str, str]

@@ -47,7 +47,7 @@ def test_a_reset_that_the_group_overtook_is_refused_with_a_fresh_preview(
     before = offsets(browser, "overtaking", "overtaken")
     refused = browser.post("/groups/overtaking/offsets", data=form)
     assert refused.status_code == 409
-    assert "Nothing was moved: the group went on since you looked." in refused.text
+    assert "Nothing was moved: the group has moved since the preview." in refused.text
     marked = re.findall(r'id="move-overtaken-(\d)" class="moved-since"', refused.text)
     assert len(marked) == 1
     assert offsets(browser, "overtaking", "overtaken") == before

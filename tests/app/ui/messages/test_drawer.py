@@ -77,6 +77,24 @@ def test_back_closes_the_drawer_and_forward_opens_it_again(
     expect_message(page, "0:2")
 
 
+def test_messages_with_a_key_that_was_searched_for_open_beside_the_results(
+    open_page: OpenPage, site: Site, shelf: str
+) -> None:
+    page = open_page("/search?q=shelved")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(len(BODIES))
+    rows.first.locator("td").first.click()
+    drawer = expect_message(page, "0:5")
+    expect(page).to_have_url(f"{site.base}/search?q=shelved&message=shelf%3A0%3A5")
+    page.keyboard.press("j")
+    expect_message(page, "0:4")
+    page.keyboard.press("k")
+    expect_message(page, "0:5")
+    expect(drawer.get_by_text("1 of 6")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page).to_have_url(f"{site.base}/search?q=shelved")
+
+
 def test_keys_go_through_the_rows_open_and_close_and_give_the_focus_back(
     open_page: OpenPage, site: Site, shelf: str
 ) -> None:

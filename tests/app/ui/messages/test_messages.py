@@ -362,6 +362,32 @@ def test_a_place_and_an_id_lead_to_the_same_message_and_a_purged_one_is_gone(
     assert browser.get("/messages/fading/0/4").status_code == 200
 
 
+def test_a_message_that_waits_says_for_what(browser: httpx.Client, scenery: Scenery) -> None:
+    def outcome(path: str) -> str:
+        text = browser.get(path, follow_redirects=True).text
+        assert "No known consumer group" not in text
+        words = re.search(r'id="became-title".*?</section>', text, re.DOTALL)
+        assert words is not None
+        return " ".join(re.sub(r"<[^>]*>", " ", words[0]).split())
+
+    assert "Waits to be delivered to topic reminders , due" in outcome("/m/REMINDER1")
+    assert "Half message for transfers : consumers get it" in outcome("/m/TRANSFER1")
+    scenery.send("again", [{"body": "x"}])
+    (message,) = scenery.receive("retrying", "again", 1)
+    nacks = [{"receipt": message["receipt"], "delay_level": 18, "error": "busy"}]
+    scenery.post("/groups/retrying/nack", {"nacks": nacks})
+    waiting = scenery.get("/scheduled?topic=%25RETRY%25retrying")["items"]
+    record = waiting[0]["message"]
+    place = f"/messages/{record['topic']}/{record['queue']}/{record['offset']}"
+    assert "Waits to be redelivered to group retrying , due" in outcome(place)
+
+
+def test_the_command_for_a_copy_names_the_topic_that_takes_it(browser: httpx.Client) -> None:
+    text = browser.get("/m/REMINDER1", follow_redirects=True).text
+    assert "kitemq produce reminders --body" in text
+    assert "kitemq produce rmq_sys_wheel_timer" not in text
+
+
 def test_the_id_of_a_message_that_retention_took_is_gone(
     browser: httpx.Client, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

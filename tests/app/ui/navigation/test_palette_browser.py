@@ -43,6 +43,8 @@ def test_enter_before_the_answer_goes_where_the_answer_says(open_page: OpenPage)
 def test_the_palette_is_walked_with_arrows_and_gives_the_focus_back(open_page: OpenPage) -> None:
     page = open_page("/topics")
     button = page.get_by_role("button", name="Go to a page, a topic or a group")
+    expect(button).to_be_hidden()  # where the header has its search
+    page.set_viewport_size({"width": 390, "height": 844})
     button.click()
     expect(page.locator("#palette")).to_be_visible()
     page.locator("#palette-box").fill("er")

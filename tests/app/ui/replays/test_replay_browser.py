@@ -62,11 +62,11 @@ def test_dead_letters_are_found_by_time_id_key_and_reason(
     expect(rows(page)).to_have_count(1)
     expect(page.locator("#letter-2")).to_be_visible()
     page.get_by_role("link", name="Clear").click()
-    page.get_by_label("Died before").fill("2020-01-01T00:00:00")
+    page.get_by_label("Dead-lettered before").fill("2020-01-01T00:00:00")
     page.get_by_role("button", name="Show", exact=True).click()
     expect(page.get_by_role("heading", name="No dead letter matches")).to_be_visible()
-    page.get_by_label("Died before").fill("")
-    page.get_by_label("Died from").fill("2020-01-01T00:00:00")
+    page.get_by_label("Dead-lettered before").fill("")
+    page.get_by_label("Dead-lettered from").fill("2020-01-01T00:00:00")
     page.get_by_role("button", name="Show", exact=True).click()
     expect(rows(page)).to_have_count(total)
 
@@ -134,7 +134,7 @@ def test_what_comes_back_says_how_often_it_was_sent_again(
     expect(page.locator("#letter-0 .marks")).to_have_text(re.compile("resent by job"))
     page.locator("#letter-1 th a").click()
     page.locator("#drawer").get_by_role("link", name="Review dead letter").first.click()
-    expect(page.get_by_text("resending it once more will hardly help")).to_be_visible()
+    expect(page.get_by_text("another resend is unlikely to succeed")).to_be_visible()
 
 
 def test_a_dead_letter_is_edited_and_sent_as_a_new_message(
