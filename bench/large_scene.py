@@ -299,7 +299,7 @@ def join(base: str, size: Size = LARGE) -> None:
             json.dumps(beat).encode(),
             {"Content-Type": "application/json"},
         )
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=60).close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
