@@ -42,7 +42,7 @@ class LogSearch:
 
         Where the id says where the message lies, its own topic and the engine's are asked first.
         """
-        first = self._first(message_id)
+        first = self.record_of_id(message_id)
         if first is not None and message_id.upper() == first.offset_id:
             message_id = first.message_id
         home = position_of_id(message_id)
@@ -52,6 +52,14 @@ class LogSearch:
 
         places = self._places_in_all(message_id, near=None if first is None else first.origin_topic)
         return Lookup(chain([] if home is None else [home], places), is_it)
+
+    def record_of_id(self, text: str) -> StoredMessage | None:
+        """The record that an id made here, or an offset id, says it lies at."""
+        place = position_of_id(text)
+        message = None if place is None else self._at(place)
+        if message is None or text.upper() not in (message.offset_id, message.message_id.upper()):
+            return None
+        return message if self._is_current(message) else None
 
     def key_lookup(
         self,
@@ -167,14 +175,6 @@ class LogSearch:
         )
 
     # -- inside ----------------------------------------------------------------------------------
-
-    def _first(self, text: str) -> StoredMessage | None:
-        """The record that an id made here, or an offset id, says it lies at."""
-        place = position_of_id(text)
-        message = None if place is None else self._at(place)
-        if message is None or text.upper() not in (message.offset_id, message.message_id.upper()):
-            return None
-        return message if self._is_current(message) else None
 
     def _at(self, position: int) -> StoredMessage | None:
         try:

@@ -30,6 +30,7 @@ from engine.store.sealed_files import SealedFiles
 
 NAME_FORMAT = "%Y%m%d%H%M%S%f"
 TOPICS_MAX = 20_000
+ANSWERS_MAX = 8  # keys that were looked up last in thousands of topics
 CHECKED_BYTES_MAX = 256 * 1024 * 1024  # of index files, newest first, that a start reads to check
 _PAIRS = {f"{number:02X}": hash_ for number, hash_ in enumerate(PAIR_HASHES)}
 
@@ -65,6 +66,7 @@ class KeyIndex:
         self._item_max = item_max
         self._index_files: list[IndexFile] = []
         self._topics: dict[str, int] = {}
+        self._answers: dict[tuple[tuple[int, ...], str, int], dict[Path, list[int]]] = {}
         self._pending: list[tuple[IndexNumbers, IndexNumbers, int]] = []  # no file for them yet
         self._sealed: list[Path] = []  # no sync covered them yet
         self._marks: list[tuple[IndexFile, IndexMark]] = []  # to be written once that is synced
@@ -181,18 +183,29 @@ class KeyIndex:
 
     def finders(
         self, topics: Sequence[str], key: str, count_max: int
-    ) -> Iterator[Callable[[], list[int]]]:
+    ) -> "Iterator[int | Callable[[], list[int]]]":
         """The same for thousands of topics: work for a thread, one file at a time, newest first."""
-        prefixes = list(map(self._topic_prefix, topics))
+        prefixes = tuple(map(self._topic_prefix, topics))
+        question = (prefixes, key, count_max)
+        if question not in self._answers:
+            while len(self._answers) >= ANSWERS_MAX:
+                del self._answers[next(iter(self._answers))]
+            self._answers[question] = {}
+        answers = self._answers[question]  # of files that are full: they say the same again
         hashes: list[int] = []
 
         def find(view: IndexView) -> list[int]:
             if not hashes:
                 hashes.extend(_continued(prefixes, key))
-            return view.positions_of(self._files, hashes, count_max)
+            positions = view.positions_of(self._files, hashes, count_max)
+            if view.slots is None:
+                answers[view.path] = positions
+            return positions
 
         for file in self._index_files[::-1]:
-            if file.first_position >= 0 and not file.is_deleted:
+            if file.path in answers:
+                yield from answers[file.path]
+            elif file.first_position >= 0 and not file.is_deleted:
                 yield partial(find, file.view())
 
     def _positions(

@@ -249,8 +249,8 @@ class StoreReader:
 
     def finders_of_id(
         self, topics: Sequence[str], message_id: str, count_max: int
-    ) -> Iterator[Callable[[], list[int]]]:
-        """The same for thousands of topics: work for a thread, piece by piece."""
+    ) -> "Iterator[int | Callable[[], list[int]]]":
+        """The same for thousands of topics: positions, or work for a thread that finds some."""
         return self._index.finders(topics, message_id, count_max)
 
     def offset_at_time(self, topic: str, queue: int, at_ms: int) -> int:

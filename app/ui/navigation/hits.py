@@ -89,12 +89,13 @@ async def search(
 ) -> Hits:
     """The hits of `text`, at most `each_max` of a kind; messages as far as found in `budget_s`.
 
-    While somebody `is_typing` the name of one of thousands of topics, no index of keys is read.
+    While somebody `is_typing` a name, no index of keys is read where there are many topics.
     """
     text, who = text.strip()[:TEXT_CHARS_MAX], request.who
     directory = await _directory(request, text)
     is_many = is_typing and len(directory.topics) > PROBED_TOPICS_MAX
-    messages = await _messages(request, text, budget_s, directory.topics if is_many else ())
+    names = (*directory.topics, *directory.groups, *directory.clients) if is_many else ()
+    messages = await _messages(request, text, budget_s, names)
     return await request.console.render(lambda: find(text, directory, who, messages, each_max))
 
 
@@ -221,6 +222,8 @@ async def _messages(
     """
     if len(text.split()) != 1:
         return []  # ids and keys have no blanks
+    if request.broker.search.record_of_id(text) is not None:
+        return [_id_hit(text)]
     if _is_in(text, names):
         return [_key_search(text)]
     try:
@@ -234,11 +237,16 @@ def message_hits(text: str, who: Principal, lookup: Lookup) -> list[Hit]:
     """The hits of messages whose id or key is `text`; a key only where `who` may read it."""
     kind, quoted = HitKind.MESSAGE, segment(text)
     if any(text in (each.message_id, each.offset_id) for each in lookup.messages):
-        return [Hit(kind, _("Message with id %(id)s", id=text), f"/m/{quoted}", "message", EQUAL)]
+        return [_id_hit(text)]
     if visible_matches(who, text, lookup.messages):
         title = _("Messages with key %(key)s", key=text)
         return [Hit(kind, title, f"/messages?by=key&key={quoted}", "message", EQUAL)]
     return [] if lookup.is_over else [_key_search(text)]  # its time was up before
+
+
+def _id_hit(text: str) -> Hit:
+    title = _("Message with id %(id)s", id=text)
+    return Hit(HitKind.MESSAGE, title, f"/m/{segment(text)}", "message", EQUAL)
 
 
 def _key_search(text: str) -> Hit:

@@ -115,6 +115,8 @@ def test_whole_files_are_looked_through_for_many_topics(bench: Bench, ending: st
     finders = list(store.finders_of_id(topics, "k", 99))
     assert len(finders) == 4
     assert sorted(each for find in finders for each in find()) == positions
+    *known, newest = reversed(list(store.finders_of_id(topics, "k", 99)))
+    assert sorted([*known, *newest()]) == positions, "full files are not read again"
     assert [find() for find in store.finders_of_id(topics, "no-such-key", 99)] == [[]] * 4
 
 
