@@ -173,10 +173,10 @@ class ConsoleLine:
 
 def _figures(reader: Reader, size: Size, times: int) -> list[Figure]:
     first = _first_load(reader, "/topics")
-    lists = [_page(reader, path, path, times) for path in (*LISTS, *SINGLE)]
+    lists = [_page(reader, path, times) for path in (*LISTS, *SINGLE)]
     after_pages_mib = reader.server.memory_mib()
-    whole = [_page(reader, path, path, max(1, times // 4)) for path in WHOLE]
-    look_ups = [_page(reader, name, path, times) for name, path in _look_ups(reader, size)]
+    whole = [_page(reader, path, max(1, times // 4)) for path in WHOLE]
+    look_ups = [_watched(reader, name, path, times) for name, path in _look_ups(reader, size)]
     bodies = [_body_search(reader, BODY_FIRST, RARE), _body_search(reader, BODY_WHOLE, FIRST)]
     return [
         first,
@@ -192,30 +192,35 @@ def _figures(reader: Reader, size: Size, times: int) -> list[Figure]:
     ]
 
 
-def _look_ups(reader: Reader, size: Size) -> list[tuple[str, str]]:
-    """What people search for in the header, and by key in one topic, with its address."""
-    key = quote(archive_key(size.messages // 3))
+def _look_ups(reader: Reader, size: Size) -> list[tuple[str, Callable[[int], str]]]:
+    """Addresses of what people search for; each time for another key, which was not found yet."""
     archive = quote(topic_name(ARCHIVE))
-    found = reader.json(f"/api/v1/topics/{archive}/messages/by-key?key={key}")
-    texts = {
-        "topic": topic_name(size.topics // 2),
-        "group": group_name(size.groups // 2),
-        "client": client_name(7),
+
+    def key(turn: int) -> str:
+        return archive_key((size.messages // 3 + turn * 7919) % size.messages)
+
+    found = reader.json(f"/api/v1/topics/{archive}/messages/by-key?key={key(0)}")
+    texts: dict[str, Callable[[int], str]] = {
+        "topic": lambda turn: topic_name(size.topics // 2 + turn),
+        "group": lambda turn: group_name(size.groups // 2 + turn),
+        "client": lambda turn: client_name(turn),
         "key": key,
-        "message id": found["items"][0]["message_id"],
-        "nothing": "no-such-name-anywhere",
+        "message id": lambda _: str(found["items"][0]["message_id"]),
+        "nothing": lambda turn: f"no-such-name-{turn}",
     }
+
+    def searching(path: str, text: Callable[[int], str], first: int) -> Callable[[int], str]:
+        return lambda turn: path + quote(text(first + turn))
+
+    by_key = f"/messages?by=key&topic={archive}&key="
     return [
-        *[
-            (f"header search by {kind}", f"/palette?q={quote(text)}")
-            for kind, text in texts.items()
-        ],
-        *[
-            (f"page of search by {kind}", f"/search?q={quote(text)}")
-            for kind, text in texts.items()
-        ],
-        ("messages by key, one topic", f"/messages?by=key&topic={archive}&key={key}"),
-        ("messages by key, all topics", f"/messages?by=key&key={key}"),
+        *((f"header search by {kind}", searching("/palette?q=", texts[kind], 1)) for kind in texts),
+        *(
+            (f"page of search by {kind}", searching("/search?q=", texts[kind], 30))
+            for kind in texts
+        ),
+        ("messages by key, one topic", searching(by_key, key, 60)),
+        ("messages by key, all topics", searching("/messages?by=key&key=", key, 90)),
     ]
 
 
@@ -227,18 +232,18 @@ def _first_load(reader: Reader, path: str) -> Figure:
     return Figure("first load of a page", size_kib=size_bytes / 1024)
 
 
-def _page(reader: Reader, name: str, path: str, times: int) -> Figure:
+def _page(reader: Reader, path: str, times: int) -> Figure:
     """One page asked for again and again; its first time, which is the dearest, counts."""
-    return _watched(reader, name, lambda: len(reader.read(path)), times)
+    return _watched(reader, path, lambda _: path, times)
 
 
-def _watched(reader: Reader, name: str, work: Callable[[], int], times: int) -> Figure:
+def _watched(reader: Reader, name: str, path: Callable[[int], str], times: int) -> Figure:
     server, took_s, sizes = reader.server, [], []
     delay_ms = cpu_s = 0.0
-    for _ in range(times):
+    for turn in range(times):
         server.delay_ms()
         before_s, began_s = server.cpu_s(), time.perf_counter()
-        sizes.append(work())
+        sizes.append(len(reader.read(path(turn))))
         took_s.append(time.perf_counter() - began_s)
         cpu_s += server.cpu_s() - before_s
         delay_ms = max(delay_ms, server.delay_ms())
