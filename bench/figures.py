@@ -27,7 +27,17 @@ UNITS = {
     "memory_mib": Unit("MiB", ",.0f"),
     "wall_s": Unit("s", ",.1f"),
     "cpu_s": Unit("s of processor", ",.1f"),
+    "p95_us": Unit("p95 us", ",.0f"),
+    "page_cpu_ms": Unit("ms of processor", ",.1f"),
+    "size_kib": Unit("KiB", ",.1f"),
+    "search_rate": Unit("messages/s searched", ",.0f"),
 }
+
+# The kinds without a column of their own.
+OTHERS = (
+    "p95_us", "page_cpu_ms", "size_kib", "search_rate",
+    "client_us", "ready_s", "wall_s", "cpu_s", "memory_mib",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,10 @@ class Figure:
     memory_mib: float | None = None
     wall_s: float | None = None
     cpu_s: float | None = None
+    p95_us: float | None = None
+    page_cpu_ms: float | None = None
+    size_kib: float | None = None  # of a page as it is sent, compressed
+    search_rate: float | None = None  # messages that a search looks at per second
     rates: tuple[float, ...] = ()  # of each run, to see how far they lie apart
 
     def value(self, kind: str) -> float | None:
@@ -60,6 +74,7 @@ class Times(TypedDict):
     """How long something took, as a `Figure` takes it."""
 
     p50_us: float
+    p95_us: float
     p99_us: float
 
 
@@ -107,9 +122,13 @@ def middle_of(runs: Sequence[Figure]) -> Figure:
 
 
 def times_of(took_s: Sequence[float]) -> Times:
-    """Median and 99th percentile of times in seconds, in any order, at least one."""
+    """Median and high percentiles of times in seconds, in any order, at least one."""
     ordered = sorted(took_s)
-    return {"p50_us": quantile(ordered, 0.5) * 1e6, "p99_us": quantile(ordered, 0.99) * 1e6}
+    return {
+        "p50_us": quantile(ordered, 0.5) * 1e6,
+        "p95_us": quantile(ordered, 0.95) * 1e6,
+        "p99_us": quantile(ordered, 0.99) * 1e6,
+    }
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:
@@ -186,7 +205,7 @@ def figure_row(line: str, figure: Figure) -> str:
     cells = [_cell(figure.value(kind), UNITS[kind]) for kind in kinds]
     others = [
         f"{_cell(figure.value(kind), UNITS[kind])} {UNITS[kind].name}"
-        for kind in ("client_us", "ready_s", "wall_s", "cpu_s", "memory_mib")
+        for kind in OTHERS
         if figure.value(kind) is not None
     ]
     return f"| {line} | {figure.broker} | {' | '.join(cells)} | {', '.join(others)} |"

@@ -1,33 +1,46 @@
-"""A large installation, made by the engine itself in seconds: 10,000 topics and 2,500 groups.
+"""A large installation, made by the engine itself: 10,000 topics and 2,500 groups in seconds.
 
-For whoever measures lists at size, or wants to look at them: `python -m bench.large_scene --serve`
-builds it in a temporary directory and serves it until interrupted. What it holds follows from the
-numbers alone, so that two of them are alike.
+To look at lists at size, `python -m bench.large_scene --serve` builds it in a temporary directory
+and serves it until interrupted; `--size huge` adds 10 million messages and a million dead letters,
+and keeps them in `build/scenes` for the next time. What a scene holds follows from its numbers
+alone, so that two of them are alike.
 """
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from app.ws.packed_send import PackedSend, PackedSendFrame
 from engine.broker import Broker, GroupConfig, Nack, TopicConfig, TopicType
 from engine.clock import SystemClock
 from engine.config import EngineConfig
 from engine.message import Message
 from engine.store.pool import InlinePool
+from kitemq.protocol.sends import SendFrame
 
 QUEUES = (1, 2, 4, 4, 8, 16)
 TEAMS = ("orders", "payments", "search", "stock", "mail", "fraud", "ledger", "web")
 TYPES = (TopicType.NORMAL, TopicType.FIFO, TopicType.DELAY, TopicType.TRANSACTION)
 ERRORS = ("TimeoutError: no answer within 5 s", "ValueError: total is missing", "KeyError: 'id'")
 SEND_AT_ONCE = 1000
-RECEIVE_AT_ONCE = 32
+RECEIVE_AT_ONCE = 256
+ARCHIVE = 4  # the number of the topic with `Size.messages`; it has eight queues
+SHARED = 12  # that of the topic whose messages each 25th group fails with; it has one queue
+ARCHIVE_AT_ONCE = 4096
+ARCHIVE_TRACE_SAMPLE = 0.001
+REGIONS = ("eu-west", "eu-north", "us-east", "us-west", "ap-south")
+RARE_EVERY = 100_000  # bodies of the archive that hold RARE; the first one alone holds FIRST
+RARE, FIRST = "chargeback", "opening-balance"
+TICK_EVERY = 16  # sends
 HOUR_MS = 3_600_000
 INVISIBLE_S = 12 * 3600.0
 RETRY_LEVEL = 18  # two hours
@@ -37,7 +50,10 @@ DEAD_GROUP = "billing-import"
 
 @dataclass(frozen=True)
 class Size:
-    """How much there is; `dead` letters in one group, `due` messages that wait for their time."""
+    """How much there is; `dead` letters in one group, `due` messages that wait for their time.
+
+    One topic has `messages`, each with a key; each 25th group has `dead_each` dead letters.
+    """
 
     topics: int = 10_000
     groups: int = 2_500
@@ -45,10 +61,17 @@ class Size:
     due: int = 500
     transactions: int = 200
     members: int = 1_000
+    messages: int = 0
+    dead_each: int = 2
 
 
 LARGE = Size()
-SMALL = Size(topics=400, groups=100, dead=60, due=20, transactions=10, members=40)
+SMALL = Size(topics=400, groups=100, dead=60, due=20, transactions=10, members=40, messages=2_000)
+HUGE = Size(dead=600_000, messages=10_000_000, dead_each=4_000)  # a million dead letters in all
+SIZES = {"small": SMALL, "large": LARGE, "huge": HUGE}
+SCENES = Path("build/scenes")
+SCENE_FILE = "scene.json"  # beside the data: what it is and when it was whole
+KEPT_S = 12 * 3600.0  # later what waits in it is due, and retention takes what is old
 
 
 def topic_name(number: int) -> str:
@@ -61,16 +84,53 @@ def group_name(number: int) -> str:
     return f"{TEAMS[number % len(TEAMS)]}-reader-{number:04d}"
 
 
+def client_name(number: int) -> str:
+    """The name of one of the clients that `join`."""
+    return f"host-{number % 40:02d}@{number}"
+
+
+def archive_key(number: int) -> str:
+    """The key of one message of the archive."""
+    return f"order-{number:08d}"
+
+
 def build(data: Path, size: Size = LARGE) -> None:
     """Fill an empty data directory and leave it cleanly stopped."""
-    config = EngineConfig(data=data, disk_free_min_bytes=0)
+    with _running(data) as broker:
+        scene = _Scene(broker, size)
+        scene.topics()
+        scene.groups()
+        scene.failures()
+        scene.waiting()
+    if size.messages:
+        with _running(data, trace_sample=ARCHIVE_TRACE_SAMPLE) as broker:
+            _Scene(broker, size).archive()
+
+
+def ensure(size: Size, scenes: Path = SCENES) -> Path:
+    """The data directory of a scene in `scenes`, built there unless a fresh one is kept."""
+    about = asdict(size)
+    name = "-".join(map(str, about.values()))
+    folder = scenes / name
+    file = folder / SCENE_FILE
+    try:
+        is_fresh = time.time() - file.stat().st_mtime < KEPT_S
+        if is_fresh and json.loads(file.read_bytes()) == about:
+            return folder / "data"
+    except (OSError, ValueError):
+        pass  # there is none, or it was left in the middle
+    shutil.rmtree(folder, ignore_errors=True)
+    build(folder / "data", size)
+    file.write_text(json.dumps(about))
+    return folder / "data"
+
+
+@contextmanager
+def _running(data: Path, trace_sample: float = 1.0) -> Iterator[Broker]:
+    config = EngineConfig(data=data, disk_free_min_bytes=0, trace_sample=trace_sample)
     broker = Broker(config, clock=SystemClock(), pool=InlinePool())
     broker.start()
-    scene = _Scene(broker, size)
-    scene.topics()
-    scene.groups()
-    scene.failures()
-    scene.waiting()
+    yield broker
     broker.tick()
     broker.stop()
 
@@ -109,10 +169,13 @@ class _Scene:
         bulk = topic_name(0)
         self._send(Message(bulk, b"{}" * 60, tag="import", queue=0) for _ in range(size.dead))
         self._fail(DEAD_GROUP, bulk, size.dead)
+        if size.dead_each > 2:
+            shared = topic_name(SHARED)
+            self._send(Message(shared, b"{}" * 60, tag="import") for _ in range(size.dead_each))
         for number in range(0, size.groups - 2, 25):
-            topic = topic_name(number * 4 % size.topics)
+            topic = topic_name(SHARED if size.dead_each > 2 else number * 4 % size.topics)
             broker.commit_offset(group_name(number), topic, 0, 0)
-            self._fail(group_name(number), topic, 2)
+            self._fail(group_name(number), topic, size.dead_each)
         for number in range(9, size.groups - 2, 25):
             name, topic = group_name(number), topic_name((number * 4 + 1) % size.topics)
             deliveries = broker.receive(name, {topic: "*"}, count_max=4, invisible_s=INVISIBLE_S)
@@ -147,6 +210,28 @@ class _Scene:
             )
             for number in range(self._size.transactions)
         )
+
+    def archive(self) -> None:
+        """Many messages in one topic, sent by column as producers of batches do."""
+        for number, first in enumerate(range(0, self._size.messages, ARCHIVE_AT_ONCE)):
+            numbers = range(first, min(first + ARCHIVE_AT_ONCE, self._size.messages))
+            frame = SendFrame(
+                topic=topic_name(ARCHIVE),
+                bodies=[_archive_body(each) for each in numbers],
+                tags=[REGIONS[each % len(REGIONS)] for each in numbers],
+                keys=[archive_key(each) for each in numbers],
+                groups=[],
+                properties=[],
+                delay_levels=[],
+                flags=[],
+                born_ms=[],
+            )
+            packed = PackedSend().parse(frame.payload(), 0)
+            assert isinstance(packed, PackedSendFrame)
+            sent = self._broker.send_columns([packed.columns("127.0.0.1")])
+            assert sent is not None
+            if not number % TICK_EVERY:
+                self._broker.tick()
 
     def _traffic(self) -> Iterator[Message]:
         for number in range(self._size.topics):
@@ -185,6 +270,16 @@ class _Scene:
             self._broker.send(batch)
 
 
+def _archive_body(number: int) -> bytes:
+    """A body of some 120 bytes."""
+    word = RARE if number % RARE_EVERY == RARE_EVERY - 1 else "" if number else FIRST
+    region, customer = REGIONS[number % len(REGIONS)], number * 7919 % 1_000_000
+    return (
+        f'{{"order": {number}, "customer": "c-{customer:06d}", "region": "{region}", '
+        f'"total": {number % 50_000 / 100:.2f}, "note": "{word}"}}'
+    ).encode()
+
+
 def _type(number: int) -> TopicType:
     return TYPES[number // 3 % len(TYPES)] if number % 3 == 2 else TopicType.NORMAL
 
@@ -194,7 +289,7 @@ def join(base: str, size: Size = LARGE) -> None:
     for number in range(size.members):
         group = group_name(number // 2 % (size.groups - 2))
         beat = {
-            "client": f"host-{number % 40:02d}@{number}",
+            "client": client_name(number),
             "topics": {topic_name(number // 2 * 4 % size.topics): "*" if number % 90 else "paid"},
             "version": f"5.{number % 4}.0",
             "language": ("JAVA", "GO", "PYTHON")[number % 3],
@@ -204,7 +299,7 @@ def join(base: str, size: Size = LARGE) -> None:
             json.dumps(beat).encode(),
             {"Content-Type": "application/json"},
         )
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=60).close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -213,14 +308,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--serve", action="store_true", help="serve it until interrupted")
     parser.add_argument("--port", type=int, default=8085)
     parser.add_argument("--data", type=Path, help="an empty directory; a temporary one without")
+    parser.add_argument("--size", choices=SIZES, default="large", help="huge: kept for next time")
     options = parser.parse_args(arguments)
+    size = SIZES[options.size]
     with tempfile.TemporaryDirectory(prefix="kitemq-large-") as folder:
         data = options.data or Path(folder) / "data"
         began_s = time.perf_counter()
-        build(data)
+        if size is HUGE and not options.data:
+            data = ensure(size)
+        else:
+            build(data, size)
         print(
-            f"built {LARGE.topics:,} topics and {LARGE.groups:,} groups in "
-            f"{time.perf_counter() - began_s:.1f} s"
+            f"{size.topics:,} topics, {size.groups:,} groups and {size.messages:,} messages are in "
+            f"{data} after {time.perf_counter() - began_s:.1f} s"
         )
         if not options.serve:
             return 0

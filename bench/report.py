@@ -28,6 +28,8 @@ LIBRARIES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools", "websocke
 DELAY_MAX_MS = 10.0
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 LATEST = "## The latest result"
+# Lines with a heading of their own, before that, which may be measured by themselves.
+SECTIONS = {"console": "## The console at scale, measured"}
 PUBLISHED_BY = "python -m bench --docs"
 VERSION = re.compile(r"v=?(\d[\w.]*)")
 
@@ -155,17 +157,42 @@ def verdict_table(verdicts: Sequence[Verdict]) -> str:
     return "\n".join(["", VERDICT_HEAD, *map(verdict_row, verdicts)])
 
 
-def publish(about: dict[str, Any], measured: Measured, verdicts: Sequence[Verdict]) -> None:
-    """Put the tables under the last heading of docs/benchmarks.md."""
+def publish(
+    about: dict[str, Any], measured: Measured, verdicts: Sequence[Verdict], only: str = ""
+) -> None:
+    """Put the tables under their headings in docs/benchmarks.md; `only` that of one section."""
+    text = DOCUMENT.read_text()
+    for name, heading in SECTIONS.items():
+        own = [each for each in measured if each[0].name == name]
+        if own:
+            of_line = [verdict for verdict in verdicts if verdict.line == name]
+            command = f"python -m bench --only {name} --docs" if only else PUBLISHED_BY
+            text = _replaced(text, heading, _tables(command, about, own, of_line))
+    if not only:
+        others = [each for each in measured if each[0].name not in SECTIONS]
+        rest = [verdict for verdict in verdicts if verdict.line not in SECTIONS]
+        text = _replaced(text, LATEST, _tables(PUBLISHED_BY, about, others, rest))
+    DOCUMENT.write_text(text)
+
+
+def _tables(
+    command: str, about: dict[str, Any], measured: Measured, verdicts: Sequence[Verdict]
+) -> str:
     rows = [figure_row(line.name, figure) for line, figures in measured for figure in figures]
     parts = [
-        f"Printed by `{PUBLISHED_BY}`:",
+        f"Printed by `{command}`:",
         introduction(about),
         "\n".join([FIGURE_HEAD, *rows]),
         verdict_table(verdicts).strip(),
     ]
-    kept = DOCUMENT.read_text().partition(LATEST)[0]
-    DOCUMENT.write_text(kept + LATEST + "\n\n" + "\n\n".join(parts) + "\n")
+    return "\n\n".join(parts)
+
+
+def _replaced(text: str, heading: str, content: str) -> str:
+    """The document with other content under a heading; all that follows the heading stays."""
+    before, _, after = text.partition(f"{heading}\n")
+    _, mark, rest = after.partition("\n## ")
+    return f"{before}{heading}\n\n{content}\n" + (f"{mark}{rest}" if mark else "")
 
 
 def _peer_version(binary: str, is_installed: bool) -> str:

@@ -122,6 +122,10 @@ class Snapshot:
     forecasts: Mapping[str, Forecast] = field(default_factory=dict)
     totals: Totals = NO_TOTALS
     dead: int = 0  # open dead letters, also of deleted groups
+    # Those that were asked for.
+    _standings: dict[GroupConfig, GroupStanding] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def forecast(self, group: str) -> Forecast:
         """Unknown for a group that is newer than the walk."""
@@ -129,7 +133,15 @@ class Snapshot:
 
     def standing(self, group: GroupConfig, figures: GroupFigures | None = None) -> GroupStanding:
         """A group's status by newer `figures`, or by those of the walk."""
-        figures = figures or self.groups.get(group.name) or NO_FIGURES
+        if figures is None:  # lists ask for that of every group
+            known = self._standings.get(group)
+            if known is None:
+                figures = self.groups.get(group.name) or NO_FIGURES
+                known = self._standings[group] = self._standing(group, figures)
+            return known
+        return self._standing(group, figures)
+
+    def _standing(self, group: GroupConfig, figures: GroupFigures) -> GroupStanding:
         topics = figures.lag_by_topic.keys() - {RETRY_PREFIX + group.name}
         are_paused = bool(topics) and topics <= set(group.paused_topics)
         return standing_of(
@@ -301,6 +313,9 @@ class Sampler:
             await pause.when_due()
         self._histories = histories
         totals = self._sum(topics, groups, taken_ms)
+        await pause.when_due()
+        dead_of_deleted = self._dead_of_deleted(topics, groups)
+        await pause.when_due()
         if not self._totals or taken_ms - self._totals[-1].at_ms >= TOTALS_STEP_MS:
             self._totals.append(totals)
         self.snapshot = Snapshot(
@@ -311,7 +326,7 @@ class Sampler:
             growth=growth,
             forecasts=forecasts,
             totals=totals,
-            dead=totals.dead + self._dead_of_deleted(topics, groups),
+            dead=totals.dead + dead_of_deleted,
         )
         self._walk_s = time.monotonic() - began_s
 

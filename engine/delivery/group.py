@@ -100,6 +100,7 @@ class GroupCatalog:
         self._groups_max = groups_max
         self._retry_max = retry_max
         self._groups: dict[str, GroupConfig] = {}
+        self._sorted: list[GroupConfig] | None = None
         journal.register((GroupSet, GroupGone), self._apply, self._snapshot, _check)
 
     def find(self, name: str) -> GroupConfig | None:
@@ -170,13 +171,16 @@ class GroupCatalog:
 
     def all(self) -> list[GroupConfig]:
         """Every group, by name."""
-        return [self._groups[name] for name in sorted(self._groups)]
+        if self._sorted is None:  # once for each change: thousands are listed by every page
+            self._sorted = [self._groups[name] for name in sorted(self._groups)]
+        return self._sorted.copy()
 
     def _write(self, entry: GroupSet | GroupGone) -> None:
         self._journal.append(entry)
         self._apply(entry)
 
     def _apply(self, entry: GroupSet | GroupGone) -> None:
+        self._sorted = None
         if isinstance(entry, GroupSet):
             config = entry.config
             if not entry.has_ordered:

@@ -10,12 +10,14 @@ RocketMQ looks at all from the oldest that waits. A clean stop writes down two m
 """
 
 import logging
+import math
 from bisect import bisect_left
+from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple
 
 from engine.config import EngineConfig
 from engine.context import EngineContext
-from engine.delivery.group import Mode
+from engine.delivery.group import GroupConfig, Mode
 from engine.delivery.subsystem import DeliverySubsystem
 from engine.errors import EngineError
 from engine.handover.tables import (
@@ -37,6 +39,7 @@ from engine.schedule.timer_deliver import TimerDeliverer
 from engine.service import Service
 from engine.store.files import Files
 from engine.store.pool import Pool
+from engine.topic.catalog import TopicConfig
 from engine.topic.names import HALF_TOPIC, OP_TOPIC, TIMER_TOPIC, is_group_topic, is_system_topic
 from engine.txn.half_messages import QUEUE
 from engine.txn.journal import HALVES
@@ -46,6 +49,9 @@ log = logging.getLogger("kitemq.handover")
 
 INTERVAL_S = 5.0
 REFUSED = "what Apache RocketMQ would read could not be written"
+SLICE_S = 0.002  # of one tick; tables of thousands of groups take ten of them
+PAUSE_S = 0.01  # between two slices
+EACH_STEP = 20  # entries of a table between two looks at the clock
 SHARE = 200  # of the owner's time, one part at most goes into this
 TIMERS_MAX = 5_000  # while the server runs
 SPAN_PER_TIMER = 4  # so many entries of the timer queue are looked at for each of them
@@ -91,6 +97,8 @@ class Exporter(Service):
         self._clock = context.clock
         self._timer_log_bytes = config.timer_log_bytes
         self._is_writing = False
+        self._build: Generator[None, None, dict[str, object]] | None = None
+        self._build_s = 0.0  # what it took of the owner's time so far
         self._before: dict[str, RocketmqTable] = {}
         self._topics_built: tuple[int, dict[str, object]] = (-1, {})  # of a catalog's version
         self._written: dict[str, object] = {}  # by file name: what it says, but for its version
@@ -106,21 +114,28 @@ class Exporter(Service):
                 self._before[name] = RocketmqTable()
 
     def tick(self) -> float:
-        """Write what changed; seconds until the next time."""
+        """Build the tables slice by slice and write what changed; seconds until the next time."""
         now_s = self._clock.monotonic_s()
-        if self._is_writing or now_s < self._next_export_s:
+        if self._is_writing or (self._build is None and now_s < self._next_export_s):
             return max(0.1, self._next_export_s - now_s)
-        self._next_export_s = now_s + INTERVAL_S
+        if self._build is None:
+            self._next_export_s = now_s + INTERVAL_S
+            self._build = self._changed(min(TIMERS_MAX, units_max(self._timer_log_bytes)))
+            self._build_s = 0.0
         try:
-            changed = self._changed(min(TIMERS_MAX, units_max(self._timer_log_bytes)))
+            changed = self._carry_on(self._build, now_s + SLICE_S)
+            self._build_s += self._clock.monotonic_s() - now_s
+            if changed is None:
+                return PAUSE_S
+            self._build = None
             if self._keys_end != self._store.written:
                 self._store.show_keys()
                 self._keys_end = self._store.written
         except (OSError, EngineError) as error:  # KiteMQ can do without
+            self._build = None
             log.warning("%s: %s", REFUSED, error)
             return INTERVAL_S
-        took_s = self._clock.monotonic_s() - now_s
-        self._next_export_s = now_s + max(INTERVAL_S, SHARE * took_s)
+        self._next_export_s = max(self._next_export_s, now_s + SHARE * self._build_s)
         if changed:
             self._is_writing = True
             self._store.when_flushed(
@@ -128,10 +143,23 @@ class Exporter(Service):
             )
         return self._next_export_s - now_s
 
+    def _carry_on(
+        self, build: Generator[None, None, dict[str, object]], end_s: float
+    ) -> dict[str, object] | None:
+        """What changed, once all is built; None where the time is up before."""
+        try:
+            while self._clock.monotonic_s() < end_s:
+                next(build)
+        except StopIteration as end:
+            changed: dict[str, object] = end.value
+            return changed
+        return None
+
     def stop(self) -> None:
         """Write everything, the pool being idle; what the disk refuses is logged."""
         try:
-            changed = self._changed(units_max(self._timer_log_bytes), is_last=True)
+            build = self._changed(units_max(self._timer_log_bytes), is_last=True)
+            changed = self._carry_on(build, math.inf) or {}
         except (OSError, EngineError) as error:
             log.warning("%s: %s", REFUSED, error)
         else:
@@ -148,15 +176,21 @@ class Exporter(Service):
         if error is not None:
             self._written.clear()
 
-    def _changed(self, timers_max: int, *, is_last: bool = False) -> dict[str, object]:
+    def _changed(
+        self, timers_max: int, *, is_last: bool = False
+    ) -> Generator[None, None, dict[str, object]]:
         """By file name what is to be written; nothing that was written so before."""
         tables: dict[str, object] = {
-            TOPICS: self._topics(),
-            GROUPS: self._groups(),
-            OFFSETS: self._offsets(),
+            TOPICS: (yield from self._topics()),
+            GROUPS: (yield from self._groups()),
+            OFFSETS: (yield from self._offsets()),
             DELAYS: {"offsetTable": self._deliverer.passed()},
         }
-        changed = {name: each for name, each in tables.items() if self._written.get(name) != each}
+        changed: dict[str, object] = {}
+        for name, each in tables.items():
+            yield
+            if self._written.get(name) != each:
+                changed[name] = each
         if is_last or self._written.get(TIMER_TOPIC) != self._timer_place():
             changed[TIMER_TOPIC] = self._timer_state(timers_max)
         return changed
@@ -191,36 +225,36 @@ class Exporter(Service):
 
     # -- the tables ------------------------------------------------------------------------------
 
-    def _topics(self) -> dict[str, object]:
-        """Built once for each change: with 10,000 topics it holds up the owner for 20 ms."""
-        if self._topics_built[0] != self._catalog.version:
-            self._topics_built = self._catalog.version, self._build_topics()
+    def _topics(self) -> Generator[None, None, dict[str, object]]:
+        """Built once for each change."""
+        version = self._catalog.version
+        if self._topics_built[0] != version:
+            before = self._before[TOPICS].section("topicConfigTable")
+            ours = yield from _merged(before, self._catalog.all(system=True))
+            own = {
+                name: entry
+                for name, entry in before.items()
+                if name not in ours and _is_internal(name, entry)
+            }
+            self._topics_built = version, {"topicConfigTable": {**own, **ours}}
         return self._topics_built[1]
 
-    def _build_topics(self) -> dict[str, object]:
-        before = self._before[TOPICS].section("topicConfigTable")
-        ours = self._catalog.rocketmq_topics()
-        own = {
-            name: entry
-            for name, entry in before.items()
-            if name not in ours and _is_internal(name, entry)
-        }
-        return {"topicConfigTable": {**own, **_merged(before, ours)}}
-
-    def _groups(self) -> dict[str, object]:
+    def _groups(self) -> Generator[None, None, dict[str, object]]:
         before = self._before[GROUPS].section("subscriptionGroupTable")
-        ours = {group.name: group.rocketmq_entry() for group in self._delivery.groups.all()}
+        ours = yield from _merged(before, self._delivery.groups.all())
         own = {name: entry for name, entry in before.items() if is_own_group(name)}
-        return {"subscriptionGroupTable": {**own, **_merged(before, ours)}}
+        return {"subscriptionGroupTable": {**own, **ours}}
 
-    def _offsets(self) -> dict[str, object]:
+    def _offsets(self) -> Generator[None, None, dict[str, object]]:
         before = self._before[OFFSETS].section("offsetTable")
         tables: dict[str, object] = {
             place: queues
             for place, queues in before.items()
             if is_own_group(place.partition("@")[2])
         }
-        for group in self._delivery.groups.all():
+        for number, group in enumerate(self._delivery.groups.all()):
+            if not number % EACH_STEP:
+                yield
             if group.mode is not Mode.CLUSTERING:
                 continue
             places: dict[str, dict[str, int]] = {}
@@ -265,12 +299,18 @@ class Exporter(Service):
         return TimerState(place, now_ms, end, units, last)
 
 
-def _merged(before: dict[str, Any], ours: dict[str, dict[str, object]]) -> dict[str, object]:
+def _merged(
+    before: dict[str, Any], ours: Iterable[TopicConfig | GroupConfig]
+) -> Generator[None, None, dict[str, object]]:
     """Our entries, with the fields of RocketMQ's that KiteMQ does not know."""
-    return {
-        name: {**(before[name] if isinstance(before.get(name), dict) else {}), **entry}
-        for name, entry in ours.items()
-    }
+    merged: dict[str, object] = {}
+    for number, config in enumerate(ours):
+        if not number % EACH_STEP:
+            yield
+        known = before.get(config.name)
+        entry = config.rocketmq_entry()
+        merged[config.name] = {**known, **entry} if isinstance(known, dict) else entry
+    return merged
 
 
 def _is_internal(name: str, entry: object) -> bool:

@@ -5,8 +5,9 @@ A note dismisses, a replay job resends; a note stands above a job. Where a group
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from enum import StrEnum
+from itertools import repeat
 
 import msgspec
 
@@ -68,9 +69,22 @@ class LetterStates:
         }
         return StateCounts(open=max(0, self.end - first) - sum(counts.values()), **counts)
 
-    def runs(self, state: DeadLetterState, end: int) -> Iterator[range]:
-        """The stretches of offsets before `end` that have a state, ascending."""
-        for number, bits in self._chunks(state, self.first, min(end, self.end)):
+    def marked(self, first: int) -> dict[int, DeadLetterState]:
+        """The state of each from an offset on that is not open."""
+        marks: dict[int, DeadLetterState] = {}
+        for state in (DeadLetterState.RESENT, DeadLetterState.DISMISSED):
+            for run in self.runs(state, self.end, first):
+                marks.update(zip(run, repeat(state), strict=False))
+        return marks
+
+    def mark(self, first: int) -> Hashable:
+        """A value that changes with any state from an offset on."""
+        states = (DeadLetterState.RESENT, DeadLetterState.DISMISSED)
+        return tuple(tuple(self._chunks(state, first, self.end)) for state in states)
+
+    def runs(self, state: DeadLetterState, end: int, first: int = 0) -> Iterator[range]:
+        """The stretches of offsets from `first` to before `end` that have a state, ascending."""
+        for number, bits in self._chunks(state, max(first, self.first), min(end, self.end)):
             for run in RUN.finditer(f"{bits:b}"[::-1]):
                 yield range(number * CHUNK + run.start(), number * CHUNK + run.end())
 

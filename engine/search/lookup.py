@@ -1,13 +1,18 @@
 """Looks messages up by id or key through the index, in bounded steps.
 
-The owner of the engine calls `step` until it says that something is to be read, has `unread` read
-(off the owner's thread, where it may be cold), and hands it to `take`; until `is_over`.
+The owner of the engine calls `step` until it says that something is to be done, has `work` done or
+`unread` read (off the owner's thread, where it may be cold), and hands the result to `place` or
+`take`; until `is_over`.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import TypeAlias
 
 from engine.message import StoredMessage
+
+Place: TypeAlias = "int | Callable[[], list[int]] | None"
 
 FOUND_MAX = 64
 READ_MAX = 64  # records that are read together
@@ -21,13 +26,17 @@ class Lookup:
 
     def __init__(
         self,
-        places: Iterator[int | None],
+        places: Iterator[Place],
         accepts: Callable[[StoredMessage], bool],
         count_max: int = FOUND_MAX,
         total_max: int = 0,
     ) -> None:
-        """`places` are positions, each once or more; a None between them ends a step."""
+        """`places` are positions, each once or more; a None between them ends a step.
+
+        So does work for a thread, which finds further positions.
+        """
         self._places = places
+        self.work: Callable[[], list[int]] | None = None
         self._accepts = accepts
         self._count_max = max(1, min(count_max, FOUND_MAX))
         self.total_max = max(self._count_max, total_max)
@@ -54,10 +63,13 @@ class Lookup:
         return not self.is_over or self.is_counting
 
     def step(self) -> bool:
-        """Look for more places; whether to call again before `unread` is read."""
+        """Look for more places; whether to call again before `work` is done or `unread` is read."""
         for place in self._places:
             if place is None:
                 return True
+            if not isinstance(place, int):
+                self.work = place
+                return False
             if place not in self._positions:
                 self._positions.add(place)
                 self.unread.append(place)
@@ -65,6 +77,11 @@ class Lookup:
                     return False
         self._is_exhausted = True
         return False
+
+    def place(self, positions: Sequence[int]) -> None:
+        """What `work` found."""
+        self.work = None
+        self._places = chain(positions, self._places)
 
     def take(self, messages: Sequence[StoredMessage | None]) -> None:
         """What was read of `unread`: the messages that match are kept, in this order."""

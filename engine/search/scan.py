@@ -5,8 +5,10 @@ are 20 bytes each, give the order without a record being read; and one position 
 page goes on, however many queues there are. Records are read by a job in the pool.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from heapq import heapify, heappop, heapreplace
+from itertools import accumulate, islice, repeat
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -24,7 +26,8 @@ COUNT_MAX = 200
 PAGE_BYTES_MAX = 4 * 1024 * 1024
 STEP_QUEUES_MAX = 8  # whose ends are searched in one step: some 40 small reads each
 STEP_ENTRIES_MAX = 2000
-STEP_RECORDS_MAX = 200
+STEP_RECORDS_MAX = 500
+STEP_LANES_MAX = 2000  # queues that are looked at to merge what they have
 STEP_BYTES_MAX = 1024 * 1024
 BLOCK_ENTRIES_MAX = 512
 
@@ -79,10 +82,19 @@ class ScanPage(msgspec.Struct, frozen=True):
     unreadable: int
 
 
+class RankedEntry(NamedTuple):
+    """An entry of a queue; of several queues the one with the lowest rank comes next."""
+
+    rank: int
+    entry: QueueEntry
+    queue: int
+
+
 class QueueReader:
     """One queue on its way from an offset to another; `_block` holds entries read ahead."""
 
-    __slots__ = ("_at", "_block", "_block_max", "_end", "_next", "_store", "_topic", "queue")
+    __slots__ = ("_block", "_block_max", "_end", "_next", "_rank", "_store", "_topic", "queue")
+    SIGN = 1  # of ranks, which are positions in the log
 
     def __init__(
         self, store: Store, topic: str, queue: int, begin: int, end: int, block_max: int
@@ -93,23 +105,28 @@ class QueueReader:
         self._next = begin
         self._end = end
         self._block_max = block_max
-        self._block: list[QueueEntry] = []
-        self._at = 0
+        self._block: list[RankedEntry] = []
+        self._rank = -ANYWHERE
 
-    def head(self) -> QueueEntry | None:
-        """The entry that comes next; None at the end."""
-        if self._at >= len(self._block):
-            self._at = 0
-            self._block = self._read_block()
-            if not self._block:
+    def ahead(self) -> list[RankedEntry]:
+        """Entries that come next; none at the end."""
+        if not self._block:
+            entries = self._read_block()
+            if not entries:
                 self._next = self._end
-                return None
-        return self._block[self._at]
+                return []
+            # A queue's own order stands, whatever the positions of entries without a record say.
+            positions = [self.SIGN * entry.position for entry in entries]
+            ranks = islice(accumulate(positions, max, initial=self._rank), 1, None)
+            self._block = list(map(RankedEntry, ranks, entries, repeat(self.queue)))
+            self._rank = self._block[-1].rank
+        return self._block
 
-    def advance(self) -> QueueEntry | None:
-        """Go on; the entry that comes next then."""
-        self._at += 1
-        return self.head()
+    def take(self, rank_max: int) -> list[RankedEntry]:
+        """Go on behind the entries that were read ahead up to a rank."""
+        count = bisect_right(self._block, rank_max, key=itemgetter(0))
+        taken, self._block = self._block[:count], self._block[count:]
+        return taken
 
     def _read_block(self) -> list[QueueEntry]:
         block = self._entries(self._next, min(self._block_max, self._end - self._next))
@@ -128,6 +145,7 @@ class BackwardQueueReader(QueueReader):
     """The same queue from its end back to the first offset."""
 
     __slots__ = ()
+    SIGN = -1
 
     def _read_block(self) -> list[QueueEntry]:
         first = max(self._next, self._end - self._block_max)
@@ -178,7 +196,9 @@ class MessageScan:
             )
         self._unplaced = list(range(queue_count))
         self._block_max = max(16, BLOCK_ENTRIES_MAX // max(1, queue_count))
-        self._lanes: list[tuple[int, int, QueueReader]] = []  # a heap once all queues are placed
+        self._lanes: list[QueueReader] = []  # that have entries ahead
+        self._merged: list[RankedEntry] = []  # what comes next of all queues, from `_at` on
+        self._at = 0
         self._last: QueueEntry | None = None
         self._messages: list[StoredMessage] = []
         self._size_bytes = 0
@@ -188,7 +208,11 @@ class MessageScan:
     @property
     def is_over(self) -> bool:
         """Whether the page is full, or nothing is left to look at."""
-        return self._is_full or not (self._unplaced or self._lanes)
+        return self._is_full or not (self._unplaced or self._has_more)
+
+    @property
+    def _has_more(self) -> bool:
+        return bool(self._lanes) or self._at < len(self._merged)
 
     @property
     def is_placed(self) -> bool:
@@ -223,7 +247,7 @@ class MessageScan:
     def page(self) -> ScanPage:
         """The matches so far; a page that is not over goes on at its `next_cursor` as well."""
         assert self.is_placed, "a page before its time"
-        is_left = bool(self._lanes) or (self._is_full and self._position < self._end)
+        is_left = self._has_more or (self._is_full and self._position < self._end)
         return ScanPage(
             items=self._messages,
             scanned=self.scanned,
@@ -245,11 +269,8 @@ class MessageScan:
             begin, end = self._ends_of(queue)
             reader = BackwardQueueReader if self._is_newest_first else QueueReader
             lane = reader(self._store, self._query.topic, queue, begin, end, self._block_max)
-            head = lane.head()
-            if head is not None:
-                self._lanes.append((self._rank(head), queue, lane))
-        if not self._unplaced:
-            heapify(self._lanes)
+            if lane.ahead():
+                self._lanes.append(lane)
 
     def _ends_of(self, queue: int) -> tuple[int, int]:
         """The first offset to look at, and the one after the last."""
@@ -283,32 +304,33 @@ class MessageScan:
         by_tag, may_match = self._has_tags and not self._match.is_all, self._match.may_match
         records_max = self._records_max()
         candidates: list[Candidate] = []
-        lanes, looked, size_bytes = self._lanes, 0, 0
-        entry = None
-        while lanes and looked < STEP_ENTRIES_MAX and len(candidates) < records_max:
-            _, queue, lane = lanes[0]
-            entry = lane.head()
-            assert entry is not None, "a lane without a head is not in the heap"
+        looked = size_bytes = lanes = 0
+        while looked < STEP_ENTRIES_MAX and len(candidates) < records_max and self._has_more:
+            if self._at >= len(self._merged):
+                if lanes > STEP_LANES_MAX:
+                    break
+                lanes += len(self._lanes)
+                self._merge()
+            _, entry, queue = self._merged[self._at]
             if entry.has_record and (not by_tag or may_match(entry.tag_code)):
                 size_bytes += entry.size_bytes
                 if size_bytes > STEP_BYTES_MAX and candidates:
                     break
                 candidates.append(Candidate(entry, queue, self.scanned + looked))
             looked += 1
+            self._at += 1
             self._last = entry
-            following = lane.advance()
-            if following is None:
-                heappop(lanes)
-            else:
-                heapreplace(lanes, (self._rank(following), queue, lane))
         self.scanned += looked
         if self._last is not None:
             self._leave_behind(self._last)
         return candidates
 
-    def _rank(self, entry: QueueEntry) -> int:
-        """Of several queues the one whose entry has the lowest rank comes next."""
-        return -entry.position if self._is_newest_first else entry.position
+    def _merge(self) -> None:
+        """Take what all queues have ahead up to where one of them has to be read further."""
+        rank_max = min(lane.ahead()[-1].rank for lane in self._lanes)
+        taken = [each for lane in self._lanes for each in lane.take(rank_max)]
+        self._merged, self._at = sorted(taken, key=itemgetter(0)), 0
+        self._lanes = [lane for lane in self._lanes if lane.ahead()]
 
     def _leave_behind(self, entry: QueueEntry) -> None:
         if self._is_newest_first:

@@ -10,7 +10,7 @@ from itertools import chain
 
 from engine.errors import MessageNotFound
 from engine.message import StoredMessage
-from engine.search.lookup import FOUND_MAX, Lookup
+from engine.search.lookup import FOUND_MAX, Lookup, Place
 from engine.search.scan import ANYWHERE, FOREVER_MS, Done, Match, MessageScan, ScanQuery
 from engine.store.encode import position_of_id
 from engine.store.pool import Pool
@@ -19,6 +19,8 @@ from engine.topic.catalog import Catalog
 from engine.topic.names import is_system_topic
 
 PROBES_MAX = 500  # hash slots that are looked into in one step: two small reads each
+PROBED_TOPICS_MAX = 1_000  # for more, index files are read whole, by a thread
+PLACES_MAX = 2_000
 TEXT_MAX = 512  # of a text that is looked for as id or key; longer ones are no id and no key
 
 
@@ -40,7 +42,7 @@ class LogSearch:
 
         Where the id says where the message lies, its own topic and the engine's are asked first.
         """
-        first = self._first(message_id)
+        first = self.record_of_id(message_id)
         if first is not None and message_id.upper() == first.offset_id:
             message_id = first.message_id
         home = position_of_id(message_id)
@@ -50,6 +52,14 @@ class LogSearch:
 
         places = self._places_in_all(message_id, near=None if first is None else first.origin_topic)
         return Lookup(chain([] if home is None else [home], places), is_it)
+
+    def record_of_id(self, text: str) -> StoredMessage | None:
+        """The record that an id made here, or an offset id, says it lies at."""
+        place = position_of_id(text)
+        message = None if place is None else self._at(place)
+        if message is None or text.upper() not in (message.offset_id, message.message_id.upper()):
+            return None
+        return message if self._is_current(message) else None
 
     def key_lookup(
         self,
@@ -122,10 +132,18 @@ class LogSearch:
         return Lookup(chain([] if home is None else [home], places), is_it, count_max, total_max)
 
     def read(self, lookup: Lookup, done: Done) -> None:
-        """Read what a lookup has to compare, off the owner's thread, and let it `take` it.
+        """Do what a lookup has to have done off the owner's thread, and hand it the result.
 
         `done` is called on the owner's thread, once.
         """
+        if lookup.work is not None:
+
+            def placed(positions: list[int] | None, error: Exception | None) -> None:
+                lookup.place(positions or ())
+                done(error)
+
+            self._pool.submit(lookup.work, placed)
+            return
 
         def read(messages: list[StoredMessage | None] | None, error: Exception | None) -> None:
             if messages is not None:
@@ -139,6 +157,9 @@ class LogSearch:
         while not lookup.is_over:
             while lookup.step():
                 pass
+            if lookup.work is not None:
+                lookup.place(lookup.work())
+                continue
             lookup.take([self._at(place) for place in lookup.unread])
         return lookup.messages
 
@@ -155,14 +176,6 @@ class LogSearch:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _first(self, text: str) -> StoredMessage | None:
-        """The record that an id made here, or an offset id, says it lies at."""
-        place = position_of_id(text)
-        message = None if place is None else self._at(place)
-        if message is None or text.upper() not in (message.offset_id, message.message_id.upper()):
-            return None
-        return message if self._is_current(message) else None
-
     def _at(self, position: int) -> StoredMessage | None:
         try:
             return self._store.read_at(position)
@@ -171,11 +184,15 @@ class LogSearch:
 
     def _places_in_all(
         self, text: str, near: str | None = None, count_max: int = FOUND_MAX
-    ) -> Iterator[int | None]:
+    ) -> Iterator[Place]:
         """Where records with this id or key may lie in any topic, the likeliest topics first."""
         if not text or len(text) > TEXT_MAX:
             return
         names = self._catalog.names()
+        if len(names) > PROBED_TOPICS_MAX:
+            # Of so many topics some have other keys with the same hash.
+            yield from self._store.finders_of_id(names, text, max(count_max, PLACES_MAX))
+            return
         likely = [name for name in names if name == near or is_system_topic(name)]
         known = set(likely)
         others = (name for name in names if name not in known)

@@ -13,13 +13,14 @@ The slots of the file being written live in memory; items are appended.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
 from engine.store import kernel
-from engine.store.files import File
+from engine.store.files import File, Files
 from engine.store.index_mark import (
     HEADER,
     ITEM,
@@ -37,7 +38,61 @@ from engine.store.sealed_files import SealedFiles
 
 BUFFER_BYTES_MAX = 64 * 1024
 SECONDS_MAX = 0x7FFFFFFF
+ITEM_WORDS, OLDER_WORD = 5, 4  # of four bytes
+assert ITEM.size == ITEM_WORDS * 4
 PAUSE_ITEMS = 500  # items that one step along a chain looks at: a small read each
+
+
+class IndexView(NamedTuple):
+    """What a file had when it was looked at: `slots` None where the file itself has them."""
+
+    path: Path
+    slot_count: int
+    slots: "array[int] | None"
+    next_item: int
+
+    def positions_of(self, files: Files, hashes: Sequence[int], count_max: int) -> list[int]:
+        """Some `count_max` positions of keys with any of these hashes; reads the file whole.
+
+        For a thread. That is cheaper than a small read for each of ten thousand hashes and each
+        item behind it. None where the file was deleted meanwhile.
+        """
+        try:
+            file = files.open(self.path)
+        except FileNotFoundError:
+            return []
+        at, slots = items_at(self.slot_count), self.slots
+        try:
+            if slots is None:
+                slots = array("i", file.pread(self.slot_count * SLOT_BYTES, HEADER.size))
+                slots.byteswap()
+            items = file.pread(self.next_item * ITEM.size, at)
+        finally:
+            file.close()
+        words, end = memoryview(items).cast("I"), len(items) // ITEM.size
+        wanted = array("I", hashes)
+        wanted.byteswap()
+        numbers = map(slots.__getitem__, [hash_ % self.slot_count for hash_ in hashes])
+        pairs = [pair for pair in zip(numbers, wanted, strict=True) if 0 < pair[0] < end]
+        positions: list[int] = []
+        while (
+            pairs and len(positions) < count_max
+        ):  # the newest items of all slots, then those before them
+            places = [ITEM_WORDS * number for number, _ in pairs]
+            rows = zip(map(words.__getitem__, places), pairs, strict=True)
+            positions += [
+                ITEM.unpack_from(items, number * ITEM.size)[1]
+                for hash_, (number, want) in rows
+                if hash_ == want
+            ]
+            older = array("I", map(words.__getitem__, [place + OLDER_WORD for place in places]))
+            older.byteswap()
+            pairs = [
+                (number, want)
+                for number, (newer, want) in zip(older, pairs, strict=True)
+                if 0 < number < newer
+            ]
+        return positions
 
 
 class IndexFile:
@@ -289,6 +344,15 @@ class IndexFile:
             if older >= number:
                 return
             number = older
+
+    def view(self) -> IndexView:
+        """The file as it is now, for another thread."""
+        slots = None
+        if self._slots is not None:
+            with suppress(OSError):  # a full disk: what is buffered is not looked at
+                self.write()
+            slots = self._slots[:]
+        return IndexView(self.path, self._slot_count, slots, self._buffer_first)
 
     def _item_on_file(self, number: int) -> tuple[int, int, int, int]:
         """The fields of an item, zeros where none was ever written."""

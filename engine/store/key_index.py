@@ -5,9 +5,10 @@ text. Several messages with one key are found newest first.
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from engine.store.encode import Keys
@@ -22,13 +23,14 @@ from engine.store.hashing import (
     continue_hash,
     unsigned_hash,
 )
-from engine.store.index_file import IndexFile
+from engine.store.index_file import IndexFile, IndexView
 from engine.store.index_mark import IndexMark
 from engine.store.kernel import IndexNumbers
 from engine.store.sealed_files import SealedFiles
 
 NAME_FORMAT = "%Y%m%d%H%M%S%f"
 TOPICS_MAX = 20_000
+ANSWERS_MAX = 8  # keys that were looked up last in thousands of topics
 CHECKED_BYTES_MAX = 256 * 1024 * 1024  # of index files, newest first, that a start reads to check
 _PAIRS = {f"{number:02X}": hash_ for number, hash_ in enumerate(PAIR_HASHES)}
 
@@ -36,6 +38,13 @@ _PAIRS = {f"{number:02X}": hash_ for number, hash_ in enumerate(PAIR_HASHES)}
 def key_hash(topic: str, key: str) -> int:
     """abs(hashCode(topic#key)), 0 where Java's abs would overflow."""
     return absolute_hash(unsigned_hash(f"{topic}#{key}"))
+
+
+def _continued(prefixes: Iterable[int], key: str) -> list[int]:
+    """`key_hash` of a key in topics with these hashes of "topic#"."""
+    units = len(key.encode("utf-16-be", "surrogatepass")) // 2
+    power, own = pow(31, units, 1 << 32), unsigned_hash(key)
+    return [absolute_hash((prefix * power + own) & MASK) for prefix in prefixes]
 
 
 class KeyIndex:
@@ -57,6 +66,7 @@ class KeyIndex:
         self._item_max = item_max
         self._index_files: list[IndexFile] = []
         self._topics: dict[str, int] = {}
+        self._answers: dict[tuple[tuple[int, ...], str, int], dict[Path, list[int]]] = {}
         self._pending: list[tuple[IndexNumbers, IndexNumbers, int]] = []  # no file for them yet
         self._sealed: list[Path] = []  # no sync covered them yet
         self._marks: list[tuple[IndexFile, IndexMark]] = []  # to be written once that is synced
@@ -168,11 +178,35 @@ class KeyIndex:
 
     def positions_in(self, topics: Sequence[str], key: str, count_max: int) -> list[int]:
         """The same over many topics at once, where the topic is unknown."""
-        units = len(key.encode("utf-16-be", "surrogatepass")) // 2
-        power, own = pow(31, units, 1 << 32), unsigned_hash(key)
-        prefixes = (self._topic_prefix(topic) for topic in topics)
-        hashes = [absolute_hash((prefix * power + own) & MASK) for prefix in prefixes]
+        hashes = _continued(map(self._topic_prefix, topics), key)
         return self._positions(hashes, count_max=count_max, begin_ms=0, end_ms=1 << 62)
+
+    def finders(
+        self, topics: Sequence[str], key: str, count_max: int
+    ) -> "Iterator[int | Callable[[], list[int]]]":
+        """The same for thousands of topics: work for a thread, one file at a time, newest first."""
+        prefixes = tuple(map(self._topic_prefix, topics))
+        question = (prefixes, key, count_max)
+        if question not in self._answers:
+            while len(self._answers) >= ANSWERS_MAX:
+                del self._answers[next(iter(self._answers))]
+            self._answers[question] = {}
+        answers = self._answers[question]  # of files that are full: they say the same again
+        hashes: list[int] = []
+
+        def find(view: IndexView) -> list[int]:
+            if not hashes:
+                hashes.extend(_continued(prefixes, key))
+            positions = view.positions_of(self._files, hashes, count_max)
+            if view.slots is None:
+                answers[view.path] = positions
+            return positions
+
+        for file in self._index_files[::-1]:
+            if file.path in answers:
+                yield from answers[file.path]
+            elif file.first_position >= 0 and not file.is_deleted:
+                yield partial(find, file.view())
 
     def _positions(
         self, hashes: Sequence[int], *, count_max: int, begin_ms: int, end_ms: int

@@ -247,6 +247,12 @@ class StoreReader:
         positions = self._index.positions_in(topics, message_id, count_max)
         return [position for position in positions if position >= self._log.oldest]
 
+    def finders_of_id(
+        self, topics: Sequence[str], message_id: str, count_max: int
+    ) -> "Iterator[int | Callable[[], list[int]]]":
+        """The same for thousands of topics: positions, or work for a thread that finds some."""
+        return self._index.finders(topics, message_id, count_max)
+
     def offset_at_time(self, topic: str, queue: int, at_ms: int) -> int:
         """The first offset stored at or after `at_ms`; one past the last when all are older."""
         known = self._queues.get((topic, queue))

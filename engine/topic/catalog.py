@@ -133,6 +133,8 @@ class Catalog:
         self._topics: dict[str, TopicConfig] = {}
         self._deleted: dict[str, int] = {}
         self._aged: dict[str, None] = {}  # topics with a retention of their own
+        self._sorted: dict[bool, list[TopicConfig]] = {}
+        self._sorted_version = -1
         self.version = 0  # counts changes, so that a projection knows when it is stale
         journal.register((TopicSet, TopicDeleted), self._apply, self._snapshot, _check_entry)
 
@@ -151,11 +153,13 @@ class Catalog:
 
     def all(self, *, system: bool = False) -> list[TopicConfig]:
         """Topics by name; the engine's own only when asked for."""
-        return [
-            self._topics[name]
-            for name in sorted(self._topics)
-            if system or not is_system_topic(name)
-        ]
+        if self._sorted_version != self.version:
+            # Sorted once for each change: ten thousand names hold up the owner for 3 ms.
+            everything = [self._topics[name] for name in sorted(self._topics)]
+            others = [topic for topic in everything if not is_system_topic(topic.name)]
+            self._sorted = {True: everything, False: others}
+            self._sorted_version = self.version
+        return self._sorted[system].copy()
 
     def names(self) -> list[str]:
         """Of all topics, the engine's own too, in no order."""
@@ -300,10 +304,6 @@ class Catalog:
             entry = TopicDeleted(name, end)
             self._journal.append(entry, is_lasting=True)
             self._apply(entry)
-
-    def rocketmq_topics(self) -> dict[str, dict[str, object]]:
-        """Each topic by name, as an entry of RocketMQ's `topics.json`."""
-        return {name: config.rocketmq_entry() for name, config in sorted(self._topics.items())}
 
     def _default(self, name: str) -> TopicConfig:
         queues = self._default_queues

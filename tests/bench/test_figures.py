@@ -1,6 +1,8 @@
 """What the benchmark makes of its samples and targets; no timing is asserted anywhere."""
 
+from bench import report
 from bench.figures import Check, Figure, Run, figure_of, middle_of, quantile
+from bench.lines import LINES
 from bench.load import Sample
 
 
@@ -50,3 +52,19 @@ def test_a_target_beside_a_peer_is_its_ratio():
 def test_a_target_beside_a_peer_that_is_not_installed_is_not_measured():
     check = Check("ours", "rate", 0.8, is_most=False, peer="theirs")
     assert check.verdict("line", [Figure("ours", rate=90.0)]).is_met is None
+
+
+def test_a_section_is_printed_under_its_heading_and_all_else_stays(tmp_path, monkeypatch):
+    page = tmp_path / "benchmarks.md"
+    (name, heading), latest = next(iter(report.SECTIONS.items())), report.LATEST
+    page.write_text(f"# Benchmarks\n\n{heading}\n\nold\n\n{latest}\n\nkept\n")
+    monkeypatch.setattr(report, "DOCUMENT", page)
+    line = next(each for each in LINES if each.name == name)
+    measured = [(line, [Figure("/topics", p50_us=20.0, page_cpu_ms=12.5, size_kib=8.0)])]
+    report.publish(report.surroundings(), measured, report.verdicts_of(measured), name)
+    text = page.read_text()
+    assert text.startswith(f"# Benchmarks\n\n{heading}\n\nPrinted by")
+    assert text.endswith(f"\n\n{latest}\n\nkept\n")
+    assert "| console | /topics |  | 20 |" in text
+    assert "12.5 ms of processor, 8.0 KiB |" in text
+    assert "old" not in text

@@ -1,5 +1,6 @@
 """Pages of lists: the parameters that ask for one, and the cursor that leads to the next."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from heapq import nsmallest
 from typing import Annotated, TypeVar
@@ -29,6 +30,15 @@ def page_by(
     rest = (item for item in items if key(item) > cursor)
     page = nsmallest(limit + 1, rest, key=key)
     return page[:limit], key(page[limit - 1]) if len(page) > limit else None
+
+
+def page_of(
+    items: Sequence[T], key: Callable[[T], str], cursor: str, limit: int
+) -> tuple[Sequence[T], str | None]:
+    """The same of items that are in the order of their keys: it looks at those of the page."""
+    first = bisect_right(items, cursor, key=key) if cursor else 0
+    page = items[first : first + limit]
+    return page, key(page[-1]) if len(items) > first + limit else None
 
 
 def cursor_after(page: Sequence[T], limit: int, key: Callable[[T], object]) -> str | None:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
-from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_by
+from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_of
 from app.pause import paced
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import GroupConfig
@@ -64,7 +64,7 @@ async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
         groups = [
             config async for config in paced(groups) if standing(config).status == query.status
         ]
-    page, next_cursor = page_by(groups, attrgetter("name"), query.cursor, query.limit)
+    page, next_cursor = page_of(groups, attrgetter("name"), query.cursor, query.limit)
     items: list[Group] = []
     async for config in paced(page):
         with contextlib.suppress(NotFound):  # deleted while the others were read

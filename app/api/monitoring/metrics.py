@@ -6,16 +6,15 @@ Reading ten thousand topics takes a while, so the walk lets others run.
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 from app.api.framework.operation import Call, Operations, Raw
 from app.api.monitoring.metric_families import FAMILIES, Family, Labels, document
 from app.container import Services
 from app.host import EngineHost
 from app.network.connection_limits import ConnectionLimits
-from app.pause import Pause
+from app.pause import paced
 from app.security.access import READ_SERVER
 from app.security.byte_budget import RefusalReason
 from app.services.remoting_figures import RemotingFigures
@@ -32,7 +31,6 @@ PAGE_BYTES = 4096
 STATM = Path("/proc/self/statm")
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
-T = TypeVar("T")
 Sample = tuple[Labels, float]
 
 
@@ -201,7 +199,7 @@ async def _add_topics(page: MetricsPage, host: EngineHost, settings: Settings) -
     page.add("rocketmq_broker_qps", figures.traffic.messages_out.minute, labels)
     topics = broker.topics(system=True)
     page.add("kitemq_topics", len(topics))
-    async for config in _in_slices(topics):
+    async for config in paced(topics):
         name = config.name
         try:
             queues = broker.topic_stats(name).queues
@@ -209,7 +207,7 @@ async def _add_topics(page: MetricsPage, host: EngineHost, settings: Settings) -
             continue  # deleted while others ran
         of_topic = (*labels, name)
         page.add("rocketmq_producer_offset", sum(q.max_offset for q in queues), of_topic)
-    async for name, account in _in_slices(list(broker.statistics.topics())):
+    async for name, account in paced(list(broker.statistics.topics())):
         of_topic = (*labels, name)
         page.add("kitemq_messages_in_total", account.total(Metric.MESSAGES_IN), (name,))
         page.add("kitemq_bytes_in_total", account.total(Metric.BYTES_IN), (name,))
@@ -225,16 +223,16 @@ async def _add_groups(page: MetricsPage, host: EngineHost, settings: Settings) -
     labels = (settings.cluster_name, settings.broker_name)
     groups = broker.groups()
     page.add("kitemq_groups", len(groups))
-    async for config in _in_slices(groups):
+    async for config in paced(groups):
         name = config.name
         try:
             lag = broker.lag(name)
         except NotFound:
             continue
         _add_lag(page, labels, name, lag, host.clock.now_ms())
-    async for name, account in _in_slices(list(broker.statistics.groups())):
+    async for name, account in paced(list(broker.statistics.groups())):
         page.add("kitemq_retried_total", account.total(Metric.RETRIED), (name,))
-    async for place, account in _in_slices(list(broker.statistics.readers())):
+    async for place, account in paced(list(broker.statistics.readers())):
         page.add("kitemq_messages_out_total", account.total(Metric.MESSAGES_OUT), place)
         page.add("kitemq_bytes_out_total", account.total(Metric.BYTES_OUT), place)
         page.add("kitemq_acked_total", account.total(Metric.ACKED), place)
@@ -258,14 +256,6 @@ def _add_lag(page: MetricsPage, labels: Labels, group: str, lag: GroupLag, now_m
         page.add("rocketmq_group_get_latency_by_storetime", age_ms, consumer)
         page.add("rocketmq_group_diff", count, (group, topic))
         page.add("kitemq_group_inflight", sum(queue.inflight for queue in queues), (group, topic))
-
-
-async def _in_slices(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items, and others run in between as soon as a few milliseconds were used up."""
-    pause = Pause()
-    for item in items:
-        yield item
-        await pause.when_due()
 
 
 def resident_bytes() -> int:

@@ -7,7 +7,8 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations
-from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_by
+from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_of
+from app.pause import paced
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import TopicConfig
 from kitemq.model.conversion import convert, set_fields
@@ -39,13 +40,16 @@ async def list_topics(call: Call[TopicQuery, None]) -> TopicPage:
     """
     query = call.query
     text = query.q.lower()
-    topics = [
-        config
-        for config in call.host.broker.topics(system=query.system)
-        if text in config.name.lower() and (query.type is None or query.type == config.type.value)
-    ]
-    page, next_cursor = page_by(topics, attrgetter("name"), query.cursor, query.limit)
-    return TopicPage(list(map(topic_out, page)), next_cursor, len(topics))
+    topics = call.host.broker.topics(system=query.system)
+    if text or query.type is not None:
+        topics = [
+            config
+            async for config in paced(topics)
+            if text in config.name.lower() and query.type in (None, config.type.value)
+        ]
+    page, next_cursor = page_of(topics, attrgetter("name"), query.cursor, query.limit)
+    items = [topic_out(config) async for config in paced(page)]
+    return TopicPage(items, next_cursor, len(topics))
 
 
 @operations.post(

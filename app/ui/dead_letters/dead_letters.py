@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from app.monitoring import dead_index, sparkline
+from app.monitoring import sparkline
 from app.monitoring.dead_index import DeadLetterListing
 from app.monitoring.sparkline import Sparkline
 from app.pause import paced
@@ -43,7 +43,6 @@ from engine.message import StoredMessage
 from kitemq.model.conversion import convert
 
 SORTS = ("dead", "group", "newest")
-TALLIED_MAX = 200
 CAUSES_MAX = 3
 BUDGET_S = 0.4
 COPIES_S = 0.2  # for what became of the copies of a page's rows
@@ -51,8 +50,6 @@ FOUND_MAX = 1000
 JOBS_MAX = 5
 DISMISSALS_MAX = 5
 LINE_CHARS_MAX = 200
-HOURS = 24
-HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)
@@ -212,20 +209,18 @@ async def _groups(console: Console, query: Query, counts: list[DeadCount]) -> De
 
 def _group(console: Console, of: DeadCount) -> DeadGroup:
     broker, group = console.broker, of.group
-    tally = broker.dead_letters.tally(group, count_max=TALLIED_MAX, state=DeadLetterState.OPEN)
+    summary = console.dead_summaries.of(group)
+    tally = summary.tally
     causes = Counter({DeadCause("error_class", name): n for name, n in tally.error_classes.items()})
     if not tally.error_classes.keys() - {""}:  # clients that report no error
         causes = Counter({DeadCause("reason", name): n for name, n in tally.reasons.items()})
     ranked = sorted(causes.items(), key=lambda pair: (-pair[1], pair[0].value))
-    begin_ms = console.now_ms() - HOURS * HOUR_MS
-    hours = [begin_ms + hour * HOUR_MS for hour in range(HOURS)]
-    arrived = broker.dead_letters.arrived(group, hours)
     return DeadGroup(
         dead=of,
-        is_gone=not pages.exists(console.broker.group, group),
-        fresh=arrived.open,
-        history=sparkline.line(arrived.steps),
-        oldest_ms=dead_index.oldest_ms(broker, DEAD_LETTER_PREFIX + group),
+        is_gone=not pages.exists(broker.group, group),
+        fresh=summary.arrived.open,
+        history=sparkline.line(summary.arrived.steps),
+        oldest_ms=summary.oldest_ms,
         tally=tally,
         causes=ranked[:CAUSES_MAX],
         causes_left=len(ranked[CAUSES_MAX:]),
@@ -297,8 +292,11 @@ async def view_of(
     index = await console.dead_index.listing(group, budget_s)
     offsets, note = await _matching_offsets(request, group, criteria) if index.total else (None, "")
     states = console.broker.dead_letters.states(group)
+    rows = index.rows
     selection = await console.render(
-        lambda: dead_filter.select(index.rows, criteria, now_ms, offsets, states.of)
+        lambda: dead_filter.select(
+            rows, criteria, now_ms, offsets, states.marked(rows[0].offset) if rows else {}
+        )
     )
     return DeadLetterView(index, selection, note)
 

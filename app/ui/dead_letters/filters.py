@@ -1,9 +1,14 @@
 """The filter of dead letters and its facets. Pure."""
 
+import math
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import compress, repeat
+from operator import attrgetter
+from typing import TypeVar
 
 from app.monitoring.dead_index import DeadRow
 from app.ui.framework import typed_time, zones
@@ -14,6 +19,8 @@ from engine.broker import DeadLetterState, StateCounts, fits_error
 from engine.errors import Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
+
+T = TypeVar("T")
 
 TEXT_MAX = 512
 OFFSETS_MAX = 10_000
@@ -201,38 +208,69 @@ def select(
     criteria: Criteria,
     now_ms: int,
     matches: Iterable[int] | None,
-    state_of: Callable[[int], str] = lambda offset: DeadLetterState.OPEN,
+    marked: Mapping[int, str] | None = None,
 ) -> DeadLetterSelection:
     """Select the rows that meet all criteria; `matches` limits them to offsets of an id or a key.
 
-    A facet counts the rows that meet all other criteria: the rows that choosing a value would show.
+    `marked` has the state of each that is not open. A facet counts the rows that meet all other
+    criteria: the rows that choosing a value would show. Counted by column: a live page of 50,000
+    rows is selected every few seconds.
     """
-    choices = [getattr(criteria, name) for name in FACETS]
-    among = None if matches is None else frozenset(matches)
-    counts = {name: Counter[str]() for name in FACETS}
-    offsets: list[int] = []
-    states = Counter[str]()
-    returned = 0
-    for row in reversed(rows):
-        if among is not None and row.offset not in among:
-            continue
-        if criteria.from_ms > row.died_ms or 0 < criteria.until_ms <= row.died_ms:
-            continue
-        values = _values(row, now_ms)
-        misses = [n for n, want in enumerate(choices) if not _fits(FACETS[n], want, values[n])]
-        state = state_of(row.offset)
-        states[state] += not misses
-        if criteria.wants not in (ALL, state):
-            continue
-        if not misses:
-            offsets.append(row.offset)
-            returned += row.is_back
-            for name, value in zip(FACETS, values, strict=True):
-                counts[name][value] += 1
-        elif len(misses) == 1:
-            counts[FACETS[misses[0]]][values[misses[0]]] += 1
-    facets = [_facet(name, counts[name], want) for name, want in zip(FACETS, choices, strict=True)]
-    return DeadLetterSelection(offsets, returned, facets, convert(None, StateCounts, **states))
+    rows = _in_time(rows, criteria, matches)
+    columns = {name: list(map(attrgetter(name), rows)) for name in FACETS[:-1]}
+    bounds = [now_ms - high for *__, high in reversed(AGES) if high is not None]
+    places = map(bisect_left, repeat(bounds), [row.died_ms for row in rows])
+    columns["age"] = list(map([name for name, *__ in reversed(AGES)].__getitem__, places))
+    offsets = [row.offset for row in rows]
+    states = list(map((marked or {}).get, offsets, repeat(DeadLetterState.OPEN)))
+    fits = {name: _fitting(name, getattr(criteria, name), columns[name]) for name in FACETS}
+    fits = {name: each for name, each in fits.items() if each is not None}
+    in_state = None if criteria.wants == ALL else [each == criteria.wants for each in states]
+    shown = _both(in_state, *fits.values())
+    counts = {}
+    for name, column in columns.items():
+        others = [each for other, each in fits.items() if other != name]
+        selector = _both(in_state, *others) if name in fits else shown
+        counts[name] = Counter(_where(column, selector))
+        if "" in counts[name]:
+            counts[name][NONE] += counts[name].pop("")
+    return DeadLetterSelection(
+        offsets=list(_where(offsets, shown))[::-1],
+        returned=sum(_where([row.is_back for row in rows], shown)),
+        facets=[_facet(name, counts[name], getattr(criteria, name)) for name in FACETS],
+        states=convert(None, StateCounts, **Counter(_where(states, _both(*fits.values())))),
+    )
+
+
+def _in_time(
+    rows: Sequence[DeadRow], criteria: Criteria, matches: Iterable[int] | None
+) -> Sequence[DeadRow]:
+    """The rows that meet the criteria of time, and those of an id or a key by their offsets."""
+    if matches is not None:
+        among = frozenset(matches)
+        rows = [row for row in rows if row.offset in among]
+    if criteria.from_ms or criteria.until_ms:
+        end_ms = criteria.until_ms or math.inf
+        rows = [row for row in rows if criteria.from_ms <= row.died_ms < end_ms]
+    return rows
+
+
+def _fitting(name: str, want: str, column: list[str]) -> list[bool] | None:
+    """For each row of a column whether it is chosen; None where nothing is."""
+    if not want:
+        return None
+    by_value = {value: _fits(name, want, value or NONE) for value in set(column)}
+    return list(map(by_value.__getitem__, column))
+
+
+def _both(*selectors: list[bool] | None) -> list[bool] | None:
+    """The rows that all choose; None for every row."""
+    some = [each for each in selectors if each is not None]
+    return list(map(all, zip(*some, strict=True))) if len(some) > 1 else next(iter(some), None)
+
+
+def _where(column: list[T], selector: list[bool] | None) -> Iterable[T]:
+    return column if selector is None else compress(column, selector)
 
 
 def meets(row: DeadRow, criteria: Criteria, now_ms: int, state: str) -> bool:

@@ -14,6 +14,7 @@ from app.db.rows import Actor, actor_at
 from app.host import EngineHost
 from app.messaging import Messaging
 from app.monitoring.dead_index import DeadIndex
+from app.monitoring.dead_summaries import DeadSummaries
 from app.monitoring.lag_reader import LagReader
 from app.monitoring.sampler import Sampler
 from app.monitoring.trends import Trends
@@ -59,6 +60,7 @@ class Console:
         self.meter = sampler.meter
         self.sampler = sampler
         self.dead_index = DeadIndex(host.broker)
+        self.dead_summaries = DeadSummaries(host.broker, self.now_ms)
         self.lags = LagReader(lambda: host.broker.statistics, self.now_ms)
         self.trends = Trends(lambda: host.broker.statistics, self.now_ms)
 

@@ -124,7 +124,7 @@ async def show(request: PageRequest) -> Response:
     """GET /bulk/groups: ask for the time of a reset, then preview the result for each group."""
     zone = request.zone
     form, fields = typed_forms.read(request.query_params, GroupBulkFields, zone)
-    names = _names(request, form, fields)
+    names = await _names(request, form, fields)
     is_asking = fields.action == "reset" and not fields.at
     if is_asking or not names:
         asking = fields.group if is_asking else None
@@ -152,13 +152,18 @@ async def apply(request: PageRequest) -> Response:
     return await bulk.respond(request, Kind.GROUP, form, rows, len(names), is_done=True)
 
 
-def _names(request: PageRequest, form: Form, fields: GroupBulkFields) -> Sequence[str]:
+async def _names(request: PageRequest, form: Form, fields: GroupBulkFields) -> Sequence[str]:
     """The groups that were ticked, or all that match the filter, by name."""
     if fields.scope != "all":
         if not fields.group:
             form.error = _("No group selected. Go back and select some, or choose all that match.")
         return fields.group
     console = request.console
-    matches = groups.matching(console.broker.groups(), fields.q)
-    standing = console.sampler.snapshot.standing
-    return [each.name for each in matches if fields.status in ("", standing(each).status)]
+    everything, standing = console.broker.groups(), console.sampler.snapshot.standing
+    return await console.render(
+        lambda: [
+            each.name
+            for each in groups.matching(everything, fields.q)
+            if fields.status in ("", standing(each).status)
+        ]
+    )

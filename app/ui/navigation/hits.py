@@ -12,7 +12,6 @@ from functools import cache
 from app.pause import paced
 from app.security.access import Principal
 from app.security.message_rights import visible_matches
-from app.services.topic_kinds import SYSTEM_KINDS, kind_of
 from app.ui.framework import rights, saved_bar
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.page_request import PageRequest
@@ -27,6 +26,7 @@ from kitemq.model.access import Kind
 
 TEXT_CHARS_MAX = 512
 ACTION_NAMES_MAX = 3
+PROBED_TOPICS_MAX = 1_000  # in so many a key is looked up at once
 ACTION_TERMS = [term for act in OBJECT_ACTIONS for term in act.terms.split()]
 IsTerm = Callable[[str, Sequence[str]], bool]  # whether a word of the text is one of the terms
 
@@ -41,6 +41,9 @@ class HitKind(StrEnum):
     ACTION = N_("Action")
     CLIENT = N_("Client")
     VIEW = N_("View")
+
+
+Best = Callable[[HitKind, str], list[tuple[int, str]]]  # the names that match, with their ranks
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Hits:
     text: str
     hits: list[Hit]
     totals: Mapping[HitKind, int]
-    messages: Sequence[StoredMessage] = ()  # with this id or key, for who asks
+    messages: Sequence[StoredMessage] = ()  # with this key, for who asks
 
 
 @dataclass(frozen=True)
@@ -83,14 +86,19 @@ class Directory:
     paused: frozenset[str] = frozenset()  # groups
 
 
-async def search(request: PageRequest, text: str, *, each_max: int, budget_s: float) -> Hits:
-    """The hits of `text`, at most `each_max` of a kind; messages as far as found in `budget_s`."""
+async def search(
+    request: PageRequest, text: str, *, each_max: int, budget_s: float, is_typing: bool = False
+) -> Hits:
+    """The hits of `text`, at most `each_max` of a kind; messages as far as found in `budget_s`.
+
+    While somebody `is_typing` a name, no index of keys is read where there are many topics.
+    """
     text, who = text.strip()[:TEXT_CHARS_MAX], request.who
     directory = await _directory(request, text)
-    lookup = await _lookup(request, text, budget_s)
-    messages = message_hits(text, who, lookup) if lookup else []
+    is_many = is_typing and len(directory.topics) > PROBED_TOPICS_MAX
+    names = (*directory.topics, *directory.groups, *directory.clients) if is_many else ()
+    messages, matches = await _messages(request, text, budget_s, names)
     result = await request.console.render(lambda: find(text, directory, who, messages, each_max))
-    matches = visible_matches(who, text, lookup.messages) if lookup else []
     return replace(result, messages=matches)
 
 
@@ -98,15 +106,25 @@ def find(
     text: str, directory: Directory, who: Principal, messages: Sequence[Hit] = (), each_max: int = 8
 ) -> Hits:
     """The best hits of each kind; without letters pages, actions and saved views. Pure."""
+
+    @cache
+    def best(kind: HitKind, query: str) -> list[tuple[int, str]]:
+        names = {
+            HitKind.TOPIC: directory.topics,
+            HitKind.GROUP: directory.groups,
+            HitKind.CLIENT: directory.clients,
+        }
+        return ranked(query, names[kind])
+
     by_kind = {HitKind.MESSAGE: list(messages)}
     totals: dict[HitKind, int] = {}
-    for kind, names, folder, icon in (
-        (HitKind.TOPIC, directory.topics, "/topics/", "topic"),
-        (HitKind.GROUP, directory.groups, "/groups/", "group"),
-        (HitKind.CLIENT, directory.clients, "/clients/", "plug"),
+    for kind, folder, icon in (
+        (HitKind.TOPIC, "/topics/", "topic"),
+        (HitKind.GROUP, "/groups/", "group"),
+        (HitKind.CLIENT, "/clients/", "plug"),
     ):
         # Of ten thousand names that match only those that are shown become hits.
-        matches = ranked(text, names) if text else []
+        matches = best(kind, text) if text else []
         totals[kind] = len(matches)
         by_kind[kind] = [
             Hit(kind, name, folder + segment(name), icon, rank) for rank, name in matches[:each_max]
@@ -118,7 +136,7 @@ def find(
     by_kind[HitKind.PAGE] = _places(HitKind.PAGE, text, PLACES, who)
     by_kind[HitKind.ACTION] = [
         *_places(HitKind.ACTION, text, ACTIONS, who),
-        *_object_actions(text, directory, who),
+        *_object_actions(text, directory, who, best),
     ]
     if not text:  # the whole menu, in its order
         by_kind[HitKind.VIEW] = by_kind[HitKind.VIEW][:each_max]
@@ -152,24 +170,19 @@ def _places_by(
     return hits
 
 
-def _object_actions(text: str, directory: Directory, who: Principal) -> list[Hit]:
+def _object_actions(text: str, directory: Directory, who: Principal, best: Best) -> list[Hit]:
     """What can be done to the names that the text holds beside the words for it."""
     words = matching.words_of(text)
-
-    @cache
-    def best(kind: Kind, query: str) -> list[tuple[int, str]]:
-        names = directory.topics if kind is Kind.TOPIC else directory.groups
-        return ranked(query, names)[:ACTION_NAMES_MAX]
-
     is_strict = any(matching.begins(word, ACTION_TERMS) for word in words)
     is_term = matching.begins if is_strict else matching.nearly_begins
     hits = []
     for act in OBJECT_ACTIONS if text else ():
         others = [word for word in words if not is_term(word, act.terms.split())]
         is_meant = 0 < len(others) < len(words)
-        names = best(act.kind, " ".join(others)) if is_meant else ()
+        kind = HitKind.TOPIC if act.kind is Kind.TOPIC else HitKind.GROUP
+        names = best(kind, " ".join(others))[:ACTION_NAMES_MAX] if is_meant else []
         if act.is_offered and len(words) == 1:
-            names = [(TYPO, name) for __, name in best(act.kind, text)[:1]]
+            names = [(TYPO, name) for __, name in best(kind, text)[:1]]
         for rank, name in names:
             if _is_possible(act, name, directory, who):
                 title = translated(act.title) % {"name": name}
@@ -190,16 +203,12 @@ async def _directory(request: PageRequest, text: str) -> Directory:
         return Directory(saved=saved)
     broker = request.broker
     is_system = "%" in text or "sys" in text.lower()
-    topics = [
-        topic.name
-        async for topic in paced(broker.topics(system=True))
-        if is_system or kind_of(topic) not in SYSTEM_KINDS
-    ]
+    topics = broker.topics(system=is_system)
     groups = broker.groups()
     members = [member.client async for __, member in paced(broker.members.everyone())]
     connected = [each.client for each in request.services.connections.all()]
     return Directory(
-        topics=topics,
+        topics=[topic.name for topic in topics],
         groups=[group.name for group in groups],
         clients=list(dict.fromkeys([*members, *connected])),
         saved=saved,
@@ -207,25 +216,49 @@ async def _directory(request: PageRequest, text: str) -> Directory:
     )
 
 
-async def _lookup(request: PageRequest, text: str, budget_s: float) -> Lookup | None:
-    """The messages with this id or key; None for a text that is neither."""
+async def _messages(
+    request: PageRequest, text: str, budget_s: float, names: Sequence[str]
+) -> tuple[list[Hit], Sequence[StoredMessage]]:
+    """A hit for the message with this id, or else for the messages with this key, and those.
+
+    A text in one of these names is not looked up.
+    """
     if len(text.split()) != 1:
-        return None  # ids and keys have no blanks
+        return [], []  # ids and keys have no blanks
+    if request.broker.search.record_of_id(text) is not None:
+        return [_id_hit(text)], []
+    if _is_in(text, names):
+        return [_key_search(text)], []
     try:
-        return await request.services.search.by_text(text, budget_s=budget_s)
+        lookup = await request.services.search.by_text(text, budget_s=budget_s)
     except EngineError:
-        return None  # too many searches wait: the names are there all the same
+        return [], []  # too many searches wait: the names are there all the same
+    who = request.who
+    return message_hits(text, who, lookup), visible_matches(who, text, lookup.messages)
 
 
 def message_hits(text: str, who: Principal, lookup: Lookup) -> list[Hit]:
     """The hits of messages whose id or key is `text`; a key only where `who` may read it."""
     kind, quoted = HitKind.MESSAGE, segment(text)
     if any(text in (each.message_id, each.offset_id) for each in lookup.messages):
-        return [Hit(kind, _("Message with id %(id)s", id=text), f"/m/{quoted}", "message", EQUAL)]
+        return [_id_hit(text)]
     if visible_matches(who, text, lookup.messages):
         title = _("Messages with key %(key)s", key=text)
         return [Hit(kind, title, f"/messages?by=key&key={quoted}", "message", EQUAL)]
-    if not lookup.is_over:  # its time is up before all topics were asked
-        title = _("Search for messages with key %(key)s", key=text)
-        return [Hit(kind, title, f"/messages?by=key&key={quoted}", "search", TYPO)]
-    return []
+    return [] if lookup.is_over else [_key_search(text)]  # its time was up before
+
+
+def _id_hit(text: str) -> Hit:
+    title = _("Message with id %(id)s", id=text)
+    return Hit(HitKind.MESSAGE, title, f"/m/{segment(text)}", "message", EQUAL)
+
+
+def _key_search(text: str) -> Hit:
+    title = _("Search for messages with key %(key)s", key=text)
+    href = f"/messages?by=key&key={segment(text)}"
+    return Hit(HitKind.MESSAGE, title, href, "search", TYPO)
+
+
+def _is_in(text: str, names: Sequence[str]) -> bool:
+    words = text.lower()
+    return any(words in name.lower() for name in names)

@@ -14,5 +14,5 @@ BUDGET_S = 0.25
 async def show(request: PageRequest) -> Response:
     """GET /palette?q="""
     text = request.query_params.get("q", "")
-    context = await hits.search(request, text, each_max=EACH_MAX, budget_s=BUDGET_S)
+    context = await hits.search(request, text, each_max=EACH_MAX, budget_s=BUDGET_S, is_typing=True)
     return await pages.respond(request, "palette.html", context, title=_("Go to"))

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 from starlette.responses import Response
 
+from app.pause import paced
 from app.security.access import Principal
 from app.security.message_rights import visible
 from app.services.bodies import decompress
@@ -132,7 +133,7 @@ async def show(request: PageRequest) -> Response:
     levels_total = sum(level.count for level in levels)
     await decompress([item.message for item in page.items])
     context = ScheduledList(
-        rows=[row_of(request.who, item) for item in page.items],
+        rows=[row_of(request.who, item) async for item in paced(page.items)],
         query=query,
         next_cursor=page.next or "",
         total=page.count,

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from app.addresses import redacted_url
 from app.db.rows import AuditEntry
-from app.pause import Pause
+from app.pause import Pause, paced
 from app.security.access import Action, Kind, Principal, lacks, require_decision
 from app.security.message_rights import visible
 from app.services.bodies import decompress
@@ -166,7 +166,7 @@ async def show(request: PageRequest) -> Response:
     callbacks = request.services.transactions.callbacks.all()
     await decompress([item.message for item in page.items])
     context = TransactionList(
-        rows=[row_of(request.who, item) for item in page.items],
+        rows=[row_of(request.who, item) async for item in paced(page.items)],
         query=query,
         next_cursor=page.next or "",
         pending_total=first.count,

@@ -138,6 +138,12 @@ def test_the_walk_over_all_figures_goes_in_steps(large: Site, browser: httpx.Cli
     assert before_ms
 
 
+def test_while_a_name_is_typed_the_search_by_key_is_offered(browser: httpx.Client) -> None:
+    offer = "Search for messages with key"
+    assert offer in browser.get("/palette?q=orders-stream").text
+    assert offer not in browser.get("/palette?q=no-such-name-or-key").text
+
+
 def test_facets_count_what_the_api_counts(browser: httpx.Client) -> None:
     twin = browser.get("/topics?format=json").json()
     counts = {facet["value"]: facet["count"] for facet in twin["facets"]}

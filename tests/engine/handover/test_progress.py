@@ -1,10 +1,12 @@
 """How far RocketMQ had come, taken over; and how far KiteMQ has, written for it."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from engine.broker import GroupConfig
+from engine.clock import ManualClock
 from engine.handover.timer_files import CHECK, UNIT, read_check
 from engine.message import Message, PutResult
 from engine.store.files import OsFiles
@@ -205,3 +207,30 @@ def test_a_group_that_consumes_orderly_is_taken_over_as_ordered(engine: Engine, 
         "books": True,
         "search": False,
     }
+
+
+class SlowClock(ManualClock):
+    """A clock on which each reading takes half a millisecond, as work between them does."""
+
+    def monotonic_s(self) -> float:
+        self.advance(0.0005)
+        return super().monotonic_s()
+
+
+def test_tables_of_many_groups_are_built_over_many_ticks(tmp_path: Path) -> None:
+    slow = Engine(tmp_path / "data", SlowClock())
+    broker = slow.start()
+    for number in range(400):
+        broker.create_group(GroupConfig(f"g{number:03d}"))
+    ticks, table = 0, slow.root / "config" / "consumerOffset.json"
+    broker.send([Message("orders", b"1", queue=0)])
+    broker.commit_offset("g399", "orders", 0, 1)
+    while not table.exists():
+        broker.tick()
+        ticks += 1
+        assert ticks < 1000
+    assert ticks > 10
+    groups = read_table(slow.root, "subscriptionGroup.json")["subscriptionGroupTable"]
+    assert list(groups) == [f"g{number:03d}" for number in range(400)]
+    assert read_table(slow.root, "consumerOffset.json")["offsetTable"]["orders@g399"] == {"0": 1}
+    slow.close()

@@ -242,3 +242,14 @@ def test_bits_that_no_topic_can_have_are_illegal():
     for chunks in ({-1: good[3]}, {1 << 60: good[3]}, {3: b"x"}, {3: good[3][:-1]}):
         with pytest.raises(Illegal):
             resent._check(DeadResent("%DLQ%g", 0, chunks))
+
+
+def test_marks_name_each_dead_letter_that_is_not_open_and_change_with_it(dead):
+    letters = dead.broker.dead_letters
+    before = letters.states("g").mark(0)
+    dead.run(places=[(0, 2), (0, 3)])
+    letters.dismiss("g", [range(3, 6)], note="known", by="eva")
+    states = letters.states("g")
+    assert states.marked(0) == {2: RESENT, 3: DISMISSED, 4: DISMISSED, 5: DISMISSED}
+    assert states.marked(4) == {4: DISMISSED, 5: DISMISSED}
+    assert states.mark(0) not in (before, letters.states("g").mark(5))

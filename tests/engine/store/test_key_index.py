@@ -101,6 +101,25 @@ def test_a_full_file_is_followed_by_a_new_one(bench: Bench) -> None:
     assert len(index_files(bench)) == 3, "9 of 10 items are used"
 
 
+@pytest.mark.parametrize("ending", ["", "crash", "restart"])
+def test_whole_files_are_looked_through_for_many_topics(bench: Bench, ending: str) -> None:
+    store = bench.open(index_items=40)
+    topics, positions = [f"t{number}" for number in range(12)], []
+    for number in range(120):  # more items than slots: chains of several keys
+        key = "k" if number % 5 == 0 else f"other-{number}"
+        position = bench.put(b"%d" % number, topic=topics[number % 12], keys=(key,)).positions[0]
+        positions += [position] if key == "k" else []
+    if ending:
+        getattr(bench, ending)()
+        store = bench.store
+    finders = list(store.finders_of_id(topics, "k", 99))
+    assert len(finders) == 4
+    assert sorted(each for find in finders for each in find()) == positions
+    *known, newest = reversed(list(store.finders_of_id(topics, "k", 99)))
+    assert sorted([*known, *newest()]) == positions, "full files are not read again"
+    assert [find() for find in store.finders_of_id(topics, "no-such-key", 99)] == [[]] * 4
+
+
 def test_more_keys_than_a_file_holds_in_one_batch_fill_several(bench: Bench) -> None:
     store = bench.open(index_items=10)
     messages = [Message("t", b"x", queue=0, keys=("k", f"n{number}")) for number in range(30)]

@@ -129,24 +129,20 @@ def test_words_say_what_is_chosen() -> None:
 
 def test_only_open_ones_are_chosen_unless_another_state_is_asked_for() -> None:
     states = {0: "dismissed", 3: "dismissed", 5: "dismissed", 7: "resent"}
-
-    def state_of(offset: int) -> str:
-        return states.get(offset, "open")
-
     for state, offsets in (
         ("", [11, 10, 9, 8, 6, 4, 2, 1]),
         ("resent", [7]),
         ("dismissed", [5, 3, 0]),
         ("all", list(range(11, -1, -1))),
     ):
-        selection = dead_filter.select(rows(), Criteria(state=state), NOW_MS, None, state_of)
+        selection = dead_filter.select(rows(), Criteria(state=state), NOW_MS, None, states)
         assert selection.offsets == offsets
         assert selection.states == StateCounts(open=8, resent=1, dismissed=3)
         for name in dead_filter.FACETS:
             assert sum(counts(selection, name).values()) == len(offsets), (state, name)
     ticked = Criteria(offsets=(3, 4))
-    assert dead_filter.select(rows(), ticked, NOW_MS, {3, 4}, state_of).offsets == [4, 3]
-    both = dead_filter.select(rows(), Criteria(reason="rejected"), NOW_MS, None, state_of)
+    assert dead_filter.select(rows(), ticked, NOW_MS, {3, 4}, states).offsets == [4, 3]
+    both = dead_filter.select(rows(), Criteria(reason="rejected"), NOW_MS, None, states)
     assert both.offsets == [9, 6]
     assert both.states == StateCounts(open=2, resent=0, dismissed=2)
     for state in DeadLetterState:

@@ -1,0 +1,65 @@
+"""Summaries of dead letters for a list: causes of the newest, and how many died hour by hour.
+
+It is read from the log, two hundred records of each group; a live page asks for fifty groups every
+few seconds. So it stays until a dead letter comes, goes or changes its state, a minute at most.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from app.monitoring import dead_index
+from engine.broker import (
+    DEAD_LETTER_PREFIX,
+    Broker,
+    DeadLetterArrivals,
+    DeadLetterState,
+    DeadLetterTally,
+)
+
+TALLIED_MAX = 200
+HOURS = 24
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+GROUPS_MAX = 1_000
+
+
+@dataclass(frozen=True)
+class DeadSummary:
+    """Causes of the open ones among the newest; `arrived` has the last 24 hours, hour by hour."""
+
+    tally: DeadLetterTally
+    arrived: DeadLetterArrivals
+    oldest_ms: int | None
+
+
+class DeadSummaries:
+    """Summaries of at most a thousand groups, those that were looked at last."""
+
+    def __init__(self, broker: Broker, now_ms: Callable[[], int]) -> None:
+        self._broker = broker
+        self._now_ms = now_ms
+        self._cache: OrderedDict[str, tuple[Hashable, DeadSummary]] = OrderedDict()
+
+    def of(self, group: str) -> DeadSummary:
+        """The summary of a group as of this minute; raises GroupNotFound."""
+        letters, topic = self._broker.dead_letters, DEAD_LETTER_PREFIX + group
+        states = letters.states(group)
+        minute = self._now_ms() // MINUTE_MS
+        since = self._broker.topic(topic).since_position if states.end else 0
+        mark = (since, states.first, states.end, states.mark(states.first), minute)
+        known = self._cache.pop(group, None)
+        if known is None or known[0] != mark:
+            begin_ms = minute * MINUTE_MS - HOURS * HOUR_MS
+            known = (
+                mark,
+                DeadSummary(
+                    letters.tally(group, count_max=TALLIED_MAX, state=DeadLetterState.OPEN),
+                    letters.arrived(group, [begin_ms + hour * HOUR_MS for hour in range(HOURS)]),
+                    dead_index.oldest_ms(self._broker, topic),
+                ),
+            )
+        self._cache[group] = known
+        if len(self._cache) > GROUPS_MAX:
+            self._cache.popitem(last=False)
+        return known[1]
