@@ -1,6 +1,6 @@
 """Debian's Firefox as Playwright can drive it: a relay that answers what this Firefox lacks.
 
-    python -m tests.app.ui.jobs.firefox <executable> [Firefox's arguments]
+    python -m tests.app.ui.firefox <executable> [Firefox's arguments]
 
 Playwright describes every new page's media by a command of WebDriver BiDi which Firefox 153 does
 not have yet, and gives up where it is refused (ADR 43). The relay answers it; all else passes

@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import expect
 
+from tests.app.ui.conftest import Take
 from tests.app.ui.dead_letters.dead_scene import dying_group, kill, one_queue
-from tests.app.ui.jobs.conftest import Take
 from tests.app.ui.scenery import Scenery
 from tests.crash.process import ServerProcess
 

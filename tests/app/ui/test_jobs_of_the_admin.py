@@ -8,8 +8,7 @@ from argon2 import PasswordHasher
 from playwright.sync_api import expect
 
 from app.security import passwords
-from tests.app.ui.conftest import Site
-from tests.app.ui.jobs.conftest import Take
+from tests.app.ui.conftest import Site, Take
 from tests.app.ui.scenery import Scenery
 
 pytestmark = pytest.mark.browser

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import expect
 
-from tests.app.ui.jobs.conftest import Take
+from tests.app.ui.conftest import Take
 from tests.app.ui.scenery import Scenery
 
 pytestmark = pytest.mark.browser

@@ -6,8 +6,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.app.ui.conftest import Site
-from tests.app.ui.jobs.conftest import Take
+from tests.app.ui.conftest import Site, Take
 from tests.app.ui.scenery import Scenery
 from tests.patience import until
 from tests.receivers import HookServer, hook_server
