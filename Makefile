@@ -51,6 +51,7 @@ demo: $(DEMO) $(if $(filter 0,$(ANALYTICS)),,$(SPARK)) ## Start KiteMQ with real
 
 test: $(DEV) $(DEMO) ## Run every test, browser and crash tests included (COVERAGE=1 shows what they reach)
 	sh tools/ensure_chromium.sh
+	sh tools/ensure_firefox.sh
 	sh tools/ensure_node.sh tests/oidc tests/clients tests/remoting/node
 	sh tools/ensure_clients.sh $(BIN)/python
 	sh tools/ensure_remoting_clients.sh $(BIN)/python

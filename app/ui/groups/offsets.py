@@ -65,9 +65,9 @@ class DraftFields(Fields, frozen=True):
 
 
 class StepQuery(Fields, frozen=True):
-    """The step that a query asks for, and the page of its review."""
+    """The step that a query asks for, and the page of its review; "all" is that of all queues."""
 
-    step: Literal["strategy", "scope", "review"] = "strategy"
+    step: Literal["strategy", "scope", "all", "review"] = "strategy"
     page: Annotated[int, Meta(ge=0, le=99_999)] = 1
 
 
@@ -148,6 +148,8 @@ async def show(request: PageRequest) -> Response:
     """GET /groups/{group}/offsets"""
     config, query = group_of(request), request.read_query(StepQuery)
     draft = _draft(request, config, request.query_params, query.step)
+    if draft.step == "all":
+        draft = _of_all_queues(request, config, draft)
     if draft.step == "strategy":
         draft.form.values["to"] = draft.form.values["to"] or ResetTo.EARLIEST.value
         if draft.form.values["at"]:
@@ -224,6 +226,14 @@ def _draft(
     """The draft in a query or a form."""
     form, fields = typed_forms.read(values, DraftFields)
     return ResetDraft(step, form, fields.topic, request.zone, config.name)
+
+
+def _of_all_queues(request: PageRequest, config: GroupConfig, draft: ResetDraft) -> ResetDraft:
+    """The draft, ready for its review, with every queue of the topics ticked by default."""
+    draft.form.values["queues"] = draft.form.values["other"] = ""
+    draft = replace(draft, step="review", topics=())
+    choices = _choices(request, config, draft)
+    return replace(draft, topics=tuple(choice.topic for choice in choices if choice.is_chosen))
 
 
 def _order(draft: ResetDraft) -> ResetOrder | None:

@@ -1,7 +1,8 @@
-"""A real server with real traffic, and a real Chromium that looks at it."""
+"""A real server with real traffic, and a real Chromium and Firefox that look at it."""
 
 import asyncio
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,17 +10,22 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 
 from app.main import create_app
 from app.settings import Settings
 from engine.clock import Clock
+from tests.app.ui.hands import Hands, HandsWithoutTimers
 from tests.app.ui.reports import report_scene
 from tests.app.ui.scenery import Scenery
 
+ROOT = Path(__file__).parents[3]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FIREFOXES = ("firefox-esr", "firefox")
 PATIENCE_MS = 30_000  # on a machine that does other things as well
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+# Colours that the relay cannot set are those of every other browser test.
+FIREFOX_PREFERENCES = {"layout.css.prefers-color-scheme.content-override": 1}
 START_LIMIT_S = 60.0
 
 
@@ -93,15 +99,21 @@ def find_browser() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
+def playwright() -> Iterator[Playwright]:
+    """What drives every browser: a thread has one."""
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright:
+        yield playwright
+
+
+@pytest.fixture(scope="session")
+def chromium(playwright: Playwright) -> Iterator[Browser]:
     executable = find_browser()
     if executable is None:
         pytest.skip("Chromium is missing: on Debian, apt-get install chromium")
-    expect.set_options(timeout=PATIENCE_MS)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_ARGUMENTS)
-        yield browser
-        browser.close()
+    browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_ARGUMENTS)
+    yield browser
+    browser.close()
 
 
 OpenPage = Callable[..., Page]
@@ -142,6 +154,90 @@ def open_page(chromium: Browser, site: Site) -> Iterator[OpenPage]:
         return page
 
     yield open_
+    for context in contexts:
+        context.close()
+    assert not failures, failures
+
+
+# -- the day's jobs, in Chromium and in Firefox ---------------------------------------------------
+
+Take = Callable[..., Hands]
+
+
+def launch_firefox(playwright: Playwright, folder: Path, **preferences: object) -> Browser:
+    """The machine's Firefox behind the relay (firefox.py), which Playwright takes for it."""
+    executable = next(filter(None, map(shutil.which, FIREFOXES)), None)
+    if executable is None:
+        pytest.skip("Firefox is missing: on Debian, apt-get install firefox-esr")
+    script = folder / "firefox"
+    script.write_text(
+        f'#!/bin/sh\ncd "{ROOT}" || exit 1\n'
+        f'exec "{sys.executable}" -m tests.app.ui.firefox "{executable}" "$@"\n'
+    )
+    script.chmod(0o755)
+    return playwright.firefox.launch(
+        channel="moz-firefox",
+        executable_path=script,
+        firefox_user_prefs={**FIREFOX_PREFERENCES, **preferences},  # type: ignore[dict-item]
+        env={"HOME": str(folder)},
+    )
+
+
+@pytest.fixture(scope="session")
+def firefox(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    browser = launch_firefox(playwright, tmp_path_factory.mktemp("firefox"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="session")
+def firefox_without_script(
+    playwright: Playwright, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Browser]:
+    """Firefox knows no pages without JavaScript beside others with it."""
+    folder = tmp_path_factory.mktemp("firefox")
+    browser = launch_firefox(playwright, folder, **{"javascript.enabled": False})
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(params=("chromium", "firefox"))
+def browser_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def take(request: pytest.FixtureRequest, browser_name: str) -> Iterator[Take]:
+    """Hands on a page of the test's browser, which begins at the overview of `base`.
+
+    An error of a script fails the test.
+    """
+    contexts = []
+    failures: list[str] = []
+
+    def take_(base: str = "", *, javascript: bool = True, width: int = 1280) -> Hands:
+        if not base:
+            site: Site = request.getfixturevalue("site")
+            base = site.base
+        is_plain_firefox = browser_name == "firefox" and not javascript
+        name = "firefox_without_script" if is_plain_firefox else browser_name
+        browser: Browser = request.getfixturevalue(name)
+        context = browser.new_context(
+            base_url=base,
+            java_script_enabled=javascript or is_plain_firefox,
+            viewport={"width": width, "height": 900},
+        )
+        contexts.append(context)
+        context.add_cookies([{"name": "kitemq_refresh", "value": "0", "url": base}])
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("pageerror", lambda error: failures.append(str(error)))
+        page.goto("/")
+        hands = (HandsWithoutTimers if is_plain_firefox else Hands)(page)
+        hands.see(page.get_by_role("main"))
+        return hands
+
+    yield take_
     for context in contexts:
         context.close()
     assert not failures, failures

@@ -39,7 +39,7 @@ def wait_for_samples(scenery: Scenery, group: str) -> None:
 
 def walk_to_review(page: Page) -> None:
     """From the strategy, already chosen, to the review."""
-    page.get_by_role("button", name="Next: which queues").click()
+    page.get_by_role("button", name="Select queues").click()
     page.get_by_role("button", name="Next: review").click()
     expect(page.get_by_role("listitem").filter(has_text="Review and apply")).to_have_attribute(
         "aria-current", "step"
