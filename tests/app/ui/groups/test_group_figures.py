@@ -5,6 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from app.monitoring.forecast import Forecast, Outlook, forecast
+from app.monitoring.lag_reader import POINTS_MAX, own_span
+from app.services.client_figures import PASSAGES_MAX, Passage
 from app.ui.framework.charts import Canvas
 from app.ui.framework.forms import Form
 from app.ui.framework.typed_time import (
@@ -14,6 +16,7 @@ from app.ui.framework.typed_time import (
     moment_ms,
     moment_text,
 )
+from app.ui.groups import history as group_history
 from app.ui.groups import lag_chart
 from app.ui.groups import policy as group_policy
 from app.ui.groups.lag_chart import SHAPES, LagChart, Shape
@@ -102,6 +105,37 @@ def drawn(
 ) -> LagChart:
     canvas = Canvas(lag_chart.steps_of(page, page.to_ms))
     return lag_chart.chart(page, shape, canvas, queues)
+
+
+def test_the_members_of_a_time_follow_from_those_of_now_and_the_passages_since() -> None:
+    passages = [
+        Passage(50, "c", "expired", 1),
+        Passage(40, "b", "joined", 2),
+        Passage(30, "c", "joined", 1),
+        Passage(20, "a", "left", 0),
+        Passage(10, "a", "joined", 1),
+    ]
+    members = [
+        group_history.members_then(at, ["b"], passages, 5).clients for at in range(4, 55, 10)
+    ]
+    assert members == [None, ["a"], [], ["c"], ["b", "c"], ["b"]]
+
+
+def test_members_before_the_first_passage_that_is_kept_are_unknown() -> None:
+    passages = [Passage(100 - n, f"c{n}", "joined", 1) for n in range(PASSAGES_MAX)]
+    assert group_history.members_then(40, [], passages, 0).clients is None
+    assert group_history.members_then(51, [], passages, 0).clients is not None
+
+
+@pytest.mark.parametrize("minutes", [0, 1, 17, 60, 24 * 60, 7 * 24 * 60, 300 * 24 * 60])
+def test_a_range_of_ones_choice_is_covered_by_a_bounded_number_of_points(minutes: int) -> None:
+    from_ms = START_MS + 12_345
+    span = own_span(from_ms, from_ms + minutes * 60_000, "")
+    assert span.length_ms // span.step_ms <= POINTS_MAX + 1
+    assert span.to_ms % span.step_ms == span.length_ms % span.step_ms == 0
+    assert span.to_ms - span.length_ms <= from_ms
+    assert from_ms + minutes * 60_000 <= span.to_ms
+    assert span.step_ms % 10_000 == 0
 
 
 def test_a_stretch_without_a_sample_is_a_gap_in_the_chart_and_never_zero() -> None:
