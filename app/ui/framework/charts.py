@@ -110,6 +110,10 @@ class ChartCursor:
     texts: list[list[str]] = field(default_factory=list)
     leads: Sequence[Lead] = ()
 
+    @property
+    def steps(self) -> int:
+        return -(-(self.to_ms - self.from_ms) // self.step_ms)
+
 
 def messages_lead(topic: str) -> Lead:
     """Leads to the messages of a topic that were stored then."""

@@ -182,7 +182,7 @@ def _bands(
         index = row_of_key.get(tuple(row[name] for name in names))
         if index is not None:
             parts = [
-                _("queue %(queue)s", queue=row["queue"]),
+                *([_("queue %(queue)s", queue=row["queue"])] if "queue" not in names else []),
                 state(row["state"]),
                 _("at most %(n)s unread", n=say_count(row["lag_max"] or 0)),
             ]

@@ -78,7 +78,7 @@ def test_changing_the_zone_labels_all_times_and_the_chart_anew(
     chart.hover(position={"x": box["width"] - 4, "y": box["height"] / 2})
     expect(page.locator("#over-traffic .plot-tip")).to_contain_text("Asia/Kathmandu")
     # Kathmandu is 5 h 45 min ahead: whole quarters of an hour in UTC are others there.
-    ticks = page.locator("#plot-traffic .plot-x text").all_inner_texts()
+    ticks = page.locator("#plot-traffic .plot-x text").all_text_contents()
     here = page.locator("details.twin td").first.inner_text()
     hours = {re.findall(r"(\d\d):\d\d", here)[0], re.findall(r"(\d\d):\d\d", here)[-1]}
     assert hours & {tick[:2] for tick in ticks}, (ticks, here)
