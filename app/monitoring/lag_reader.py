@@ -19,12 +19,13 @@ FRESH_STEPS = 10  # an answer stays for this part of its step
 
 @dataclass(frozen=True)
 class LagSpan:
-    """A chart's time range and the width of its points."""
+    """A chart's time range and the width of its points; it ends at `to_ms`, or now for 0."""
 
     name: str
     label: str
     length_ms: int
     step_ms: int
+    to_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,21 @@ SPANS = (
     LagSpan("7d", "7 d", 7 * 86_400_000, 1_800_000),
     LagSpan("30d", "30 d", 30 * 86_400_000, 7_200_000),
 )
+OWN = "own"
+OWN_MIN_MS, OWN_MAX_MS = 60_000, 366 * 86_400_000
+POINTS_MAX = 360
+STEPS_MS = (10_000, 20_000, 60_000, *(span.step_ms for span in SPANS[2:]))
+
+
+def own_span(from_ms: int, to_ms: int, label: str) -> LagSpan:
+    """A fixed range with the finest points that POINTS_MAX allows, widened to whole points."""
+    to_ms = max(to_ms, from_ms + OWN_MIN_MS)
+    length_ms = min(to_ms - from_ms, OWN_MAX_MS)
+    fitting = (each for each in STEPS_MS if length_ms <= each * POINTS_MAX)
+    step_ms = next(fitting, -(-length_ms // (POINTS_MAX * STEPS_MS[-1])) * STEPS_MS[-1])
+    end_ms = -(-to_ms // step_ms) * step_ms
+    begin_ms = (to_ms - length_ms) // step_ms * step_ms
+    return LagSpan(OWN, label, end_ms - begin_ms, step_ms, end_ms)
 
 
 class LagReader:
@@ -51,7 +67,7 @@ class LagReader:
     def __init__(self, statistics: Callable[[], Statistics], now_ms: Callable[[], int]) -> None:
         self._statistics = statistics
         self._now_ms = now_ms
-        self._cache: dict[tuple[LagOf, str], tuple[int, asyncio.Future[LagHistoryPage]]] = {}
+        self._cache: dict[tuple[LagOf, LagSpan], tuple[int, asyncio.Future[LagHistoryPage]]] = {}
 
     def keeping(self) -> LagHistoryRetention:
         """How the history of lag is stored, and since when."""
@@ -61,18 +77,18 @@ class LagReader:
         """Points up to now that begin at whole steps; at most a tenth of a step old."""
         now_ms = self._now_ms()
         turn = now_ms // max(FRESH_MIN_MS, span.step_ms // FRESH_STEPS)
-        entry = self._cache.get((whose, span.name))
+        entry = self._cache.get((whose, span))
         if entry is None or entry[0] != turn:
             entry = (turn, self._ask(whose, span, now_ms))
-            self._cache.pop((whose, span.name), None)
-            self._cache[whose, span.name] = entry
+            self._cache.pop((whose, span), None)
+            self._cache[whose, span] = entry
             if len(self._cache) > CACHE_MAX:
                 del self._cache[next(iter(self._cache))]
         return await asyncio.shield(entry[1])
 
     def _ask(self, whose: LagOf, span: LagSpan, now_ms: int) -> asyncio.Future[LagHistoryPage]:
         future: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()
-        to_ms = (now_ms // span.step_ms + 1) * span.step_ms
+        to_ms = span.to_ms or (now_ms // span.step_ms + 1) * span.step_ms
         self._statistics().lag_history(
             whose.group,
             partial(settle, future),

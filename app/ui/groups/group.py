@@ -1,34 +1,60 @@
 """The page of one group's lag: now, over time, and by queue."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+import heapq
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 from starlette.responses import Response
 
 from app.monitoring.forecast import Forecast
-from app.monitoring.lag_reader import SPANS, LagOf, LagSpan
+from app.monitoring.lag_reader import SPANS, LagOf, LagSpan, own_span
 from app.monitoring.sampler import GroupFigures
-from app.ui.framework import tables
+from app.ui.framework import charts, tables
+from app.ui.framework.charts import TIME, Canvas, Lead, messages_lead
 from app.ui.framework.console import Console
+from app.ui.framework.language import _
 from app.ui.framework.page_request import PageRequest
 from app.ui.framework.tables import Cut, Query
-from app.ui.framework.typed_forms import Fields
+from app.ui.framework.typed_forms import Fields, Moment
 from app.ui.groups import lag_chart
-from app.ui.groups.head import GroupTab, group_of, head_of, respond, topics_of_group
+from app.ui.groups.head import (
+    GroupTab,
+    group_of,
+    head_of,
+    path_of,
+    respond,
+    topics_of_group,
+)
 from app.ui.groups.lag_chart import SHAPES, LagChart, Shape
-from engine.broker import RETRY_PREFIX, GroupConfig, LagBasis, LagHistoryRetention, QueueLag
+from engine.broker import (
+    RETRY_PREFIX,
+    GroupConfig,
+    GroupLag,
+    LagBasis,
+    LagHistoryPage,
+    LagHistoryRetention,
+    QueueLag,
+)
 from kitemq.model.conversion import convert
 
+QUEUE_LINES_MAX = 8
+TOPIC_LEADS_MAX = 3
 
-class LagChartQuery(Fields, frozen=True):
-    """The history that a query asks for."""
+
+class LagChartQuery(Fields, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
+    """The history that a query asks for; `from` and `to` go before `range`."""
 
     topic: str = ""
     queue: Annotated[int | None, Meta(ge=0, le=99_999)] = None
     range: str = ""
     show: str = ""
+    split: Literal["", "queue"] = ""
+    from_ms: Moment | None = None
+    to_ms: Moment | None = None
+    zone: str = ""
 
 
 class QueueLagRow(QueueLag, frozen=True):
@@ -51,11 +77,15 @@ class TopicProgress:
 
 @dataclass(frozen=True)
 class LagView:
-    """The lag history to show: of which queues, over which span, in which measure."""
+    """The lag history to show: of which queues, over which span, in which measure.
+
+    If it is split, each of the queues with the most unread messages has a line.
+    """
 
     whose: LagOf
     span: LagSpan
     shape: Shape
+    is_split: bool
     spans: Sequence[LagSpan] = SPANS
     shapes: Sequence[Shape] = SHAPES
 
@@ -87,10 +117,53 @@ async def show(request: PageRequest) -> Response:
     console = request.console
     config = group_of(request)
     view = _view(request, config.name)
+    lag = console.broker.lag(config.name)
+    choices = topics_of_group(console, config, lag)
     history = await console.lags.read(view.whose, view.span)
-    chart = await console.render(lambda: lag_chart.chart(history, view.shape))
+    queues = await _queue_histories(console, view, lag) if view.is_split else {}
+    canvas = Canvas(
+        lag_chart.steps_of(history, console.now_ms()),
+        request.zone.rules,
+        charts.hidden_of(request.query_params),
+        _leads(config.name, [view.whose.topic] if view.whose.topic else choices),
+    )
+    chart = await console.render(lambda: lag_chart.chart(history, view.shape, canvas, queues))
     context = _page(console, config, view, chart, request)
     return await respond(request, "group.html", context, is_live=True)
+
+
+async def _queue_histories(
+    console: Console, view: LagView, lag: GroupLag
+) -> Mapping[str, LagHistoryPage]:
+    """The history of the queues with the most unread messages, by name."""
+    whose = view.whose
+    queues = [
+        queue
+        for queue in lag.queues
+        if queue.topic == whose.topic or not (whose.topic or queue.topic.startswith(RETRY_PREFIX))
+    ]
+    fullest = heapq.nlargest(QUEUE_LINES_MAX, queues, key=lambda queue: (queue.count, -queue.queue))
+    fullest.sort(key=lambda queue: (queue.topic, queue.queue))
+    pages = await asyncio.gather(
+        *(
+            console.lags.read(LagOf(whose.group, queue.topic, queue.queue), view.span)
+            for queue in fullest
+        )
+    )
+    topics = len({queue.topic for queue in fullest})
+    names = [
+        _("queue %(queue)s", queue=queue.queue)
+        if topics == 1
+        else _("%(topic)s queue %(queue)s", topic=queue.topic, queue=queue.queue)
+        for queue in fullest
+    ]
+    return dict(zip(names, pages, strict=True))
+
+
+def _leads(group: str, topics: Sequence[str]) -> list[Lead]:
+    """What a moment of the chart leads to: the messages of the first topics, and the members."""
+    leads = [messages_lead(topic) for topic in topics[:TOPIC_LEADS_MAX]]
+    return [*leads, Lead(_("Members then"), f"{path_of(group)}/history?{TIME}#members-then")]
 
 
 def _page(
@@ -122,10 +195,17 @@ def _page(
 def _view(request: PageRequest, group: str) -> LagView:
     """Parse the view in a query; invalid values give the default, since people edit links."""
     query = request.read_query(LagChartQuery)
+    span = next((span for span in SPANS if span.name == query.range), SPANS[1])
+    if query.from_ms and query.to_ms:
+        to_ms = min(query.to_ms, request.console.now_ms())
+        if query.from_ms < to_ms:
+            span = own_span(query.from_ms, to_ms, _("custom range"))
+    queue = query.queue if query.topic else None
     return LagView(
-        LagOf(group, query.topic, query.queue if query.topic else None),
-        next((span for span in SPANS if span.name == query.range), SPANS[1]),
+        LagOf(group, query.topic, queue),
+        span,
         next((shape for shape in SHAPES if shape.name == query.show), SHAPES[0]),
+        is_split=query.split == "queue" and queue is None,
     )
 
 

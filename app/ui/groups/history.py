@@ -14,7 +14,7 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.page_request import PageRequest
 from app.ui.framework.tables import Cut
-from app.ui.framework.typed_forms import Fields
+from app.ui.framework.typed_forms import Fields, Moment
 from app.ui.groups.head import GroupTab, group_of, head_of, path_of, respond
 from app.ui.groups.reset_review import (
     OffsetChange,
@@ -34,10 +34,20 @@ CHANGES_LISTED_MAX = 8
 VALUE_CHARS_MAX = 120
 
 
-class GroupHistoryQuery(Fields, frozen=True):
-    """The entry of the audit trail before which the page begins."""
+class GroupHistoryQuery(Fields, frozen=True, rename={"from_ms": "from"}):
+    """The entry of the audit trail before which the page begins; the time whose members to show."""
 
     before: int | None = None
+    from_ms: Moment | None = None
+    zone: str = ""
+
+
+@dataclass(frozen=True)
+class MembersThen:
+    """The members of a group at a time in the past; None if they are unknown."""
+
+    at_ms: int
+    clients: Sequence[str] | None
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,7 @@ class GroupHistory(GroupTab):
     resets: Sequence[ResetRow]
     passages: Sequence[Passage]
     passages_max: int
+    then: MembersThen | None
     entries: Sequence[EntryRow]
     older: str
     trouble: str
@@ -105,7 +116,8 @@ async def show(request: PageRequest) -> Response:
     console = request.console
     config = group_of(request)
     audit = request.services.audit
-    before_id = request.read_query(GroupHistoryQuery).before
+    query = request.read_query(GroupHistoryQuery)
+    before_id = query.before
     entries: list[AuditEntry] = []
     trouble = ""
     try:
@@ -115,16 +127,37 @@ async def show(request: PageRequest) -> Response:
     except EngineError as error:
         trouble = error.detail
     visible_entries = entries[:ENTRIES_LISTED]
+    passages = request.services.client_figures.passages(config.name)
+    now = [member.client for member in console.broker.members.of(config.name)]
     context = GroupHistory(
         head=head_of(console, config, "history"),
         resets=[_reset_row(each) for each in request.services.resets.history(config.name)],
-        passages=request.services.client_figures.passages(config.name),
+        passages=passages,
         passages_max=PASSAGES_MAX,
+        then=members_then(query.from_ms, now, passages, console.started_ms)
+        if query.from_ms
+        else None,
         entries=[_entry_row(entry) for entry in visible_entries],
         older=str(visible_entries[-1].id) if len(entries) > len(visible_entries) else "",
         trouble=trouble,
     )
     return await respond(request, "group_history.html", context)
+
+
+def members_then(
+    at_ms: int, now: Sequence[str], passages: Sequence[Passage], started_ms: int
+) -> MembersThen:
+    """The members at a time, from those of now and the joins and leaves since, newest first."""
+    is_cut = len(passages) >= PASSAGES_MAX and passages[-1].at_ms > at_ms
+    if at_ms < started_ms or is_cut:
+        return MembersThen(at_ms, None)
+    clients = set(now)
+    for passage in passages:
+        if passage.at_ms > at_ms and passage.kind == "joined":
+            clients.discard(passage.client)
+        elif passage.at_ms > at_ms:
+            clients.add(passage.client)
+    return MembersThen(at_ms, sorted(clients))
 
 
 async def reset(request: PageRequest) -> Response:

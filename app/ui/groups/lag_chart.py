@@ -3,30 +3,30 @@
 The time to clear is estimated here, from the last minute, or the one step, before each point.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.monitoring.forecast import WINDOW_MS, Forecast, Outlook, forecast
-from app.ui.framework.language import N_
+from app.ui.framework import charts, formats
+from app.ui.framework.chart_axes import EvenSteps
+from app.ui.framework.charts import Canvas, Chart, Series, Words
+from app.ui.framework.language import N_, _, translated
 from engine.broker import LagHistoryPage, LagPoint
-
-STILL_WIDTH, STILL_HEIGHT = 720, 160
-MARGIN = 4
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A measure of the chart: its name in queries, its label, and its unit."""
+    """A measure of the chart: its name in queries, its label, and its kind of axis."""
 
     name: str
     label: str
-    unit: str
+    axis: str
 
 
 SHAPES = (
-    Shape("count", N_("Unread"), "count"),
-    Shape("age", N_("Oldest unread"), "ms"),
-    Shape("clear", N_("Catch-up time"), "ms"),
+    Shape("count", N_("Unread"), charts.COUNTS),
+    Shape("age", N_("Oldest unread"), charts.LENGTHS),
+    Shape("clear", N_("Catch-up time"), charts.LENGTHS),
 )
 
 
@@ -51,54 +51,58 @@ class ChartPoint:
 class LagChart:
     """The content of the chart and its table; `rows` are newest first, each gap is one row.
 
-    `values` belong to `times_s`; `lines` are the same as SVG points for browsers without scripts.
+    `values` are those of all queues together, one for each step.
     """
 
     shape: Shape
-    from_ms: int
-    to_ms: int
     step_ms: int
     known: int
     missing: int
     damaged: int
-    times_s: list[float]
     values: list[int | None]
-    lines: list[str]
+    plot: Chart
     rows: list[ChartPoint]
 
 
-def chart(page: LagHistoryPage, shape: Shape) -> LagChart:
-    """The chart of a page of lag history."""
+def chart(
+    page: LagHistoryPage,
+    shape: Shape,
+    canvas: Canvas,
+    queues: Mapping[str, LagHistoryPage] | None = None,
+) -> LagChart:
+    """The chart of a page of lag history, on the canvas; with `queues`, a line for each of them."""
     points = list(_judged(page))
     values = [VALUES[shape.name](point) for point in points]
     known = sum(point.is_known for point in points)
+    series = [Series("all", translated(shape.label), values)]
+    if queues:
+        series = [
+            Series(name, name, [VALUES[shape.name](point) for point in _judged(each)])
+            for name, each in queues.items()
+        ]
+    title = _("%(label)s over time", label=translated(shape.label))
+    say = charts.say_count if shape.axis == charts.COUNTS else _say_length
+    words = Words("lag", title, "", say=say)
     return LagChart(
         shape=shape,
-        from_ms=page.from_ms,
-        to_ms=page.to_ms,
         step_ms=page.step_ms,
         known=known,
         missing=len(points) - known,
         damaged=page.damaged,
-        times_s=[point.at_ms / 1000 for point in points],
         values=values,
-        lines=list(segments(values)),
+        plot=charts.lines(canvas, series, words, shape.axis),
         rows=list(_rows(points)),
     )
 
 
-def segments(values: Sequence[int | None]) -> Iterator[str]:
-    """Runs of known values as points of `<polyline>`; a single value is repeated, as a dot."""
-    top = max((value for value in values if value is not None), default=0) or 1
-    step = STILL_WIDTH / max(1, len(values) - 1)
-    room = STILL_HEIGHT - 2 * MARGIN
-    run: list[str] = []
-    for index, value in enumerate([*values, None]):
-        if value is not None:
-            run.append(f"{index * step:.1f},{STILL_HEIGHT - MARGIN - room * value / top:.1f}")
-        elif run:
-            yield " ".join(run if len(run) > 1 else run * 2)
-            run = []
+def steps_of(page: LagHistoryPage, now_ms: int) -> EvenSteps:
+    """The time axis of a page of lag history, which never goes on into the future."""
+    begin_ms = page.from_ms // page.step_ms * page.step_ms
+    return EvenSteps(begin_ms, min(page.to_ms, now_ms + 1), page.step_ms)
+
+
+def _say_length(value: float) -> str:
+    return formats.duration(round(value))
 
 
 def _judged(page: LagHistoryPage) -> Iterator[ChartPoint]:

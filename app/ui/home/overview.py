@@ -7,15 +7,18 @@ from typing import Generic, TypeVar
 
 from starlette.responses import Response
 
-from app.monitoring.meter import Traffic
+from app.monitoring.meter import STEPS, Traffic
 from app.monitoring.sampler import GroupFigures, Snapshot, TopicFigures, Totals
 from app.monitoring.sparkline import Sparkline, line
 from app.services.topic_kinds import USER_KINDS
-from app.ui.framework import pages, preferences
+from app.ui.framework import charts, formats, pages, preferences
+from app.ui.framework.chart_axes import EvenSteps
+from app.ui.framework.charts import TIME, Canvas, Chart, Lead, Series, Words, messages_lead
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.page_request import PageRequest
 from app.ui.framework.preferences import Guide
+from app.ui.framework.typed_forms import Fields, Moment
 from app.ui.groups.status import StatusView, view_of
 from app.ui.home import start
 from app.ui.home.attention import Attention, attention
@@ -26,9 +29,18 @@ from engine.errors import NotFound
 
 AGE_MAX_MS = 2_000
 TOP = 10
+TOPIC_LEADS_MAX = 3
 TILES = ("lag", "inflight", "dead", "p99_ms", "log_bytes", "disk_free_bytes")
 
 Figures = TypeVar("Figures")
+
+
+class TrafficQuery(Fields, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
+    """The part of the last quarter of an hour to show."""
+
+    from_ms: Moment | None = None
+    to_ms: Moment | None = None
+    zone: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,8 +71,7 @@ class Overview:
     groups: list[Top[GroupFigures]]
     health: Health
     started_ms: int
-    accepted_line: Sparkline
-    delivered_line: Sparkline
+    chart: Chart
     guide: StartGuide | None  # of a server without topics, unless it was closed
 
 
@@ -102,8 +113,7 @@ async def show(request: PageRequest) -> Response:
         groups=[_top_group(console, snapshot, name) for name in tops.groups],
         health=health,
         started_ms=console.started_ms,
-        accepted_line=line(traffic.accepted, 720, 160),
-        delivered_line=line(traffic.delivered, 720, 160),
+        chart=_traffic_chart(request, traffic, tops.topics),
         guide=_guide(request),
     )
     return await pages.respond(request, "overview.html", context, title=_("Overview"), is_live=True)
@@ -112,6 +122,36 @@ async def show(request: PageRequest) -> Response:
 def _guide(request: PageRequest) -> StartGuide | None:
     is_open = preferences.read(request).guide is Guide.OPEN
     return start.guide(request) if is_open and start.is_new(request.broker) else None
+
+
+def _traffic_chart(request: PageRequest, traffic: Traffic, topics: Sequence[str]) -> Chart:
+    """Traffic over the last quarter of an hour, or the part of it that the query names.
+
+    Nothing is known of the time before the server started.
+    """
+    step_ms, query = traffic.step_ms, request.read_query(TrafficQuery)
+    end_ms = traffic.start_ms + len(traffic.accepted) * step_ms
+    span = EvenSteps(end_ms - STEPS * step_ms, end_ms, step_ms)
+    begin_ms = max(query.from_ms or 0, span.from_ms) // step_ms * step_ms
+    until_ms = min(-(-(query.to_ms or end_ms) // step_ms) * step_ms, end_ms)
+    if begin_ms < until_ms:
+        span = EvenSteps(begin_ms, until_ms, step_ms)
+    first = (span.from_ms - traffic.start_ms) // step_ms
+
+    def values(rates: Sequence[float]) -> list[float | None]:
+        steps = range(first, first + span.steps)
+        return [rates[n] if 0 <= n < len(rates) else None for n in steps]
+
+    series = [
+        Series("in", _("in"), values(traffic.accepted)),
+        Series("out", _("out"), values(traffic.delivered)),
+    ]
+    leads = [messages_lead(name) for name in topics[:TOPIC_LEADS_MAX]]
+    leads.append(Lead(_("Throughput of that hour"), f"/reports/throughput?range=own&{TIME}"))
+    says = _("Messages per second in and out.")
+    words = Words("traffic", _("Traffic"), says, exactly=formats.rate)
+    canvas = Canvas(span, request.zone.rules, charts.hidden_of(request.query_params), leads)
+    return charts.lines(canvas, series, words, charts.RATES)
 
 
 def _lines(history: Sequence[Totals], traffic: Traffic) -> dict[str, Sparkline]:

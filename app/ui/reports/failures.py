@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
+from app.ui.framework.charts import Series, Words
 from app.ui.framework.language import N_, _, translated
 from app.ui.reports.cells import ReportCell, ValueKind, count, length, share
-from app.ui.reports.charts import Series, Words, fold
+from app.ui.reports.charts import fold
 from app.ui.reports.parts import Figure, ReportQuery, ReportView, bars_over_time
 from app.ui.reports.rows import Row, Rows, by_time, grouped, matching, sums_by, total
 from app.ui.reports.tables import (

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app.ui.framework import charts
+from app.ui.framework.charts import Series, Words
 from app.ui.framework.language import _, ngettext, translated
-from app.ui.reports import charts
 from app.ui.reports.axes import HourSpan
 from app.ui.reports.cells import ReportCell, ValueKind, count, share, size, times
-from app.ui.reports.charts import Series, Words, fold
+from app.ui.reports.charts import fold
 from app.ui.reports.parts import Figure, ReportQuery, ReportView, bars_over_time, over_time
 from app.ui.reports.rows import Rows, by_time, grouped, matching, sums_by, total
 from app.ui.reports.tables import (
@@ -47,7 +48,7 @@ def throughput(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     )
     return ReportView(
         figures=[*map(messages, FLOWING), query.figure(_("Stored"), stored, stored_before)],
-        charts=[charts.lines(query.span, all_series, words, query.zone)] if rows else [],
+        charts=[charts.lines(query.canvas, all_series, words)] if rows else [],
         tables=[_by_kind(query, rows, before), over_time(words, query.span, series)],
         notes=_sampled(rows),
     )

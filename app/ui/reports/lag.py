@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.db.report_evaluated import Intervals, clip_intervals, intervals
+from app.ui.framework import charts
+from app.ui.framework.charts import Chart, Series, Words, say_count
 from app.ui.framework.formats import say_length
 from app.ui.framework.language import _
-from app.ui.reports import charts
 from app.ui.reports.axes import HOUR_MS, HourSpan
 from app.ui.reports.cells import ReportCell, ValueKind, count, length, share
-from app.ui.reports.charts import DASH, Band, Chart, Series, Words, say_count
+from app.ui.reports.charts import DASH, Band, band_chart
 from app.ui.reports.parts import Figure, ReportQuery, ReportView
 from app.ui.reports.rows import Row, Rows, grouped, hour_ms, total
 from app.ui.reports.tables import (
@@ -91,7 +92,7 @@ def _charts(query: ReportQuery, hours: Rows, before: Rows, bands: Rows) -> list[
         if query.before is not None:
             values = _greatest(query.before, before, column)
             series.append(Series(words.id, _("previous range"), values, is_before=True))
-        return charts.lines(query.span, series, words, query.zone, axis)
+        return charts.lines(query.canvas, series, words, axis)
 
     return [
         _band_chart(query, hours, bands),
@@ -127,7 +128,7 @@ def _band_chart(query: ReportQuery, hours: Rows, bands: Rows) -> Chart:
         note = _("Showing the worst %(n)s of %(all)s.", n=len(row_of_key), all=len(keys))
     words = Words("bands", _("States over time"), says, note, "by-group")
     labels = [_label(key, query) for key in row_of_key]
-    chart = charts.bands(query.span, labels, bars, words, query.zone)
+    chart = band_chart(query.canvas, labels, bars, words)
     looks = {band.look for band in bars}
     chart.legend.extend(
         (state_look(code), state(code)) for code in STATES if state_look(code) in looks
@@ -181,7 +182,7 @@ def _bands(
         index = row_of_key.get(tuple(row[name] for name in names))
         if index is not None:
             parts = [
-                _("queue %(queue)s", queue=row["queue"]),
+                *([_("queue %(queue)s", queue=row["queue"])] if "queue" not in names else []),
                 state(row["state"]),
                 _("at most %(n)s unread", n=say_count(row["lag_max"] or 0)),
             ]

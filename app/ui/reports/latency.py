@@ -5,13 +5,14 @@ from functools import partial
 from typing import Any
 
 from app.services.reports.cells import LatencyCell, gather
+from app.ui.framework import charts
+from app.ui.framework.charts import Chart, Series, Words
 from app.ui.framework.formats import say_length
 from app.ui.framework.language import _, ngettext, translated
-from app.ui.reports import charts
 from app.ui.reports.axes import HourSpan
 from app.ui.reports.bins import SHARES, bins_of
 from app.ui.reports.cells import ReportCell, ValueKind, count, length, times
-from app.ui.reports.charts import Chart, Heat, Histogram, Series, Words
+from app.ui.reports.charts import Heat, Histogram, heat_chart, histogram_chart
 from app.ui.reports.parts import Figure, ReportQuery, ReportView
 from app.ui.reports.rows import Row, Rows, grouped, hour_ms
 from app.ui.reports.tables import (
@@ -118,7 +119,7 @@ def _charts(query: ReportQuery, rows: Rows, before: Rows) -> list[Chart]:
     note = _("Log scale; darker = more messages. Gray: no figures.")
     words = Words("heat", _("Heat map"), says, note, "over-time")
     return [
-        charts.heat(query.span, heat, words, query.zone),
+        heat_chart(query.canvas, heat, words),
         _percentiles(query, rows, before, "over-time"),
         _histogram(rows, before),
     ]
@@ -131,7 +132,7 @@ def _percentiles(query: ReportQuery, rows: Rows, before: Rows, table: str) -> Ch
     says = _("50th, 95th and 99th percentile.")
     note = _("Log scale.")
     words = Words("percentiles", _("Percentiles over time"), says, note, table, say_length)
-    return charts.lines(query.span, series, words, query.zone, charts.LOGARITHMS)
+    return charts.lines(query.canvas, series, words, charts.LOGARITHMS)
 
 
 def _lines(cells: Sequence[LatencyCell | None], *, is_before: bool = False) -> list[Series]:
@@ -155,7 +156,7 @@ def _histogram(rows: Rows, before: Rows) -> Chart:
     note = _("Outlined: previous range, scaled to the same number of messages.") if then else ""
     words = Words("histogram", _("Distribution"), _("Messages by latency."), note, "spread")
     bars = Histogram(bins.names, bins.edges, bins.counts(now.buckets), scaled, marks)
-    return charts.histogram(bars, words)
+    return histogram_chart(bars, words)
 
 
 def _spread(rows: Rows) -> Table:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any
 
+from app.ui.framework import charts
+from app.ui.framework.charts import Canvas, Chart, Lead, Series, Words
 from app.ui.framework.language import _
-from app.ui.reports import charts
 from app.ui.reports.axes import HourSpan
 from app.ui.reports.cells import ReportCell, change_of, count
-from app.ui.reports.charts import Chart, Series, Words
 from app.ui.reports.tables import Column, Table, time_table
 
 
@@ -51,7 +51,8 @@ class ReportQuery:
     """The query of a report; "" means every topic or group.
 
     `before` is the range to compare with, of the same length and steps as `span`. `queues` is the
-    number of write queues of each existing topic.
+    number of write queues of each existing topic. `hidden` series are left out of
+    charts; a moment of a chart leads to `leads`.
     """
 
     span: HourSpan
@@ -61,6 +62,12 @@ class ReportQuery:
     choice: str = ""
     zone: Any = field(default=UTC)
     queues: Mapping[str, int] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
+    leads: Sequence[Lead] = ()
+
+    @property
+    def canvas(self) -> Canvas:
+        return Canvas(self.span, self.zone, self.hidden, self.leads)
 
     def figure(
         self, label: str, now: ReportCell, before: ReportCell, note: str = "", tone: str = ""
@@ -85,5 +92,5 @@ def bars_over_time(
     """A chart of stacked counts and the table with its figures; neither without series."""
     if not series:
         return [], []
-    chart = charts.bars(query.span, series, words, query.zone)
+    chart = charts.bars(query.canvas, series, words)
     return [chart], [over_time(words, query.span, series)]

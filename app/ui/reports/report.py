@@ -7,11 +7,12 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from app.db.report_rows import ResultFilter, RunRow
-from app.ui.framework import pages
+from app.ui.framework import charts, pages
 from app.ui.framework.language import _, translated
 from app.ui.framework.page_request import PageRequest
 from app.ui.reports import ranges as report_range
 from app.ui.reports.kinds import BY_NAME, REPORTS, Report
+from app.ui.reports.leads import leads_of
 from app.ui.reports.parts import ReportQuery, ReportView
 from app.ui.reports.ranges import AGAINST, RANGES, RangeChoice
 from app.ui.reports.reader import READ_MAX, read, result_filter, unpacked
@@ -60,10 +61,13 @@ async def show(request: PageRequest) -> Response:
     choice = report_range.read(request.query_params, console.now_ms(), zone, report.least_hours)
     coarse = await results.coarse(report.job)
     choice = report_range.coarsened(choice, coarse)
+    values = _values(report, request.query_params)
     query = ReportQuery(
         span=choice.span,
         before=choice.before,
-        **_values(report, request.query_params),
+        **values,
+        hidden=charts.hidden_of(request.query_params),
+        leads=leads_of(report.name, values, request.query_params),
         zone=zone.rules,
         queues={topic.name: topic.write_queues for topic in console.broker.topics()},
     )
@@ -76,8 +80,8 @@ async def show(request: PageRequest) -> Response:
         lambda: report.build(query, unpacked(now.tables), unpacked(then.tables))
     )
     if choice.name == report_range.OWN:
-        values = choice.form.values
-        values["from"], values["to"] = report_range.texts(choice.span, zone)
+        texts = choice.form.values
+        texts["from"], texts["to"] = report_range.texts(choice.span, zone)
     table = report.tables[0]
     match = result_filter(report, table, query, query.span)
     basis = await results.basis(report.job, ResultFilter(first=match.first, last=match.last))

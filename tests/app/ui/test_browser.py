@@ -274,7 +274,7 @@ def test_a_refresh_keeps_focus_and_open_details(open_page: OpenPage, scenery: Sc
     page.wait_for_load_state("networkidle")
     expect(link).to_be_focused()
     expect(page.locator("#overview details.twin")).to_have_attribute("open", "")
-    expect(page.locator("#traffic-chart canvas")).to_have_count(1)
+    expect(page.locator("#plot-traffic .plot-line")).to_have_count(1)
 
 
 def test_a_refresh_shows_what_is_new(open_page: OpenPage, scenery: Scenery) -> None:

@@ -1,8 +1,13 @@
 """What the pages of a group work out by themselves: forecasts, charts with gaps, reviews, words."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from app.monitoring.forecast import Forecast, Outlook, forecast
+from app.monitoring.lag_reader import POINTS_MAX, own_span
+from app.services.client_figures import PASSAGES_MAX, Passage
+from app.ui.framework.charts import Canvas
 from app.ui.framework.forms import Form
 from app.ui.framework.typed_time import (
     NoMoment,
@@ -11,9 +16,10 @@ from app.ui.framework.typed_time import (
     moment_ms,
     moment_text,
 )
+from app.ui.groups import history as group_history
 from app.ui.groups import lag_chart
 from app.ui.groups import policy as group_policy
-from app.ui.groups.lag_chart import SHAPES
+from app.ui.groups.lag_chart import SHAPES, LagChart, Shape
 from app.ui.groups.reset_review import place_in_words, review
 from engine.broker import (
     Exponential,
@@ -94,16 +100,54 @@ def history(*counts: int | None) -> LagHistoryPage:
     return LagHistoryPage(START_MS, START_MS + len(counts) * STEP_MS, STEP_MS, points)
 
 
+def drawn(
+    page: LagHistoryPage, shape: Shape, queues: Mapping[str, LagHistoryPage] | None = None
+) -> LagChart:
+    canvas = Canvas(lag_chart.steps_of(page, page.to_ms))
+    return lag_chart.chart(page, shape, canvas, queues)
+
+
+def test_the_members_of_a_time_follow_from_those_of_now_and_the_passages_since() -> None:
+    passages = [
+        Passage(50, "c", "expired", 1),
+        Passage(40, "b", "joined", 2),
+        Passage(30, "c", "joined", 1),
+        Passage(20, "a", "left", 0),
+        Passage(10, "a", "joined", 1),
+    ]
+    members = [
+        group_history.members_then(at, ["b"], passages, 5).clients for at in range(4, 55, 10)
+    ]
+    assert members == [None, ["a"], [], ["c"], ["b", "c"], ["b"]]
+
+
+def test_members_before_the_first_passage_that_is_kept_are_unknown() -> None:
+    passages = [Passage(100 - n, f"c{n}", "joined", 1) for n in range(PASSAGES_MAX)]
+    assert group_history.members_then(40, [], passages, 0).clients is None
+    assert group_history.members_then(51, [], passages, 0).clients is not None
+
+
+@pytest.mark.parametrize("minutes", [0, 1, 17, 60, 24 * 60, 7 * 24 * 60, 300 * 24 * 60])
+def test_a_range_of_ones_choice_is_covered_by_a_bounded_number_of_points(minutes: int) -> None:
+    from_ms = START_MS + 12_345
+    span = own_span(from_ms, from_ms + minutes * 60_000, "")
+    assert span.length_ms // span.step_ms <= POINTS_MAX + 1
+    assert span.to_ms % span.step_ms == span.length_ms % span.step_ms == 0
+    assert span.to_ms - span.length_ms <= from_ms
+    assert from_ms + minutes * 60_000 <= span.to_ms
+    assert span.step_ms % 10_000 == 0
+
+
 def test_a_stretch_without_a_sample_is_a_gap_in_the_chart_and_never_zero() -> None:
     for shape in SHAPES[:2]:
-        found = lag_chart.chart(history(5, 4, None, None, 3, 2), shape)
+        found = drawn(history(5, 4, None, None, 3, 2), shape)
         assert found.values[2:4] == [None, None]
-        assert len(found.lines) == 2
+        assert len(found.plot.lines[0].runs) == 2
         assert (found.known, found.missing) == (4, 2)
 
 
 def test_the_table_takes_a_gap_together_and_shows_the_newest_first() -> None:
-    found = lag_chart.chart(history(None, 5, None, None, None, 2), SHAPES[0])
+    found = drawn(history(None, 5, None, None, None, 2), SHAPES[0])
     assert [(row.count, row.until_ms - row.at_ms) for row in found.rows] == [
         (2, STEP_MS),
         (None, 3 * STEP_MS),
@@ -111,24 +155,46 @@ def test_the_table_takes_a_gap_together_and_shows_the_newest_first() -> None:
         (None, STEP_MS),
     ]
     lengths = sum(row.until_ms - row.at_ms for row in found.rows)
-    assert lengths == found.to_ms - found.from_ms
+    assert found.plot.cursor is not None
+    assert lengths == found.plot.cursor.to_ms - found.plot.cursor.from_ms
 
 
 def test_a_lone_sample_between_gaps_is_drawn_as_a_dot() -> None:
-    (line,) = lag_chart.segments([None, 7, None])
-    first, second = line.split()
+    (line,) = drawn(history(None, 7, None), SHAPES[0]).plot.lines
+    (dot,) = line.dots
+    first, second = dot.split()
     assert first == second
+    assert not line.runs
+
+
+def test_each_queue_has_a_line_and_the_table_is_of_all_together() -> None:
+    page, queues = history(5, 4, 3), {"queue 0": history(5, 3, 1), "queue 1": history(None, 1, 2)}
+    found = drawn(page, SHAPES[0], queues)
+    assert found.values == [5, 4, 3]
+    cursor = found.plot.cursor
+    assert cursor is not None
+    assert cursor.labels == ["queue 0", "queue 1"]
+    assert cursor.texts == [["5", "3", "1"], ["", "1", "2"]]
+
+
+def test_the_time_axis_ends_now_though_the_last_point_is_not_whole() -> None:
+    page = history(5, 4, 3)
+    now_ms = START_MS + 2 * STEP_MS + 1000
+    steps = lag_chart.steps_of(page, now_ms)
+    assert steps.steps == 3
+    assert steps.end_ms(2) == now_ms + 1
+    assert lag_chart.steps_of(page, now_ms + 10 * STEP_MS).to_ms == page.to_ms
 
 
 def test_the_time_to_clear_is_unknown_at_first_and_then_falls() -> None:
     counts = [100 - 5 * number for number in range(12)]
-    found = lag_chart.chart(history(*counts), SHAPES[2])
+    found = drawn(history(*counts), SHAPES[2])
     assert found.values[:6] == [None] * 6
     assert found.values[6:] == [count * 2000 for count in counts[6:]]
 
 
 def test_where_the_lag_did_not_shrink_there_is_no_time_to_clear() -> None:
-    found = lag_chart.chart(history(*[50] * 12), SHAPES[2])
+    found = drawn(history(*[50] * 12), SHAPES[2])
     assert found.values == [None] * 12
     assert found.rows[0].outlook is Outlook.NOT_SHRINKING
     assert found.rows[-1].outlook is Outlook.UNKNOWN

@@ -58,7 +58,7 @@ def test_a_group_without_samples_says_why_and_draws_nothing(
     page = browser.get("/groups/no-samples")
     assert "No samples in this time" in page.text
     assert "nothing to sample" in page.text
-    assert "data-lag-chart" not in page.text
+    assert "plot-lag" not in page.text
     found = browser.get("/groups/no-samples?format=json").json()
     assert found["chart"]["known"] == 0
     assert set(found["chart"]["values"]) == {None}

@@ -1,6 +1,8 @@
 """Groups in a real Chromium: the offsets wizard with and without script, the chart, dialogs."""
 
 import re
+from datetime import datetime
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -104,27 +106,32 @@ def test_only_the_chosen_strategy_shows_its_field(open_page: OpenPage) -> None:
 def test_the_chart_is_drawn_and_follows_its_links(open_page: OpenPage, scenery: Scenery) -> None:
     wait_for_samples(scenery, "warehouse")
     page = open_page("/groups/warehouse")
-    expect(page.locator(".lag-chart canvas")).to_have_count(1)
+    lines = page.locator("#plot-lag polyline")
+    expect(lines.first).to_be_attached()
     page.get_by_role("link", name="15 min").click()
-    expect(page).to_have_url(re.compile("range=15m"))
+    expect(page).to_have_url(f"{base_of(page)}/groups/warehouse?range=15m")
     page.get_by_role("link", name="Oldest unread", exact=True).first.click()
-    expect(page).to_have_url(re.compile("show=age"))
-    expect(page.locator(".lag-chart canvas")).to_have_count(1)
+    expect(page).to_have_url(f"{base_of(page)}/groups/warehouse?range=15m&show=age")
+    expect(lines.first).to_be_attached()
     page.get_by_text("Show data").click()
     expect(page.locator(".twin tbody tr").first).to_be_visible()
     page.get_by_label("Topic", exact=True).select_option("orders")
     page.get_by_role("button", name="Show", exact=True).click()
     expect(page).to_have_url(re.compile("topic=orders"))
-    expect(page.locator(".lag-chart canvas")).to_have_count(1)
+    expect(lines.first).to_be_attached()
+
+
+def base_of(page: Page) -> str:
+    return page.url.split("/groups")[0]
 
 
 def test_what_a_chart_tells_stands_at_the_pointer(open_page: OpenPage, scenery: Scenery) -> None:
     wait_for_samples(scenery, "warehouse")
     page = open_page("/groups/warehouse?range=15m")
-    over = page.locator(".lag-chart .u-over")
+    over = page.locator("#over-lag")
     place = over.bounding_box()
     assert place is not None
-    tip = page.locator(".lag-chart .chart-tip")
+    tip = over.locator(".plot-tip")
     for part_x, part_y in ((0.1, 0.8), (0.5, 0.5), (0.97, 0.6)):
         x, y = place["x"] + part_x * place["width"], place["y"] + part_y * place["height"]
         page.mouse.move(x, y)
@@ -138,14 +145,116 @@ def test_what_a_chart_tells_stands_at_the_pointer(open_page: OpenPage, scenery: 
         assert box["x"] + box["width"] <= place["x"] + place["width"]
 
 
-def test_without_script_the_chart_is_a_picture_with_its_table(
+def test_a_drag_zooms_and_back_undoes_it(open_page: OpenPage, scenery: Scenery) -> None:
+    wait_for_samples(scenery, "warehouse")
+    page = open_page("/groups/warehouse?range=15m&show=age")
+    address = page.url
+    place = page.locator("#over-lag").bounding_box()
+    assert place is not None
+    y = place["y"] + place["height"] / 2
+    page.mouse.move(place["x"] + place["width"] * 0.74, y)
+    page.mouse.down()
+    page.mouse.move(place["x"] + place["width"] - 1, y, steps=4)
+    expect(page.locator("#over-lag .plot-brush")).to_be_visible()
+    page.mouse.up()
+    expect(page.get_by_role("link", name="15 min")).not_to_have_attribute("aria-current", "true")
+    query = parse_qs(urlsplit(page.url).query)
+    assert query["show"] == ["age"]
+    assert query["zone"] == ["UTC"]
+    first, last = (datetime.fromisoformat(query[name][0]) for name in ("from", "to"))
+    assert 180 <= (last - first).total_seconds() <= 270
+    expect(page.locator("#plot-lag")).to_be_in_viewport()
+    page.go_back()
+    expect(page).to_have_url(address)
+    expect(page.get_by_role("link", name="15 min")).to_have_attribute("aria-current", "true")
+
+
+def test_a_moment_leads_to_its_messages_and_its_members(
     open_page: OpenPage, scenery: Scenery
 ) -> None:
     wait_for_samples(scenery, "warehouse")
-    page = open_page("/groups/warehouse", javascript=False)
-    expect(page.locator("svg.chart-still polyline").first).to_be_attached()
+    page = open_page("/groups/warehouse?range=15m&topic=orders")
+    over = page.locator("#over-lag")
+    place = over.bounding_box()
+    assert place is not None
+    over.click(position={"x": place["width"] - 3, "y": 40})
+    when = over.locator(".plot-when").inner_text()
+    members = over.get_by_role("link", name="Members then").get_attribute("href")
+    over.get_by_role("link", name="Messages in orders then").click()
+    expect(page.get_by_role("textbox", name="From")).to_have_value(
+        re.compile(re.escape(when[:16].replace(" ", "T")))
+    )
+    assert parse_qs(urlsplit(page.url).query)["topic"] == ["orders"]
+    page.goto(members or "")
+    heading = page.get_by_role("heading", name=f"Members at {when[:19]}")
+    expect(heading).to_be_visible()
+
+
+def test_the_queues_are_lines_that_are_switched_by_keys(
+    open_page: OpenPage, scenery: Scenery
+) -> None:
+    wait_for_samples(scenery, "warehouse")
+    page = open_page("/groups/warehouse?range=15m&topic=orders")
+    page.get_by_role("link", name="by queue").click()
+    expect(page).to_have_url(re.compile(r"topic=orders&split=queue$"))
+    switch = page.get_by_role("switch", name="queue 1")
+    expect(switch).to_be_checked()
+    lines = page.locator("#plot-lag .line-1")
+    expect(lines.first).to_be_attached()
+    switch.focus()
+    page.keyboard.press("Space")
+    expect(switch).not_to_be_checked()
+    expect(switch).to_be_focused()
+    expect(lines).to_have_count(0)
     page.get_by_text("Show data").click()
-    expect(page.locator(".twin tbody tr").first).to_be_visible()
+    expect(page.get_by_role("columnheader", name="queue 2")).to_be_visible()
+    expect(page.get_by_role("columnheader", name="queue 1")).to_have_count(0)
+    expect(page).to_have_url(re.compile(r"hide=lag\.queue\+1$"))
+    page.reload()
+    expect(switch).not_to_be_checked()
+    page.keyboard.press("Escape")
+    switch.focus()
+    page.keyboard.press("Enter")
+    expect(switch).to_be_checked()
+    expect(lines.first).to_be_attached()
+
+
+def test_the_cursor_goes_by_arrows_and_enter_leads_on(
+    open_page: OpenPage, scenery: Scenery
+) -> None:
+    wait_for_samples(scenery, "warehouse")
+    page = open_page("/groups/warehouse?range=15m&topic=orders")
+    cursor = page.get_by_role("slider", name="Unread over time")
+    cursor.focus()
+    last = int(cursor.get_attribute("aria-valuemax") or "")
+    page.keyboard.press("ArrowLeft")
+    expect(cursor).to_have_attribute("aria-valuenow", str(last - 1))
+    expect(cursor).to_have_attribute("aria-valuetext", re.compile(r"UTC"))
+    page.keyboard.press("Enter")
+    link = page.locator("#over-lag").get_by_role("link", name="Messages in orders then")
+    expect(link).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(cursor).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    for _ in range(8):
+        page.keyboard.press("Shift+ArrowLeft")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"from=.*&to=.*#lag-history$"))
+
+
+def test_without_script_the_chart_has_axes_and_its_table_leads_on(
+    open_page: OpenPage, scenery: Scenery
+) -> None:
+    wait_for_samples(scenery, "warehouse")
+    page = open_page("/groups/warehouse?topic=orders", javascript=False)
+    plot = page.locator("#plot-lag")
+    expect(plot.locator("polyline").first).to_be_attached()
+    expect(plot.locator(".plot-y text").first).to_be_visible()
+    expect(plot.locator(".plot-x text").first).to_have_text(re.compile(r"\d\d:\d\d"))
+    expect(plot.locator(".plot-over")).to_be_hidden()
+    page.get_by_text("Show data").click()
+    page.locator(".twin tbody a").first.click()
+    expect(page).to_have_url(re.compile(r"/messages\?topic=orders&from=.*&to=.*&zone=UTC$"))
 
 
 def test_pausing_asks_in_a_dialog_and_resuming_does_too(

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from app.services.reports.cells import gather
+from app.ui.framework.chart_axes import time_ticks
+from app.ui.framework.charts import Chart
 from app.ui.framework.language import Language, speak
 from app.ui.framework.zones import UTC_ZONE
 from app.ui.reports import failures as report_failures
@@ -14,9 +16,8 @@ from app.ui.reports import flow as report_flow
 from app.ui.reports import lag as report_lag
 from app.ui.reports import latency as report_latency
 from app.ui.reports import ranges as report_range
-from app.ui.reports.axes import HOUR_MS, HourSpan, span_of, time_ticks
+from app.ui.reports.axes import HOUR_MS, HourSpan, span_of
 from app.ui.reports.bins import EDGES, bins_of
-from app.ui.reports.charts import Chart
 from app.ui.reports.kinds import REPORTS
 from app.ui.reports.parts import ReportQuery, ReportView
 from app.ui.reports.rows import hour_ms, hour_name
