@@ -26,6 +26,7 @@ COLUMNS = (
     "hours",
     "rows_in",
     "rows_out",
+    "engine",
     "error",
 )
 SCHEDULE_COLUMNS = ("job", "cron", "enabled", "limit_s", "next")
@@ -151,7 +152,7 @@ def _row(run: ReportRun) -> Json:
         "rows_in": run.rows_in,
         "rows_out": run.rows_out,
         "figures_until": _moment(run.input_at_ms) if run.input_at_ms else None,
-        "engine": " ".join(filter(None, (run.spark, run.java, run.master))),
+        "engine": " ".join(filter(None, (run.engine, run.spark, run.java, run.master))),
         "actor": run.actor,
         "error": run.error,
     }

@@ -24,6 +24,14 @@ class RunState(StrEnum):
     LOST = "lost"  # the server that ran it is gone
 
 
+class ReportEngine(StrEnum):
+    """What computed a run's figures."""
+
+    SPARK = "spark"
+    PYTHON = "python"  # one process, as there were few rows
+    NONE = ""  # nothing was computed, or not yet
+
+
 class Trigger(StrEnum):
     """Why a run began."""
 
@@ -98,6 +106,9 @@ class ReportRun(msgspec.Struct, frozen=True):
     inputs: Annotated[dict[str, Any], Meta(description="By frame: hours, rows, late_rows.")]
     counters: Annotated[
         dict[str, int], Meta(description="What was left out or put right: late, duplicates, …")
+    ]
+    engine: Annotated[
+        ReportEngine, Meta(description="spark, or python where the rows were few; empty for none.")
     ]
     spark: str
     java: str
