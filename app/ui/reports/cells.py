@@ -15,6 +15,7 @@ class ValueKind(StrEnum):
     SIZE = "size"  # bytes
     SHARE = "share"  # 0 to 1
     TIMES = "times"  # a ratio, as "2.5 times"
+    CHANGE = "change"  # relative to the previous range; the tone says whether it is worse
     MOMENT = "moment"  # ms since 1970
     TEXT = "text"
     NAME = "name"
@@ -56,9 +57,30 @@ def share(part: float | None, whole: float | None, why: str = "") -> ReportCell:
     return ReportCell(part / whole, ValueKind.SHARE)
 
 
-def change_of(now: ReportCell, before: ReportCell | None) -> float | None:
-    """The change relative to `before`; None if a value is unknown or `before` is 0."""
+class Better(StrEnum):
+    """The direction in which a value gets better."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+    NEITHER = ""
+
+
+NOTABLE = 0.05  # smaller changes are neither worse nor better
+
+
+def change_of(
+    now: ReportCell, before: ReportCell | None, better: Better = Better.NEITHER
+) -> ReportCell:
+    """The change relative to `before`, which is unknown if a value is, or `before` is 0."""
+    why = _("not comparable: a value is unknown or zero")
     old, new = before and before.value, now.value
-    if not isinstance(new, int | float) or not isinstance(old, int | float) or not old:
-        return None
-    return new / old - 1
+    if not isinstance(new, int | float) or not isinstance(old, int | float):
+        return ReportCell(None, ValueKind.CHANGE, why=why)
+    ratio = new / old - 1 if old else None
+    return ReportCell(ratio, ValueKind.CHANGE, why=why, tone=_verdict(new, old, better))
+
+
+def _verdict(new: float, old: float, better: Better) -> str:
+    if better is Better.NEITHER or abs(new - old) < max(NOTABLE * abs(old), 1e-12):
+        return ""
+    return "worse" if (new > old) is (better is Better.LOWER) else "better"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.ui.framework.language import _, ngettext, translated
 from app.ui.reports import charts
 from app.ui.reports.axes import HourSpan
-from app.ui.reports.cells import ReportCell, ValueKind, count, share, size, times
+from app.ui.reports.cells import Better, ReportCell, ValueKind, count, share, size, times
 from app.ui.reports.charts import Series, Words, fold
 from app.ui.reports.parts import Figure, ReportQuery, ReportView, bars_over_time, over_time
 from app.ui.reports.rows import Rows, by_time, grouped, matching, sums_by, total
@@ -176,14 +176,17 @@ def queue_skew(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
         over,
         n=over,
     )
-    worst = times(skews[keys[0]].times if keys else None, _("no messages stored"))
+    worst, worst_before = (
+        times(max((skew.times for skew in each.values()), default=None), _("no messages stored"))
+        for each in (skews, others)
+    )
     empty = sum(not skew.messages for skew in skews.values())
     nothing = _("No messages stored in this range.")
     return ReportView(
         figures=[
             Figure(_("Queues"), count(len(keys))),
             Figure(_("Queues without messages"), count(empty)),
-            Figure(_("Maximum"), worst),
+            query.figure(_("Maximum"), worst, worst_before, better=Better.LOWER),
         ],
         tables=[table("queues", _("By queue"), columns, keys, nothing)],
         notes=[note] if keys else [],

@@ -10,7 +10,7 @@ from app.ui.framework.language import _, ngettext, translated
 from app.ui.reports import charts
 from app.ui.reports.axes import HourSpan
 from app.ui.reports.bins import SHARES, bins_of
-from app.ui.reports.cells import ReportCell, ValueKind, count, length, times
+from app.ui.reports.cells import Better, ReportCell, ValueKind, count, length, times
 from app.ui.reports.charts import Chart, Heat, Histogram, Series, Words
 from app.ui.reports.parts import Figure, ReportQuery, ReportView
 from app.ui.reports.rows import Row, Rows, grouped, hour_ms
@@ -61,15 +61,19 @@ def _figures(query: ReportQuery, rows: Rows, before: Rows) -> list[Figure]:
     now, then = gather(rows), gather(before)
     why = _("no measurements")
 
-    def figure(label: str, take: Take, kind: ValueKind, note: str = "") -> Figure:
-        value, other = (ReportCell(each and take(each), kind, why=why) for each in (now, then))
-        return query.figure(label, value, other, note)
+    def cells(take: Take, kind: ValueKind) -> tuple[ReportCell, ReportCell]:
+        new, old = (ReportCell(each and take(each), kind, why=why) for each in (now, then))
+        return new, old
 
+    def figure(label: str, take: Take) -> Figure:
+        return query.figure(label, *cells(take, ValueKind.LENGTH), better=Better.LOWER)
+
+    messages = cells(lambda cell: cell.messages, ValueKind.COUNT)
     return [
-        figure(_("Messages"), lambda cell: cell.messages, ValueKind.COUNT, _sampled_note(now)),
-        *(figure(name, partial(_at, part), ValueKind.LENGTH) for name, part in SHARES),
-        figure(_("Mean"), lambda cell: cell.mean, ValueKind.LENGTH),
-        figure(_("Longest"), lambda cell: cell.most, ValueKind.LENGTH),
+        query.figure(_("Messages"), *messages, note=_sampled_note(now)),
+        *(figure(name, partial(_at, part)) for name, part in SHARES),
+        figure(_("Mean"), lambda cell: cell.mean),
+        figure(_("Longest"), lambda cell: cell.most),
     ]
 
 
@@ -215,6 +219,7 @@ def _measure_columns(
         return compared(
             query.before, column,
             lambda row: length(others[row[0]].percentile(part) if row[0] in others else None, why),
+            Better.LOWER,
         )  # fmt: skip
 
     return [

@@ -11,7 +11,7 @@ from typing import Any
 from app.ui.framework.language import _
 from app.ui.reports import charts
 from app.ui.reports.axes import HourSpan
-from app.ui.reports.cells import ReportCell, change_of, count
+from app.ui.reports.cells import Better, ReportCell, change_of, count
 from app.ui.reports.charts import Chart, Series, Words
 from app.ui.reports.tables import Column, Table, time_table
 
@@ -25,11 +25,13 @@ class Figure:
     before: ReportCell | None = None
     note: str = ""
     tone: str = ""
+    better: Better = Better.NEITHER
 
     @property
-    def change(self) -> float | None:
-        """The relative change; None if it is undefined."""
-        return change_of(self.cell, self.before)
+    def change(self) -> ReportCell | None:
+        """The change; None if there is nothing to say of it."""
+        change = change_of(self.cell, self.before, self.better)
+        return None if change.value is None and not change.tone else change
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,9 @@ class ReportView:
 class ReportQuery:
     """The query of a report; "" means every topic or group.
 
-    `before` is the range to compare with, of the same length and steps as `span`. `queues` is the
-    number of write queues of each existing topic.
+    `before` is the range to compare with, of the same length and steps as `span`; it
+    `is_comparable` if as many of its hours have figures. `queues` is the number of write queues of
+    each existing topic.
     """
 
     span: HourSpan
@@ -61,12 +64,25 @@ class ReportQuery:
     choice: str = ""
     zone: Any = field(default=UTC)
     queues: Mapping[str, int] = field(default_factory=dict)
+    is_comparable: bool = True
+
+    @property
+    def fewer(self) -> Better:
+        """The direction of a count that gets better when it falls; more hours have more of it."""
+        return Better.LOWER if self.is_comparable else Better.NEITHER
 
     def figure(
-        self, label: str, now: ReportCell, before: ReportCell, note: str = "", tone: str = ""
+        self,
+        label: str,
+        now: ReportCell,
+        before: ReportCell,
+        *,
+        better: Better = Better.NEITHER,
+        note: str = "",
+        tone: str = "",
     ) -> Figure:
         """A figure, with the cell of the range to compare with if there is one."""
-        return Figure(label, now, before if self.before else None, note, tone)
+        return Figure(label, now, before if self.before else None, note, tone, better)
 
 
 def over_time(words: Words, span: HourSpan, series: Sequence[Series]) -> Table:

@@ -127,10 +127,10 @@ class RunPage:
     error: str
 
 
-async def fresh_of(reports: Reports, job: str) -> RunRow | None:
+async def fresh_of(reports: Reports, job: str) -> RunLine | None:
     """The newest successful run of a job."""
     runs = await reports.runs(RunFilter(job=job, state=RunState.OK), 1)
-    return runs[0] if runs else None
+    return _line(runs[0]) if runs else None
 
 
 async def show(request: PageRequest, *, error: str = "", status: int = 200) -> Response:
