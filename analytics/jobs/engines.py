@@ -42,7 +42,7 @@ class Pieces(Protocol):
         """All that `work` makes of them, as rows of that schema."""
 
 
-class Engine(Protocol):
+class JobEngine(Protocol):
     """Reads the Parquet folder, a path or a URL, and runs steps over its files."""
 
     def manifest(self, root: str) -> FrameManifest:

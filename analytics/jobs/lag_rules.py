@@ -14,7 +14,7 @@ from analytics.jobs.definitions import Params
 from analytics.jobs.traces.blobs import Ints, Mask
 
 if TYPE_CHECKING:
-    from analytics.jobs.lag_windows import Figures, Windows
+    from analytics.jobs.lag_windows import LagWindows, WindowFigures
 
 SAMPLES_MIN = 3
 COMPLETENESS_MIN = 0.5
@@ -43,7 +43,9 @@ SEVERITY = {state: rank for rank, state in enumerate(WORST_FIRST)}
 AT_ONCE = (LOST, OFFLINE)  # published without waiting for a second evaluation
 
 
-def raw_states(windows: "Windows", figures: "Figures", grew_before: Mask, params: Params) -> Ints:
+def raw_states(
+    windows: "LagWindows", figures: "WindowFigures", grew_before: Mask, params: Params
+) -> Ints:
     """The severity of each window's state, by its figures; NaN fulfils no rule."""
     last = windows.last
     no_commit = last.committed == windows.first.committed

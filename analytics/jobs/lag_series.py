@@ -15,9 +15,9 @@ from analytics.jobs.definitions import HOUR_MS, Params
 from analytics.jobs.lag_rules import AT_ONCE, CATCHING_UP, ETA_FACTOR, SEVERITY, raw_states
 from analytics.jobs.lag_windows import (
     NONE,
-    Figures,
     Floats,
-    Windows,
+    LagWindows,
+    WindowFigures,
     figures_of,
     sampled,
     samples_of,
@@ -119,7 +119,7 @@ def build(
 
 
 def _before(
-    windows: Windows, starts: Ints, names: TextCodes, previous: Previous, params: Params
+    windows: LagWindows, starts: Ints, names: TextCodes, previous: Previous, params: Params
 ) -> tuple[Ints, Ints]:
     """What was published of each series before it begins, and what was found; NONE if nothing."""
     texts, last = names.listed(), windows.last.take(starts)
@@ -146,7 +146,7 @@ def _published(raw: Ints, starts: Ints, before: tuple[Ints, Ints]) -> Ints:
     return np.where(sure >= np.repeat(starts, lengths), raw[sure], np.repeat(before[0], lengths))
 
 
-def _eta_s(windows: Windows, figures: Figures) -> Floats:
+def _eta_s(windows: LagWindows, figures: WindowFigures) -> Floats:
     """Until the lag is gone, where it shrinks and more is consumed than produced; else NaN."""
     falls = windows.slope_per_s < -figures.trend_min
     is_faster = figures.consume_per_s > ETA_FACTOR * figures.produce_per_s

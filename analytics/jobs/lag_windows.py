@@ -27,7 +27,7 @@ TREND_MIN = 1e-9
 
 
 @dataclass(frozen=True)
-class Samples:
+class LagSamples:
     """Samples in the order of series and time; `series` numbers the queues of each wanted hour."""
 
     series: Ints
@@ -48,15 +48,15 @@ class Samples:
     expired: Ints
     resets: Ints
 
-    def take(self, rows: Ints) -> "Samples":
+    def take(self, rows: Ints) -> "LagSamples":
         """Some of them, by their indices."""
-        return Samples(*(getattr(self, each.name)[rows] for each in fields(self)))
+        return LagSamples(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
-NUMBERS = tuple(each.name for each in fields(Samples))[4:]  # queue and all behind it
+NUMBERS = tuple(each.name for each in fields(LagSamples))[4:]  # queue and all behind it
 
 
-def samples_of(table: "pa.Table", names: TextCodes, params: Params) -> tuple[Samples, int]:
+def samples_of(table: "pa.Table", names: TextCodes, params: Params) -> tuple[LagSamples, int]:
     """The samples, once for each wanted hour that reads them: their own, and the one after it.
 
     So an hour's result does not depend on which others are computed along with it. Also how many
@@ -79,12 +79,12 @@ def samples_of(table: "pa.Table", names: TextCodes, params: Params) -> tuple[Sam
     number = np.cumsum(np.diff(series[order], prepend=series[order][:1]) != 0)
     taken = rows[order]
     columns = {name: column[taken] for name, column in values.items()}
-    samples = Samples(number, target[order], group[taken], topic[taken], **columns)
+    samples = LagSamples(number, target[order], group[taken], topic[taken], **columns)
     return samples, len(place) - len(single)
 
 
 @dataclass(frozen=True)
-class Changes:
+class SampleChanges:
     """What changed from one sample of a series to the next; `expired` is NONE if not known."""
 
     is_reset: Mask
@@ -93,7 +93,7 @@ class Changes:
     expired: Ints
 
 
-def changes_of(samples: Samples, params: Params) -> Changes:
+def changes_of(samples: LagSamples, params: Params) -> SampleChanges:
     """Of each sample, since the one before."""
     is_first = np.diff(samples.series, prepend=NONE) != 0
 
@@ -109,7 +109,7 @@ def changes_of(samples: Samples, params: Params) -> Changes:
     expired, is_known = change(samples.expired)
     grace_ms = int(1000 * (params.grace_s or GRACE_SAMPLES * params.sample_s))
     is_new = (samples.oldest_ms >= 0) & (samples.at_ms - samples.oldest_ms <= grace_ms)
-    return Changes(
+    return SampleChanges(
         is_reset=fell & by_hand,
         is_rewind=fell & ~by_hand,
         is_clear=(samples.lag == 0) | is_new,
@@ -118,7 +118,7 @@ def changes_of(samples: Samples, params: Params) -> Changes:
 
 
 @dataclass(frozen=True)
-class Windows:
+class LagWindows:
     """A row for each evaluation at `t` whose window has samples, in the order of series and time.
 
     `n` samples, the `first` and the `last` of them over `span_s`. `expired` of the window and
@@ -127,8 +127,8 @@ class Windows:
 
     t: Ints
     n: Ints
-    first: Samples
-    last: Samples
+    first: LagSamples
+    last: LagSamples
     span_s: Floats
     was_reset: Mask
     was_rewound: Mask
@@ -138,7 +138,7 @@ class Windows:
     slope_per_s: Floats
 
 
-def windows_of(samples: Samples, params: Params) -> Windows:
+def windows_of(samples: LagSamples, params: Params) -> LagWindows:
     """The windows of the wanted hours and of those before them."""
     changes = changes_of(samples, params)
     step_ms, window_ms = params.step_s * 1000, params.window_s * 1000
@@ -157,7 +157,7 @@ def windows_of(samples: Samples, params: Params) -> Windows:
     first, last = rows[starts], rows[np.r_[starts[1:], len(rows)] - 1] if len(rows) else rows
     expired = changes.expired[rows]
     in_step = np.where(samples.at_ms[rows] > t - step_ms, expired, NONE)
-    return Windows(
+    return LagWindows(
         t=t[starts],
         n=np.diff(starts, append=len(rows)),
         first=samples.take(first),
@@ -197,7 +197,7 @@ def divided(part: "Ints | Floats", whole: "Ints | Floats") -> Floats:
 
 
 @dataclass(frozen=True)
-class Figures:
+class WindowFigures:
     """Of each window; rates, `risk_s` are NaN and `slo_ms` NONE if they are not known."""
 
     produce_per_s: Floats
@@ -211,7 +211,7 @@ class Figures:
     is_growing: Mask
 
 
-def figures_of(windows: Windows, names: TextCodes, params: Params) -> Figures:
+def figures_of(windows: LagWindows, names: TextCodes, params: Params) -> WindowFigures:
     """What the rules and the tables go by."""
     first, last = windows.first, windows.last
 
@@ -229,7 +229,7 @@ def figures_of(windows: Windows, names: TextCodes, params: Params) -> Figures:
     limits = {name: int(s * 1000) for name, s in params.slo_s.items()}
     default = NONE if limit_s is None else int(limit_s * 1000)
     by_code = np.array([limits.get(text, default) for text in names.listed()], dtype=np.int64)
-    return Figures(
+    return WindowFigures(
         produce_per_s=produce_per_s,
         consume_per_s=consume_per_s,
         risk_s=divided(room, np.where(overtaken > 0, overtaken, 0)),
@@ -242,7 +242,7 @@ def figures_of(windows: Windows, names: TextCodes, params: Params) -> Figures:
     )
 
 
-def sampled(samples: Samples, windows: Windows, params: Params) -> tuple[Ints, Ints]:
+def sampled(samples: LagSamples, windows: LagWindows, params: Params) -> tuple[Ints, Ints]:
     """Of the step from each window's `t` on, begin and end of the time that samples speak for.
 
     A sample speaks for the time to its neighbours: twice their distance, so that one may be late.

@@ -10,7 +10,7 @@ import msgspec
 from analytics.errors import Refused
 from analytics.jobs import inputs, lag_now, lag_plan
 from analytics.jobs.definitions import Params
-from analytics.jobs.engines import Engine
+from analytics.jobs.engines import JobEngine
 from analytics.jobs.inputs import Input
 from analytics.jobs.lag_series import Previous
 from analytics.jobs.outputs import Rows, write
@@ -36,7 +36,7 @@ class RunWork(msgspec.Struct):
     previous: Path | None
 
 
-def run(engine: Engine, work: RunWork, progress: JobProgress) -> dict[str, Any]:
+def run(engine: JobEngine, work: RunWork, progress: JobProgress) -> dict[str, Any]:
     """What of `result.json` only the work itself knows. Raises Refused, and the engine's errors."""
     known = engine.manifest(work.root)
     input_hours = inputs.input_hours(known, work.job, work.hours)
@@ -63,7 +63,7 @@ def run(engine: Engine, work: RunWork, progress: JobProgress) -> dict[str, Any]:
 
 
 def _traces(
-    engine: Engine,
+    engine: JobEngine,
     work: RunWork,
     known: FrameManifest,
     input_hours: Inputs,
@@ -90,7 +90,7 @@ def _rows(known: FrameManifest, names: list[str], hours: tuple[int, ...]) -> dic
 
 
 def _lag(
-    engine: Engine,
+    engine: JobEngine,
     work: RunWork,
     known: FrameManifest,
     input_hours: Inputs,

@@ -10,7 +10,7 @@ import pytest
 
 from analytics.jobs import lag_plan
 from analytics.jobs.definitions import Params
-from analytics.jobs.engines import Engine, PlainEngine, SparkEngine
+from analytics.jobs.engines import JobEngine, PlainEngine, SparkEngine
 from analytics.jobs.progress import JobProgress, stages_of
 from analytics.jobs.run import RunWork, run
 from analytics.jobs.traces import build
@@ -104,7 +104,7 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {job: folder / job for job in JOBS}
 
 
-def lines_of(engine: Engine, job: str, root: Path, folder: Path) -> dict[str, Any]:
+def lines_of(engine: JobEngine, job: str, root: Path, folder: Path) -> dict[str, Any]:
     """The result but for what is of the run, and the lines of each table."""
     folder.mkdir()
     known = load(root)

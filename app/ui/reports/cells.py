@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from app.services.reports import comparison
+from app.services.reports.comparison import Better
 from app.ui.framework.language import _
 
 
@@ -57,17 +59,6 @@ def share(part: float | None, whole: float | None, why: str = "") -> ReportCell:
     return ReportCell(part / whole, ValueKind.SHARE)
 
 
-class Better(StrEnum):
-    """The direction in which a value gets better."""
-
-    LOWER = "lower"
-    HIGHER = "higher"
-    NEITHER = ""
-
-
-NOTABLE = 0.05  # smaller changes are neither worse nor better
-
-
 def change_of(
     now: ReportCell, before: ReportCell | None, better: Better = Better.NEITHER
 ) -> ReportCell:
@@ -76,11 +67,5 @@ def change_of(
     old, new = before and before.value, now.value
     if not isinstance(new, int | float) or not isinstance(old, int | float):
         return ReportCell(None, ValueKind.CHANGE, why=why)
-    ratio = new / old - 1 if old else None
-    return ReportCell(ratio, ValueKind.CHANGE, why=why, tone=_verdict(new, old, better))
-
-
-def _verdict(new: float, old: float, better: Better) -> str:
-    if better is Better.NEITHER or abs(new - old) < max(NOTABLE * abs(old), 1e-12):
-        return ""
-    return "worse" if (new > old) is (better is Better.LOWER) else "better"
+    change = comparison.change_of(new, old, better)
+    return ReportCell(change.ratio, ValueKind.CHANGE, why=why, tone=change.verdict.value)

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
+from app.services.reports.comparison import Better
 from app.ui.framework.language import N_, _, translated
-from app.ui.reports.cells import Better, ReportCell, ValueKind, count, length, share
+from app.ui.reports.cells import ReportCell, ValueKind, count, length, share
 from app.ui.reports.charts import Series, Words, fold
 from app.ui.reports.parts import Figure, ReportQuery, ReportView, bars_over_time
 from app.ui.reports.rows import Row, Rows, by_time, grouped, matching, sums_by, total

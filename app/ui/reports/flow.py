@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app.services.reports.comparison import Better
 from app.ui.framework.language import _, ngettext, translated
 from app.ui.reports import charts
 from app.ui.reports.axes import HourSpan
-from app.ui.reports.cells import Better, ReportCell, ValueKind, count, share, size, times
+from app.ui.reports.cells import ReportCell, ValueKind, count, share, size, times
 from app.ui.reports.charts import Series, Words, fold
 from app.ui.reports.parts import Figure, ReportQuery, ReportView, bars_over_time, over_time
 from app.ui.reports.rows import Rows, by_time, grouped, matching, sums_by, total

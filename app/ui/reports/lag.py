@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.db.report_evaluated import Intervals, clip_intervals, intervals
+from app.services.reports.comparison import Better
 from app.ui.framework.formats import say_length
 from app.ui.framework.language import _
 from app.ui.reports import charts
 from app.ui.reports.axes import HOUR_MS, HourSpan
-from app.ui.reports.cells import Better, ReportCell, ValueKind, count, length, share
+from app.ui.reports.cells import ReportCell, ValueKind, count, length, share
 from app.ui.reports.charts import DASH, Band, Chart, Series, Words, say_count
 from app.ui.reports.parts import Figure, ReportQuery, ReportView
 from app.ui.reports.rows import Row, Rows, grouped, hour_ms, total

@@ -5,12 +5,13 @@ from functools import partial
 from typing import Any
 
 from app.services.reports.cells import LatencyCell, gather
+from app.services.reports.comparison import Better
 from app.ui.framework.formats import say_length
 from app.ui.framework.language import _, ngettext, translated
 from app.ui.reports import charts
 from app.ui.reports.axes import HourSpan
 from app.ui.reports.bins import SHARES, bins_of
-from app.ui.reports.cells import Better, ReportCell, ValueKind, count, length, times
+from app.ui.reports.cells import ReportCell, ValueKind, count, length, times
 from app.ui.reports.charts import Chart, Heat, Histogram, Series, Words
 from app.ui.reports.parts import Figure, ReportQuery, ReportView
 from app.ui.reports.rows import Row, Rows, grouped, hour_ms

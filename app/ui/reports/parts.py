@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any
 
+from app.services.reports.comparison import Better
 from app.ui.framework.language import _
 from app.ui.reports import charts
 from app.ui.reports.axes import HourSpan
-from app.ui.reports.cells import Better, ReportCell, change_of, count
+from app.ui.reports.cells import ReportCell, change_of, count
 from app.ui.reports.charts import Chart, Series, Words
 from app.ui.reports.tables import Column, Table, time_table
 

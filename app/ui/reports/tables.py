@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.services.reports.comparison import Better
 from app.ui.framework.language import _
 from app.ui.reports.axes import HourSpan
-from app.ui.reports.cells import Better, ReportCell, ValueKind, change_of, count
+from app.ui.reports.cells import ReportCell, ValueKind, change_of, count
 from app.ui.reports.charts import DASH
 
 ROWS_SHOWN_MAX = 200

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app.services.reports.cells import gather
+from app.services.reports.comparison import Better
 from app.ui.framework.language import Language, speak
 from app.ui.framework.zones import UTC_ZONE
 from app.ui.reports import failures as report_failures
@@ -21,7 +22,7 @@ from app.ui.reports import ranges as report_range
 from app.ui.reports import table_files
 from app.ui.reports.axes import HOUR_MS, HourSpan, span_of, time_ticks
 from app.ui.reports.bins import EDGES, bins_of
-from app.ui.reports.cells import Better, ReportCell, change_of
+from app.ui.reports.cells import ReportCell, change_of
 from app.ui.reports.charts import Chart
 from app.ui.reports.kinds import REPORTS
 from app.ui.reports.parts import ReportQuery, ReportView
@@ -142,7 +143,7 @@ def test_two_ranges_are_compared_figure_by_figure() -> None:
         (120, 100, Better.LOWER, "worse", "+20.0 %"),
         (80, 100, Better.LOWER, "better", "-20.0 %"),
         (0.8, 0.9, Better.HIGHER, "worse", "-11.1 %"),
-        (104, 100, Better.LOWER, "", "+4.0 %"),
+        (109, 100, Better.LOWER, "", "+9.0 %"),
         (120, 100, Better.NEITHER, "", "+20.0 %"),
         (2_700, 100, Better.LOWER, "worse", "27 times"),
         (3, 0, Better.LOWER, "worse", "from 0"),
