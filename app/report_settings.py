@@ -26,7 +26,7 @@ class ReportSettings:
         "`sc://HOST:PORT` (Spark Connect). Workers elsewhere need `report_root` on shared storage.",
     )
     report_spark_rows: int = setting(
-        1_000_000,
+        3_000_000,
         "Rows from which on Spark computes a report. What reads fewer is computed by one Python "
         "process, without Java: the same figures, seconds sooner. 0: Spark computes all.",
     )

@@ -45,7 +45,7 @@ LOOK_S = 0.2
 BODY = b"x" * 256
 DRIVER_MEMORY = "1g"  # the server's default
 HOUR_S = 3_600
-ENGINE_ROWS = (1_000, 100_000, 1_000_000)
+ENGINE_ROWS = (1_000, 100_000, 1_000_000, 3_000_000)
 ENGINES = {"Python": 10**9, "Spark": 0}  # and `spark_rows` of the request
 COLD, WITH_CACHE = "KiteMQ, cold", "KiteMQ, cold, with a start-up cache"
 IDLE, BESIDE = "KiteMQ, idle", "KiteMQ, a report runs"
@@ -326,7 +326,7 @@ REPORTS = (
     ),
     EngineLine(
         "reports-engines",
-        "1,000 to 1,000,000 rows of an hour: both jobs by one Python process and by Spark",
+        "1,000 to 3,000,000 rows of an hour: both jobs by one Python process and by Spark",
         (
             Check("KiteMQ, traces, 1,000 rows, Python", "wall_s", 10),
             Check("KiteMQ, lag, 1,000 rows, Python", "wall_s", 10),
