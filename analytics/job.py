@@ -13,6 +13,8 @@ The request is a JSON object:
 | master | `local[2]`, `spark://host:port` or `sc://host:port` | `local[2]` |
 | java_home | which Java | found |
 | driver_memory | of the Java machine | `1g` |
+| spark_rows | rows from which on Spark computes; what reads fewer is computed by this process \
+alone, without Java. 0: Spark computes all, as it does where `root` is an object store's URL | 0 |
 | params | of the job (`analytics.jobs.definitions.Params`), all optional | `{}` |
 | previous | of `lag`: JSON lines, rows of `lag_now` of the hour before the first | none |
 | log | file for Spark's warnings | in the run's folder |
@@ -22,7 +24,7 @@ The request is a JSON object:
 
 The folder `output` then has, while it runs, `progress.json` (replaced about twice a second):
 
-    {"stage": "starting" | "reading" | "latency" | … | "done", "percent": 0-100, "at_ms": …,
+    {"stage": "starting" | "computing" | … | "done", "percent": 0-100, "at_ms": …,
      "tasks_done": n, "tasks": n}
 
 and when everything is done `<table>.ndjson` of each table (engine/report_tables.py: one JSON object
@@ -35,7 +37,8 @@ without `tables`:
      "input": {"frame": {"hours": […], "rows": n, "late_rows": n}}, "rows_in": n, "rows_out": n,
      "input_position": n, "input_at_ms": n (everything stored before is in), "lag_ms": n,
      "counters": {"duplicates": n, "late": n, "skewed": n, "unmatched_acks": n, "estimated": n},
-     "spark": "4.3.0", "java": "25.0.2", "master": "local[2]", "began_ms": …, "seconds": 9.1,
+     "spark": "4.3.0", "java": "25.0.2", "master": "local[2]" (without Spark all three are ""),
+     "began_ms": …, "seconds": 9.1,
      "peak_kib": n (of all its processes, each at its most; null where that cannot be seen),
      "tables": {"latency": {"rows": n, "file": "latency.ndjson", "replaces": "hours" | "all",
                             "key": […], "columns": [{"name": …, "kind": …}]}}}
@@ -63,29 +66,30 @@ from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from analytics.errors import AnalyticsError, NotInstalled, Refused, StoreUnreadable
 from analytics.home import package
 from analytics.quiet import become_idle
-from analytics.schemas import LAG
 from analytics.usage import Usage
 from engine.report_hours import FORM, INPUTS, hours_before
-from engine.report_tables import FORMAT, LAG_JOB
+from engine.report_tables import FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from analytics.jobs.definitions import Params
+    from analytics.jobs.progress import JobProgress
+    from analytics.jobs.run import RunWork
 
 EXIT_RETRY, EXIT_REFUSED, EXIT_MISSING, EXIT_FAILED, EXIT_TERMINATED = 1, 2, 3, 4, 143
 HOURS_MAX = 1_000
 ERROR_CHARS_MAX = 2_000
 CONNECT = "sc://"
 HOUR_S = 3_600
-ROWS_MANY = 1_000_000
 # By the scheme of a URL the jar through which Spark reads such a store.
 JARS = {
     "s3a": "hadoop-aws",
@@ -126,6 +130,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True):
     params: dict[str, Any] = {}
     previous: str = ""
     log: str = ""
+    spark_rows: Annotated[int, Meta(ge=0)] = 0
 
 
 class Terminated(BaseException):
@@ -188,14 +193,50 @@ def perform(request: JobRequest) -> dict[str, Any]:
     """Compute and write every table; what the work itself tells. Raises what went wrong."""
     from analytics.jobs import inputs
     from analytics.jobs.progress import JobProgress, stages_of
-    from analytics.session import SessionOptions, is_local, session
+    from analytics.session import is_local
 
     is_ours = is_local(request.master)
     inputs.check_root(request.root, is_local=is_ours, is_shared=request.is_shared)
-    check_jars(request)
-    output = Path(request.output)
-    progress = JobProgress(output / "progress.json", stages_of(request.job))
+    progress = JobProgress(Path(request.output) / "progress.json", stages_of(request.job))
     progress.enter("starting")
+    result = _plain(request, progress) if is_small(request) else _by_spark(request, progress)
+    progress.enter("done")
+    return result
+
+
+def is_small(request: JobRequest) -> bool:
+    """Whether so few rows are read that Java would take longer to start than they take."""
+    from analytics.jobs import inputs
+
+    if not request.spark_rows or not inputs.is_local_path(request.root):
+        return False
+    frames = inputs.input_hours(inputs.load_local(request.root), request.job, request.hours)
+    return sum(each.rows for each in frames.values()) < request.spark_rows
+
+
+def _plain(request: JobRequest, progress: "JobProgress") -> dict[str, Any]:
+    """Compute in this process."""
+    from analytics.jobs import run
+    from analytics.jobs.engines import PlainEngine
+
+    with _readable():
+        result = run.run(PlainEngine(), _work(request), progress)
+    return result | {"spark": "", "java": "", "master": ""}
+
+
+def _work(request: JobRequest) -> "RunWork":
+    from analytics.jobs.run import RunWork
+
+    previous = Path(request.previous) if request.previous else None
+    output, params = Path(request.output), params_of(request)
+    return RunWork(request.job, request.hours, request.root, output, params, previous)
+
+
+def _by_spark(request: JobRequest, progress: "JobProgress") -> dict[str, Any]:
+    """Compute in a session of its own."""
+    from analytics.session import SessionOptions, session
+
+    check_jars(request)
     options = SessionOptions(
         folder=Path(request.folder),
         master=request.master,
@@ -203,28 +244,18 @@ def perform(request: JobRequest) -> dict[str, Any]:
         java_home=request.java_home,
         driver_memory=request.driver_memory,
         log=Path(request.log) if request.log else None,
-        is_large=_is_large(request),
         is_last=True,
     )
     threading.Thread(target=_load_ahead, daemon=True).start()
     with session(options) as spark:
         from analytics.jobs import run  # which was loaded meanwhile
+        from analytics.jobs.engines import SparkEngine
 
-        work = run.RunWork(
-            request.job,
-            request.hours,
-            request.root,
-            output,
-            params_of(request),
-            Path(request.previous) if request.previous else None,
-        )
         is_connect = request.master.startswith(CONNECT)
         java = "" if is_connect else _java_version(spark)
         with progress.watch(spark, is_connect=is_connect), _readable():
-            result = run.run(spark, work, progress)
-        result |= {"spark": spark.version, "java": java}
-    progress.enter("done")
-    return result
+            result = run.run(SparkEngine(spark), _work(request), progress)
+        return result | {"spark": spark.version, "java": java}
 
 
 def _load_ahead() -> None:
@@ -253,16 +284,6 @@ def _java_version(spark: "SparkSession") -> str:
     machine = spark._jvm
     assert machine is not None
     return str(machine.System.getProperty("java.version"))
-
-
-def _is_large(request: JobRequest) -> bool:
-    """Whether there is enough to do for Java to compile well first; of traces it sees no rows."""
-    from analytics.jobs import inputs
-
-    if request.job != LAG_JOB or not inputs.is_local_path(request.root):
-        return False
-    known = inputs.load_local(request.root)
-    return known.row_count(LAG, inputs.hours_read(LAG, request.hours)) > ROWS_MANY
 
 
 class Failed(AnalyticsError):

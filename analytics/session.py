@@ -6,7 +6,6 @@ lie in a folder of the run's own, which goes with it. ANSI SQL stays on, as Spar
 with `try_divide`.
 """
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -27,31 +26,8 @@ LOOPBACK = "127.0.0.1"
 END_TIMEOUT_S = 120.0  # for the Java machine to end; it may have a start-up cache to write
 MASTERS = ("local", "spark://", "sc://")
 LOG_NAME = "spark.log"
-# The code that every row goes through, as Java's compiler directives name methods.
-SPARK = "org/apache/spark/"
-ROW_CODE = (
-    f"{SPARK}sql/catalyst/expressions/GeneratedClass*.*",
-    f"{SPARK}sql/catalyst/expressions/Unsafe*.*",
-    f"{SPARK}sql/catalyst/expressions/XX*.*",
-    f"{SPARK}sql/catalyst/expressions/codegen/Unsafe*.*",
-    f"{SPARK}sql/catalyst/expressions/codegen/Buffer*.*",
-    f"{SPARK}sql/execution/Unsafe*.*",
-    f"{SPARK}sql/execution/columnar/*.*",
-    f"{SPARK}sql/execution/datasources/parquet/*.*",
-    f"{SPARK}sql/execution/vectorized/*.*",
-    f"{SPARK}sql/vectorized/*.*",
-    f"{SPARK}memory/*.*",
-    f"{SPARK}shuffle/sort/*.*",
-    f"{SPARK}unsafe/*.*",
-    f"{SPARK}util/collection/unsafe/*.*",
-    "org/apache/parquet/*.*",
-    "net/jpountz/*.*",
-    "sun/misc/Unsafe.*",
-    "jdk/internal/misc/Unsafe.*",
-    "java/nio/*.*",
-)
-OTHERS = {"match": ["*.*"], "c2": {"Exclude": True}}
-# A short run collects little: threads for that, and small pages, are more than it gives back.
+# Without Java's second compiler a start costs half the time, and what rows cost is Python's time. A
+# short run collects little: threads for that, and small pages, are more than it gives back.
 SHORT_RUN = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+UseTransparentHugePages")
 # Workers take and give back hundreds of MiB at a time: kept, and in large pages, they need not be
 # made anew by the system each time, which cost a fifth of the time.
@@ -76,9 +52,8 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 class SessionOptions:
     """What a session is made of; `folder` is for shims, caches and the folders of runs.
 
-    `log` is the file that Spark's warnings go to (the run's folder, if None). `is_large`: the
-    Java machine compiles what touches rows as well as it can, which pays from a million rows on.
-    `new_cache` is where the start-up cache is written when the session ends. `is_last` of this
+    `log` is the file that Spark's warnings go to (the run's folder, if None). `new_cache`
+    is where the start-up cache is written when the session ends. `is_last` of this
     process: on this machine it is ended without ado, a second sooner. `conf` is set last.
     """
 
@@ -90,7 +65,6 @@ class SessionOptions:
     shuffle_partitions: int = 4
     is_adaptive: bool = True
     log: Path | None = None
-    is_large: bool = False
     new_cache: Path | None = None
     is_last: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -166,7 +140,7 @@ def static_conf(options: SessionOptions, java: Java, home: Path, folder: Path) -
     layout = folder / "log4j2.properties"
     layout.write_text(LOG4J.format(path=log))
     flags = [f"-Dlog4j2.configurationFile=file:{layout}", f"-Djava.io.tmpdir={folder}"]
-    flags += ["-XX:-UsePerfData", *_compiler_flags(options, folder)]
+    flags += ["-XX:-UsePerfData", *SHORT_RUN]
     cache = cache_path(options.folder, java, home)
     if options.new_cache is not None:
         flags.append(make_cache(java, options.new_cache))
@@ -186,21 +160,6 @@ def static_conf(options: SessionOptions, java: Java, home: Path, folder: Path) -
         # What is large is compressed already, and none of it leaves the machine.
         conf["spark.shuffle.compress"] = "false"
     return conf
-
-
-def _compiler_flags(options: SessionOptions, folder: Path) -> list[str]:
-    """Without Java's second compiler a start costs half the time; rows cost twice as much.
-
-    It pays off for the code that every row goes through. Left to itself it compiles all that plans
-    and starts a query too, and spends more time on that than a whole report takes.
-    """
-    if not options.is_large:
-        return list(SHORT_RUN)
-    directives = folder / "compiler.json"
-    directives.write_text(json.dumps([{"match": list(ROW_CODE), "c2": {"Exclude": False}}, OTHERS]))
-    # Its answer would be printed for each method otherwise.
-    flags = ["-XX:+UnlockDiagnosticVMOptions", f"-XX:CompilerDirectivesFile={directives}"]
-    return ["-XX:+UseParallelGC", "-XX:CompileCommand=quiet", *flags]
 
 
 def runtime_conf(options: SessionOptions) -> dict[str, str]:

@@ -62,13 +62,14 @@ def _train(folder: Path, java_home: str, output: Path) -> None:
 def train(spark: "SparkSession", place: Path) -> None:
     """Run both jobs on next to nothing, so that Java has loaded what they need."""
     from analytics.jobs.definitions import Params
+    from analytics.jobs.engines import SparkEngine
     from analytics.jobs.progress import JobProgress, stages_of
     from analytics.jobs.run import RunWork, run
 
     hour = _write(place)
-    for job in (LAG_JOB, TRACES_JOB):  # which plans plainly from then on
+    for job in (LAG_JOB, TRACES_JOB):
         work = RunWork(job, [hour_name(hour)], str(place), place, Params(hours=(hour,)), None)
-        run(spark, work, JobProgress(place / "progress.json", stages_of(job)))
+        run(SparkEngine(spark), work, JobProgress(place / "progress.json", stages_of(job)))
 
 
 def _write(root: Path) -> int:

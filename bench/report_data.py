@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from analytics.manifest import FrameManifest
 from analytics.partitions import Partitions
-from analytics.schemas import MESSAGES, TRACE, arrow_schema
+from analytics.schemas import LAG, MESSAGES, TRACE, arrow_schema
 
 TOPICS, QUEUES, CLIENTS, TAGS, KEYS = 20, 8, 8, 12, 50_000
 GROUPS = ("billing", "search")
@@ -25,6 +25,7 @@ PIECE_ROWS = 250_000  # handed to the writer at once, as the roll does
 HOUR_MS = 3_600_000
 SEED = 5
 KINDS = pa.array(["delivered", "acked", "failed"])
+SAMPLE_MS, LAG_QUEUES = 10_000, 4
 Ints = npt.NDArray[np.int64]
 Columns = dict[str, "pa.Array | Ints"]
 
@@ -56,6 +57,42 @@ def write(root: Path, rows: int, hour: int) -> str:
     partitions.seal()
     partitions.finish()
     return next(iter(manifest.partitions(TRACE)))
+
+
+def write_lag(root: Path, rows: int, hour: int) -> str:
+    """Write about `rows` samples of one hour: groups that read four queues each and fall behind."""
+    rounds = min(HOUR_MS // SAMPLE_MS, max(1, rows // LAG_QUEUES))
+    queues = max(1, rows // rounds)
+    number = np.repeat(np.arange(rounds), queues)
+    queue = np.tile(np.arange(queues), rounds)
+    at_ms = hour * HOUR_MS + number * SAMPLE_MS
+    lag = number * (queue % 3)
+    groups = pa.array([f"group-{each}" for each in range(-(-queues // LAG_QUEUES))])
+    columns: Columns = {
+        "at_ms": at_ms,
+        "group": groups.take(pa.array(queue // LAG_QUEUES)),
+        "topic": pa.array(["topic-0"] * len(queue)),
+        "queue": queue % LAG_QUEUES,
+        "max_offset": 300 * number,
+        "committed": 300 * number - lag,
+        "cursor": 300 * number,
+        "lag": lag,
+        "is_matching": pa.array(np.ones(len(queue), dtype=bool)),
+        "oldest_ms": at_ms - 33 * lag,
+        "members": np.full(len(queue), 2),
+        "active_ms": at_ms,
+        **{name: np.zeros(len(queue), dtype=np.int64) for name in UNMOVED},
+    }
+    root.mkdir(parents=True)
+    manifest = FrameManifest()
+    partitions = Partitions(root, manifest, (hour + 2) * HOUR_MS)
+    _add(partitions, LAG, _table(LAG, columns, len(queue)))
+    manifest.at_ms = manifest.lag_ms = (hour + 1) * HOUR_MS
+    partitions.commit()
+    return next(iter(manifest.partitions(LAG)))
+
+
+UNMOVED = ("min_offset", "inflight", "retry_waiting", "dead", "expired", "resets")
 
 
 def _numbered(keys: Ints) -> Ints:

@@ -1,6 +1,6 @@
-"""The lines of the reports: how long Spark takes for a large hour, and what others notice of it.
+"""The lines of the reports: how long a run takes, by either engine, and what others notice of it.
 
-Both want the extra `analytics` and a Java; without them they fail with the sentence that says so.
+They want the extra `analytics` and a Java; without them they fail with the sentence that says so.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ from bench.figures import Check, Figure, middle_of, times_of
 from bench.line import Scale
 from bench.load import Link, connect, within
 from bench.server import Server
+from engine.report_tables import LAG_JOB, TRACES_JOB
 
 ROWS, QUICK_ROWS = 5_000_000, 20_000
 BESIDE_ROWS = 5_000_000  # so that the run beside the sender takes at least 20 s
@@ -44,6 +45,8 @@ LOOK_S = 0.2
 BODY = b"x" * 256
 DRIVER_MEMORY = "1g"  # the server's default
 HOUR_S = 3_600
+ENGINE_ROWS = (1_000, 100_000, 1_000_000, 3_000_000)
+ENGINES = {"Python": 10**9, "Spark": 0}  # and `spark_rows` of the request
 COLD, WITH_CACHE = "KiteMQ, cold", "KiteMQ, cold, with a start-up cache"
 IDLE, BESIDE = "KiteMQ, idle", "KiteMQ, a report runs"
 
@@ -60,23 +63,48 @@ class JobLine:
         is_full = scale.rounds > 1
         root = folder / "analytics"
         hour = _write(root, ROWS if is_full else QUICK_ROWS, folder)
-        cold = [_job(COLD, root, hour, folder) for _ in range(scale.rounds)]
+        cold = [_job(COLD, TRACES_JOB, root, hour, folder) for _ in range(scale.rounds)]
         if not is_full:
             return cold
         try:
             warm_up(folder / "spark")
         except AnalyticsError as error:
             raise RuntimeError(str(error)) from None
-        cached = [_job(WITH_CACHE, root, hour, folder) for _ in range(scale.rounds)]
+        cached = [_job(WITH_CACHE, TRACES_JOB, root, hour, folder) for _ in range(scale.rounds)]
         return [middle_of(cold), middle_of(cached)]
 
 
-def _job(name: str, root: Path, hour: str, folder: Path) -> Figure:
+@dataclass(frozen=True)
+class EngineLine:
+    """Runs of both jobs over few and many rows, by this process alone and by Spark."""
+
+    name: str
+    title: str
+    checks: Sequence[Check] = ()
+
+    def measure(self, scale: Scale, folder: Path) -> list[Figure]:
+        is_full = scale.rounds > 1
+        figures = []
+        for job, write in ((TRACES_JOB, _write), (LAG_JOB, _write_lag)):
+            for rows in ENGINE_ROWS if is_full else ENGINE_ROWS[:1]:
+                root = folder / f"{job}-{rows}"
+                hour = write(root, rows, folder)
+                for engine, spark_rows in ENGINES.items():
+                    name = f"KiteMQ, {job}, {rows:,} rows, {engine}"
+                    runs = [
+                        _job(name, job, root, hour, folder, spark_rows) for _ in range(scale.rounds)
+                    ]
+                    figures.append(middle_of(runs))
+        return figures
+
+
+def _job(name: str, job: str, root: Path, hour: str, folder: Path, spark_rows: int = 0) -> Figure:
     output = folder / "output"
     shutil.rmtree(output, ignore_errors=True)
     request = {
-        "job": "traces",
+        "job": job,
         "hours": [hour],
+        "spark_rows": spark_rows,
         "root": str(root),
         "output": str(output),
         "folder": str(folder / "spark"),
@@ -274,6 +302,12 @@ class _Sends:
                 link.close()
 
 
+def _write_lag(root: Path, rows: int, folder: Path) -> str:
+    from bench.report_data import write_lag
+
+    return write_lag(root, rows, int(time.time()) // HOUR_S - 3)
+
+
 def _write(root: Path, rows: int, folder: Path) -> str:
     """Write an hour that is over and that no server lets go of; its name. Raises NotInstalled."""
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
@@ -289,6 +323,14 @@ REPORTS = (
         "reports-job",
         "5 million trace rows: the hourly job in a cold process, with and without a start-up cache",
         (Check(WITH_CACHE, "wall_s", 15),),
+    ),
+    EngineLine(
+        "reports-engines",
+        "1,000 to 3,000,000 rows of an hour: both jobs by one Python process and by Spark",
+        (
+            Check("KiteMQ, traces, 1,000 rows, Python", "wall_s", 10),
+            Check("KiteMQ, lag, 1,000 rows, Python", "wall_s", 10),
+        ),
     ),
     BesideLine(
         "reports-beside",

@@ -4,14 +4,7 @@ Attempts count in the hour in which they happen, messages in the hour in which t
 belongs to exactly one hour, so hours may be added up.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from analytics.jobs.traces.pieces import Pieces
 
 HOUR_MS = 3_600_000
 ALL = 10_000  # of `sample`: everything
@@ -77,19 +70,3 @@ class Params:
     horizon_s: int = 1_800
     slo_default_s: float | None = None
     slo_s: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class InputFrames:
-    """The input. Of the traces `pieces` of Parquet (`traces/pieces.py`), and `rows`, how many
-    each wanted hour reads, by its number.
-
-    Of lag the samples (`schemas.py`); `previous` are the rows of `lag_now` before the first hour;
-    `series` is what the module lag_series makes of them, where it is there already.
-    """
-
-    pieces: "Pieces | None" = None
-    rows: Mapping[int, int] = field(default_factory=dict)
-    lag: "DataFrame | None" = None
-    previous: "DataFrame | None" = None
-    series: "DataFrame | None" = None

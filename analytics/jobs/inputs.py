@@ -2,21 +2,14 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
-from pyspark.sql import functions as F
 
-from analytics.errors import Refused, StoreUnreadable
-from analytics.manifest import NAME, PARTITION_DDL, FrameManifest, load
-from analytics.schemas import LAG, ddl
+from analytics.errors import Refused
+from analytics.manifest import FrameManifest, load
 from engine.report_hours import INPUTS, LOOKBACK_HOURS, fingerprint, hours_before
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 FILE_URL = "file://"
-SAMPLE = ("at_ms", "group", "topic", "queue")  # name a sample of lag
 
 
 class Input(msgspec.Struct):
@@ -37,17 +30,6 @@ def load_local(root: str) -> FrameManifest:
     return load(Path(root.removeprefix(FILE_URL)))
 
 
-def load_manifest(spark: "SparkSession", root: str) -> FrameManifest:
-    """The manifest of a local folder or of a URL; raises StoreUnreadable."""
-    if is_local_path(root):
-        return load_local(root)
-    rows = spark.read.option("wholetext", True).text(f"{root}/{NAME}").collect()
-    try:
-        return msgspec.json.decode(rows[0][0], type=FrameManifest)
-    except (IndexError, msgspec.DecodeError) as error:
-        raise StoreUnreadable(f"{root}/{NAME} is no manifest ({error})", "run the roll") from None
-
-
 def hours_read(frame: str, hours: Iterable[str]) -> set[str]:
     """The wanted hours and those before that they need."""
     return {each for hour in hours for each in hours_before(hour, LOOKBACK_HOURS[frame])}
@@ -65,25 +47,10 @@ def input_hours(manifest: FrameManifest, job: str, hours: Iterable[str]) -> dict
     return inputs
 
 
-def read_lag(spark: "SparkSession", root: str, paths: list[str]) -> "DataFrame":
-    """The lag samples in these files."""
-    if not paths:
-        return spark.createDataFrame([], ddl(LAG) + PARTITION_DDL)
-    reader = spark.read.schema(ddl(LAG) + PARTITION_DDL).option("basePath", f"{root}/{LAG}")
-    return reader.parquet(*[f"{root}/{path}" for path in paths])
-
-
 def fingerprints(manifest: FrameManifest, job: str, hours: Iterable[str]) -> dict[str, str]:
     """By hour, see `engine.report_hours.fingerprint`."""
     known = {frame: manifest.fingerprints(frame) for frame in INPUTS[job]}
     return {hour: fingerprint(job, hour, known) for hour in hours}
-
-
-def doubled_samples(samples: "DataFrame") -> int:
-    """How many are there more than once, beyond the first."""
-    counts = samples.agg(F.count("*"), F.count_distinct(*SAMPLE)).first()
-    assert counts is not None
-    return int(counts[0] - counts[1])
 
 
 def check_root(root: str, *, is_local: bool, is_shared: bool) -> None:

@@ -1,38 +1,34 @@
 """How long each queue was in which state, for states other than OK."""
 
-from typing import TYPE_CHECKING
+import numpy as np
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
-
-from analytics.jobs import lag_series
-from analytics.jobs.columns import hour_name
-from analytics.jobs.definitions import InputFrames, Params
-from analytics.jobs.lag_rules import OK
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from analytics.jobs.definitions import Params
+from analytics.jobs.lag_rows import Row, rows
+from analytics.jobs.lag_rules import OK, SEVERITY
+from analytics.jobs.lag_series import Evaluations
 
 
-def build(frames: InputFrames, params: Params) -> "DataFrame":
+def build(series: Evaluations, params: Params) -> list[Row]:
     """The table `lag_bands`."""
-    base = frames.series if frames.series is not None else lag_series.build(frames, params)
+    if not len(series):
+        return []
     step_ms = params.step_s * 1000
-    series = Window.partitionBy(*lag_series.SERIES).orderBy("t")
+    begins = np.ones(len(series), dtype=np.bool_)
+    begins[1:] = False
+    for column in (series.target, series.group, series.topic, series.queue, series.state):
+        begins[1:] |= np.diff(column) != 0
     # A queue that was not sampled for a while begins a new band.
-    goes_on = (F.lag("state").over(series) == F.col("state")) & (
-        F.lag("t").over(series) == F.col("t") - step_ms
-    )
-    begins = F.when(F.coalesce(goes_on, F.lit(False)), 0).otherwise(1)
-    bands = base.withColumn("begins", begins).withColumn("band", F.sum("begins").over(series))
-    return (
-        bands.where(F.col("state") != OK)
-        .groupBy(*lag_series.SERIES, "band", "state")
-        .agg(
-            F.min("t").alias("begin_ms"),
-            (F.max("t") + step_ms).alias("end_ms"),
-            F.max("lag").alias("lag_max"),
-            F.max("time_lag_ms").alias("time_lag_max_ms"),
-        )
-        .withColumn("hour", hour_name(F.col("target")))
-    )
+    begins[1:] |= np.diff(series.t) != step_ms
+    starts = np.flatnonzero(begins)
+    ends = np.r_[starts[1:], len(series)] - 1
+    columns = {name: getattr(series, name)[starts] for name in BY} | {
+        "begin_ms": series.t[starts],
+        "end_ms": series.t[ends] + step_ms,
+        "lag_max": np.maximum.reduceat(series.lag, starts),
+        "time_lag_max_ms": np.maximum.reduceat(series.time_lag_ms, starts),
+    }
+    is_told = columns["state"] != SEVERITY[OK]
+    return rows(series, {name: column[is_told] for name, column in columns.items()})
+
+
+BY = ("target", "group", "topic", "queue", "state")

@@ -1,17 +1,13 @@
 """The newest evaluation of each queue, with all its figures."""
 
-from typing import TYPE_CHECKING
+from collections import Counter
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
+import numpy as np
 
-from analytics.jobs import lag_series
-from analytics.jobs.columns import hour_name
-from analytics.jobs.definitions import HOUR_MS, InputFrames, Params
+from analytics.jobs.definitions import HOUR_MS, Params
+from analytics.jobs.lag_rows import Row, rows_of
 from analytics.jobs.lag_rules import advice
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from analytics.jobs.lag_series import Evaluations
 
 
 def newest_ms(params: Params) -> int:
@@ -24,16 +20,12 @@ def is_covered(params: Params) -> bool:
     return newest_ms(params) // HOUR_MS in params.hours
 
 
-def build(frames: InputFrames, params: Params) -> "DataFrame":
+def build(series: Evaluations, params: Params) -> list[Row]:
     """The table `lag_now`."""
-    base = frames.series if frames.series is not None else lag_series.build(frames, params)
-    rows = base.where(F.col("t") == newest_ms(params)).withColumn(
-        "queues", F.count("*").over(Window.partitionBy("group", "topic")).cast("int")
-    )
-    code, advice_params = advice(has_hot_queue=False)
-    return (
-        rows.withColumn("advice", code)
-        .withColumn("advice_params", advice_params)
-        .withColumn("at_ms", F.col("t"))
-        .withColumn("hour", hour_name(F.col("target")))
-    )
+    newest = np.flatnonzero(series.t == newest_ms(params))
+    rows = rows_of(series.take(newest))
+    queues = Counter((row["group"], row["topic"]) for row in rows)
+    for row in rows:
+        row |= {"queues": queues[row["group"], row["topic"]], "at_ms": row["t"]}
+        row["advice"], row["advice_params"] = advice(row)
+    return rows

@@ -1,16 +1,20 @@
 """The states of a queue of a group: which one, how bad it is, and what to do about it.
 
-The first rule that holds names the state; every figure is of the window before the evaluation.
+The first rule that holds names the state; every figure is of the window before the evaluation. A
+state is handled as its severity, 0 for the worst: its index in WORST_FIRST.
 """
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
+import numpy as np
 
 from analytics.jobs.definitions import Params
+from analytics.jobs.traces.blobs import Ints, Mask
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from analytics.jobs.lag_windows import LagWindows, WindowFigures
 
 SAMPLES_MIN = 3
 COMPLETENESS_MIN = 0.5
@@ -35,65 +39,37 @@ WORST_FIRST = (
     STEADY,
     OK,
 )
+SEVERITY = {state: rank for rank, state in enumerate(WORST_FIRST)}
 AT_ONCE = (LOST, OFFLINE)  # published without waiting for a second evaluation
 
 
-def raw_state(params: Params) -> "Column":
-    """The state by the figures that `lag_series` gathers."""
-    no_commit = F.col("committed") == F.col("first_committed")
-    is_active = F.col("active_ms") > F.col("t") - params.window_s * 1000
-    is_idle = no_commit & ~F.coalesce(is_active, F.lit(False))
+def raw_states(
+    windows: "LagWindows", figures: "WindowFigures", grew_before: Mask, params: Params
+) -> Ints:
+    """The severity of each window's state, by its figures; NaN fulfils no rule."""
+    last = windows.last
+    no_commit = last.committed == windows.first.committed
+    is_idle = no_commit & ~(last.active_ms > windows.t - params.window_s * 1000)
+    # With a limit of its own when that is passed, else when it grew the time before too.
+    has_limit = figures.slo_ms >= 0
+    is_late = has_limit & (figures.time_lag_ms > figures.slo_ms)
     rules = (
-        (UNKNOWN, (F.col("n") < SAMPLES_MIN) | (F.col("completeness") < COMPLETENESS_MIN)),
-        (LOST, F.col("lost") > 0),
-        (REWIND, F.col("was_rewound")),
-        (RESET, F.col("was_reset")),
-        (OK, F.col("was_clear")),
-        (OFFLINE, is_idle & (F.col("members") == 0)),
+        (UNKNOWN, (windows.n < SAMPLES_MIN) | (figures.completeness < COMPLETENESS_MIN)),
+        (LOST, figures.lost > 0),
+        (REWIND, windows.was_rewound),
+        (RESET, windows.was_reset),
+        (OK, windows.was_clear),
+        (OFFLINE, is_idle & (last.members == 0)),
         (STOPPED, is_idle),
-        (STALLED, no_commit & (F.col("lag") >= F.col("first_lag"))),
-        (AT_RISK, F.col("risk_s") < params.horizon_s),
-        (FALLING_BEHIND, _falls_behind()),
-        (CATCHING_UP, F.col("slope_per_s") < -F.col("trend_min")),
-        (SLOW, F.col("time_lag_ms") > F.col("slo_ms")),
+        (STALLED, no_commit & (last.lag >= windows.first.lag)),
+        (AT_RISK, figures.risk_s < params.horizon_s),
+        (FALLING_BEHIND, figures.is_growing & np.where(has_limit, is_late, grew_before)),
+        (CATCHING_UP, windows.slope_per_s < -figures.trend_min),
+        (SLOW, is_late),
     )
-    state = F.when(*_condition(rules[0]))
-    for rule in rules[1:]:
-        state = state.when(*_condition(rule))
-    return state.otherwise(STEADY)
-
-
-def _condition(rule: "tuple[str, Column]") -> "tuple[Column, Column]":
-    name, condition = rule
-    return F.coalesce(condition, F.lit(False)), F.lit(name)
-
-
-def _falls_behind() -> "Column":
-    """With a limit of its own when that is passed, else when it grew the time before too."""
-    has_limit = F.col("slo_ms").isNotNull()
-    is_late = F.when(has_limit, F.col("time_lag_ms") > F.col("slo_ms")).otherwise(
-        F.coalesce("grew_before", F.lit(False))
-    )
-    return F.col("is_growing") & is_late
-
-
-def severity(state: str) -> "Column":
-    """0 for the worst state."""
-    ranks = F.create_map(
-        *(
-            F.lit(each)
-            for pair in zip(WORST_FIRST, range(len(WORST_FIRST)), strict=True)
-            for each in pair
-        )
-    )
-    return ranks[F.col(state)]
-
-
-def state_of(severity_column: "Column") -> "Column":
-    """The state of a severity."""
-    return F.element_at(
-        F.array(*(F.lit(each) for each in WORST_FIRST)), (severity_column + 1).cast("int")
-    )
+    holds = [condition for _, condition in rules]
+    states: Ints = np.select(holds, [SEVERITY[name] for name, _ in rules], SEVERITY[STEADY])
+    return states
 
 
 # Of each state: the code of its sentence, and the columns that are its parameters.
@@ -117,24 +93,13 @@ HOT_QUEUE = ("spread_keys", ("hot_queue", "lag"))
 NO_ROOM = ("speed_up_consumers", RATES)  # there is a member for each queue already
 
 
-def advice(has_hot_queue: bool) -> "tuple[Column, Column]":
-    """Code and parameters of the sentence for `state`; a hot queue is named before slowness."""
-    code, params = F.lit(""), F.lit("{}")
-    for state, (name, columns) in ADVICE.items():
-        if not name:
-            continue
-        code, params = _choose(F.col("state") == state, name, columns, code, params)
-    is_full = (F.col("state") == FALLING_BEHIND) & (F.col("members") >= F.col("queues"))
-    code, params = _choose(is_full, *NO_ROOM, code, params)
-    if has_hot_queue:
-        is_hot = F.col("state").isin(FALLING_BEHIND, SLOW) & F.col("hot_queue").isNotNull()
-        code, params = _choose(is_hot, *HOT_QUEUE, code, params)
-    return code, params
-
-
-def _choose(
-    condition: "Column", name: str, columns: tuple[str, ...], code: "Column", params: "Column"
-) -> "tuple[Column, Column]":
-    holds = F.coalesce(condition, F.lit(False))
-    values = F.to_json(F.struct(*columns))
-    return F.when(holds, name).otherwise(code), F.when(holds, values).otherwise(params)
+def advice(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Code and parameters of the sentence for a row; a hot queue is named before slowness."""
+    state = row["state"]
+    code, names = ADVICE[state]
+    if state in (FALLING_BEHIND, SLOW) and row.get("hot_queue") is not None:
+        code, names = HOT_QUEUE
+    elif state == FALLING_BEHIND and (row["members"] or 0) >= row["queues"]:
+        code, names = NO_ROOM
+    params = {name: row[name] for name in names if row[name] is not None}
+    return code, json.dumps(params, separators=(",", ":"))

@@ -5,188 +5,150 @@ Each hour is evaluated together with the one before it, so that what is publishe
 nothing but these two, and on `previous` where the one before is missing.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
 
-from analytics.jobs.columns import for_targets
-from analytics.jobs.definitions import HOUR_MS, InputFrames, Params
-from analytics.jobs.lag_rules import AT_ONCE, ETA_FACTOR, TREND_SHARE, raw_state
-from engine.report_hours import LOOKBACK_HOURS
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-SERIES = ["target", "group", "topic", "queue"]
-GRACE_SAMPLES = 2
-LAST = (
-    "min_offset",
-    "max_offset",
-    "committed",
-    "lag",
-    "oldest_ms",
-    "retry_waiting",
-    "dead",
-    "members",
-    "active_ms",
+from analytics.jobs.definitions import HOUR_MS, Params
+from analytics.jobs.lag_rules import AT_ONCE, CATCHING_UP, ETA_FACTOR, SEVERITY, raw_states
+from analytics.jobs.lag_windows import (
+    NONE,
+    Floats,
+    LagWindows,
+    WindowFigures,
+    figures_of,
+    sampled,
+    samples_of,
+    windows_of,
 )
-FIRST = ("min_offset", "max_offset", "committed", "lag")
+from analytics.jobs.traces.blobs import Ints, Mask, TextCodes, begins
+
+# By group, topic and queue what was published, and what was found, before the first hour.
+Previous = Mapping[tuple[str, str, int], tuple[str, str]]
 
 
-def build(frames: InputFrames, params: Params) -> "DataFrame":
-    """Rows by target, group, topic, queue and `t` (ms, of the evaluation), only of the target hour.
+@dataclass(frozen=True)
+class Evaluations:
+    """Rows by target, group, topic, queue and `t` (ms), only of the target hours, in that order.
 
-    `raw_state` is what the rules say, `state` what is published, the rest figures. From `known_ms`
-    to `known_end_ms` samples bear the state out; NULL where the step from `t` on has none.
+    Groups and topics are codes of `names`; `state` is what is published and `raw_state` what the
+    rules say, as severities. From `known_ms` to `known_end_ms` samples bear the state out; both are
+    the same where the step from `t` on has none.
     """
-    samples = _steps(frames, params)
-    windows = _windows(samples, params).join(_sampled(samples, params), [*SERIES, "t"], "left")
-    figures = _figures(windows, params)
-    series = Window.partitionBy(*SERIES).orderBy("t")
-    series_rows = figures.withColumn("grew_before", F.lag("is_growing").over(series)).withColumn(
-        "raw_state", raw_state(params)
+
+    names: TextCodes
+    target: Ints
+    group: Ints
+    topic: Ints
+    queue: Ints
+    t: Ints
+    state: Ints
+    raw_state: Ints
+    lag: Ints
+    time_lag_ms: Ints
+    produce_per_s: Floats
+    consume_per_s: Floats
+    eta_s: Floats
+    retry_waiting: Ints
+    dead: Ints
+    members: Ints
+    slope_per_s: Floats
+    committed: Ints
+    lost: Ints
+    lost_step: Ints
+    risk_s: Floats
+    slo_ms: Ints
+    completeness: Floats
+    known_ms: Ints
+    known_end_ms: Ints
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def take(self, rows: "Ints | Mask") -> "Evaluations":
+        """Some of them."""
+        columns = (getattr(self, each.name)[rows] for each in fields(self)[1:])
+        return Evaluations(self.names, *columns)
+
+
+def build(
+    table: "pa.Table", params: Params, previous: Previous | None = None
+) -> tuple[Evaluations, int]:
+    """The evaluations by samples of the frame `lag`; and how many samples were doubled."""
+    names = TextCodes()
+    samples, doubled = samples_of(table, names, params)
+    windows = windows_of(samples, params)
+    figures = figures_of(windows, names, params)
+    last = windows.last
+    starts = begins(last.series)
+    grew_before = np.r_[False, figures.is_growing[:-1]] if len(starts) else figures.is_growing
+    grew_before[starts] = False
+    raw = raw_states(windows, figures, grew_before, params)
+    state = _published(raw, starts, _before(windows, starts, names, previous or {}, params))
+    known_ms, known_end_ms = sampled(samples, windows, params)
+    evaluations = Evaluations(
+        names=names,
+        target=last.target,
+        group=last.group,
+        topic=last.topic,
+        queue=last.queue,
+        t=windows.t,
+        state=state,
+        raw_state=raw,
+        lag=last.lag,
+        time_lag_ms=figures.time_lag_ms,
+        produce_per_s=figures.produce_per_s,
+        consume_per_s=figures.consume_per_s,
+        eta_s=np.where(state == SEVERITY[CATCHING_UP], _eta_s(windows, figures), np.nan),
+        retry_waiting=last.retry_waiting,
+        dead=last.dead,
+        members=last.members,
+        slope_per_s=windows.slope_per_s,
+        committed=last.committed,
+        lost=figures.lost,
+        lost_step=windows.lost_step,
+        risk_s=figures.risk_s,
+        slo_ms=figures.slo_ms,
+        completeness=figures.completeness,
+        known_ms=known_ms,
+        known_end_ms=known_end_ms,
     )
-    return _published(series_rows, frames, params).where(F.col("t") >= F.col("target") * HOUR_MS)
+    return evaluations.take(windows.t >= last.target * HOUR_MS), doubled
 
 
-def _steps(frames: InputFrames, params: Params) -> "DataFrame":
-    """Samples, with what changed since the one before."""
-    assert frames.lag is not None
-    samples = for_targets(frames.lag, "at_ms", params, LOOKBACK_HOURS["lag"])
-    series = Window.partitionBy(*SERIES).orderBy("at_ms")
-
-    def change(name: str) -> "Column":
-        return F.col(name) - F.lag(name).over(series)
-
-    fell = change("committed") < 0
-    # A topic that was made anew begins at 0 too, and so does a group that a person resets.
-    by_hand = F.coalesce(change("resets") > 0, F.lit(False)) | (change("max_offset") < 0)
-    age_ms = F.col("at_ms") - F.col("oldest_ms")
-    grace_ms = int(1000 * (params.grace_s or GRACE_SAMPLES * params.sample_s))
-    return samples.select(
-        "*",
-        F.coalesce(fell & by_hand, F.lit(False)).alias("is_reset"),
-        F.coalesce(fell & ~by_hand, F.lit(False)).alias("is_rewind"),
-        F.when(change("expired").isNotNull(), F.greatest(change("expired"), F.lit(0))).alias(
-            "expired_more"
-        ),
-        ((F.col("lag") == 0) | F.coalesce(age_ms <= grace_ms, F.lit(False))).alias("is_clear"),
-    )
+def _before(
+    windows: LagWindows, starts: Ints, names: TextCodes, previous: Previous, params: Params
+) -> tuple[Ints, Ints]:
+    """What was published of each series before it begins, and what was found; NONE if nothing."""
+    texts, last = names.listed(), windows.last.take(starts)
+    states = np.full((2, len(starts)), NONE)
+    if previous:
+        for at in np.flatnonzero(last.target == min(params.hours)):
+            place = (texts[last.group[at]], texts[last.topic[at]], int(last.queue[at]))
+            known = [SEVERITY.get(state, NONE) for state in previous.get(place, ())]
+            if known and NONE not in known:
+                states[:, at] = known
+    return states[0], states[1]
 
 
-def _windows(samples: "DataFrame", params: Params) -> "DataFrame":
-    """One row for each evaluation whose window has samples."""
-    step_ms, window_ms = params.step_s * 1000, params.window_s * 1000
-    first = F.ceil(F.col("at_ms") / step_ms)
-    last = F.floor((F.col("at_ms") + window_ms - 1) / step_ms)
-    begin = (F.col("target") - LOOKBACK_HOURS["lag"]) * HOUR_MS
-    # With steps longer than the window some samples belong to no evaluation.
-    steps = F.explode(F.sequence(first, last)).alias("step")
-    stepped = (
-        samples.where(first <= last).select("*", steps).withColumn("t", F.col("step") * step_ms)
-    )
-    windows = stepped.where(
-        (F.col("t") >= begin)
-        & (F.col("t") < (F.col("target") + 1) * HOUR_MS)
-        & (F.col("t") <= params.at_ms)
-    )
-    return windows.groupBy(*SERIES, "t").agg(
-        F.count("*").alias("n"),
-        ((F.max("at_ms") - F.min("at_ms")) / 1000).alias("span_s"),
-        F.max("at_ms").alias("at_ms"),
-        *(F.max_by(name, "at_ms").alias(name) for name in LAST),
-        *(F.min_by(name, "at_ms").alias(f"first_{name}") for name in FIRST),
-        F.max("is_reset").alias("was_reset"),
-        F.max("is_rewind").alias("was_rewound"),
-        F.max("is_clear").alias("was_clear"),
-        F.sum("expired_more").alias("expired_more"),
-        # Windows may overlap: what is added up over them is only that of the last step.
-        F.sum(F.when(F.col("at_ms") > F.col("t") - step_ms, F.col("expired_more"))).alias(
-            "lost_step"
-        ),
-        F.regr_slope(F.col("lag").cast("double"), (F.col("at_ms") - F.col("t")) / 1000).alias(
-            "slope_per_s"
-        ),
-    )
+def _published(raw: Ints, starts: Ints, before: tuple[Ints, Ints]) -> Ints:
+    """A change counts when it was found twice running, some at once."""
+    if not len(raw):
+        return raw
+    earlier = np.r_[NONE, raw[:-1]]
+    earlier[starts] = before[1]
+    is_sure = (earlier == NONE) | (raw == earlier)
+    is_sure |= np.isin(raw, [SEVERITY[state] for state in AT_ONCE])
+    sure = np.maximum.accumulate(np.where(is_sure, np.arange(len(raw)), NONE))
+    lengths = np.diff(starts, append=len(raw))
+    return np.where(sure >= np.repeat(starts, lengths), raw[sure], np.repeat(before[0], lengths))
 
 
-def _sampled(samples: "DataFrame", params: Params) -> "DataFrame":
-    """Of each step, the time around its samples: nothing is known of the rest of it.
-
-    A sample speaks for the time to its neighbours: twice their distance, so that one may be late.
-    """
-    step_ms, near_ms = params.step_s * 1000, int(GRACE_SAMPLES * params.sample_s * 1000)
-    step = F.floor(F.col("at_ms") / step_ms) * step_ms
-    latest = samples.withColumn("t", step.cast("bigint")).groupBy(*SERIES, "t")
-    first, last, end = F.min("at_ms") - near_ms, F.max("at_ms") + near_ms, F.col("t") + step_ms
-    return latest.agg(first.alias("first"), last.alias("last")).select(
-        *SERIES,
-        "t",
-        F.greatest("t", "first").alias("known_ms"),
-        F.least(end, "last", F.lit(params.at_ms).cast("bigint")).alias("known_end_ms"),
-    )
-
-
-def _figures(windows: "DataFrame", params: Params) -> "DataFrame":
-    def per_s(name: str) -> "Column":
-        return F.try_divide((F.col(name) - F.col(f"first_{name}")).cast("double"), F.col("span_s"))
-
-    unread = F.greatest(F.col("min_offset") - F.col("committed"), F.lit(0))
-    covered = F.col("n") * params.sample_s / params.window_s
-    rated = (
-        windows.withColumn("produce_per_s", per_s("max_offset"))
-        .withColumn("consume_per_s", per_s("committed"))
-        .withColumn("expiry_per_s", per_s("min_offset"))
-        .withColumn("lost", F.greatest(unread, "expired_more"))
-        .withColumn("completeness", F.least(F.lit(1.0), covered))
-        .withColumn("slo_ms", _limit_ms(params))
-    )
-    overtaken = F.col("expiry_per_s") - F.col("consume_per_s")
-    room = (F.col("committed") - F.col("min_offset")).cast("double")
-    age_ms = F.greatest(F.col("at_ms") - F.col("oldest_ms"), F.lit(0))
-    return (
-        rated.withColumn("risk_s", F.when(overtaken > 0, F.try_divide(room, overtaken)))
-        .withColumn("time_lag_ms", F.when(F.col("lag") > 0, age_ms).otherwise(0))
-        .withColumn("trend_min", F.greatest(TREND_SHARE * F.col("produce_per_s"), F.lit(1e-9)))
-        .withColumn("is_growing", F.col("slope_per_s") > F.col("trend_min"))
-    )
-
-
-def _limit_ms(params: Params) -> "Column":
-    common = params.slo_default_s
-    default = F.lit(None if common is None else int(common * 1000)).cast("bigint")
-    if not params.slo_s:
-        return default
-    pairs = [F.lit(each) for name, s in params.slo_s.items() for each in (name, int(s * 1000))]
-    return F.coalesce(F.create_map(*pairs)[F.col("group")], default)
-
-
-def _published(series_rows: "DataFrame", frames: InputFrames, params: Params) -> "DataFrame":
-    """With `state`: a change counts when it was found twice running, some at once."""
-    rows = series_rows.withColumn("known_state", F.lit(None).cast("string"))
-    if frames.previous is not None:
-        first = F.lit(min(params.hours)).cast("bigint")
-        before = frames.previous.select(
-            first.alias("target"),
-            "group",
-            "topic",
-            F.col("queue").cast("int").alias("queue"),
-            F.lit(-1).cast("bigint").alias("t"),
-            "raw_state",
-            F.col("state").alias("known_state"),
-        )
-        rows = rows.unionByName(before, allowMissingColumns=True)
-    series = Window.partitionBy(*SERIES).orderBy("t")
-    earlier = F.lag("raw_state").over(series)
-    raw = F.col("raw_state")
-    is_sure = earlier.isNull() | (raw == earlier) | raw.isin(*AT_ONCE)
-    sure = F.coalesce("known_state", F.when(is_sure, raw))
-    falls = F.col("slope_per_s") < -F.col("trend_min")
-    is_faster = F.col("consume_per_s") > ETA_FACTOR * F.col("produce_per_s")
-    eta_s = F.when(falls & is_faster, -F.col("lag") / F.col("slope_per_s"))
-    return (
-        rows.withColumn("sure", sure)
-        .withColumn("state", F.last("sure", ignorenulls=True).over(series))
-        .withColumn("eta_s", F.when(F.col("state") == "CATCHING_UP", eta_s))
-    )
+def _eta_s(windows: LagWindows, figures: WindowFigures) -> Floats:
+    """Until the lag is gone, where it shrinks and more is consumed than produced; else NaN."""
+    falls = windows.slope_per_s < -figures.trend_min
+    is_faster = figures.consume_per_s > ETA_FACTOR * figures.produce_per_s
+    slope = np.where(falls & is_faster, windows.slope_per_s, np.nan)
+    return -windows.last.lag / slope

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from analytics.repeating import repeating
-from engine.report_tables import TRACES_JOB, tables_of
+from engine.report_tables import TRACES_JOB
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,9 +21,8 @@ Tasks = Callable[[], tuple[int, int]]
 
 def stages_of(job: str) -> list[str]:
     """What a run goes through, in this order."""
-    if job == TRACES_JOB:
-        return ["starting", "computing", "naming", "writing", "done"]
-    return ["starting", "reading", *(table.name for table in tables_of(job)), "done"]
+    named = ["naming"] if job == TRACES_JOB else []
+    return ["starting", "computing", *named, "writing", "done"]
 
 
 class JobProgress:

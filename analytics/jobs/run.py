@@ -1,37 +1,26 @@
-"""One run of a job in a session: reads, computes and writes every table."""
+"""One run of a job by an engine: reads, computes and writes every table."""
 
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-import pyarrow as pa
 
 from analytics.errors import Refused
-from analytics.jobs import inputs, lag_now, lag_series
-from analytics.jobs.catalog import BUILDS
-from analytics.jobs.definitions import InputFrames, Params
+from analytics.jobs import inputs, lag_now, lag_plan
+from analytics.jobs.definitions import Params
+from analytics.jobs.engines import JobEngine
 from analytics.jobs.inputs import Input
-from analytics.jobs.outputs import Rows, rows_of, write
+from analytics.jobs.lag_series import Previous
+from analytics.jobs.outputs import Rows, write
 from analytics.jobs.progress import JobProgress
-from analytics.jobs.traces import build, message_ids, pieces, tables
+from analytics.jobs.traces import build, message_ids, tables
+from analytics.jobs.traces.finish import COUNTED
 from analytics.manifest import FrameManifest
 from analytics.schemas import LAG, MESSAGES, TRACE
-from engine.report_tables import ALL, RESULTS_BY_NAME, TRACES_JOB, ResultTable, manifest, tables_of
+from engine.report_tables import ALL, LAG_JOB, RESULTS_BY_NAME, TRACES_JOB, ResultTable, manifest
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-PREVIOUS = ("group", "topic", "queue", "state", "raw_state")
-# What Spark sees of traces are a few dozen rows of some MiB each: code that it makes for them, and
-# plans that it makes anew between the steps, cost more than they do, and so do several at once.
-PLAINLY = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
-}
 Inputs = dict[str, Input]
 Made = tuple[dict[str, Rows], dict[str, int]]  # the rows of each table, and the counters
 
@@ -47,12 +36,16 @@ class RunWork(msgspec.Struct):
     previous: Path | None
 
 
-def run(spark: "SparkSession", work: RunWork, progress: JobProgress) -> dict[str, Any]:
-    """What of `result.json` only the work itself knows. Raises Refused, and Spark's own errors."""
-    known = inputs.load_manifest(spark, work.root)
+def run(engine: JobEngine, work: RunWork, progress: JobProgress) -> dict[str, Any]:
+    """What of `result.json` only the work itself knows. Raises Refused, and the engine's errors."""
+    known = engine.manifest(work.root)
     input_hours = inputs.input_hours(known, work.job, work.hours)
+    progress.enter("computing")
     perform = _traces if work.job == TRACES_JOB else _lag
-    rows, counters = perform(spark, work, known, input_hours, progress)
+    rows, counters = perform(engine, work, known, input_hours, progress)
+    progress.enter("writing")
+    for name, those in rows.items():
+        rows[name] = write(those, RESULTS_BY_NAME[name], work.output)
     counters |= {"late": sum(each.late_rows for each in input_hours.values())}
     return {
         "fingerprints": inputs.fingerprints(known, work.job, work.hours),
@@ -70,29 +63,21 @@ def run(spark: "SparkSession", work: RunWork, progress: JobProgress) -> dict[str
 
 
 def _traces(
-    spark: "SparkSession",
+    engine: JobEngine,
     work: RunWork,
     known: FrameManifest,
     input_hours: Inputs,
     progress: JobProgress,
 ) -> Made:
     params = replace(work.params, at_ms=known.at_ms)
-    progress.enter("computing")
-    for name, value in PLAINLY.items():
-        spark.conf.set(name, value)
     read = [(frame, each.hours) for frame, each in input_hours.items()]
-    frames = InputFrames(
-        pieces=pieces.pieces_of(spark, work.root, known, read),
-        rows=_rows(known, work.hours, params.hours),
-    )
-    rows, counters = tables.collect(build.build(frames, params))
+    pieces = engine.pieces(work.root, known, read)
+    made = build.build(pieces, _rows(known, work.hours, params.hours), params).collect()
+    rows, counters = tables.collect(made, TRACES_JOB)
     progress.enter("naming")
-    records = pieces.pieces_of(spark, work.root, known, [(MESSAGES, input_hours[MESSAGES].hours)])
+    records = engine.pieces(work.root, known, [(MESSAGES, input_hours[MESSAGES].hours)])
     message_ids.fill_in(rows["slowest"], records)
-    progress.enter("writing")
-    for name, those in rows.items():
-        rows[name] = write(those, RESULTS_BY_NAME[name], work.output)
-    return rows, counters
+    return rows, dict.fromkeys(COUNTED, 0) | counters
 
 
 def _rows(known: FrameManifest, names: list[str], hours: tuple[int, ...]) -> dict[int, int]:
@@ -105,45 +90,40 @@ def _rows(known: FrameManifest, names: list[str], hours: tuple[int, ...]) -> dic
 
 
 def _lag(
-    spark: "SparkSession",
+    engine: JobEngine,
     work: RunWork,
     known: FrameManifest,
     input_hours: Inputs,
     progress: JobProgress,
 ) -> Made:
-    progress.enter("reading")
-    samples = inputs.read_lag(spark, work.root, known.paths(LAG, input_hours[LAG].hours))
-    doubled = inputs.doubled_samples(samples)
-    if doubled:
-        samples = samples.dropDuplicates(list(inputs.SAMPLE))
     params = replace(work.params, at_ms=known.lag_ms)
-    before = _previous(spark, work.previous) if work.previous else None
-    frames = InputFrames(lag=samples, previous=before)
-    series = lag_series.build(frames, params).persist()
-    try:
-        rows = {}
-        for table in tables_of(work.job):
-            if table.replaces != ALL or lag_now.is_covered(params):
-                progress.enter(table.name)
-                made = BUILDS[table.name](replace(frames, series=series), params)
-                rows[table.name] = write(rows_of(made, table), table, work.output)
-    finally:
-        series.unpersist()
-    return rows, {"duplicates": doubled}
+    pieces = engine.pieces(work.root, known, [(LAG, input_hours[LAG].hours)])
+    previous = _previous(work.previous) if work.previous else {}
+    made = lag_plan.build(pieces, input_hours[LAG].rows, params, previous).collect()
+    rows, counters = tables.collect(made, LAG_JOB)
+    if not lag_now.is_covered(params):
+        rows = {name: those for name, those in rows.items() if not _replaces_all(name)}
+    return rows, {"duplicates": 0} | counters
+
+
+def _replaces_all(name: str) -> bool:
+    return RESULTS_BY_NAME[name].replaces == ALL
 
 
 def _result_fields(table: ResultTable, rows: Rows) -> dict[str, object]:
     return {"rows": len(rows), "file": f"{table.name}.ndjson", **manifest(table)}
 
 
-def _previous(spark: "SparkSession", path: Path) -> "DataFrame | None":
+def _previous(path: Path) -> Previous:
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        columns = {name: [row[name] for row in rows] for name in PREVIOUS}
+        return {
+            (row["group"], row["topic"], row["queue"]): (row["state"], row["raw_state"])
+            for row in rows
+        }
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Refused(
             f"{path} cannot be read ({type(error).__name__}: {error})",
             "give rows of lag_now as JSON lines",
             field="previous",
         ) from None
-    return spark.createDataFrame(pa.table(columns)) if rows else None

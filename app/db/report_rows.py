@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from engine.report_tables import ResultTable
+from kitemq.model.reports import ReportEngine
 
 Row = dict[str, Any]
 # JSON columns whose histograms are kept packed (engine.histogram.pack).
@@ -56,6 +57,13 @@ class RunRow:
     error_class: Annotated[str, 128] = ""
     error: str = ""
     log_tail: str = ""
+
+    @property
+    def engine(self) -> ReportEngine:
+        """What computed it."""
+        if self.spark:
+            return ReportEngine.SPARK
+        return ReportEngine.NONE if self.rows_in is None else ReportEngine.PYTHON
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,25 +99,37 @@ class ReportsApi(Api):
         return self._rest.fetch(ResultRows, "GET", _table(table), params=params)
 
     def totals(
-        self, table: str, by: Sequence[str], **criteria: Unpack[FigureCriteria]
+        self,
+        table: str,
+        by: Sequence[str],
+        *,
+        against: str = "",
+        **criteria: Unpack[FigureCriteria],
     ) -> ResultTotals:
-        """The sums of a table by some of its columns, or by "day"; at most 5,000 rows."""
-        params: Json = {**criteria, "by": ",".join(by)}
+        """The sums of a table by some of its columns, or by "day"; at most 5,000 rows.
+
+        `against` compares the hours from `first` to `last` with others: "before", "week" (a week
+        earlier), or the first hour of a range as long.
+        """
+        params: Json = {**criteria, "by": ",".join(by), "against": against}
         return self._rest.fetch(ResultTotals, "GET", _table(table, "totals"), params=params)
 
     def latency(
         self,
         *,
         by: Sequence[str] = (),
+        against: str = "",
         within_ms: float | None = None,
         buckets: bool = False,
         **criteria: Unpack[FigureCriteria],
     ) -> ReportLatencies:
         """Latencies with their percentiles, put together by columns, or all in one row.
 
-        `within_ms` asks for the share that does not exceed it, `buckets` for histograms too.
+        `within_ms` asks for the share that does not exceed it, `buckets` for histograms too;
+        `against` compares, as that of `totals` does.
         """
-        params: Json = {**criteria, "by": ",".join(by), "buckets": "true" if buckets else "false"}
+        params: Json = {**criteria, "by": ",".join(by), "against": against}
+        params["buckets"] = "true" if buckets else "false"
         if within_ms is not None:
             params["within_ms"] = within_ms
         return self._rest.fetch(ReportLatencies, "GET", "/reports/latency", params=params)

@@ -1,6 +1,8 @@
 """`kitemq report`: run reports, see their runs, change when they run."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from kitemq.client import Client
 from kitemq.commands.command import (
@@ -10,9 +12,10 @@ from kitemq.commands.command import (
     argument,
     flag,
     option,
+    several,
 )
 from kitemq.commands.output import Exit, Output, document, note
-from kitemq.model.reports import ReportRun, ReportSchedule, RunState
+from kitemq.model.reports import Basis, FigureCriteria, ReportRun, ReportSchedule, RunState
 from kitemq.rest import Json
 
 JOBS = ("traces", "lag")
@@ -26,10 +29,12 @@ COLUMNS = (
     "hours",
     "rows_in",
     "rows_out",
+    "engine",
     "error",
 )
 SCHEDULE_COLUMNS = ("job", "cron", "enabled", "limit_s", "next")
 LIMIT_DEFAULT = 20
+MEASURES = ("n", "p50", "p95", "p99", "mean", "most")
 GOOD = (RunState.OK, RunState.SKIPPED)
 
 
@@ -138,6 +143,111 @@ def change_schedule(options: ScheduleOptions, output: Output) -> int:
     return Exit.OK
 
 
+class FigureOptions(CommandOptions):
+    by: str
+    first: str
+    last: str
+    topic: str
+    group: str
+    against: str
+
+
+choose_figures = several(
+    option("--by", default="", metavar="COLUMNS", help="put together by, as topic,group"),
+    option("--first", default="", metavar="HOUR", help="from this hour (UTC)"),
+    option("--last", default="", metavar="HOUR", help="to this one, as 2026-11-21T03"),
+    option("--topic", default="", help="of one topic"),
+    option("--group", default="", help="of one consumer group"),
+    option(
+        "--against",
+        default="",
+        metavar="RANGE",
+        help="compare with a range as long: before, week (a week earlier), or its first hour",
+    ),
+)
+
+
+class TotalsOptions(FigureOptions):
+    name: str
+
+
+@report.command("totals", help="sums of a table of figures, of one range or of two")
+@argument("name", metavar="TABLE")
+@choose_figures
+def totals(options: TotalsOptions, output: Output) -> int:
+    with Client(options.server) as client:
+        sums = client.reports.totals(
+            options.name, _by(options), against=options.against, **_criteria(options)
+        )
+    rows = sums.rows if output.is_json else [_compared(row, row) for row in sums.rows]
+    output.rows(rows, list(rows[0]) if rows else [])
+    _note(sums.basis_before)
+    return Exit.OK
+
+
+class LatencyOptions(FigureOptions):
+    metric: str
+
+
+@report.command("latency", help="latencies in ms, of one range or of two")
+@option("--metric", default="end_to_end", help="end_to_end, wait, process, broker ...")
+@choose_figures
+def latency(options: LatencyOptions, output: Output) -> int:
+    criteria = _criteria(options)
+    criteria["metric"] = options.metric
+    with Client(options.server) as client:
+        cells = client.reports.latency(by=_by(options), against=options.against, **criteria)
+    if output.is_json:
+        output.rows(cells.items, ())
+    else:
+        items = map(document, cells.items)
+        rows = [
+            _compared(item["by"] | {name: item[name] for name in MEASURES}, item) for item in items
+        ]
+        output.rows(rows, list(rows[0]) if rows else [])
+    _note(cells.basis_before)
+    return Exit.OK
+
+
+def _by(options: FigureOptions) -> Sequence[str]:
+    return [name for name in options.by.split(",") if name]
+
+
+def _criteria(options: FigureOptions) -> FigureCriteria:
+    return FigureCriteria(
+        first=options.first, last=options.last, topic=options.topic, group=options.group
+    )
+
+
+def _note(before: Basis | None) -> None:
+    if before is not None:
+        hours = f"{before.hours_done} hours of figures"
+        note(f"compared with {before.first} to {before.last} ({hours})")
+
+
+def _compared(values: Json, row: Json) -> Json:
+    """The values of a row with those of the other range behind each."""
+    flat: Json = {}
+    before, changes = row.get("before") or {}, row.get("change")
+    for name, value in values.items():
+        if name not in ("before", "change"):
+            flat[name] = _rounded(value)
+            if changes is not None and name in changes:
+                flat |= {f"{name}_before": _rounded(before[name])}
+                flat |= {f"{name}_change": _change_text(changes[name])}
+    return flat
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 1) if isinstance(value, float) else value
+
+
+def _change_text(change: Json) -> str:
+    ratio = change["ratio"]
+    text = "from 0" if ratio is None else f"{100 * ratio:+.1f} %"
+    return f"{text} {change['verdict']}".rstrip()
+
+
 def _row(run: ReportRun) -> Json:
     hours, progress = run.hours, run.progress
     return {
@@ -151,7 +261,7 @@ def _row(run: ReportRun) -> Json:
         "rows_in": run.rows_in,
         "rows_out": run.rows_out,
         "figures_until": _moment(run.input_at_ms) if run.input_at_ms else None,
-        "engine": " ".join(filter(None, (run.spark, run.java, run.master))),
+        "engine": " ".join(filter(None, (run.engine, run.spark, run.java, run.master))),
         "actor": run.actor,
         "error": run.error,
     }

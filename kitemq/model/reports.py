@@ -24,6 +24,14 @@ class RunState(StrEnum):
     LOST = "lost"  # the server that ran it is gone
 
 
+class ReportEngine(StrEnum):
+    """What computed a run's figures."""
+
+    SPARK = "spark"
+    PYTHON = "python"  # one process, as there were few rows
+    NONE = ""  # nothing was computed, or not yet
+
+
 class Trigger(StrEnum):
     """Why a run began."""
 
@@ -98,6 +106,9 @@ class ReportRun(msgspec.Struct, frozen=True):
     inputs: Annotated[dict[str, Any], Meta(description="By frame: hours, rows, late_rows.")]
     counters: Annotated[
         dict[str, int], Meta(description="What was left out or put right: late, duplicates, …")
+    ]
+    engine: Annotated[
+        ReportEngine, Meta(description="spark, or python where the rows were few; empty for none.")
     ]
     spark: str
     java: str
@@ -209,6 +220,21 @@ class Basis(msgspec.Struct, frozen=True):
     coarse: list[Coarse]
 
 
+class ChangeVerdict(StrEnum):
+    """Whether a change is for the worse; most counts are neither."""
+
+    WORSE = "worse"
+    BETTER = "better"
+    NONE = ""
+
+
+class FigureChange(msgspec.Struct, frozen=True):
+    """How much a figure changed from one range to another; less than 10 % has no verdict."""
+
+    ratio: Annotated[float | None, Meta(description="0.25 is 25 % more; null from 0.")]
+    verdict: Annotated[ChangeVerdict, Meta(description="worse, better, or empty.")]
+
+
 class ResultRows(msgspec.Struct, frozen=True):
     """Figures in the order of their key. Offsets are texts.
 
@@ -221,12 +247,17 @@ class ResultRows(msgspec.Struct, frozen=True):
 
 
 class ResultTotals(msgspec.Struct, frozen=True):
-    """Sums, in the order of what they are by; `cut` where these are the first 5,000."""
+    """Sums, in the order of what they are by; `cut` where these are the first 5,000.
+
+    In a comparison each row has besides its columns `before`, the sums of the other range or null,
+    and `change`, a FigureChange by sum; `basis_before` says what the other range's were made of.
+    """
 
     by: list[str]
     rows: list[dict[str, Any]]
     cut: bool
     basis: Basis
+    basis_before: Basis | None = None
 
 
 class ReportLatency(msgspec.Struct, frozen=True):
@@ -246,6 +277,12 @@ class ReportLatency(msgspec.Struct, frozen=True):
     buckets: Annotated[
         dict[str, int] | None, Meta(description="Bucket b is from 1.05^b up to 1.05^(b+1) ms.")
     ]
+    before: Annotated[
+        dict[str, float] | None, Meta(description="The same of the range to compare with.")
+    ] = None
+    change: Annotated[
+        dict[str, FigureChange] | None, Meta(description="By figure, in a comparison.")
+    ] = None
 
 
 class ReportLatencies(msgspec.Struct, frozen=True):
@@ -253,3 +290,4 @@ class ReportLatencies(msgspec.Struct, frozen=True):
 
     items: list[ReportLatency]
     basis: Basis
+    basis_before: Basis | None = None

@@ -20,7 +20,7 @@ from analytics.manifest import load
 from analytics.roll import ConfirmedEnd, roll
 from analytics.runs import sweep_runs
 from engine.report_hours import INPUTS, fingerprint
-from engine.report_tables import RESULTS_BY_NAME, manifest, tables_of
+from engine.report_tables import JOBS, RESULTS_BY_NAME, manifest, tables_of
 from tests.analytics.scenery import Store, live
 
 LIMIT_S = 300.0
@@ -174,6 +174,25 @@ def messages_in(rolled: Path) -> int:
     root = rolled / "analytics"
     tables = [pq.ParquetFile(root / path).read(["role"]) for path in load(root).paths("messages")]
     return sum(table["role"].to_pylist().count("message") for table in tables)
+
+
+@pytest.mark.parametrize("job_name", JOBS)
+def test_few_rows_are_computed_without_java(rolled: Path, tmp_path: Path, job_name: str) -> None:
+    path = request(
+        rolled, tmp_path, job=job_name, spark_rows=100_000, java_home=str(tmp_path / "none")
+    )
+    assert run(path) == ""
+    result = result_of(tmp_path)
+    assert result["state"] == "ok"
+    assert (result["spark"], result["java"], result["master"]) == ("", "", "")
+    assert 0 < result["rows_in"] < 100_000
+    told = json.loads((tmp_path / "out" / "progress.json").read_text())
+    assert (told["stage"], told["percent"]) == ("done", 100)
+    for spark_rows, is_small in ((result["rows_in"] + 1, True), (result["rows_in"], False)):
+        given = job.read_request(request(rolled, tmp_path, job=job_name, spark_rows=spark_rows))
+        assert job.is_small(given) is is_small
+    elsewhere = request(rolled, tmp_path, job=job_name, spark_rows=10**9, root="s3a://bucket/x")
+    assert not job.is_small(job.read_request(elsewhere)), "Spark knows how to read a store"
 
 
 @pytest.mark.spark

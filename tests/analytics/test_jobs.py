@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from analytics.jobs.definitions import OUTCOMES, TRACED_KINDS, InputFrames, Params
-from analytics.jobs.traces import build, message_ids, pieces
+from analytics.jobs.definitions import OUTCOMES, TRACED_KINDS, Params
+from analytics.jobs.engines import SparkEngine
+from analytics.jobs.traces import build, message_ids
 from analytics.jobs.traces.tables import collect
 from analytics.manifest import FrameManifest
 from analytics.partitions import Partitions
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
 from engine.delivery.values import Nack
 from engine.histogram import ERROR_MAX
-from engine.report_tables import RESULTS_BY_NAME
+from engine.report_tables import RESULTS_BY_NAME, TRACES_JOB
 from tests.analytics.oracle import Oracle, Row, hour_of, name_of
 from tests.analytics.scenery import Store, live, messages_of, trace_of
 
@@ -113,11 +114,12 @@ Made = tuple[dict[str, Rows], dict[str, int]]
 def made(spark: "SparkSession", root: Path, manifest: FrameManifest, params: Params) -> Made:
     """Every table of the job, and its counters."""
     known = [(name, manifest.partitions(name)) for name in (MESSAGES, TRACE)]
-    read = pieces.pieces_of(spark, str(root), manifest, known)
+    engine = SparkEngine(spark)
+    read = engine.pieces(str(root), manifest, known)
     # Small as the hours are, each is made by several tasks.
     rows = dict.fromkeys(params.hours, 3 * build.GATHER_ROWS)
-    tables, counters = collect(build.build(InputFrames(pieces=read, rows=rows), params))
-    records = pieces.pieces_of(spark, str(root), manifest, known[:1])
+    tables, counters = collect(build.build(read, rows, params).collect(), TRACES_JOB)
+    records = engine.pieces(str(root), manifest, known[:1])
     message_ids.fill_in(tables["slowest"], records)
     for name, those in tables.items():
         keys = [tuple(row[column] for column in RESULTS_BY_NAME[name].key) for row in those]

@@ -3,22 +3,18 @@
 import json
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from analytics.jobs import lag_bands, lag_hours, lag_now, lag_series
-from analytics.jobs.definitions import InputFrames, Params
+from analytics.jobs import lag_bands, lag_hours, lag_now, lag_rows, lag_series
+from analytics.jobs.definitions import Params
 from analytics.jobs.lag_rules import ADVICE, WORST_FIRST
+from analytics.jobs.lag_series import Evaluations, Previous
 from analytics.jobs.outputs import typed
 from analytics.schemas import LAG, arrow_schema
 from engine.report_tables import RESULTS_BY_NAME
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 HOUR = 490_000
 BEGIN_MS = HOUR * 3_600_000
@@ -109,8 +105,9 @@ SCENARIOS: dict[str, tuple[str, Sample]] = {
 }
 
 
-def frame(spark: "SparkSession", samples: list[Row]) -> "DataFrame":
-    return spark.createDataFrame(pa.Table.from_pylist(samples, schema=arrow_schema(LAG)))
+def evaluated(samples: list[Row], given: Params, previous: Previous | None = None) -> Evaluations:
+    table = pa.Table.from_pylist(samples, schema=arrow_schema(LAG))
+    return lag_series.build(table, given, previous)[0]
 
 
 def params(**more: Any) -> Params:
@@ -118,12 +115,13 @@ def params(**more: Any) -> Params:
     return Params(**given)
 
 
-def table(name: str, made: "DataFrame") -> list[Row]:
-    return typed(made, RESULTS_BY_NAME[name]).toArrow().to_pylist()
+def table(name: str, made: list[Row]) -> list[Row]:
+    found: list[Row] = typed(made, RESULTS_BY_NAME[name]).to_pylist()
+    return found
 
 
 @pytest.fixture(scope="module")
-def series(spark: "SparkSession") -> InputFrames:
+def series() -> Evaluations:
     samples = [row for name, (_, at) in SCENARIOS.items() for row in rows(name, at)]
     samples += rows("unknown", lambda n: steady(n, 100))[: SAMPLES // 8]
     samples += rows("new", lambda n: steady(n, 100))[-2:]
@@ -131,11 +129,10 @@ def series(spark: "SparkSession") -> InputFrames:
         hot = 1_000 if queue != 3 else 60_000
         samples += rows("hot", lambda n, hot=hot: steady(n, hot + 100 * n), queue)  # type: ignore[misc]
     slo = params(slo_s={"slow": 60.0, "steady": 90.0})
-    made = lag_series.build(InputFrames(lag=frame(spark, samples)), slo).persist()
-    return InputFrames(series=made)
+    return evaluated(samples, slo)
 
 
-def test_every_scenario_has_its_state(series: InputFrames) -> None:
+def test_every_scenario_has_its_state(series: Evaluations) -> None:
     found = {row["group"]: row for row in table("lag_now", lag_now.build(series, PARAMS))}
     states = {name: found[name]["state"] for name in SCENARIOS}
     assert states == {name: state for name, (state, _) in SCENARIOS.items()}
@@ -144,7 +141,7 @@ def test_every_scenario_has_its_state(series: InputFrames) -> None:
     assert {*states.values(), "UNKNOWN"} == set(WORST_FIRST)
 
 
-def test_the_figures_beside_a_state_are_exact(series: InputFrames) -> None:
+def test_the_figures_beside_a_state_are_exact(series: Evaluations) -> None:
     found = {row["group"]: row for row in table("lag_now", lag_now.build(series, PARAMS))}
     number = (lag_now.newest_ms(PARAMS) - BEGIN_MS) // (SAMPLE_S * 1000)
     late = found["behind"]
@@ -170,22 +167,22 @@ def lost_at(number: int) -> int:
     return 45_000 + number * PRODUCE - (100_000 + number * PRODUCE - 60_000)
 
 
-def test_at_risk_goes_by_the_formula(series: InputFrames, spark: "SparkSession") -> None:
+def test_at_risk_goes_by_the_formula(series: Evaluations) -> None:
     found = {row["group"]: row for row in table("lag_now", lag_now.build(series, PARAMS))}
     number = (lag_now.newest_ms(PARAMS) - BEGIN_MS) // (SAMPLE_S * 1000)
     room = 100_000 + number * PRODUCE - (3_000 + number * 100) - (12_000 + number * 800)
     risk_s = room / (800 / SAMPLE_S - 200 / SAMPLE_S)
     assert found["at risk"]["risk_s"] == pytest.approx(risk_s)
-    samples = frame(spark, rows("at risk", SCENARIOS["at risk"][1]))
+    samples = rows("at risk", SCENARIOS["at risk"][1])
     for horizon_s, state in ((int(risk_s) + 2, "AT_RISK"), (int(risk_s) - 2, "FALLING_BEHIND")):
         given = params(horizon_s=horizon_s)
         # The evaluations before are further away from it: only the last one is asked.
-        made = lag_series.build(InputFrames(lag=samples), given)
-        raw = {row["t"]: row["raw_state"] for row in made.collect()}
+        made = lag_rows.rows_of(evaluated(samples, given))
+        raw = {row["t"]: row["raw_state"] for row in made}
         assert raw[max(raw)] == state
 
 
-def test_a_group_is_as_bad_as_its_worst_queue_and_names_a_hot_one(series: InputFrames) -> None:
+def test_a_group_is_as_bad_as_its_worst_queue_and_names_a_hot_one(series: Evaluations) -> None:
     found = {row["group"]: row for row in table("lag_hours", lag_hours.build(series, PARAMS))}
     hot = found["hot"]
     number = (hot["at_ms"] - BEGIN_MS) // (SAMPLE_S * 1000)
@@ -198,16 +195,14 @@ def test_a_group_is_as_bad_as_its_worst_queue_and_names_a_hot_one(series: InputF
     assert found["behind"]["idle_members"] == 2
     assert found["behind"]["advice"] == "speed_up_consumers"
     for row in found.values():
-        evaluated = json.loads(row["state_ms"])
-        assert sum(evaluated.values()) == row["queues"] * row["evaluations"] * STEP_S * 1000
+        in_states = json.loads(row["state_ms"])
+        assert sum(in_states.values()) == row["queues"] * row["evaluations"] * STEP_S * 1000
     codes = {code for code, _ in ADVICE.values() if code}
     told = {row["advice"] for row in found.values() if row["advice"]}
     assert told >= codes - {"add_consumers"}
 
 
-def test_a_change_is_published_when_it_was_found_twice_but_loss_at_once(
-    spark: "SparkSession",
-) -> None:
+def test_a_change_is_published_when_it_was_found_twice_but_loss_at_once() -> None:
     per_step = STEP_S // SAMPLE_S
 
     def blip(number: int) -> Row:
@@ -221,7 +216,7 @@ def test_a_change_is_published_when_it_was_found_twice_but_loss_at_once(
         return steady(number, 900, min_offset=gone)
 
     samples = rows("blip", blip) + rows("loses", loses)
-    made = lag_series.build(InputFrames(lag=frame(spark, samples)), params()).collect()
+    made = lag_rows.rows_of(evaluated(samples, params()))
     by_time = {(row["group"], (row["t"] - BEGIN_MS) // (STEP_S * 1000)): row for row in made}
     raw = [by_time["blip", step]["raw_state"] for step in range(2, 8)]
     assert raw.count("STALLED") == 1
@@ -230,26 +225,20 @@ def test_a_change_is_published_when_it_was_found_twice_but_loss_at_once(
     assert by_time["loses", 6]["state"] == "LOST"
 
 
-def test_the_state_before_stands_until_another_is_sure(spark: "SparkSession") -> None:
+def test_the_state_before_stands_until_another_is_sure() -> None:
     # The hour before is missing: only what was published then is known.
-    samples = frame(spark, rows("g", lambda n: steady(n, 700)))
-    before = [{"group": "g", "topic": "flights", "queue": 0, "state": "STALLED", "raw_state": "OK"}]
-    previous = spark.createDataFrame(pa.Table.from_pylist(before))
-    made = (
-        lag_series.build(InputFrames(lag=samples, previous=previous), params())
-        .orderBy("t")
-        .collect()
-    )
+    before = {("g", "flights", 0): ("STALLED", "OK")}
+    samples = rows("g", lambda n: steady(n, 700))
+    made = lag_rows.rows_of(evaluated(samples, params(), before))
     states = [(row["raw_state"], row["state"]) for row in made]
     assert states[0] == ("UNKNOWN", "STALLED")
     assert states[-1] == ("STEADY", "STEADY")
     assert len(made) == 12
 
 
-def test_bands_cover_what_is_not_ok_without_a_gap(series: InputFrames) -> None:
-    assert series.series is not None
+def test_bands_cover_what_is_not_ok_without_a_gap(series: Evaluations) -> None:
     published = {
-        (row["group"], row["queue"], row["t"]): row["state"] for row in series.series.collect()
+        (row["group"], row["queue"], row["t"]): row["state"] for row in lag_rows.rows_of(series)
     }
     covered = {}
     for band in table("lag_bands", lag_bands.build(series, PARAMS)):
@@ -260,7 +249,7 @@ def test_bands_cover_what_is_not_ok_without_a_gap(series: InputFrames) -> None:
     assert covered == {key: state for key, state in published.items() if state != "OK"}
 
 
-def test_an_hour_tells_which_stretches_of_it_were_evaluated(spark: "SparkSession") -> None:
+def test_an_hour_tells_which_stretches_of_it_were_evaluated() -> None:
     # The server begins in minute 7, stands still from minute 21 to minute 38; it is minute 52 now.
     def known(number: int) -> bool:
         minute = number * SAMPLE_S / 60
@@ -272,8 +261,7 @@ def test_an_hour_tells_which_stretches_of_it_were_evaluated(spark: "SparkSession
         if known(number)
     ]
     given = params(at_ms=BEGIN_MS + 52 * 60_000)
-    made = lag_hours.build(InputFrames(lag=frame(spark, samples)), given)
-    (row,) = table("lag_hours", made)
+    (row,) = table("lag_hours", lag_hours.build(evaluated(samples, given), given))
     minutes = [
         [(moment - BEGIN_MS) / 60_000 for moment in pair] for pair in json.loads(row["evaluated"])
     ]
@@ -281,9 +269,9 @@ def test_an_hour_tells_which_stretches_of_it_were_evaluated(spark: "SparkSession
     assert minutes == [[10, 21.5], [40, 52]]
 
 
-def test_what_nobody_sampled_was_not_evaluated(spark: "SparkSession") -> None:
+def test_what_nobody_sampled_was_not_evaluated() -> None:
     # The last evaluations of a group that is gone go by samples of before: nothing tells of it.
     samples = rows("g", lambda n: steady(n, 100), count=11)  # to minute 5
-    (row,) = table("lag_hours", lag_hours.build(InputFrames(lag=frame(spark, samples)), params()))
+    (row,) = table("lag_hours", lag_hours.build(evaluated(samples, params()), params()))
     (pair,) = json.loads(row["evaluated"])
     assert [(moment - BEGIN_MS) / 60_000 for moment in pair] == [0, 6]

@@ -12,18 +12,20 @@ import pytest
 
 from analytics import job
 from analytics.errors import Refused, StoreUnreadable
-from analytics.jobs import outputs
-from analytics.jobs.definitions import HOUR_MS, InputFrames, Params
-from analytics.jobs.traces import blobs, build, gather, message_ids, pieces, tables
+from analytics.jobs import engines, outputs
+from analytics.jobs.definitions import HOUR_MS, Params
+from analytics.jobs.engines import PlainEngine, SparkEngine
+from analytics.jobs.pieces import FilePart
+from analytics.jobs.traces import blobs, build, gather, message_ids, tables
 from analytics.jobs.traces.attempts import attempted, events_of
 from analytics.jobs.traces.blobs import TextCodes
 from analytics.jobs.traces.finish import Finish
 from analytics.jobs.traces.gather import Gather
-from analytics.jobs.traces.pieces import FilePart
 from analytics.jobs.traces.scatter import STRETCH, Scatter, whole_stretches
 from analytics.manifest import FrameManifest, hour_name
 from analytics.partitions import Partitions
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
+from engine.report_tables import TRACES_JOB
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -296,14 +298,14 @@ def test_files_of_an_object_store_are_read_by_spark(
     wanted = [(name, list(manifest.partitions(name))) for name in (MESSAGES, TRACE)]
 
     def read(root: str) -> list[FilePart]:
-        found = pieces.pieces_of(spark, root, manifest, wanted)
+        found = SparkEngine(spark).pieces(root, manifest, wanted)
         if found.named:
             return [piece for task in found.named for piece in task]
         return [FilePart(**row.asDict()) for row in found.rows.collect()]
 
     by_path = read(f"file://{tmp_path}")
     # The only kind of URL that Spark reads here without a jar is one of this machine.
-    monkeypatch.setattr(pieces, "is_local_path", lambda root: False)
+    monkeypatch.setattr(engines, "is_local_path", lambda root: False)
     whole = read(f"file://{tmp_path}")
     assert [each.content is None for each in by_path] == [True, True]
     assert [each.content is None for each in whole] == [False, False]
@@ -318,19 +320,15 @@ def test_a_run_says_which_file_its_workers_cannot_read(
     manifest = store(tmp_path, [], [event(0)])
     (path,) = manifest.paths(TRACE)
     (tmp_path / path).write_bytes(b"PAR1, but nothing else")
-    frames = InputFrames(pieces=pieces.pieces_of(spark, str(tmp_path), manifest, [(TRACE, HOURS)]))
+    read = SparkEngine(spark).pieces(str(tmp_path), manifest, [(TRACE, HOURS)])
     with pytest.raises(StoreUnreadable) as raised, job._readable():
-        build.build(frames, Params(hours=(HOUR,))).collect()
+        build.build(read, {}, Params(hours=(HOUR,))).collect()
     assert str(raised.value).startswith(f"{tmp_path / path} cannot be read (")
     assert "\n" not in str(raised.value)
     assert job.exit_code(raised.value) == job.EXIT_REFUSED
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(300)
-def test_of_records_at_one_place_the_last_one_is_named(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
+def test_of_records_at_one_place_the_last_one_is_named(tmp_path: Path) -> None:
     now = HOUR * HOUR_MS
     records = [
         record(0, offset=5, stored_ms=now + 1, message_id="z-before"),
@@ -345,21 +343,19 @@ def test_of_records_at_one_place_the_last_one_is_named(
         {"hour": HOURS[0], "stored_topic": "t", "queue": 0, "offset": offset}
         for offset in range(5, 10)
     ]
-    message_ids.fill_in(slowest, pieces.pieces_of(spark, str(tmp_path), manifest, wanted))
+    message_ids.fill_in(slowest, PlainEngine().pieces(str(tmp_path), manifest, wanted))
     assert [row["message_id"] for row in slowest] == ["a-after", "old", "", "", ""]
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(300)
 def test_more_rows_than_a_run_may_have_are_refused_before_they_are_taken(
-    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(outputs, "ROWS_MAX", 5)
     three = pa.table({"topic": ["a", "b", "c"]})
     rows = [blobs.row(0, HOUR + at, "hot_keys", 0, three) for at in range(2)]
-    assert len(tables.collect(spark.createDataFrame(pa.Table.from_batches(rows[:1])))[0]) == 8
+    assert len(tables.collect(pa.Table.from_batches(rows[:1]), TRACES_JOB)[0]) == 8
     with pytest.raises(Refused, match=r"^hot_keys would have more than 5 rows: run fewer"):
-        tables.collect(spark.createDataFrame(pa.Table.from_batches(rows)))
+        tables.collect(pa.Table.from_batches(rows), TRACES_JOB)
 
 
 def test_a_piece_is_its_share_of_a_files_rows(tmp_path: Path) -> None:

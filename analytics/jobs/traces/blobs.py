@@ -21,6 +21,7 @@ BLOB = pa.schema(
 )
 OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 INDEX_MAX = 2**62
+COUNTERS = "counters"  # the name of a blob of counters, beside those of tables
 
 
 def pack(table: "pa.Table") -> bytes:
@@ -78,6 +79,10 @@ class TextCodes:
     def codes(self, column: "pa.ChunkedArray") -> Ints:
         """The numbers of a column of texts, which has no NULL."""
         return mapped(column, self.code)
+
+    def listed(self) -> list[str]:
+        """The texts by their numbers."""
+        return list(self._codes)
 
     def texts(self, codes: Ints) -> "pa.Array":
         """The texts of numbers; NULL for what is below 0."""

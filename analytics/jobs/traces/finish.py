@@ -24,24 +24,20 @@ from analytics.jobs.definitions import (
     UNMATCHED,
     Params,
 )
+from analytics.jobs.outputs import typed
 from analytics.jobs.traces import blobs, gather, latencies
-from analytics.jobs.traces.blobs import TextCodes, begins, keys, summed
+from analytics.jobs.traces.blobs import COUNTERS, TextCodes, begins, keys, summed
 from analytics.jobs.traces.counts import DECIDED_BY, HAPPENED, HOT
 from analytics.manifest import hour_name
 from engine.histogram import percentile
-from engine.report_tables import TRACES_JOB, ResultTable, tables_of
+from engine.report_tables import TRACES_JOB, tables_of
 
 Row = dict[str, Any]
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 SUMS = {"messages": "sum", "counted": "sum"}
 SIZES = {"messages": "sum", "bytes": "sum"}
-COUNTERS = "counters"
 COUNTED = ("skewed", "unmatched_acks", "estimated", "duplicates")
 PLACE = ("stored_topic", "queue", "offset")
-ARROW = {
-    "STRING": pa.string(), "INT": pa.int32(), "BIGINT": pa.int64(), "DOUBLE": pa.float64(),
-    "BOOLEAN": pa.bool_(), "JSON": pa.string(),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,13 +69,8 @@ class Finish:
                 rows = BUILDS[table.name](counted, self.params)
                 for row in rows:
                     row["hour"] = hour_name(target)
-                yield blobs.row(0, target, table.name, 0, _typed(rows, table))
+                yield blobs.row(0, target, table.name, 0, typed(rows, table))
             yield blobs.row(0, target, COUNTERS, 0, pa.Table.from_pylist([_counters(counted)]))
-
-
-def _typed(rows: list[Row], table: ResultTable) -> "pa.Table":
-    schema = pa.schema([(field.name, ARROW[field.kind]) for field in table.columns])
-    return pa.Table.from_pylist(rows, schema=schema)
 
 
 def _counters(counted: Counted) -> dict[str, int]:

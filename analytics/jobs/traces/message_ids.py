@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from analytics.jobs.engines import Pieces
 from analytics.jobs.outputs import Rows
+from analytics.jobs.pieces import FilePart
 from analytics.jobs.traces.blobs import Ints, TextCodes, keys, numbers
-from analytics.jobs.traces.pieces import FilePart, Pieces
 from analytics.jobs.traces.scatter import PLACE
 from analytics.manifest import HOUR_MS, hour_end_ms
 from analytics.schemas import MESSAGES
@@ -56,7 +56,7 @@ def fill_in(slowest: Rows, pieces: Pieces) -> None:
         return
     topics = [row["stored_topic"] for row in slowest]
     queues, offsets = (np.array([row[name] for row in slowest]) for name in PLACE[1:])
-    lookups = pieces.map(Find(topics, queues, offsets).run, from_arrow_schema(FOUND)).toArrow()
+    lookups = pieces.map(Find(topics, queues, offsets).run, FOUND).collect()
     ids: dict[tuple[object, ...], list[tuple[int, str]]] = {}
     for row in lookups.to_pylist():
         place = tuple(row[name] for name in PLACE)

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analytics.jobs.definitions import ATTEMPTED, OUTCOMES, TRACED_KINDS
+from analytics.jobs.pieces import FilePart
 from analytics.jobs.traces import blobs
 from analytics.jobs.traces.blobs import Ints, Mask, are_in, is_null, mapped, numbers, repeated
-from analytics.jobs.traces.pieces import FilePart
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
 from engine.report_hours import LOOKBACK_HOURS
 

@@ -9,8 +9,10 @@ from app.api.framework.operation import Call, Operations, Raw
 from app.api.framework.paging import Cursor
 from app.db.report_rows import PACKED, ResultFilter, Row
 from app.security.access import READ_SERVER
+from app.services.reports import comparison
+from app.services.reports.comparison import LATENCY_FIGURES, Better
 from app.services.reports.files import histogram_text
-from app.services.reports.results import Latency
+from app.services.reports.results import Latency, RowTotals
 from engine.report_tables import RESULTS, ResultTable
 from kitemq.model.conversion import convert
 from kitemq.model.reports import (
@@ -29,6 +31,15 @@ CSV, PARQUET = b"text/csv; charset=utf-8; header=present", b"application/vnd.apa
 
 By = Annotated[
     str, Meta(max_length=200, description="Columns to put together by, separated by commas.")
+]
+
+Against = Annotated[
+    str,
+    Meta(
+        max_length=13,
+        description="Compares with a range of the same length: before (the time just before), week "
+        "(a week earlier) or its first hour. Needs first and last.",
+    ),
 ]
 
 
@@ -60,12 +71,14 @@ class TotalsQuery(FilterQuery, forbid_unknown_fields=True):
     """Filters and grouping columns of the figures."""
 
     by: By = ""
+    against: Against = ""
 
 
 class LatencyQuery(FilterQuery, forbid_unknown_fields=True):
     """Filters and grouping of the latencies; without grouping there is one row."""
 
     by: By = ""
+    against: Against = ""
     within_ms: Annotated[
         Annotated[float, Meta(gt=0)] | None,
         Meta(description="Asks for the share that does not exceed it."),
@@ -98,12 +111,17 @@ async def list_report_rows(call: Call[RowsQuery, None]) -> ResultRows:
     example="/reports/tables/failures/totals?by=day,reason&kind=dead",
 )
 async def get_report_totals(call: Call[TotalsQuery, None]) -> ResultTotals:
-    """Add figures up by some of their columns, or by `day`."""
-    query = call.query
-    totals = await call.services.report_results.totals(
-        call.path("table"), query.by.split(","), _criteria(query)
-    )
-    return ResultTotals(list(totals.by), totals.rows, totals.is_cut, totals.basis)
+    """Add figures up by some of their columns, or by `day`; `against` compares two ranges."""
+    query, results = call.query, call.services.report_results
+    name, by, criteria = call.path("table"), query.by.split(","), _criteria(query)
+    other = comparison.earlier(criteria, by, query.against) if query.against else None
+    totals = await results.totals(name, by, criteria)
+    basis_before = None
+    if other is not None:
+        before = await results.totals(name, by, other)
+        basis_before = before.basis
+        _compare(totals, before)
+    return ResultTotals(list(totals.by), totals.rows, totals.is_cut, totals.basis, basis_before)
 
 
 @operations.get(
@@ -147,12 +165,43 @@ async def download_report_parquet(call: Call[FilterQuery, None]) -> Raw:
 async def get_report_latency(call: Call[LatencyQuery, None]) -> ReportLatencies:
     """Read latencies with their percentiles, put together by hour, day, metric, topic, group or
     client: from histograms, so that those of a week are as exact as those of an hour."""
-    query = call.query
-    latency = await call.services.report_results.latency(
-        query.by.split(","), _criteria(query), within_ms=query.within_ms
-    )
+    query, results = call.query, call.services.report_results
+    by, criteria = query.by.split(","), _criteria(query)
+    other = comparison.earlier(criteria, by, query.against) if query.against else None
+    latency = await results.latency(by, criteria, within_ms=query.within_ms)
     items = [_latency_out(latency.by, item, query.buckets) for item in latency.items]
-    return ReportLatencies(items, latency.basis)
+    if other is None:
+        return ReportLatencies(items, latency.basis)
+    before = await results.latency(by, other)
+    others = {item.by: _figures(_latency_out(before.by, item, False)) for item in before.items}
+    compared = [
+        _compared(item, others.get(one.by)) for item, one in zip(items, latency.items, strict=True)
+    ]
+    return ReportLatencies(compared, latency.basis, before.basis)
+
+
+def _compare(totals: RowTotals, before: RowTotals) -> None:
+    """Put the sums of the other range, and what changed, beside those of each row."""
+    sums = totals.table.sums
+    is_comparable = totals.basis.hours_done == before.basis.hours_done
+    fewer = comparison.FEWER.get(totals.table.name, ()) if is_comparable else ()
+    better = dict.fromkeys(fewer, Better.LOWER)
+    by_place = {tuple(row[name] for name in before.by): row for row in before.rows}
+    for row in totals.rows:
+        other = by_place.get(tuple(row[name] for name in totals.by))
+        now = {name: row[name] for name in sums if name in row}
+        then = {name: other[name] for name in now} if other is not None else {}
+        row |= {"before": then or None, "change": comparison.changes(now, then, better)}
+
+
+def _figures(item: ReportLatency) -> dict[str, float]:
+    return {name: getattr(item, name) for name in ("n", "messages", *LATENCY_FIGURES)}
+
+
+def _compared(item: ReportLatency, before: dict[str, float] | None) -> ReportLatency:
+    better = dict.fromkeys(LATENCY_FIGURES, Better.LOWER)
+    change = comparison.changes(_figures(item), before or {}, better)
+    return msgspec.structs.replace(item, before=before, change=change)
 
 
 def _criteria(query: FilterQuery) -> ResultFilter:

@@ -31,6 +31,7 @@ class Request(msgspec.Struct):
     java_home: str
     driver_memory: str
     log: str
+    spark_rows: int
     previous: str = ""
 
 

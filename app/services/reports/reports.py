@@ -42,7 +42,7 @@ from app.tasks import end_tasks
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
 from engine.report_tables import JOBS
 from kitemq.model.conversion import convert, set_fields
-from kitemq.model.reports import RunState, ScheduleChanges, Trigger
+from kitemq.model.reports import ReportEngine, RunState, ScheduleChanges, Trigger
 
 log = logging.getLogger("kitemq.reports")
 
@@ -313,7 +313,8 @@ class Reports:
             if ended.state not in (*GOOD, RunState.CANCELLED):
                 log.warning("report run %d %s: %s", ended.id, ended.state, ended.error)
             if ended.state == RunState.OK:
-                self._start_cache.take()
+                if ended.engine is ReportEngine.SPARK:
+                    self._start_cache.take()
                 await self._keeping.look(self._host.clock.now_ms())
         except Exception:
             log.exception("the end of report run %d could not be written", run.id)

@@ -1,7 +1,8 @@
 """One run of a report, from what the engine recorded to the figures in the database.
 
-The log is first confirmed to be on disk and rolled into Parquet, which needs no Java; only if hours
-have changed by that does Spark start. Its result is taken over in one transaction, or not at all.
+The log is first confirmed to be on disk and rolled into Parquet; only if hours have changed by that
+is anything computed, by Spark where there are many rows. The result is taken over in one
+transaction, or not at all.
 """
 
 import asyncio
@@ -163,7 +164,7 @@ class Runner:
             raise RunFailed("RollFailed", _last_line(text, code), is_transient=is_transient)
 
     async def _compute(self, run: RunRow, limit_s: float, folder: Path) -> Result:
-        """Have Spark compute; its result."""
+        """Have a process compute; its result."""
         self._say("starting", STARTED)
         await self._write_request(run, folder)
         words = ["analytics.job", "--request", str(folder / "request.json")]
@@ -192,6 +193,7 @@ class Runner:
             java_home=settings.report_java_home,
             driver_memory=settings.report_driver_memory,
             log=str(folder / "spark.log"),
+            spark_rows=settings.report_spark_rows,
         )
         if run.job == LAG_JOB:
             previous = folder / "previous.ndjson"

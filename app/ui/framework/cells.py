@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 RISKY = ("=", "+", "-", "@", "\t", "\r")
 
 
-Cell = str | int | None
+Cell = str | int | float | None
 
 
 def guarded(value: Cell) -> Cell:

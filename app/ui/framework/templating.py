@@ -54,6 +54,9 @@ class Templates:
         self._environment.globals.update(
             say_length=say_length, state_word=report_words.state, state_tone=report_words.tone
         )
+        self._environment.globals.update(
+            change_word=report_words.change, verdict_word=report_words.verdict
+        )
 
     def has_block(self, template: str, block: str) -> bool:
         return block in self._environment.get_template(template).blocks

@@ -85,7 +85,7 @@ class Workbook:
 
 
 def _cell(value: Cell) -> str:
-    if isinstance(value, int):
+    if isinstance(value, int | float):
         return f"<c><v>{value}</v></c>"
     text = ESCAPE.sub("_x005F_", FORBIDDEN.sub("\ufffd", (value or "")[:CELL_CHARS_MAX]))
     text = escape(text).replace("\r", "_x000D_")

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from app.services.reports import comparison
+from app.services.reports.comparison import Better
 from app.ui.framework.language import _
 
 
@@ -15,6 +17,7 @@ class ValueKind(StrEnum):
     SIZE = "size"  # bytes
     SHARE = "share"  # 0 to 1
     TIMES = "times"  # a ratio, as "2.5 times"
+    CHANGE = "change"  # relative to the previous range; the tone says whether it is worse
     MOMENT = "moment"  # ms since 1970
     TEXT = "text"
     NAME = "name"
@@ -56,9 +59,13 @@ def share(part: float | None, whole: float | None, why: str = "") -> ReportCell:
     return ReportCell(part / whole, ValueKind.SHARE)
 
 
-def change_of(now: ReportCell, before: ReportCell | None) -> float | None:
-    """The change relative to `before`; None if a value is unknown or `before` is 0."""
+def change_of(
+    now: ReportCell, before: ReportCell | None, better: Better = Better.NEITHER
+) -> ReportCell:
+    """The change relative to `before`, which is unknown if a value is, or `before` is 0."""
+    why = _("not comparable: a value is unknown or zero")
     old, new = before and before.value, now.value
-    if not isinstance(new, int | float) or not isinstance(old, int | float) or not old:
-        return None
-    return new / old - 1
+    if not isinstance(new, int | float) or not isinstance(old, int | float):
+        return ReportCell(None, ValueKind.CHANGE, why=why)
+    change = comparison.change_of(new, old, better)
+    return ReportCell(change.ratio, ValueKind.CHANGE, why=why, tone=change.verdict.value)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from app.services.reports.comparison import Better
 from app.ui.framework.charts import Series, Words
 from app.ui.framework.language import N_, _, translated
 from app.ui.reports.cells import ReportCell, ValueKind, count, length, share
@@ -91,7 +92,7 @@ def _by_reason(query: ReportQuery, rows: Rows, before: Rows) -> Table:
 
     columns = [
         Column(_("Reason"), reason, is_number=False),
-        *message_columns(query.before, sums, others),
+        *message_columns(query.before, sums, others, query.fewer),
         Column(_("Share"), lambda name: share(sums[name], everything)),
     ]
     order = sorted(sums, key=lambda name: (name == OTHERS, -sums[name], name))
@@ -110,14 +111,15 @@ def _end_figures(query: ReportQuery, rows: Rows, before: Rows) -> list[Figure]:
         value, other = (
             share(sums[part], sum(sums[name] for name in whole)) for sums in (now, then)
         )
-        return query.figure(label, value, other, tone=tone if value.value else "")
+        shown_tone = tone if value.value else ""
+        return query.figure(label, value, other, better=Better.LOWER, tone=shown_tone)
 
     def sum_of(label: str, name: str, tone: str = "", note: str = "") -> Figure:
-        cells = count(now[name]), count(then[name])
-        return query.figure(label, *cells, note, tone if now[name] else "")
+        cells, shown_tone = (count(now[name]), count(then[name])), tone if now[name] else ""
+        return query.figure(label, *cells, better=query.fewer, note=note, tone=shown_tone)
 
     return [
-        sum_of(_("Attempts"), "attempts"),
+        query.figure(_("Attempts"), count(now["attempts"]), count(then["attempts"])),
         rate(_("Retry rate"), "retried", "attempts"),
         sum_of(_("Dead"), "dead", "bad"),
         rate(_("Dead-letter rate"), "dead", "acked", "dead", tone="bad"),
@@ -145,7 +147,7 @@ def _by_name(query: ReportQuery, rows: Rows, before: Rows) -> Table:
         group_column(lambda key: key[1]),
         sum_of(_("Attempts"), "attempts"),
         Column(_("Retry rate"), retry_rate, is_optional=True),
-        *compared(query.before, dead, lambda key: count(dead_before.get(key, 0))),
+        *compared(query.before, dead, lambda key: count(dead_before.get(key, 0)), query.fewer),
         Column(_("Dead-letter rate"), dead_rate, help=_("Share of completed messages")),
         sum_of(_("In progress"), "unfinished"),
     ]
@@ -186,7 +188,7 @@ def slowest(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
         "periods have three, three and one."
     )
     return ReportView(
-        figures=[query.figure(_("Longest"), longest, earlier)],
+        figures=[query.figure(_("Longest"), longest, earlier, better=Better.LOWER)],
         tables=[table("slowest", _("Slowest messages"), columns, ordered, empty)],
         notes=[note],
     )
@@ -209,8 +211,10 @@ def transactions(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
 
     def figure(outcome: str) -> Figure:
         now, then = (each.get((outcome,), 0) for each in (sums, others))
-        tone = "bad" if outcome == "check_given_up" and now else ""
-        return query.figure(translated(OUTCOMES[outcome]), count(now), count(then), tone=tone)
+        is_bad = outcome == "check_given_up"
+        tone, better = "bad" if is_bad and now else "", query.fewer if is_bad else Better.NEITHER
+        cells = count(now), count(then)
+        return query.figure(translated(OUTCOMES[outcome]), *cells, better=better, tone=tone)
 
     def series_of(outcome: str) -> Series:
         own = by_time(matching(rows, "outcome", outcome))

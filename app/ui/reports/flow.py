@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app.services.reports.comparison import Better
 from app.ui.framework import charts
 from app.ui.framework.charts import Series, Words
 from app.ui.framework.language import _, ngettext, translated
@@ -177,14 +178,17 @@ def queue_skew(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
         over,
         n=over,
     )
-    worst = times(skews[keys[0]].times if keys else None, _("no messages stored"))
+    worst, worst_before = (
+        times(max((skew.times for skew in each.values()), default=None), _("no messages stored"))
+        for each in (skews, others)
+    )
     empty = sum(not skew.messages for skew in skews.values())
     nothing = _("No messages stored in this range.")
     return ReportView(
         figures=[
             Figure(_("Queues"), count(len(keys))),
             Figure(_("Queues without messages"), count(empty)),
-            Figure(_("Maximum"), worst),
+            query.figure(_("Maximum"), worst, worst_before, better=Better.LOWER),
         ],
         tables=[table("queues", _("By queue"), columns, keys, nothing)],
         notes=[note] if keys else [],

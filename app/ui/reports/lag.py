@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.db.report_evaluated import Intervals, clip_intervals, intervals
+from app.services.reports.comparison import Better
 from app.ui.framework import charts
 from app.ui.framework.charts import Chart, Series, Words, say_count
 from app.ui.framework.formats import say_length
@@ -21,6 +22,7 @@ from app.ui.reports.rows import Row, Rows, grouped, hour_ms, total
 from app.ui.reports.tables import (
     Column,
     Table,
+    compared,
     group_column,
     table,
     text_column,
@@ -40,7 +42,11 @@ def lag(query: ReportQuery, rows: Mapping[str, Rows], before: Mapping[str, Rows]
     return ReportView(
         figures=_figures(query, hours, before["lag_hours"], now),
         charts=_charts(query, hours, before["lag_hours"], rows["lag_bands"]),
-        tables=[_now_table(now), _hours_table(hours), _over_time(query, hours)],
+        tables=[
+            _now_table(now),
+            _hours_table(query, hours, before["lag_hours"]),
+            _over_time(query, hours),
+        ],
         notes=[_("State changes appear after two consecutive samples; lost and offline at once.")],
     )
 
@@ -58,8 +64,8 @@ def _figures(query: ReportQuery, hours: Rows, before: Rows, now: Rows) -> list[F
         Figure(_("Worst state now"), ReportCell(worst, ValueKind.STATE, why=never)),
         Figure(_("Unread now"), count(total(now, "lag") if now else None, never)),
         Figure(_("Oldest unread"), length(oldest_ms, never)),
-        query.figure(_("On time"), _in_time(hours, why), _in_time(before)),
-        query.figure(_("Lost"), lost, was_lost, note, tone),
+        query.figure(_("On time"), _in_time(hours, why), _in_time(before), better=Better.HIGHER),
+        query.figure(_("Lost"), lost, was_lost, better=query.fewer, note=note, tone=tone),
     ]
 
 
@@ -230,8 +236,8 @@ def _advice_column(row_of: Callable[[Any], Row]) -> Column:
     return text_column(_("Next step"), sentence, is_sentence=True)
 
 
-def _hours_table(hours: Rows) -> Table:
-    groups = grouped(hours, ("group", "topic"))
+def _hours_table(query: ReportQuery, hours: Rows, before: Rows) -> Table:
+    groups, groups_before = (grouped(rows, ("group", "topic")) for rows in (hours, before))
     last = {key: max(rows, key=lambda row: row["at_ms"]) for key, rows in groups.items()}
     worst = {
         key: min((row["worst_state"] for row in rows), key=severity) for key, rows in groups.items()
@@ -247,6 +253,12 @@ def _hours_table(hours: Rows) -> Table:
     def greatest(key: Place, name: str) -> int:
         return max(row[name] or 0 for row in groups[key])
 
+    def lag_before(key: Place) -> ReportCell:
+        lags = [row["lag_max"] or 0 for row in groups_before.get(key, ())]
+        return count(max(lags, default=None), _("not evaluated in this range"))
+
+    lag = Column(_("Maximum lag"), lambda key: count(greatest(key, "lag_max")))
+
     def optional(label: str, cell: Callable[[Place], ReportCell], help: str = "") -> Column:
         return Column(label, cell, is_optional=True, help=help)
 
@@ -258,7 +270,7 @@ def _hours_table(hours: Rows) -> Table:
         topic_column(lambda key: key[1]),
         _state_column(_("Worst state"), lambda key: worst[key]),
         Column(_("On time"), lambda key: _in_time(groups[key])),
-        Column(_("Maximum lag"), lambda key: count(greatest(key, "lag_max"))),
+        *compared(query.before, lag, lag_before, Better.LOWER),
         optional(_("Oldest"), lambda key: length(greatest(key, "time_lag_max_ms"))),
         optional(_("Hot queue"), hot_queue, _("Much more lag than the other queues")),
         optional(_("Idle members"), idle_members, _("Members in excess of the number of queues")),

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from app.services.reports.cells import LatencyCell, gather
+from app.services.reports.comparison import Better
 from app.ui.framework import charts
 from app.ui.framework.charts import Chart, Series, Words
 from app.ui.framework.formats import say_length
@@ -62,15 +63,19 @@ def _figures(query: ReportQuery, rows: Rows, before: Rows) -> list[Figure]:
     now, then = gather(rows), gather(before)
     why = _("no measurements")
 
-    def figure(label: str, take: Take, kind: ValueKind, note: str = "") -> Figure:
-        value, other = (ReportCell(each and take(each), kind, why=why) for each in (now, then))
-        return query.figure(label, value, other, note)
+    def cells(take: Take, kind: ValueKind) -> tuple[ReportCell, ReportCell]:
+        new, old = (ReportCell(each and take(each), kind, why=why) for each in (now, then))
+        return new, old
 
+    def figure(label: str, take: Take) -> Figure:
+        return query.figure(label, *cells(take, ValueKind.LENGTH), better=Better.LOWER)
+
+    messages = cells(lambda cell: cell.messages, ValueKind.COUNT)
     return [
-        figure(_("Messages"), lambda cell: cell.messages, ValueKind.COUNT, _sampled_note(now)),
-        *(figure(name, partial(_at, part), ValueKind.LENGTH) for name, part in SHARES),
-        figure(_("Mean"), lambda cell: cell.mean, ValueKind.LENGTH),
-        figure(_("Longest"), lambda cell: cell.most, ValueKind.LENGTH),
+        query.figure(_("Messages"), *messages, note=_sampled_note(now)),
+        *(figure(name, partial(_at, part)) for name, part in SHARES),
+        figure(_("Mean"), lambda cell: cell.mean),
+        figure(_("Longest"), lambda cell: cell.most),
     ]
 
 
@@ -216,6 +221,7 @@ def _measure_columns(
         return compared(
             query.before, column,
             lambda row: length(others[row[0]].percentile(part) if row[0] in others else None, why),
+            Better.LOWER,
         )  # fmt: skip
 
     return [

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any
 
+from app.services.reports.comparison import Better
 from app.ui.framework import charts
 from app.ui.framework.charts import Canvas, Chart, Lead, Series, Words
 from app.ui.framework.language import _
@@ -25,11 +26,13 @@ class Figure:
     before: ReportCell | None = None
     note: str = ""
     tone: str = ""
+    better: Better = Better.NEITHER
 
     @property
-    def change(self) -> float | None:
-        """The relative change; None if it is undefined."""
-        return change_of(self.cell, self.before)
+    def change(self) -> ReportCell | None:
+        """The change; None if there is nothing to say of it."""
+        change = change_of(self.cell, self.before, self.better)
+        return None if change.value is None and not change.tone else change
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,10 @@ class ReportView:
 class ReportQuery:
     """The query of a report; "" means every topic or group.
 
-    `before` is the range to compare with, of the same length and steps as `span`. `queues` is the
-    number of write queues of each existing topic. `hidden` series are left out of
-    charts; a moment of a chart leads to `leads`.
+    `before` is the range to compare with, of the same length and steps as `span`; it
+    `is_comparable` if as many of its hours have figures. `queues` is the number of write queues of
+    each existing topic. `hidden` series are left out of charts; a moment of a chart leads to
+    `leads`.
     """
 
     span: HourSpan
@@ -64,16 +68,29 @@ class ReportQuery:
     queues: Mapping[str, int] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
     leads: Sequence[Lead] = ()
+    is_comparable: bool = True
 
     @property
     def canvas(self) -> Canvas:
         return Canvas(self.span, self.zone, self.hidden, self.leads)
 
+    @property
+    def fewer(self) -> Better:
+        """The direction of a count that gets better when it falls; more hours have more of it."""
+        return Better.LOWER if self.is_comparable else Better.NEITHER
+
     def figure(
-        self, label: str, now: ReportCell, before: ReportCell, note: str = "", tone: str = ""
+        self,
+        label: str,
+        now: ReportCell,
+        before: ReportCell,
+        *,
+        better: Better = Better.NEITHER,
+        note: str = "",
+        tone: str = "",
     ) -> Figure:
         """A figure, with the cell of the range to compare with if there is one."""
-        return Figure(label, now, before if self.before else None, note, tone)
+        return Figure(label, now, before if self.before else None, note, tone, better)
 
 
 def over_time(words: Words, span: HourSpan, series: Sequence[Series]) -> Table:

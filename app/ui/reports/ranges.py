@@ -4,7 +4,8 @@
     ?range=own&from=2026-11-20T00:00&to=2026-11-21T00:00&against=own&other=2026-11-13T00:00
 
 Times are in the zone `zone`, by default UTC, and are rounded down to the hour. Errors are reported
-at their fields; the report is then of the last day.
+at their fields; the report is then of the last day. The range of one hour is the last whole one;
+longer ones end with the current hour.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,10 @@ from app.ui.reports.axes import DAY_HOURS, HOUR_MS, WEEK_HOURS, HourSpan, span_o
 from kitemq.model.reports import Coarse
 
 OWN = "own"
+HOUR = "hour"
 RANGES = (
+    (HOUR, N_("1 h"), 1),
+    ("6h", N_("6 h"), 6),
     ("day", N_("24 h"), DAY_HOURS),
     ("week", N_("7 days"), WEEK_HOURS),
     ("month", N_("4 weeks"), 4 * WEEK_HOURS),
@@ -57,15 +61,16 @@ class RangeChoice:
 def read(
     values: Mapping[str, str], now_ms: int, display_zone: Zone, least_hours: LeastHours = _any
 ) -> RangeChoice:
-    """Parse the ranges of a query; relative ranges end with the hour of `now_ms`."""
+    """Parse the ranges of a query; times that are typed make it a custom range."""
     form = Form({name: values.get(name, "") for name in ("from", "to", "against", "other")})
     name = values.get("range", "day")
     span = None
-    if name == OWN:
+    if name == OWN or form.values["from"] or form.values["to"]:
+        name = OWN
         span = _own(form, values.get("zone", ""), display_zone, least_hours)
     if span is None:
         name = name if name in HOURS else "day"
-        end_ms = _next_hour(now_ms)
+        end_ms = _next_hour(now_ms - HOUR_MS if name == HOUR else now_ms)
         span = span_of(end_ms - HOURS[name] * HOUR_MS, end_ms, least_hours(HOURS[name]))
     return RangeChoice(span, _before(form, span, values.get("zone", ""), display_zone), name, form)
 

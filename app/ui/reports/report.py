@@ -6,17 +6,19 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from app.db.report_rows import ResultFilter, RunRow
+from app.db.report_rows import ResultFilter
 from app.ui.framework import charts, pages
 from app.ui.framework.language import _, translated
 from app.ui.framework.page_request import PageRequest
 from app.ui.reports import ranges as report_range
+from app.ui.reports import table_files
+from app.ui.reports.axes import HourSpan
 from app.ui.reports.kinds import BY_NAME, REPORTS, Report
 from app.ui.reports.leads import leads_of
 from app.ui.reports.parts import ReportQuery, ReportView
 from app.ui.reports.ranges import AGAINST, RANGES, RangeChoice
 from app.ui.reports.reader import READ_MAX, read, result_filter, unpacked
-from app.ui.reports.reports import fresh_of
+from app.ui.reports.reports import RunLine, fresh_of
 from app.ui.reports.rows import hour_ms
 from engine.errors import NotFound
 from kitemq.model.reports import Coarse
@@ -29,9 +31,10 @@ CSV, PARQUET = "text/csv; charset=utf-8", "application/vnd.apache.parquet"
 class ReportPage:
     """The context of `report.html`.
 
-    `done` hours have figures, those before the times in `coarse` by periods of as many
-    hours; of the tables in `cut` only `read_max` rows were read. `fresh` is the run with the newest
-    figures, `shared_query` the parameters that all reports share.
+    `done` hours have figures, and `done_before` of the range to compare with; those before the
+    times in `coarse` by periods of as many hours. Of the tables in `cut` only `read_max` rows were
+    read. `fresh` is the run with the newest figures, `shared_query` the parameters that all reports
+    share. `files` are the stored tables with their addresses in the REST API.
     """
 
     report: Report
@@ -41,12 +44,14 @@ class ReportPage:
     topics: Sequence[str]
     groups: Sequence[str]
     done: int
-    fresh: RunRow | None
+    done_before: int
+    fresh: RunLine | None
     missing: str
     cut: Sequence[str]
     coarse: Sequence[tuple[int, int]]
     alert_href: str
     view: ReportView
+    files: Sequence[tuple[str, str]]
     reports: Sequence[Report] = REPORTS
     ranges: Sequence[tuple[str, str, int]] = RANGES
     against: Sequence[tuple[str, str]] = AGAINST
@@ -65,26 +70,33 @@ async def show(request: PageRequest) -> Response:
     query = ReportQuery(
         span=choice.span,
         before=choice.before,
-        **values,
+        topic=values["topic"],
+        group=values["group"],
+        choice=values["choice"],
         hidden=charts.hidden_of(request.query_params),
         leads=leads_of(report.name, values, request.query_params),
         zone=zone.rules,
         queues={topic.name: topic.write_queues for topic in console.broker.topics()},
     )
-    kind = request.query_params.get("format", "")
-    if kind in ("csv", "parquet"):
+    kind, table_id = (request.query_params.get(name, "") for name in ("format", "csv"))
+    if kind in ("csv", "parquet") and not table_id:
         return await _file(request, report, query, kind)
     now = await read(results, report, query, query.span)
     then = await read(results, report, query, query.before)
+    done, done_before = [
+        await _done(request, report, query, span) for span in (query.span, query.before)
+    ]
+    query = replace(query, is_comparable=query.before is None or done == done_before)
     view = await console.render(
         lambda: report.build(query, unpacked(now.tables), unpacked(then.tables))
     )
+    if table_id:
+        return await _table_file(request, report, view, table_id)
     if choice.name == report_range.OWN:
-        texts = choice.form.values
-        texts["from"], texts["to"] = report_range.texts(choice.span, zone)
+        typed = choice.form.values
+        typed["from"], typed["to"] = report_range.texts(choice.span, zone)
     table = report.tables[0]
     match = result_filter(report, table, query, query.span)
-    basis = await results.basis(report.job, ResultFilter(first=match.first, last=match.last))
     name_filter = replace(match, equal=())
     reports = request.services.reports
     context = ReportPage(
@@ -94,13 +106,18 @@ async def show(request: PageRequest) -> Response:
         shared_query=_query_of(request.query_params),
         topics=await results.values(table, "topic", name_filter),
         groups=await results.values(table, "group", name_filter) if report.has_groups else [],
-        done=basis.hours_done,
+        done=done,
+        done_before=done_before,
         fresh=await fresh_of(reports, report.job),
         missing=reports.missing(),
         cut=sorted({*now.cut, *then.cut}),
         coarse=_coarse(choice, coarse),
         alert_href=_alert(report, query),
         view=view,
+        files=[
+            (name, _rows_href(name, result_filter(report, name, query, query.span)))
+            for name in report.tables
+        ],
     )
     status = 422 if choice.form.is_wrong else 200
     return await pages.respond(
@@ -142,6 +159,36 @@ async def _file(request: PageRequest, report: Report, query: ReportQuery, kind: 
             return Response(content, media_type=PARQUET, headers=headers)
         pieces = [piece async for piece in await results.csv(table, match)]
     return Response(b"".join(pieces), media_type=CSV, headers=headers)
+
+
+async def _done(
+    request: PageRequest, report: Report, query: ReportQuery, span: HourSpan | None
+) -> int:
+    """How many hours of a range have figures."""
+    if span is None:
+        return 0
+    hours = result_filter(report, report.tables[0], query, span)
+    criteria = ResultFilter(first=hours.first, last=hours.last)
+    return (await request.services.report_results.basis(report.job, criteria)).hours_done
+
+
+async def _table_file(request: PageRequest, report: Report, view: ReportView, id: str) -> Response:
+    """Respond with one of the page's tables as CSV, every row of it."""
+    table = next((table for table in view.tables if table.id == id), None)
+    if table is None:
+        raise NotFound(
+            _("the report has no table called %(name)s", name=repr(id[:40])),
+            remedy=_("use the link below a table"),
+        )
+    with request.console.exports.taken():
+        content = await request.console.render(lambda: table_files.csv(table))
+    return Response(content, media_type=CSV, headers=pages.as_file(f"{report.name}-{id}.csv"))
+
+
+def _rows_href(name: str, match: ResultFilter) -> str:
+    """The address of the stored rows of a table in the REST API."""
+    pairs = [("first", match.first), ("last", match.last), *match.equal]
+    return f"/api/v1/reports/tables/{name}?{urlencode([pair for pair in pairs if pair[1]])}"
 
 
 def _coarse(choice: RangeChoice, coarse: Sequence[Coarse]) -> list[tuple[int, int]]:

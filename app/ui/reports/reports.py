@@ -19,7 +19,7 @@ from app.ui.reports.rows import hour_ms
 from engine.errors import Conflict, Invalid, NotFound, Refused
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
-from kitemq.model.reports import RunState
+from kitemq.model.reports import ReportEngine, RunState
 
 RUNS_SHOWN = 20
 JOB_LABELS = {
@@ -47,7 +47,7 @@ COUNTERS = {
     "late": N_("late rows, counted"),
     "skewed": N_("negative times caused by clock skew, set to 0"),
     "unmatched_acks": N_("acknowledgements without a delivery record"),
-    "sampled": N_("rows of sampled traces, scaled up"),
+    "estimated": N_("messages of sampled traces, scaled up"),
 }
 
 
@@ -63,7 +63,9 @@ class RunLine(RunRow):
         return hour_ms(max(self.hours)) + HOUR_MS
 
     @property
-    def engine(self) -> str:
+    def engine_text(self) -> str:
+        if self.engine is ReportEngine.PYTHON:
+            return _("Python, without Spark")
         versions = (("Spark", self.spark), ("Java", self.java))
         return " · ".join(f"{name} {version}" for name, version in versions if version)
 
@@ -125,10 +127,10 @@ class RunPage:
     error: str
 
 
-async def fresh_of(reports: Reports, job: str) -> RunRow | None:
+async def fresh_of(reports: Reports, job: str) -> RunLine | None:
     """The newest successful run of a job."""
     runs = await reports.runs(RunFilter(job=job, state=RunState.OK), 1)
-    return runs[0] if runs else None
+    return _line(runs[0]) if runs else None
 
 
 async def show(request: PageRequest, *, error: str = "", status: int = 200) -> Response:

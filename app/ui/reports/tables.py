@@ -1,9 +1,10 @@
 """The tables of reports: columns that make the cells of a row, and tables over time. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from app.services.reports.comparison import Better
 from app.ui.framework.language import _
 from app.ui.reports.axes import HourSpan
 from app.ui.reports.cells import ReportCell, ValueKind, change_of, count
@@ -25,11 +26,20 @@ class Column:
     is_optional: bool = False
     help: str = ""
     is_sentence: bool = False
+    heading: str = ""  # in files, if not the label
+
+    @property
+    def name(self) -> str:
+        """The heading in files."""
+        return self.heading or self.label
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table with the first of `total` rows; `empty` is its text without rows."""
+    """A table with the first of `total` rows; `empty` is its text without rows.
+
+    `every_row` makes all of them, for files.
+    """
 
     id: str
     title: str
@@ -38,6 +48,7 @@ class Table:
     total: int
     empty: str = ""
     is_twin: bool = False  # the figures of a chart, collapsed below it
+    every_row: Callable[[], Iterable[Sequence[ReportCell]]] = field(default=tuple, repr=False)
 
 
 def text_column(
@@ -70,41 +81,52 @@ def group_column(name: Callable[[Any], str], why: str = "", *, is_optional: bool
 
 
 def compared(
-    span_before: HourSpan | None, column: Column, before: Callable[[Any], ReportCell]
+    span_before: HourSpan | None,
+    column: Column,
+    before: Callable[[Any], ReportCell],
+    better: Better = Better.NEITHER,
 ) -> list[Column]:
     """A column; in a comparison also that of the other range and that of the change."""
     if span_before is None:
         return [column]
 
     def change(subject: Any) -> ReportCell:
-        value = change_of(column.cell(subject), before(subject))
-        why = _("not comparable: a value is unknown or zero")
-        return ReportCell(value, ValueKind.SHARE, why=why, tone="change")
+        return change_of(column.cell(subject), before(subject), better)
 
-    other = Column(_("previous range"), before, is_optional=True)
-    return [column, other, Column(_("change"), change, is_optional=True)]
+    name = column.label
+    old = _("%(name)s, previous range", name=name)
+    other = Column(_("previous range"), before, is_optional=True, heading=old)
+    heading = _("%(name)s, change", name=name)
+    return [column, other, Column(_("change"), change, heading=heading)]
 
 
 def message_columns(
-    span_before: HourSpan | None, sums: Mapping[Any, int], others: Mapping[Any, int]
+    span_before: HourSpan | None,
+    sums: Mapping[Any, int],
+    others: Mapping[Any, int],
+    better: Better = Better.NEITHER,
 ) -> list[Column]:
     """The column of messages by key, and in a comparison those of the range before."""
     column = Column(_("Messages"), lambda key: count(sums[key]))
-    return compared(span_before, column, lambda key: count(others.get(key, 0)))
+    return compared(span_before, column, lambda key: count(others.get(key, 0)), better)
 
 
 def table(
     id: str, title: str, columns: Sequence[Column], subjects: Sequence[Any], empty: str
 ) -> Table:
     """A table with a row for each of the first ROWS_SHOWN_MAX subjects."""
-    rows = [[column.cell(each) for column in columns] for each in subjects[:ROWS_SHOWN_MAX]]
-    return Table(id, title, columns, rows, len(subjects), empty)
+
+    def cells(shown: Sequence[Any]) -> list[list[ReportCell]]:
+        return [[column.cell(each) for column in columns] for each in shown]
+
+    rows, count_all = cells(subjects[:ROWS_SHOWN_MAX]), len(subjects)
+    return Table(id, title, columns, rows, count_all, empty, every_row=lambda: cells(subjects))
 
 
 def twin_table(id: str, title: str, columns: Sequence[Column], subjects: Iterable[Any]) -> Table:
     """The table with the figures of a chart."""
     rows = [[column.cell(each) for column in columns] for each in subjects]
-    return Table(id, title, columns, rows, len(rows), is_twin=True)
+    return Table(id, title, columns, rows, len(rows), is_twin=True, every_row=lambda: rows)
 
 
 def time_table(id: str, span: HourSpan, columns: Sequence[Column]) -> Table:

