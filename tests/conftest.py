@@ -14,6 +14,7 @@ from fnmatch import fnmatch
 
 import pytest
 
+from tests import shared_work
 from tests.app.ui import page_context
 
 LATE = ("spark", "browser")
@@ -38,6 +39,7 @@ WIDE = (
 FORBIDDEN = "skipped, and in CI nothing may be skipped"
 
 page_context.install()
+shared_work.install()
 
 
 @pytest.hookimpl(tryfirst=True)
