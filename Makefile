@@ -37,7 +37,7 @@ ON_DISK := TMPDIR="$${TMPDIR:-/tmp}"
 # The first run of `make test` begins the count anew, the second adds to it.
 MEASURED := $(if $(filter 1,$(COVERAGE)),--cov --cov-report=)
 
-.PHONY: help run demo test quick check format attack docs bench fuzz soak lock clean
+.PHONY: help run demo packages node programs test quick check format attack docs bench fuzz soak lock clean
 
 help: ## List these words
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -51,13 +51,20 @@ run: $(RUN) $(if $(filter 0,$(ANALYTICS)),,$(SPARK)) ## Start KiteMQ and its con
 demo: $(DEMO) $(if $(filter 0,$(ANALYTICS)),,$(SPARK)) ## Start KiteMQ with real flights as messages, to look around in
 	$(BIN)/python -m examples.flights --data '$(DEMO_DATA)' --listen '$(LISTEN)'
 
-test: $(DEV) $(DEMO) ## Run every test, browser and crash tests included (COVERAGE=1 shows what they reach)
+packages: $(DEV) $(DEMO)
+
+node: $(DEV)
+	sh tools/ensure_node.sh tools/web tests/oidc tests/clients tests/remoting/node
+
+# What tests need besides Python's packages. CI installs it while `make check` runs (.ci/run).
+programs: packages node
 	sh tools/ensure_chromium.sh
-	sh tools/ensure_node.sh tests/oidc tests/clients tests/remoting/node
 	sh tools/ensure_clients.sh $(BIN)/python
 	sh tools/ensure_remoting_clients.sh $(BIN)/python
 	sh tools/ensure_postgres.sh
 	sh tools/ensure_rocketmq.sh
+
+test: programs ## Run every test, browser and crash tests included (COVERAGE=1 shows what they reach)
 	$(SHARED) $(MEASURED) -m 'not gives_way and not attack'
 	$(SHARED) $(if $(MEASURED),$(MEASURED) --cov-append) -m gives_way
 	$(ON_DISK) $(SHARED) -m attack

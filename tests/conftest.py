@@ -36,6 +36,16 @@ WIDE = (
     "tests/rocketmq/",
     "tests/simulation/",
 )
+# What takes minutes comes before the rest of its kind, so that no worker ends alone with it.
+LONG = (
+    "tests/analytics/test_cluster.py",
+    "tests/app/ui/test_browser.py",
+    "tests/bench/test_quick.py",
+    "tests/clients/test_consuming.py",
+    "tests/app/ui/test_hostile_pages.py",
+    "tests/remoting/test_java.py",
+    "tests/remoting/test_mqadmin.py",
+)
 FORBIDDEN = "skipped, and in CI nothing may be skipped"
 
 page_context.install()
@@ -46,6 +56,7 @@ shared_work.install()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Browser tests after all others, and before them those that share one Spark session.
 
+    Of each of these kinds what is LONG comes first.
     Whatever asks for the browser is a browser test, marked as such or not. What lies in WIDE is
     marked `wide`.
     """
@@ -54,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("browser")
         if any(fnmatch(item.nodeid, f"{wide}*") for wide in WIDE):
             item.add_marker("wide")
-    items.sort(key=_lateness)
+    items.sort(key=lambda item: (_lateness(item), not item.nodeid.startswith(LONG)))
     repeated = [name for name, count in Counter(item.nodeid for item in items).items() if count > 1]
     if repeated:
         raise pytest.UsageError(f"{repeated[0]}: of tests with one name workers run only the first")
