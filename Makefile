@@ -32,10 +32,12 @@ DEMO := $(VENV)/.demo.stamp
 BIOME := tools/web/node_modules/.bin/biome
 # What fails beside others runs once more, alone (ADR 37).
 SHARED := $(BIN)/python -m tools.run_tests $(WORKERS)
+# Temporary files of tests lie in memory; here on the disk, as those of a server do (ADR 20).
+ON_DISK := TMPDIR="$${TMPDIR:-/tmp}"
 # The first run of `make test` begins the count anew, the second adds to it.
 MEASURED := $(if $(filter 1,$(COVERAGE)),--cov --cov-report=)
 
-.PHONY: help run demo test quick check format attack docs bench fuzz soak lock clean
+.PHONY: help run demo packages node programs test quick check format attack docs bench fuzz soak lock clean
 
 help: ## List these words
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -49,18 +51,25 @@ run: $(RUN) $(if $(filter 0,$(ANALYTICS)),,$(SPARK)) ## Start KiteMQ and its con
 demo: $(DEMO) $(if $(filter 0,$(ANALYTICS)),,$(SPARK)) ## Start KiteMQ with real flights as messages, to look around in
 	$(BIN)/python -m examples.flights --data '$(DEMO_DATA)' --listen '$(LISTEN)'
 
-test: $(DEV) $(DEMO) ## Run every test, browser and crash tests included (COVERAGE=1 shows what they reach)
+packages: $(DEV) $(DEMO)
+
+node: $(DEV)
+	sh tools/ensure_node.sh tools/web tests/oidc tests/clients tests/remoting/node
+
+# What tests need besides Python's packages. CI installs it while `make check` runs (.ci/run).
+programs: packages node
 	sh tools/ensure_chromium.sh
 	sh tools/ensure_firefox.sh
-	sh tools/ensure_node.sh tests/oidc tests/clients tests/remoting/node
 	sh tools/ensure_clients.sh $(BIN)/python
 	sh tools/ensure_remoting_clients.sh $(BIN)/python
 	sh tools/ensure_postgres.sh
 	sh tools/ensure_rocketmq.sh
+
+test: programs ## Run every test, browser and crash tests included (COVERAGE=1 shows what they reach)
 	$(SHARED) $(MEASURED) -m 'not gives_way and not attack'
 	$(SHARED) $(if $(MEASURED),$(MEASURED) --cov-append) -m gives_way
-	$(SHARED) -m attack
-	KITEMQ_KERNEL=pure $(SHARED) -m 'not gives_way and not attack' tests/engine/store tests/app/ws \
+	$(ON_DISK) $(SHARED) -m attack
+	$(ON_DISK) KITEMQ_KERNEL=pure $(SHARED) -m 'not gives_way and not attack' tests/engine/store tests/app/ws \
 		tests/simulation tests/crash
 	$(if $(MEASURED),$(BIN)/coverage report)
 

@@ -4,6 +4,8 @@ Loading this module takes half a second and some 25 MiB, so `deferred.py` does i
 the first request that comes here.
 """
 
+import functools
+
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -11,7 +13,7 @@ from starlette.responses import Response
 
 from app.api.catalog import OPERATIONS
 from app.api.framework import docs
-from app.api.framework.openapi import describe
+from app.api.framework.openapi import Json, describe
 from app.api.framework.operation import routes_of
 from app.container import Services
 from app.errors import problem_answer
@@ -37,11 +39,16 @@ class Routes(FastAPI):
         )
         self.services = services
         self.console = console
-        document = describe(OPERATIONS)
+        document = _document()
         self.openapi = lambda: document  # type: ignore[method-assign]
         self.router.routes += routes_of(OPERATIONS)
         self.router.routes += docs.routes(document, OPERATIONS)
         self.router.routes += pages.routes
+
+
+@functools.cache
+def _document() -> Json:
+    return describe(OPERATIONS)  # the same for each server of a process
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

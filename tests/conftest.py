@@ -14,6 +14,7 @@ from fnmatch import fnmatch
 
 import pytest
 
+from tests import shared_work
 from tests.app.ui import page_context
 
 LATE = ("spark", "browser")
@@ -35,15 +36,27 @@ WIDE = (
     "tests/rocketmq/",
     "tests/simulation/",
 )
+# What takes minutes comes before the rest of its kind, so that no worker ends alone with it.
+LONG = (
+    "tests/analytics/test_cluster.py",
+    "tests/app/ui/test_browser.py",
+    "tests/bench/test_quick.py",
+    "tests/clients/test_consuming.py",
+    "tests/app/ui/test_hostile_pages.py",
+    "tests/remoting/test_java.py",
+    "tests/remoting/test_mqadmin.py",
+)
 FORBIDDEN = "skipped, and in CI nothing may be skipped"
 
 page_context.install()
+shared_work.install()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Browser tests after all others, and before them those that share one Spark session.
 
+    Of each of these kinds what is LONG comes first.
     Whatever asks for the browser is a browser test, marked as such or not. What lies in WIDE is
     marked `wide`.
     """
@@ -52,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("browser")
         if any(fnmatch(item.nodeid, f"{wide}*") for wide in WIDE):
             item.add_marker("wide")
-    items.sort(key=_lateness)
+    items.sort(key=lambda item: (_lateness(item), not item.nodeid.startswith(LONG)))
     repeated = [name for name, count in Counter(item.nodeid for item in items).items() if count > 1]
     if repeated:
         raise pytest.UsageError(f"{repeated[0]}: of tests with one name workers run only the first")

@@ -39,7 +39,8 @@ class LiveServer:
 
     def start(self) -> None:
         """Listen, open the data directory, and be ready."""
-        listener = socket.socket()
+        # asyncio sends without delay only on sockets that name their protocol.
+        listener = socket.socket(proto=socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Of no range from which a connection may take it between a stop and the next start.
         listener.bind(("127.0.0.1", self.port or free_port()))

@@ -15,7 +15,7 @@ import pytest
 from analytics import job
 from analytics.home import package
 from analytics.java import find_java
-from analytics.session import LOOPBACK, environment
+from analytics.session import LOOPBACK, SHORT_RUN, environment
 from bench.process import free_port
 from engine.report_hours import INPUTS
 from tests.analytics.test_job import LIMIT_S, request, result_of, rolled, rows_of, run
@@ -41,6 +41,8 @@ def service(folder: Path, command: list[str], ports: list[int], name: str) -> It
     home = package()
     variables = os.environ | environment(java, home, f"spark://{LOOPBACK}")
     variables |= {"SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"}
+    # A worker's executors have them too. Compiling well costs more than these few rows.
+    variables |= {"JAVA_TOOL_OPTIONS": " ".join(SHORT_RUN)}
     log = folder / f"{name}.log"
     with log.open("w") as output:
         child = subprocess.Popen(

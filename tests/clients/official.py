@@ -123,7 +123,7 @@ def ways(needs: Collection[str] = ()) -> list[Way]:
 
 # The clients scan for their queues once a second to five; the rest is a machine's slowness.
 LIMIT_S = 60.0
-WAIT_S = 3  # of a long poll
+WAIT_S = 1  # of a long poll
 # Where clients that check certificates look for roots: those of gRPC's C core and Node, and Rust.
 ROOTS = ("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "SSL_CERT_FILE")
 

@@ -6,12 +6,12 @@ from fnmatch import fnmatch
 
 import pytest
 
-from tests.conftest import WIDE
+from tests.conftest import LONG, WIDE
 from tests.docs.pages import ROOT, own_files
 
 
-@pytest.mark.parametrize("pattern", WIDE)
-def test_every_pattern_of_wide_tests_names_a_file_that_exists(pattern: str) -> None:
+@pytest.mark.parametrize("pattern", WIDE + LONG)
+def test_every_pattern_of_wide_or_long_tests_names_a_file_that_exists(pattern: str) -> None:
     names = (path.relative_to(ROOT).as_posix() for path in own_files())
     assert any(fnmatch(name, f"{pattern}*") for name in names)
 

@@ -241,7 +241,7 @@ OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
 
 def listening() -> socket.socket:
     """A socket that listens on a free port."""
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # without delay, as in tests/live.py
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)

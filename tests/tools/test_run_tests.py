@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tools import run_tests
+
 ROOT = Path(__file__).parents[2]
 FLAKY = """
 from pathlib import Path
@@ -62,3 +66,34 @@ def test_many_failures_are_not_repeated(tmp_path: Path) -> None:
     done = run(tmp_path, FLAKY + broken)
     assert done.returncode == 1
     assert "once more" not in done.stdout
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that stands for the file system in memory, and no TMPDIR."""
+    monkeypatch.setenv("TMPDIR", "unset below, and back afterwards")
+    monkeypatch.delenv("TMPDIR")
+    monkeypatch.setattr(run_tests, "MEMORY", tmp_path)
+    monkeypatch.setattr(run_tests, "MEMORY_BYTES_MIN", 1)
+    return tmp_path
+
+
+def test_temporary_files_lie_in_memory_and_are_gone_afterwards(memory: Path) -> None:
+    with run_tests.files_in_memory():
+        folder = Path(os.environ["TMPDIR"])
+        assert folder.parent == memory
+        (folder / "left").touch()
+    assert list(memory.iterdir()) == []
+    assert "TMPDIR" not in os.environ
+
+
+def test_little_memory_is_left_alone(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_tests, "MEMORY_BYTES_MIN", 2**60)
+    with run_tests.files_in_memory():
+        assert "TMPDIR" not in os.environ
+
+
+def test_a_chosen_place_stays(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/chosen")
+    with run_tests.files_in_memory():
+        assert os.environ["TMPDIR"] == "/chosen"

@@ -1,28 +1,25 @@
 """The console in a real Chromium."""
 
+import functools
 import json
 import re
-from typing import Any
+from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, Request, expect
+from playwright.sync_api import Browser, Page, Request, expect
 
 from tests.app.ui.accessibility import serious_faults
 from tests.app.ui.addresses import PAGES
-from tests.app.ui.conftest import OpenPage, Site
+from tests.app.ui.conftest import PATIENCE_MS, OpenPage, Site
+from tests.app.ui.inspection import Inspection, inspect
 from tests.app.ui.layout import PHONE, TARGET_PX, layout_faults
 from tests.app.ui.scenery import HTMX_BODY, SCRIPT_BODY, Scenery
 
 pytestmark = pytest.mark.browser
 
 # A test of every page is cut into parts, so that none comes near the limit on a slow machine.
-PARTS = 4
+PARTS = 6
 in_parts = pytest.mark.parametrize("pages", [PAGES[part::PARTS] for part in range(PARTS)])
-WATCH_POLICY = """
-window.violations = [];
-document.addEventListener("securitypolicyviolation",
-  (event) => window.violations.push(event.violatedDirective + " " + event.blockedURI));
-"""
 NARROW = 390
 # What other pages and controls lead to.
 NOT_IN_THE_MENU = {"/views", "/palette", "/login", "/no-such-page"}
@@ -44,18 +41,35 @@ def wait_for(page: Page, requests: list[Request], count: int) -> None:
     raise AssertionError(f"{len(requests)} requests were made, {count} were awaited")
 
 
+Inspector = Callable[[tuple[str, ...]], dict[str, Inspection]]
+
+
+@pytest.fixture(scope="module")
+def inspected(chromium: Browser, site: Site) -> Inspector:
+    """What one visit of each of these pages says; several tests ask for the same ones."""
+
+    @functools.cache
+    def inspected(pages: tuple[str, ...]) -> dict[str, Inspection]:
+        errors: list[str] = []
+        with chromium.new_context(base_url=site.base) as context:
+            context.add_cookies([{"name": "kitemq_refresh", "value": "0", "url": site.base}])
+            page = context.new_page()
+            page.set_default_timeout(PATIENCE_MS)
+            page.on("pageerror", lambda error: errors.append(str(error)))
+            inspections = inspect(page, pages)
+        assert not errors, errors
+        return inspections
+
+    return inspected
+
+
 @in_parts
 def test_no_page_breaks_the_content_policy_or_asks_another_host(
-    open_page: OpenPage, site: Site, pages: tuple[str, ...]
+    inspected: Inspector, site: Site, pages: tuple[str, ...]
 ) -> None:
-    page = open_page("/")
-    page.add_init_script(WATCH_POLICY)
-    hosts: set[str] = set()
-    page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
-    for path in pages:
-        page.goto(path)
-        assert page.evaluate("window.violations") == [], path
-    assert hosts == {site.base.removeprefix("http://")}
+    for path, inspection in inspected(pages).items():
+        assert inspection.violations == [], path
+        assert inspection.hosts == {site.base.removeprefix("http://")}, path
 
 
 @pytest.mark.parametrize("path", ["/create/topic", "/topics/orders/produce"])
@@ -83,14 +97,10 @@ def test_a_form_says_that_the_server_did_not_answer_and_keeps_what_was_typed(
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @in_parts
 def test_no_page_has_a_serious_accessibility_fault(
-    open_page: OpenPage, theme: str, pages: tuple[str, ...]
+    inspected: Inspector, theme: str, pages: tuple[str, ...]
 ) -> None:
-    page = open_page("/", theme=theme)
-    faults: dict[str, Any] = {}
-    for path in pages:
-        page.goto(path)
-        if violations := serious_faults(page):
-            faults[path] = violations
+    inspections = inspected(pages).items()
+    faults = {path: there for path, each in inspections if (there := each.accessibility[theme])}
     assert not faults, json.dumps(faults, indent=1)
 
 
@@ -115,14 +125,10 @@ def test_the_first_paint_has_the_chosen_colours(open_page: OpenPage, theme: str)
 
 @in_parts
 def test_no_page_overflows_any_width_or_has_small_targets_on_a_phone(
-    open_page: OpenPage, pages: tuple[str, ...]
+    inspected: Inspector, pages: tuple[str, ...]
 ) -> None:
-    page = open_page("/")
-    faults: dict[str, Any] = {}
-    for path in pages:
-        page.goto(path)
-        if there := layout_faults(page):
-            faults[path] = there
+    inspections = inspected(pages).items()
+    faults = {path: each.layout for path, each in inspections if each.layout}
     assert not faults, json.dumps(faults, indent=1)
 
 

@@ -32,6 +32,7 @@ public class Admin {
 
     public static void main(String[] arguments) throws Exception {
         address = arguments[0];
+        Drive.hurryShutdowns();
         System.setErr(System.out);
         String access = System.getProperty("access");
         RPCHook hook = access == null ? null

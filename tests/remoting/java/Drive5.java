@@ -15,6 +15,7 @@ public class Drive5 {
     public static void main(String[] arguments) {
         try {
             Drive.address = arguments[0];
+            Drive.hurryShutdowns();
             run(arguments[1], Arrays.copyOfRange(arguments, 2, arguments.length));
             Drive.say("DONE");
             System.exit(0);
