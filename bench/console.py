@@ -203,7 +203,7 @@ def _look_ups(reader: Reader, size: Size) -> list[tuple[str, Callable[[int], str
     texts: dict[str, Callable[[int], str]] = {
         "topic": lambda turn: topic_name(size.topics // 2 + turn),
         "group": lambda turn: group_name(size.groups // 2 + turn),
-        "client": lambda turn: client_name(turn),
+        "client": client_name,
         "key": key,
         "message id": lambda _: str(found["items"][0]["message_id"]),
         "nothing": lambda turn: f"no-such-name-{turn}",
