@@ -71,7 +71,7 @@ class SendBatcher:
         """The same for messages that came as columns.
 
         Columns of several sends have a `split`, which is called instead of `done` where they are
-        refused together: it adds them again, each for itself.
+        refused together: it adds them again, each for itself, and they keep their place.
         """
         count, size_bytes = columns.count, columns.body_bytes
         self._add(
@@ -87,6 +87,8 @@ class SendBatcher:
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return  # they were stored in the place of those they were split from
         run: list[PendingSend] = []
         count = size_bytes = 0
         for item in waiting:
@@ -112,6 +114,7 @@ class SendBatcher:
                     self._store([item])
             elif run[0].split is not None:
                 run[0].split()
+                self._flush()  # before what was sent behind them
             else:
                 run[0].done(None, as_engine_error(error))
             return

@@ -5,11 +5,13 @@ number, the number of the id, the born time and the bodies. Only the first of th
 """
 
 import struct
+from functools import cache
 from typing import NamedTuple
 
 from app.send_batcher import BatchSlice, part_of
 from app.ws.packed_send import COUNT_MIN, PackedSendFrame, parse_plain, sum_of_lengths
 from app.ws.shapes import DURABILITY_CODES, sent_frame
+from engine.broker import KERNEL
 from engine.message import Message
 from engine.message_columns import BODY_LENGTH_BYTES, SHARED, ColumnsResult, MessageColumns
 from kitemq.protocol.columns import I64, NOTHING, SAME, ProtocolError, put_numbers, take_blobs
@@ -20,6 +22,8 @@ HEAD = struct.Struct(">BIIBiII")  # the header and what SEND begins with
 assert HEAD.size == HEADER.size + SEND.size
 ALIKE = slice(HEADER.size, HEAD.size - 4)  # durability, queue, count
 RUN_BYTES_MAX = 1024 * 1024
+# Where the pattern is known, columns of one message cost less than the message.
+LONE_COUNT_MIN = 1 if KERNEL == "compiled" else COUNT_MIN
 FLAG_MAX = 1 << 31
 
 
@@ -62,6 +66,11 @@ class FrameRun(NamedTuple):
         return self.pattern.frame.count * len(self.frames)
 
     @property
+    def is_small(self) -> bool:
+        """Whether it is stored sooner by messages than by columns."""
+        return len(self.frames) == 1 and self.pattern.frame.count < LONE_COUNT_MIN
+
+    @property
     def requests(self) -> list[int]:
         """The request number of each frame."""
         return [HEADER.unpack_from(data)[1] for data in self.frames]
@@ -69,9 +78,11 @@ class FrameRun(NamedTuple):
     def columns(self, remote: str) -> MessageColumns:
         """The messages of all frames, sent by a client at the address `remote`."""
         pattern, first, frames = self.pattern, self.pattern.frame, self.frames
-        born = [data[pattern.born_at : pattern.bodies_at] for data in frames]
         data, bodies_at, born_at = frames[0], pattern.bodies_at, SHARED
+        born_ms = int.from_bytes(data[pattern.born_at : bodies_at], "big", signed=True)
+        id_first: int = HEAD.unpack_from(data)[6]
         if len(frames) > 1:
+            born = [each[pattern.born_at : bodies_at] for each in frames]
             lengths_end = pattern.lengths_end
             parts = [each[bodies_at:lengths_end] for each in frames]
             parts += [each[lengths_end:] for each in frames]
@@ -92,10 +103,10 @@ class FrameRun(NamedTuple):
             keys=tuple(first.keys.split()),
             properties=first.properties,
             flag=first.flag,
-            born_ms=int.from_bytes(born[0], "big", signed=True),
+            born_ms=born_ms,
             born_host=remote,
             id_prefix=first.id_prefix,
-            id_first=HEAD.unpack_from(frames[0])[6],
+            id_first=id_first,
         )
 
     def messages(self, remote: str) -> list[Message]:
@@ -148,6 +159,11 @@ class SendRuns:
         self._size_bytes = 0
         self._next_id = 0
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether SENDs wait for the end of their run."""
+        return bool(self._frames)
+
     def begin(self, data: bytes | str) -> bool:
         """Whether a message is just one SEND, which waits for the end of its run then."""
         if not isinstance(data, bytes) or not HEAD.size < len(data) <= self._frame_bytes_max:
@@ -190,10 +206,8 @@ class SendRuns:
         pattern = self._pattern if len(frames) > 1 else self._adopt(frames[0])
         if pattern is None:
             return [*frames]
-        count, bodies_at = pattern.frame.count, pattern.lengths_end
-        if len(frames) == 1 or count * len(frames) < COUNT_MIN:
-            return [FrameRun(pattern, [data], len(data) - bodies_at) for data in frames]
-        return [FrameRun(pattern, frames, self._size_bytes - bodies_at * len(frames))]
+        body_bytes = self._size_bytes - pattern.lengths_end * len(frames)
+        return [FrameRun(pattern, frames, body_bytes)]
 
     def _adopt(self, data: bytes) -> SendPattern | None:
         """The pattern of a frame that others may continue."""
@@ -227,7 +241,7 @@ def _answers_of_one(requests: list[int], result: BatchSlice | ColumnsResult) -> 
     # Of plain messages of one topic that are stored together, all are in one queue.
     queue = result.queue if isinstance(result, ColumnsResult) else result.messages[0].queue
     column, durability = put_numbers((queue,)), DURABILITY_CODES[result.durability]
-    layout = struct.Struct(f">BIIBI{len(column)}sBqBqB")
+    layout = _sent_of_one(len(column))
     pack, size_bytes = layout.pack, layout.size - HEADER.size
     places = zip(requests, result.offsets, result.positions, strict=True)
     answers = [
@@ -241,3 +255,9 @@ def _answers_of_one(requests: list[int], result: BatchSlice | ColumnsResult) -> 
         first = part_of(result, slice(0, 1))
         answers[0] = encode(requests[0], sent_frame(first, with_ids=False))
     return b"".join(answers)
+
+
+@cache
+def _sent_of_one(column_bytes: int) -> struct.Struct:
+    """The layout of a SENT of one message, whose column of queues has so many bytes."""
+    return struct.Struct(f">BIIBI{column_bytes}sBqBqB")

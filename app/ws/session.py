@@ -11,7 +11,7 @@ from app.security.client_names import ClientNames
 from app.send_batcher import BatchSlice, ColumnsDone
 from app.ws.connection import PARSERS, Connection, Hub
 from app.ws.packed_deliver import AckRunFrame
-from app.ws.packed_send import COUNT_MIN, PackedSendFrame
+from app.ws.packed_send import PackedSendFrame
 from app.ws.push import Subscription
 from app.ws.send_runs import FrameRun, SendRuns
 from app.ws.shapes import (
@@ -42,12 +42,14 @@ class Session(Connection):
     def on_message(self, data: bytes | str) -> None:
         if self._is_closing or self._sends.go_on(data):
             return
-        self._end_sends()
+        if self._sends.is_under_way:
+            self._end_sends()
         if not self._sends.begin(data):
             super().on_message(data)
 
     def on_read_end(self) -> None:
-        self._end_sends()
+        if self._sends.is_under_way:
+            self._end_sends()
         super().on_read_end()
 
     def _end_sends(self) -> None:
@@ -90,7 +92,7 @@ class Session(Connection):
             one_by_one()
             return
         durability = DURABILITIES[sends.DurabilityCode(first.durability)]
-        if run.message_count < COUNT_MIN:
+        if run.is_small:
             self._messaging.submit(run.messages(self._remote), durability, done)
         else:
             columns = run.columns(self._remote)

@@ -6,6 +6,7 @@ that are the same in each.
 
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -126,9 +127,7 @@ def _columns(
     stored_ms: int,
 ) -> RecordColumns:
     alike = Message(batch.topic, b"", born_ms=batch.born_ms, born_host=batch.born_host)
-    magic, field = topic_field(batch.topic)
-    topic_hash = unsigned_hash(f"{batch.topic}#")
-    key_hashes = [absolute_hash(continue_hash(topic_hash, key)) for key in batch.keys]
+    parts = _parts(batch.topic, batch.tag, batch.keys, batch.id_prefix or encoder.id_prefix)
     return RecordColumns(
         data=batch.data,
         message_count=batch.count,
@@ -141,20 +140,48 @@ def _columns(
         properties_at=batch.properties_at,
         position=position,
         first_offset=first_offset,
-        magic=magic,
+        magic=parts.magic,
         queue=queue,
         flag=batch.flag,
-        tag_code=tag_hash(batch.tag),
+        tag_code=parts.tag_code,
         born_ms=stored_ms,
         shared=encoder.shared(alike, stored_ms),
-        topic_field=field,
-        id_prefix=(batch.id_prefix or encoder.id_prefix).encode(),
+        topic_field=parts.topic_field,
+        id_prefix=parts.id_prefix,
         id_first=batch.id_first if batch.id_prefix else SHARED,
-        tag=_part(TAGS, batch.tag),
-        keys=_part(KEYS, " ".join(batch.keys)),
-        properties=join_properties(batch.properties).encode(),
+        tag=parts.tag,
+        keys=parts.keys,
+        properties=join_properties(batch.properties).encode() if batch.properties else b"",
+        topic_hash=parts.topic_hash,
+        key_hashes=parts.key_hashes,
+    )
+
+
+class _Parts(NamedTuple):
+    """Fields of `RecordColumns` that the batches of a sender have in common."""
+
+    magic: int
+    topic_field: bytes
+    topic_hash: int
+    tag_code: int
+    tag: bytes
+    keys: bytes
+    key_hashes: bytes
+    id_prefix: bytes
+
+
+@lru_cache(maxsize=1024)
+def _parts(topic: str, tag: str, keys: tuple[str, ...], id_prefix: str) -> _Parts:
+    topic_hash = unsigned_hash(f"{topic}#")
+    key_hashes = [absolute_hash(continue_hash(topic_hash, key)) for key in keys]
+    return _Parts(
+        *topic_field(topic),
         topic_hash=topic_hash,
+        tag_code=tag_hash(tag),
+        tag=_part(TAGS, tag),
+        keys=_part(KEYS, " ".join(keys)),
         key_hashes=array("I", key_hashes).tobytes(),
+        id_prefix=id_prefix.encode(),
     )
 
 
