@@ -8,8 +8,7 @@ from app.db.rows import AuditEntry, ViewRow, json_text
 from app.db.store import insert_row
 from app.db.tables import saved_views
 from engine.errors import Conflict
-
-VIEWS_MAX = 100  # of one owner
+from kitemq.model.views import VIEWS_MAX
 
 
 class ViewStore(OwnedStore[ViewRow]):

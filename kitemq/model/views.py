@@ -8,6 +8,7 @@ from msgspec import Meta
 from kitemq.model.values import Milliseconds
 
 NAME_CHARS_MAX = 80
+VIEWS_MAX = 100  # of one owner
 PATH_CHARS_MAX = 1024
 
 

@@ -15,13 +15,12 @@ from app.ui.framework.page_request import PageRequest
 from app.ui.framework.typed_forms import Fields, Verbatim
 from engine.errors import Conflict, EngineError, Invalid, NotFound
 from kitemq.model.numbers import is_whole
-from kitemq.model.views import NewView
+from kitemq.model.views import VIEWS_MAX, NewView
 
 if TYPE_CHECKING:
     from app.db.rows import ViewRow
 
 ID_CHARS_MAX = 18
-VIEWS_MAX = 100  # per owner, the limit of app/db/view_store.py
 
 
 class ViewFields(Fields, frozen=True):
