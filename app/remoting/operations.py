@@ -15,6 +15,7 @@ from app.remoting import (
     replies,
     routing,
     sending,
+    slaves,
     transactions,
 )
 from app.remoting.administration.operations import ADMINISTRATION
@@ -71,6 +72,9 @@ OFFERED: dict[R, RemotingOperation] = {
     R.GET_ROUTEINFO_BY_TOPIC: RemotingOperation(routing.get_route, "A topic's queues and broker."),
     R.GET_BROKER_CLUSTER_INFO: RemotingOperation(
         routing.get_cluster_info, "The broker and its cluster."
+    ),
+    R.REGISTER_BROKER: RemotingOperation(
+        slaves.register, "A slave of this broker, which is told where to copy the log."
     ),
     R.SEND_REPLY_MESSAGE: RemotingOperation(
         replies.send_reply, "Pass a reply to its requester, and store it."
@@ -184,12 +188,10 @@ REFUSED: dict[R, str] = {
     R.RESET_CONSUMER_CLIENT_OFFSET: TO_CLIENT,
     R.GET_CONSUMER_STATUS_FROM_CLIENT: TO_CLIENT,
     R.PUSH_REPLY_MESSAGE_TO_CLIENT: TO_CLIENT,
-    R.REGISTER_BROKER: CLUSTER,
     R.REGISTER_TOPIC_IN_NAMESRV: CLUSTER,
     R.UNREGISTER_BROKER: CLUSTER,
     R.QUERY_DATA_VERSION: CLUSTER,
     R.GET_BROKER_MEMBER_GROUP: CLUSTER,
-    R.GET_ALL_DELAY_OFFSET: f"only a broker's copies read this, and {CLUSTER}",
     **dict.fromkeys(BROKER_CODES, CLUSTER),
     **dict.fromkeys(CONTROLLER_CODES, "there is one broker, and no controller elects a master"),
     **dict.fromkeys(COLD_CODES, "reads of old messages are not throttled for single groups"),

@@ -35,6 +35,10 @@ class ScheduleVerbs(Verbs):
         """Each delay level with how many messages wait in it, retries included."""
         return self._deliverer.levels()
 
+    def passed_levels(self) -> dict[str, int]:
+        """The offset of the first message that waits by delay level, as in `delayOffset.json`."""
+        return self._deliverer.passed()
+
     def recall(self, message_id: str) -> TimerAnswer:
         """See to it that a waiting message is never delivered."""
         self._check_running()

@@ -113,6 +113,9 @@ ADMINISTRATION: dict[R, RemotingOperation] = {
     R.GET_ALL_CONSUMER_OFFSET: RemotingOperation(
         progress.all_offsets, "The offsets of all groups."
     ),
+    R.GET_ALL_DELAY_OFFSET: RemotingOperation(
+        progress.delay_offsets, "How far each delay level is."
+    ),
     R.QUERY_CONSUME_TIME_SPAN: RemotingOperation(
         progress.time_spans, "The times of a queue's messages and of a group's place in it."
     ),

@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from app.eager import eager
-from app.remoting.administration.bodies import by_queue, name_list, queue_key
+from app.remoting.administration.bodies import DATA_VERSION, by_queue, name_list, queue_key
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind
@@ -59,7 +59,14 @@ def all_offsets(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse
         for each in queue_lags(backend, group.name):
             queues = table.setdefault(f"{each.topic}@{group.name}", {})
             queues[str(each.queue)] = each.committed
-    return ErrorResponse(body=json_body({"offsetTable": table}))
+    return ErrorResponse(body=json_body({"offsetTable": table, "dataVersion": DATA_VERSION}))
+
+
+def delay_offsets(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
+    """How far each delay level is."""
+    call.require(Action.READ, Kind.SERVER)
+    table = backend.broker.passed_levels()
+    return ErrorResponse(body=json_body({"offsetTable": table, "dataVersion": DATA_VERSION}))
 
 
 def correction_offsets(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
