@@ -18,6 +18,7 @@ from app.ui.framework import formats
 from app.ui.messages import messages
 from app.ui.messages import query as message_query
 from engine.message import BODY_BYTES_MAX
+from engine.search import scan
 from tests.app.ui.bodies.containers import PROTOBUF, avro_file
 from tests.app.ui.conftest import OpenPage, Site
 from tests.app.ui.scenery import Scenery
@@ -190,6 +191,7 @@ def test_a_search_whose_time_is_up_says_how_far_it_came_and_goes_on(
     browser: httpx.Client, haystack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(messages, "BUDGET_S", 0.0)
+    monkeypatch.setattr(scan, "STEP_RECORDS_MAX", 100)
     path = f"/messages?topic={haystack}&contains=needle+398&order=oldest"
     page = browser.get(path).text
     text = re.sub(r"<[^>]+>", "", page)
