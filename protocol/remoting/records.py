@@ -86,20 +86,20 @@ def _decode(data: bytes, at: int) -> tuple[Record, int]:
     topic, at = _piece(data, at + (1 if is_v1 else SHORT.size), length)
     properties, at = _piece(data, at + SHORT.size, SHORT.unpack_from(data, at)[0])
     record = Record(
-        topic.decode(),
-        queue,
-        offset,
-        position,
-        flag,
-        sys_flag,
-        born_ms,
-        born_host,
-        stored_ms,
-        store_host,
-        reconsume_times,
-        prepared_position,
-        body,
-        properties,
+        topic=topic.decode(),
+        queue=queue,
+        offset=offset,
+        position=position,
+        flag=flag,
+        sys_flag=sys_flag,
+        born_ms=born_ms,
+        born_host=born_host,
+        stored_ms=stored_ms,
+        store_host=store_host,
+        reconsume_times=reconsume_times,
+        prepared_position=prepared_position,
+        body=body,
+        properties=properties,
     )
     return record, at
 
