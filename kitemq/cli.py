@@ -38,6 +38,7 @@ COMMANDS = {
     "report": ("report", "reports by Spark: run, runs, schedules"),
     "alerts": ("alerts", "what fires, rules, receivers and who was notified"),
     "retention": ("purge", "what is kept for how long, and what goes next"),
+    "move": ("move", "copy everything into an Apache RocketMQ cluster"),
     "server": ("control", "the running server: checks, read-only, bundle"),
     "bench": ("bench", "measure a server quickly, through the SDK"),
     "completion": ("completion", "print a script that completes commands in a shell"),

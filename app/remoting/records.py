@@ -4,28 +4,29 @@ The store host is the address that the client called, so that the ids that clien
 lead back to this server.
 """
 
-import struct
 from collections.abc import Iterable, Mapping
 from zlib import crc32
 
 from engine.host import IPV6_BYTES, pack_host
 from engine.message import PROPERTIES_BYTES_MAX, StoredMessage, join_properties
+from protocol.remoting.records import (
+    BORN_HOST_V6,
+    CRC_MASK,
+    HEAD,
+    LONG,
+    MAGIC_V1,
+    MAGIC_V2,
+    REST,
+    SHORT,
+    STORE_HOST_V6,
+    TOPIC_V1_BYTES_MAX,
+)
 
-MAGIC_V1 = -626843481
-MAGIC_V2 = -626843477
-CRC_MASK = 0x7FFFFFFF
-BORN_HOST_V6 = 0x10
-STORE_HOST_V6 = 0x20
-TOPIC_V1_BYTES_MAX = 127
 # Apache's broker sets these at each send. Java consumers of 5.x send no trace of a message without
 # a region.
 REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 REGION_BLOCK = join_properties(REGION).encode()
 REGION_NAME = b"MSG_REGION\x01"
-HEAD = struct.Struct(">iiiiiqqiq")  # up to the born time
-INT, LONG, SHORT = struct.Struct(">i"), struct.Struct(">q"), struct.Struct(">h")
-REST = struct.Struct(">iqi")  # reconsume times, prepared position, length of the body
-assert HEAD.size == 48
 
 
 def records_of(messages: Iterable[StoredMessage], store_host: str) -> bytes:

@@ -1,11 +1,5 @@
-"""Authenticates requests by RocketMQ's signature and an access key.
+"""Authenticates requests by RocketMQ's signature and an access key."""
 
-The signature is the HMAC-SHA1 over the values of all other fields in order of their names, then the
-body. It protects the content, but not against replay, which needs TLS.
-"""
-
-import base64
-import hashlib
 import hmac
 
 from app.remoting.errors import RemotingRefusal
@@ -14,13 +8,7 @@ from app.security.access_keys import AccessKeys
 from app.security.user_directory import UserDirectory
 from protocol.remoting.codes import ResponseCode
 from protocol.remoting.frames import Command
-
-ACCESS_KEY = "AccessKey"
-SIGNATURE = "Signature"
-UNSIGNED = frozenset({SIGNATURE})
-# Up to this version clients add a field after they have signed.
-ADDS_LATER_MAX = 399  # 4.9.3
-UNSIGNED_AT_FIRST = UNSIGNED | {"_UNIQUE_KEY_QUERY"}
+from protocol.remoting.signature import ACCESS_KEY, SIGNATURE, sign
 
 
 class RemotingSignatures:
@@ -62,13 +50,3 @@ class RemotingSignatures:
     def _is_signed(self, command: Command, secret_key: str) -> bool:
         signature = command.fields.get(SIGNATURE, "").encode()
         return hmac.compare_digest(sign(command, secret_key).encode(), signature)
-
-
-def sign(command: Command, secret_key: str) -> str:
-    """The signature of a request, in base64."""
-    fields = command.fields
-    unsigned = UNSIGNED_AT_FIRST if command.version <= ADDS_LATER_MAX else UNSIGNED
-    text = "".join(fields[name] for name in sorted(fields) if name not in unsigned)
-    content = text.encode() + command.body
-    digest = hmac.new(secret_key.encode(), content, hashlib.sha1).digest()
-    return base64.b64encode(digest).decode()

@@ -14,13 +14,13 @@ import httpx
 from app.main import Application, create_app
 from app.network.connection_monitor import ConnectionMonitor
 from app.remoting.port import RemotingPort
-from app.remoting.signature import ACCESS_KEY, SIGNATURE, sign
 from app.settings import Settings
 from engine.clock import ManualClock
 from engine.message import StoredMessage
 from engine.store.record import decode
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, FrameReader, encode
+from protocol.remoting.signature import ACCESS_KEY, SIGNATURE, sign
 from tests.grpc.endpoint import listening
 
 LIMIT_S = 30.0

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.remoting.signature import sign
 from protocol.remoting.codes import RequestCode, ResponseCode
 from protocol.remoting.frames import Command
+from protocol.remoting.signature import sign
 from tests.grpc.test_endpoint import PASSWORD, key_for
 from tests.remoting.port import Client, Running, beat_of, pulling, sending
 from tests.remoting.test_pop import mode, popping
@@ -67,8 +67,8 @@ async def test_without_a_good_signature_nothing_is_done(open_port: Callable[...,
 async def test_a_signature_covers_fields_and_body(open_port: Callable[..., Any]) -> None:
     async with open_port(admin_password=PASSWORD) as running:
         client = await signed(running, "admin")
-        from app.remoting.signature import ACCESS_KEY, SIGNATURE, sign
         from protocol.remoting.frames import Command
+        from protocol.remoting.signature import ACCESS_KEY, SIGNATURE, sign
 
         assert client.keys is not None
         fields = {name: str(value) for name, value in sending("orders").items()}

@@ -7,9 +7,9 @@ chose in the same place of the session; all other bytes stay.
 import json
 from typing import NamedTuple
 
-from app.remoting.signature import ACCESS_KEY, SIGNATURE, sign
 from protocol.remoting.codes import RequestCode as R
 from protocol.remoting.frames import Command
+from protocol.remoting.signature import ACCESS_KEY, SIGNATURE, sign
 from tests.remoting.golden.records import records
 
 POSITION_HEX = 16  # the end of an offset id

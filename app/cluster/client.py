@@ -1,0 +1,48 @@
+"""The client of a cluster: one link, and the verbs by what they are about."""
+
+from types import TracebackType
+from typing import Self
+
+from app.cluster.deliveries import ClusterDeliveries
+from app.cluster.groups import ClusterGroups
+from app.cluster.link import ClusterLink
+from app.cluster.reading import ClusterReads
+from app.cluster.sending import ClusterSends
+from app.cluster.topics import ClusterTopics
+from app.cluster.values import ClusterValues
+
+
+class ClusterClient:
+    """Speaks RocketMQ's remoting protocol to a cluster; close it after use (or `async with`).
+
+    Its verbs raise the errors of `app.cluster.errors`. Nothing is sent before the first call.
+    """
+
+    def __init__(self, name_servers: str, *, access_key: str = "", secret_key: str = "") -> None:
+        """`name_servers` are addresses between semicolons: "10.0.0.1:9876;10.0.0.2:9876"."""
+        self._link = link = ClusterLink(name_servers, access_key, secret_key)
+        self.topics = ClusterTopics(link)
+        self.groups = ClusterGroups(link)
+        self.sends = ClusterSends(link)
+        self.reads = ClusterReads(link)
+        self.deliveries = ClusterDeliveries(link)
+        self.values = ClusterValues(link)
+
+    async def masters(self) -> list[str]:
+        """The names of the brokers that take messages just now."""
+        return await self._link.masters()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._link.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()

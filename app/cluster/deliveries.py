@@ -1,0 +1,205 @@
+"""Receives messages from a cluster by POP: each is delivered for a time, against a receipt.
+
+A receive asks every broker of the topic in turn. Where none has a message it waits for the notice
+of one (NOTIFICATION) on all of them at once, so that a wait that ends holds back no message.
+"""
+
+import asyncio
+import time
+from itertools import count
+
+import msgspec
+
+from app.cluster.errors import ClusterError
+from app.cluster.link import ClusterLink, field, number
+from app.cluster.messages import ClusterMessage, born_now_ms, messages_of
+from app.cluster.routes import TIMEOUT_S
+from app.tasks import end_tasks
+from protocol.remoting.codes import RequestCode, ResponseCode
+from protocol.remoting.frames import Command
+from protocol.remoting.pop import NORMAL_MARK, PARTS, RETRY_MARK
+
+RECEIVE_MAX = 32
+WAIT_S_MAX = 30.0
+POP_CK = "POP_CK"
+RETRY_PREFIX = "%RETRY%"
+NOTHING = (
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.POLLING_FULL,
+    ResponseCode.POLLING_TIMEOUT,
+)
+MARK_AT, BROKER_AT, QUEUE_AT, OFFSET_AT = 4, 5, 6, 7
+
+
+class ClusterDelivery(msgspec.Struct, frozen=True):
+    """A message that is the receiver's until its invisible time ends; `attempt` counts from 1."""
+
+    message: ClusterMessage
+    receipt: str
+    attempt: int
+
+
+class ClusterDeliveries:
+    """The verbs for receiving."""
+
+    def __init__(self, link: ClusterLink) -> None:
+        self._link = link
+        self._turns = count()
+
+    async def receive(
+        self,
+        group: str,
+        topic: str,
+        *,
+        count_max: int = 1,
+        invisible_s: float = 60.0,
+        tags: str = "*",
+        wait_s: float = 0.0,
+    ) -> list[ClusterDelivery]:
+        """Up to 32 messages; waits up to `wait_s` (30) for the first. The group must exist."""
+        end_s = time.monotonic() + min(wait_s, WAIT_S_MAX)
+        while True:
+            brokers = (await self._link.routes.route(topic)).brokers
+            turn = next(self._turns) % max(1, len(brokers))
+            deliveries: list[ClusterDelivery] = []
+            for broker in brokers[turn:] + brokers[:turn]:
+                open_count = min(count_max, RECEIVE_MAX) - len(deliveries)
+                if open_count > 0:
+                    fields = {
+                        "consumerGroup": group,
+                        "topic": topic,
+                        "queueId": -1,
+                        "maxMsgNums": open_count,
+                        "invisibleTime": round(invisible_s * 1000),
+                        "pollTime": 0,
+                        "bornTime": born_now_ms(),
+                        "initMode": 0,
+                        "expType": "TAG",
+                        "exp": tags,
+                        "order": False,
+                    }
+                    deliveries += await self._pop(broker, fields)
+            rest_s = end_s - time.monotonic()
+            if deliveries or rest_s <= 0:
+                return deliveries
+            await self._notice(group, topic, brokers, rest_s)
+
+    async def ack(self, group: str, topic: str, receipt: str) -> None:
+        """A delivered message is done. Too late, it is delivered again all the same."""
+        await self._settle(RequestCode.ACK_MESSAGE, group, topic, receipt)
+
+    async def change_invisible(
+        self, group: str, topic: str, receipt: str, invisible_s: float
+    ) -> str:
+        """Deliver the message again so long from now, unless it is done before; its new receipt.
+
+        This is both: more time for who works on it, and giving it back after a failure.
+        """
+        parts = receipt.split(" ")
+        fields = {"invisibleTime": round(invisible_s * 1000)}
+        answer = await self._settle(
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME, group, topic, receipt, **fields
+        )
+        times = (field(answer, "popTime"), field(answer, "invisibleTime"))
+        return " ".join(
+            (parts[OFFSET_AT], *times, field(answer, "reviveQid"), *parts[MARK_AT:PARTS])
+        )
+
+    async def _pop(self, broker: str, fields: dict[str, object]) -> list[ClusterDelivery]:
+        answer = await self._link.ask(
+            broker, RequestCode.POP_MESSAGE, fields, allowed=NOTHING, timeout_s=TIMEOUT_S
+        )
+        if answer.code != ResponseCode.SUCCESS:
+            return []
+        starts = _starts(answer.fields.get("startOffsetInfo", ""))
+        return [
+            _delivery(message, answer, starts, broker)
+            for message in messages_of(answer.body, broker)
+        ]
+
+    async def _notice(self, group: str, topic: str, brokers: list[str], wait_s: float) -> None:
+        """Return once a broker may have a message, or after the wait."""
+        fields = {
+            "consumerGroup": group,
+            "topic": topic,
+            "queueId": -1,
+            "pollTime": round(wait_s * 1000),
+            "bornTime": born_now_ms(),
+            "order": False,
+        }
+        tasks = [
+            asyncio.create_task(
+                self._link.ask(
+                    broker,
+                    RequestCode.NOTIFICATION,
+                    fields,
+                    timeout_s=wait_s + TIMEOUT_S,
+                    allowed=NOTHING,
+                )
+            )
+            for broker in brokers
+        ]
+        try:
+            end_s = time.monotonic() + wait_s
+            open_tasks = set(tasks)
+            while open_tasks and (rest_s := end_s - time.monotonic()) > 0:
+                done, open_tasks = await asyncio.wait(
+                    open_tasks, timeout=rest_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                if any(each.result().fields.get("hasMsg") == "true" for each in done):
+                    return
+        finally:
+            await end_tasks(*tasks)
+
+    async def _settle(
+        self, code: RequestCode, group: str, topic: str, receipt: str, **more: int
+    ) -> Command:
+        parts = receipt.split(" ")
+        if len(parts) < PARTS:
+            raise ClusterError(
+                f"receipt: {receipt[:80]!r} is none", remedy="give that of the delivery"
+            )
+        fields = {
+            "consumerGroup": group,
+            "topic": _topic_of(parts[MARK_AT], group, topic),
+            "queueId": parts[QUEUE_AT],
+            "offset": parts[OFFSET_AT],
+            "extraInfo": receipt,
+            **more,
+        }
+        return await self._link.ask(parts[BROKER_AT], code, fields)
+
+
+def _topic_of(mark: str, group: str, topic: str) -> str:
+    """Where a delivered message lies: in the topic, or in the group's retries of it."""
+    if mark == NORMAL_MARK:
+        return topic
+    return f"{RETRY_PREFIX}{group}{'_' if mark == RETRY_MARK else '+'}{topic}"
+
+
+def _starts(text: str) -> dict[str, str]:
+    """The first offset of the answer in each queue ("mark queue")."""
+    parts = [each.rpartition(" ") for each in text.split(";") if each]
+    return {place: offset for place, _, offset in parts}
+
+
+def _delivery(
+    message: ClusterMessage, answer: Command, starts: dict[str, str], broker: str
+) -> ClusterDelivery:
+    receipt = message.properties.get(POP_CK)  # Apache's broker sets it on retries
+    if receipt is None:
+        topic, _, queue = message.place
+        mark = RETRY_MARK if topic.startswith(RETRY_PREFIX) else NORMAL_MARK
+        start = starts.get(f"{mark} {queue}", str(message.offset))
+        parts = (
+            start,
+            number(answer, "popTime"),
+            number(answer, "invisibleTime"),
+            number(answer, "reviveQid"),
+            mark,
+            broker,
+            queue,
+            message.offset,
+        )
+        receipt = " ".join(map(str, parts))
+    return ClusterDelivery(message, receipt, message.reconsume_times + 1)

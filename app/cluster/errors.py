@@ -1,0 +1,32 @@
+"""What can go wrong with a cluster, as one tree. The branch says what the caller should do.
+
+ClusterError
+├── ClusterRefused         the cluster said no; `answer` is its response code
+└── ClusterUnreachable     nobody there: nothing was done, try again
+    └── ClusterNoAnswer    it was sent, but no answer came: it may have been done
+"""
+
+
+class ClusterError(Exception):
+    code = "cluster_error"
+
+    def __init__(self, detail: str, *, remedy: str = "") -> None:
+        super().__init__(f"{detail} ({remedy})" if remedy else detail)
+        self.detail = detail
+        self.remedy = remedy
+
+
+class ClusterRefused(ClusterError):
+    code = "cluster_refused"
+
+    def __init__(self, detail: str, answer: int, *, remedy: str = "") -> None:
+        super().__init__(detail, remedy=remedy)
+        self.answer = answer
+
+
+class ClusterUnreachable(ClusterError):
+    code = "cluster_unreachable"
+
+
+class ClusterNoAnswer(ClusterUnreachable):
+    code = "cluster_no_answer"

@@ -1,0 +1,146 @@
+"""A cluster of Apache RocketMQ as it is installed: a name server and brokers, a JVM each."""
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bench.process import free_port
+from tests.patience import until
+from tests.rocketmq.apache import LIB, QUICK, missing
+
+NAME_SERVER_HEAP = ("-Xms32m", "-Xmx64m", "-XX:+UseSerialGC")
+BROKER_HEAP = ("-Xms128m", "-Xmx256m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC")
+START_S = 180.0
+SETTINGS = """brokerClusterName=test
+brokerName={name}
+brokerId={member}
+brokerRole={role}
+brokerIP1=127.0.0.1
+bindAddress=127.0.0.1
+listenPort={port}
+haListenPort={ha_port}
+namesrvAddr={name_server}
+storePathRootDir={home}/store
+storePathCommitLog={home}/store/commitlog
+mappedFileSizeCommitLog=16777216
+mappedFileSizeTimerLog=10485760
+mappedFileSizeConsumeQueue=600000
+autoCreateTopicEnable=false
+autoCreateSubscriptionGroup=false
+diskMaxUsedSpaceRatio=95
+waitTimeMillsInSendQueue=30000
+slaveReadEnable=true
+"""
+
+
+class ApacheCluster:
+    """Starts at once; ends with the `with`. Members are named "a", "b" (masters), "a1" (slave)."""
+
+    def __init__(self, root: Path, *members: str) -> None:
+        self._root = root
+        self._ports: dict[str, tuple[int, int]] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.name_server = f"127.0.0.1:{free_port()}"
+        home = self._home("namesrv")
+        port = self.name_server.partition(":")[2]
+        (home / "namesrv.conf").write_text(f"listenPort={port}\nbindAddress=127.0.0.1\n")
+        self._run("namesrv", NAME_SERVER_HEAP, "org.apache.rocketmq.namesrv.NamesrvStartup")
+        self._wait_for("namesrv", int(port))
+        for member in members:
+            self.start(member)
+        for member in members:
+            self._wait_for(member, self._ports[member][0])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        for member in list(self._processes):
+            self.kill(member)
+
+    def start(self, member: str) -> None:
+        """Start a broker, again on the same port and files; returns at once."""
+        home = self._home(member)
+        if member not in self._ports:
+            self._ports[member] = _broker_port(), free_port()
+        port, ha_port = self._ports[member]
+        is_slave = len(member) > 1
+        settings = SETTINGS.format(
+            name=member[0],
+            member=member[1:] or "0",
+            role="SLAVE" if is_slave else "ASYNC_MASTER",
+            port=port,
+            ha_port=ha_port,
+            name_server=self.name_server,
+            home=home,
+        )
+        (home / f"{member}.conf").write_text(settings)
+        self._run(member, BROKER_HEAP, "org.apache.rocketmq.broker.BrokerStartup")
+
+    def restart(self, member: str) -> None:
+        """Start it and wait until it listens."""
+        self.start(member)
+        self._wait_for(member, self._ports[member][0])
+
+    def kill(self, member: str) -> None:
+        """SIGKILL."""
+        process = self._processes.pop(member)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def _home(self, member: str) -> Path:
+        home = self._root / member
+        home.mkdir(parents=True, exist_ok=True)
+        return home
+
+    def _run(self, member: str, heap: tuple[str, ...], main: str) -> None:
+        home = self._home(member)
+        own = (f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")
+        program = ("-cp", f"{LIB}/*", main, "-c", f"{home}/{member}.conf")
+        with (home / "output").open("ab") as output:
+            self._processes[member] = subprocess.Popen(
+                ["java", *heap, *QUICK, *own, *program],
+                stdout=output,
+                stderr=output,
+                env={"PATH": os.environ["PATH"], "HOME": str(home), "ROCKETMQ_HOME": str(home)},
+            )
+
+    def _wait_for(self, member: str, port: int) -> None:
+        process, log = self._processes[member], self._home(member) / "output"
+
+        def listens() -> bool:
+            assert process.poll() is None, f"{member} has ended, see {log}"
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        until(listens, f"{member} does not listen, see {log}", START_S)
+
+
+def missing_cluster() -> str:
+    """Why it cannot be run here; "" where it can."""
+    if reason := missing():
+        return reason
+    if not list(LIB.glob("rocketmq-namesrv-*.jar")):
+        return "Apache RocketMQ's name server is not installed: sh tools/ensure_rocketmq.sh"
+    return ""
+
+
+def _broker_port() -> int:
+    """One with a free one two below, which the broker takes as well."""
+    while True:
+        port = free_port()
+        with socket.socket() as below:
+            try:
+                below.bind(("127.0.0.1", port - 2))
+            except OSError:
+                continue
+        return port
