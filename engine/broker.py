@@ -353,6 +353,10 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         self._is_running = False
         self._parts.stop()
 
+    def refuse_changes(self) -> None:
+        """Refuse every change from now on: another server leads."""
+        self._is_running = False
+
     def cursor_for(self, standby: StandbyState) -> LeaderCursor:
         """What a standby lacks, piece by piece; its `check` is to be called first."""
         return LeaderCursor(self._store, self._files, self._config.data, standby)

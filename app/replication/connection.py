@@ -21,10 +21,10 @@ from app.network.keep_alive import keep_alive
 from app.replication.frames import STATE, FrameTooLong, LeaderRefusal, encode, read_frame
 from app.services.standbys import KITEMQ, ROCKETMQ, StandbyLink
 from app.tasks import end_tasks
-from engine.errors import Busy, EngineError
+from engine.errors import Busy, EngineError, Refused
 from engine.host import socket_text
 from engine.replication.cursor import LeaderCursor, LogCursor
-from engine.replication.pieces import ReplicaCut
+from engine.replication.pieces import ReplicaCut, StandbyState
 from protocol.replication import (
     GREETING,
     NONCE_BYTES,
@@ -142,10 +142,26 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
             log.warning("the standby %s does not know this server's ha_secret", self.address)
             return None
         await self._send(leader_proof(secret, *nonces))
-        _, state = await read_frame(self._reader)
-        cursor = self._port.broker.cursor_for(STATE.decode(state))
+        leadership = self._port.leadership
+        await self._send(frame(self._port.broker.log_end, encode(leadership.state.history)))
+        state = STATE.decode((await read_frame(self._reader))[1])
+        await self._check_epoch(state)
+        cursor = self._port.broker.cursor_for(state)
         await asyncio.to_thread(cursor.check)
         return cursor
+
+    async def _check_epoch(self, state: StandbyState) -> None:
+        """Refused where this leader's epoch is over, Conflict for another leader's standby."""
+        leadership = self._port.leadership
+        own = leadership.state.history
+        own.check_same(state.cluster)
+        if state.epoch > own.epoch:
+            await leadership.fence(state.epoch, self.address)
+            raise Refused(
+                f"there is a leader of epoch {state.epoch}: this one, of epoch {own.epoch}, stops",
+                remedy="follow the new leader",
+                code="fenced",
+            )
 
     async def _copy(
         self, kind: str, position: int, give: Callable[[], Coroutine[Any, Any, None]]
