@@ -100,7 +100,7 @@ class LeaderLink:
         return log_end, given
 
     def report(self, position: int) -> None:
-        """Say how far the log goes here; ConnectionError."""
+        """Say how far the log goes here, once after each frame; ConnectionError."""
         if self._writer.is_closing():
             raise ConnectionResetError("the leader closed the connection")
         self._writer.write(REPORT.pack(position))
