@@ -42,6 +42,7 @@ from app.services.exposure import plain_ports, warn_of_plain
 from app.services.group_members import MixedGroups
 from app.services.groups import Groups
 from app.services.journeys import Journeys
+from app.services.leadership import Leadership
 from app.services.log_levels import LogLevels, LogRing
 from app.services.message_imports import MessageImports
 from app.services.read_only import ReadOnlySwitch
@@ -120,6 +121,7 @@ class Services:
         self.rpc_figures = RpcFigures()
         self.remoting_figures = RemotingFigures()
         self.standbys = Standbys()
+        self.leadership = Leadership(settings.data, self.host, self.following)
         self.authenticator = Authenticator(self.user_directory)
         self.refusal_audit = RefusalAudit(self.database, clock)
         self.accounts = Accounts(
@@ -134,6 +136,7 @@ class Services:
         self.log_ring.attach()
         warn_of_plain(self.settings)
         try:
+            self.leadership.load()
             await self.host.start()
         except EngineError as error:
             log.critical("KiteMQ cannot start: %s. %s", error.detail, error.remedy)

@@ -60,7 +60,8 @@ class EngineTransactions(HostVerbs, TransactionVerbs):
     ) -> Transaction:
         done = self._engine.decide(transaction_id, decision, group=group, by=by)
         if done.flush_position:
-            await self._host.flushed(done.flush_position)
+            level = self._host.broker.durability_of(done.topic)
+            await self._host.accepted(done.flush_position, level)
         return done
 
 

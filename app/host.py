@@ -20,6 +20,7 @@ from engine.broker import Broker, LongPoll
 from engine.clock import Clock, SystemClock
 from engine.config import EngineConfig
 from engine.errors import Busy
+from engine.message import Durability
 from engine.standby_broker import StandbyBroker
 
 __all__ = ["EngineHost", "LongPoll", "LoopPool"]
@@ -262,6 +263,12 @@ class EngineHost:
         flushed: asyncio.Future[None] = self.loop.create_future()
         self.broker.when_flushed(position, partial(settle, flushed, None))
         await flushed
+
+    async def accepted(self, position: int, durability: Durability) -> Durability:
+        """Wait for what `when_accepted` says; the durability, or raises what kept it from that."""
+        level: asyncio.Future[Durability] = self.loop.create_future()
+        self.broker.when_accepted(position, durability, partial(settle, level))
+        return await level
 
     async def wait_until(
         self, park: Callable[[Callable[[], None]], Place], deadline_s: float

@@ -119,15 +119,16 @@ class SendBatcher:
                 run[0].done(None, as_engine_error(error))
             return
 
-        def answer(error: Exception | None) -> None:
+        def answer(level: Durability, error: Exception | None) -> None:
             failure = _flush_failure(error)
             for item, part in zip(run, slices, strict=True):
-                item.done(None if failure else part, failure)
+                result = part if level is durability else part._replace(durability=level)
+                item.done(None if failure else result, failure)
 
-        if durability is Durability.FLUSHED:
-            self._host.broker.when_flushed(flush_position, answer)
+        if durability is Durability.STORED:
+            answer(durability, None)
         else:
-            answer(None)
+            self._host.broker.when_accepted(flush_position, durability, answer)
 
     def _send(
         self, run: list[PendingSend]

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import uvicorn
 
@@ -49,16 +49,19 @@ from app.network.websocket_protocol import with_budget
 from app.network.whole_request import KnownHeads
 from app.priority import go_first
 from app.private_data import keep_private, tighten
+from app.services.leadership import RoleChange, settings_by_role
 from app.settings import Settings, SettingsError, is_loopback, load, origins, settings_fields
 from app.tls import Certificate, Pair, TlsError
+from engine.errors import EngineError
 
 if TYPE_CHECKING:
     from app.grpc.port import GrpcPort
     from app.remoting.port import RemotingPort
+    from app.replication.fencer import Fencer
     from app.replication.follower import Follower
     from app.replication.port import StandbyPort
 
-    OtherPort = Follower | GrpcPort | RemotingPort | StandbyPort
+    OtherPort = Fencer | Follower | GrpcPort | RemotingPort | StandbyPort
 
 log = logging.getLogger("kitemq")
 
@@ -107,8 +110,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> int:
     """Serve until SIGINT or SIGTERM; the exit code. Blocks.
 
-    `setting_origins` says by name which settings were given, and where. A standby has neither of
-    the ports of RocketMQ's protocols: their clients' heartbeats and commits change something.
+    `setting_origins` says by name which settings were given, and where. A promotion begins anew in
+    the same process, on the same port; so does a fence where the server is told whom to follow.
+    """
+    while True:
+        try:
+            role_settings = settings_by_role(settings)
+        except EngineError as error:
+            sys.stderr.write(f"kitemq: {error.detail}. {error.remedy}\n")
+            return EXIT_REFUSED
+        run = _serve_once(role_settings, setting_origins)
+        if run.change is RoleChange.FENCED and not settings.follow:
+            return EXIT_REFUSED
+        if run.change is None:
+            return run.code
+        settings = replace(settings, port=run.port)
+
+
+class ServerRun(NamedTuple):
+    """How serving in one role ended: `change` is None unless another role follows."""
+
+    code: int
+    change: RoleChange | None = None
+    port: int = 0  # of HTTP
+
+
+def _serve_once(settings: Settings, setting_origins: Mapping[str, str]) -> ServerRun:
+    """Serve in one role until it changes, or a signal comes.
+
+    A standby has neither of the ports of RocketMQ's protocols: their clients' heartbeats and
+    commits change something.
     """
     if settings.follow:
         settings = replace(
@@ -118,19 +149,19 @@ def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> i
         host = open_host(settings)
         if not (is_loopback(host) or settings.allow_open or _has_users(settings)):
             sys.stderr.write(f"{OPEN_NETWORK.format(host=host)}\n")
-            return EXIT_REFUSED
+            return ServerRun(EXIT_REFUSED)
         certificate = _certificate(settings)
     except DatabaseError as error:
         sys.stderr.write(f"{NO_DATABASE.format(host=open_host(settings), error=error)}\n")
-        return EXIT_FAILED
+        return ServerRun(EXIT_FAILED)
     except TlsError as error:
         sys.stderr.write(f"kitemq: {error}\n")
-        return EXIT_REFUSED
+        return ServerRun(EXIT_REFUSED)
     try:
         listeners = open_listeners(settings)
     except CannotListen as error:
         sys.stderr.write(f"kitemq: {error}\n")
-        return EXIT_FAILED
+        return ServerRun(EXIT_FAILED)
     logging.basicConfig(level=settings.log_level.upper(), handlers=[LimitedHandler()], force=True)
     limit_repeated_lines()
     settings = replace(
@@ -161,6 +192,7 @@ def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> i
         timeout_graceful_shutdown=max(1, round(settings.stop_timeout_s)),
     )
     server = Server(config, app.services, listeners, certificate=certificate)
+    port = listeners[HTTP][0].getsockname()[1]
     # Whatever a start reads of ten thousand topics stays: no collector need look at it meanwhile.
     gc.disable()
     try:
@@ -169,11 +201,12 @@ def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> i
         signal.signal(signal.SIGINT, _leave)
         server.run(sockets=listeners[HTTP])
     except SystemExit as stop:
-        return EXIT_FAILED if stop.code else 0
+        return ServerRun(EXIT_FAILED if stop.code else 0)
     finally:
         gc.enable()
         close(listeners)
-    return 0 if server.started else EXIT_FAILED
+    change = app.services.leadership.change
+    return ServerRun(0 if server.started else EXIT_FAILED, change, port)
 
 
 def _has_users(settings: Settings) -> bool:
@@ -218,6 +251,10 @@ class Server(uvicorn.Server):
         self._ports: list[Acceptor | OtherPort] = []  # in the order of their end
         self._monitor = ConnectionMonitor(services.settings, services.connection_limits)
         self._certificate = certificate
+        services.leadership.on_change = self._leave
+
+    def _leave(self) -> None:
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say so: a reader of this line can send requests."""
@@ -316,6 +353,10 @@ class Server(uvicorn.Server):
             from app.replication.follower import Follower
 
             yield "as a standby", Follower(self._services)
+        elif peer := self._services.leadership.state.peer:
+            from app.replication.fencer import Fencer
+
+            yield "as the leader of an epoch", Fencer(self._services, peer)
         for listener in self._listeners.get(HA, ()):
             from app.replication.port import StandbyPort
 

@@ -65,6 +65,7 @@ from engine.replay.dismissed_offsets import DismissNote
 from engine.replay.job import ReplayState, ReplayTo
 from engine.replay.states import DeadLetterState, LetterStates, StateCounts
 from engine.replay.values import NewReplay, OutcomeRow, ReplayJob, ReplayOutcomePage, RetryRequest
+from engine.replicas import Accepted
 from engine.replication.cursor import LeaderCursor, LogCursor
 from engine.replication.pieces import StandbyState
 from engine.reply.pending_requests import PendingRequest
@@ -353,6 +354,10 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         self._is_running = False
         self._parts.stop()
 
+    def refuse_changes(self) -> None:
+        """Refuse every change from now on: another server leads."""
+        self._is_running = False
+
     def cursor_for(self, standby: StandbyState) -> LeaderCursor:
         """What a standby lacks, piece by piece; its `check` is to be called first."""
         return LeaderCursor(self._store, self._files, self._config.data, standby)
@@ -397,7 +402,7 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         self._check_running()
         began_s = self._clock.monotonic_s()
         sent = self._intake.send(messages, durability=durability)
-        waits_for = sent.flush_position if sent.durability is Durability.FLUSHED else 0
+        waits_for = sent.flush_position if sent.durability is not Durability.STORED else 0
         self.statistics.sent(
             len(messages), lambda index: len(messages[index].body), began_s, waits_for
         )
@@ -421,7 +426,7 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         began_s = self._clock.monotonic_s()
         sent = self._intake.send_columns(batches, durability=durability)
         if sent is not None:
-            waits_for = sent.flush_position if sent.durability is Durability.FLUSHED else 0
+            waits_for = sent.flush_position if sent.durability is not Durability.STORED else 0
             first, count = batches[0], sum([batch.count for batch in batches])
             self.statistics.sent(
                 count, lambda index: first.body_size(index % first.count), began_s, waits_for
@@ -436,3 +441,23 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
     def when_flushed(self, position: int, done: Callable[[Exception | None], None]) -> None:
         """Call `done` on the owner's thread once the log is on disk up to `position`."""
         self._store.when_flushed(position, self.statistics.timed(position, done))
+
+    def durability_of(self, topic: str) -> Durability:
+        """What a send to this topic gets that does not ask for more."""
+        config = self._catalog.find(topic)
+        return (config and config.durability) or self._config.durability
+
+    def when_accepted(self, position: int, durability: Durability, done: Accepted) -> None:
+        """Call `done` on the owner's thread with the durability that what ends there has got.
+
+        That is `durability`, or less where a standby was too late and the settings permit it. With
+        an error, such as Busy, it has not what it was to have.
+        """
+
+        def flushed(error: Exception | None) -> None:
+            if error is None and durability is Durability.REPLICATED:
+                self.replicas.request(position, done)
+            else:
+                done(durability, error)
+
+        self.when_flushed(position, flushed)

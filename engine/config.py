@@ -36,7 +36,16 @@ class EngineConfig:
     durability: Durability = setting(
         Durability.STORED,
         "What accepted means unless a topic or a send asks for more: stored (page cache, "
-        "survives a killed process) or flushed (on disk, survives power loss).",
+        "survives a killed process), flushed (on disk, survives power loss) or replicated (on a "
+        "standby, too).",
+    )
+    replicated_timeout_s: float = setting(
+        3.0, "A send that is to be replicated waits so long for a standby.", above=0
+    )
+    replicated_fallback: str = setting(
+        "refuse",
+        "What such a send gets with no standby in time: refuse, or flushed.",
+        choices=("refuse", "flushed"),
     )
     flush_interval_s: float = setting(0.5, "How often what is only stored is brought to disk.")
     checkpoint_interval_s: float = setting(1.0, "How often recovery's starting point moves on.")

@@ -23,6 +23,7 @@ from engine.handover.export import Exporter
 from engine.intake import AdmissionRule, Intake
 from engine.message import SOURCE, StoredMessage
 from engine.replay.subsystem import ReplaySubsystem
+from engine.replicas import Replicas
 from engine.reply.requests import RequestReply
 from engine.retention.pins import RetentionPin
 from engine.retention.retention import RetentionService
@@ -101,6 +102,11 @@ class Container:
             self.store.journal, self.groups, self.catalog, clock, lease_s=config.queue_lock_lease_s
         )
         self.router = Router()
+        self.replicas = Replicas(
+            clock,
+            timeout_s=config.replicated_timeout_s,
+            falls_back=config.replicated_fallback == "flushed",
+        )
         self.intake = Intake(
             self.store,
             self.catalog,
@@ -108,6 +114,7 @@ class Container:
             clock,
             self.events,
             durability=config.durability,
+            replicas=self.replicas,
             rules=self._rules(levels),
         )
         self._context = context = EngineContext(
@@ -161,6 +168,7 @@ class Container:
             *self.delivery.services(),
             *self.replay.services(),
             *self.requests.services(),
+            self.replicas,
             *self.traces.services(),
             *self.store.services(),
             *self.retention.services(),

@@ -22,6 +22,7 @@ from engine.message import (
 from engine.message_checks import check_message
 from engine.message_columns import MessageColumns, PutColumns
 from engine.plain_columns import plain_topic
+from engine.replicas import Replicas
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicConfig
 from engine.topic.names import CLOSED_TOPICS, is_group_topic
@@ -55,6 +56,7 @@ class Intake:
         events: EventBus,
         *,
         durability: Durability,
+        replicas: Replicas,
         rules: Sequence[AdmissionRule] = (),
     ) -> None:
         self._store = store
@@ -63,6 +65,7 @@ class Intake:
         self._clock = clock
         self._events = events
         self._durability = durability
+        self._replicas = replicas
         self._rules = tuple(rules)
 
     def send(
@@ -105,8 +108,8 @@ class Intake:
             queue = self._router.next_queue(topic)
         if self._catalog.find(topic.name) is None:
             self._catalog.ensure(topic.name)
-        level = self._durability_of(durability, {topic.name: topic})
         try:
+            level = self._durability_of(durability, {topic.name: topic})
             sent = self._store.append_columns(batches, queue, durability=level)
         except EngineError as error:
             if self._events.has_subscribers:
@@ -148,7 +151,7 @@ class Intake:
         for name in topics:
             if self._catalog.find(name) is None:  # not before every message was found good
                 self._catalog.ensure(name)
-        level = self._durability_of(durability, topics)
+        level = self._durability_of(durability, topics, waits=waits)
         sent = self._store.append(messages, durability=level, waits=waits)
         if self._events.has_subscribers:
             for run in sent.runs:
@@ -193,13 +196,21 @@ class Intake:
         return message
 
     def _durability_of(
-        self, requested: Durability | None, topics: dict[str, TopicConfig]
+        self,
+        requested: Durability | None,
+        topics: dict[str, TopicConfig],
+        *,
+        waits: bool = True,
     ) -> Durability:
-        """The strongest of what was asked for, the topics' and the broker's."""
-        if requested is Durability.FLUSHED:
-            return Durability.FLUSHED
-        defaults = (topic.durability or self._durability for topic in topics.values())
-        return Durability.FLUSHED if Durability.FLUSHED in defaults else Durability.STORED
+        """The strongest of what was asked for, the topics' and the broker's.
+
+        Busy where that needs a standby, and none is there.
+        """
+        levels = {topic.durability or self._durability for topic in topics.values()}
+        levels.add(requested or Durability.STORED)
+        if Durability.REPLICATED in levels:
+            return self._replicas.level() if waits else Durability.FLUSHED
+        return Durability.FLUSHED if Durability.FLUSHED in levels else Durability.STORED
 
     def _get_topic(self, index: int, message: Message, known: TopicConfig | None) -> TopicConfig:
         return known or self._catalog.ensure_system(message.topic)

@@ -80,10 +80,15 @@ OF_RETRIES = frozenset({RETRY_TOPIC, ORIGIN_MESSAGE_ID, RECONSUME_TIME, MAX_RECO
 
 
 class Durability(StrEnum):
-    """What "accepted" means: in the page cache (survives a killed process), or on the disk."""
+    """What "accepted" means.
+
+    In the page cache (survives a killed process), on the disk (power loss), or on the disk and on
+    a standby, too (the loss of the machine).
+    """
 
     STORED = "stored"
     FLUSHED = "flushed"
+    REPLICATED = "replicated"
 
 
 class Message(msgspec.Struct, gc=False):
@@ -230,9 +235,9 @@ class SentRun(NamedTuple):
 class PutResult(msgspec.Struct, frozen=True):
     """The result of one send, by column: `offsets` and `positions` go with `messages`.
 
-    Each message carries its id, and the topic and queue in which it was stored. Where `durability`
-    is FLUSHED, they have it once the log is flushed up to `flush_position`: wait with
-    `Broker.when_flushed`. STORED they are already.
+    Each message carries its id, and the topic and queue in which it was stored. STORED they are
+    already; a higher `durability` they have once log or standby have reached `flush_position`: wait
+    with `Broker.when_accepted`.
     """
 
     messages: Sequence[Message]

@@ -21,6 +21,7 @@ from kitemq.errors import KiteError
 # Each command with its module, which is imported when it is called, and its help.
 COMMANDS = {
     "serve": ("serving", "run the server"),
+    "promote": ("promote", "make a standby the leader"),
     "store": ("serving", "look after a data directory"),
     "users": ("serving", "who may log in; see kitemq users --help"),
     "tokens": ("serving", "what programs log in with; see kitemq tokens --help"),

@@ -17,10 +17,12 @@ DURABILITY_CODES = {
     None: DurabilityCode.DEFAULT,
     Durability.STORED: DurabilityCode.STORED,
     Durability.FLUSHED: DurabilityCode.FLUSHED,
+    Durability.REPLICATED: DurabilityCode.REPLICATED,
 }
 DURABILITIES: dict[int, Durability] = {
     DurabilityCode.STORED: Durability.STORED,
     DurabilityCode.FLUSHED: Durability.FLUSHED,
+    DurabilityCode.REPLICATED: Durability.REPLICATED,
 }
 
 ENTRY_BYTES = 96  # what a message costs besides its body, about

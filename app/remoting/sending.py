@@ -90,9 +90,10 @@ async def _send_request(
 ) -> ErrorResponse:
     """Store a message whose producer waits for a reply."""
     sent = begin_request(backend, call, message, properties).sent
-    if sent.durability is Durability.FLUSHED:
-        await backend.host.flushed(sent.flush_position)
-    part = BatchSlice(sent.messages, sent.offsets, sent.positions, sent.durability)
+    level = sent.durability
+    if level is not Durability.STORED:
+        level = await backend.host.accepted(sent.flush_position, level)
+    part = BatchSlice(sent.messages, sent.offsets, sent.positions, level)
     return _stored(backend, call, part)
 
 

@@ -7,6 +7,7 @@ not read yet is bounded by the transport's buffer and one piece. Files are read 
 import asyncio
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -21,10 +22,10 @@ from app.network.keep_alive import keep_alive
 from app.replication.frames import STATE, FrameTooLong, LeaderRefusal, encode, read_frame
 from app.services.standbys import KITEMQ, ROCKETMQ, StandbyLink
 from app.tasks import end_tasks
-from engine.errors import Busy, EngineError
+from engine.errors import Busy, EngineError, Refused
 from engine.host import socket_text
 from engine.replication.cursor import LeaderCursor, LogCursor
-from engine.replication.pieces import ReplicaCut
+from engine.replication.pieces import ReplicaCut, StandbyState
 from protocol.replication import (
     GREETING,
     NONCE_BYTES,
@@ -51,6 +52,42 @@ SLAVE_BYTES = 32 * 1024
 ENDED = (OSError, TimeoutError, asyncio.IncompleteReadError)
 
 
+class StandbyProgress:
+    """Which cuts a standby has taken: it reports once for each frame, after it took that.
+
+    What lies before a cut is there with all that the journal says of it.
+    """
+
+    def __init__(self, port: "StandbyPort") -> None:
+        self._port = port
+        self._frames = self._reports = 0
+        self._cuts: deque[tuple[int, int]] = deque()  # numbers of frames, ends of the log
+        self._is_in_step = False
+
+    def note_frame(self, log_end: int | None) -> None:
+        """A frame is sent: a cut at `log_end`, or another one."""
+        self._frames += 1
+        if log_end is not None:
+            self._cuts.append((self._frames, log_end))
+
+    def note_report(self) -> None:
+        """A report came."""
+        self._reports += 1
+        replicas = self._port.broker.replicas
+        while self._cuts and self._cuts[0][0] <= self._reports:
+            _, log_end = self._cuts.popleft()
+            if not self._is_in_step:
+                self._is_in_step = True
+                replicas.join()
+            replicas.report(log_end)
+
+    def close(self) -> None:
+        """The standby is gone."""
+        if self._is_in_step:
+            self._is_in_step = False
+            self._port.broker.replicas.leave()
+
+
 class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
     """A connection that a task serves until one side ends it."""
 
@@ -62,6 +99,7 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
         super().__init__(self._reader, self._begin)
         self._port = port
         self._task: asyncio.Task[None] | None = None
+        self._taken = StandbyProgress(port)
         self._is_greeted = False  # by a standby of KiteMQ, which can be told things
         self.address = ""
 
@@ -93,6 +131,7 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
         except Exception:
             log.exception("serving the standby %s failed", self.address)
         finally:
+            self._taken.close()
             self._writer.close()
 
     async def _refuse(self, error: EngineError) -> None:
@@ -142,10 +181,26 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
             log.warning("the standby %s does not know this server's ha_secret", self.address)
             return None
         await self._send(leader_proof(secret, *nonces))
-        _, state = await read_frame(self._reader)
-        cursor = self._port.broker.cursor_for(STATE.decode(state))
+        leadership = self._port.leadership
+        await self._send(frame(self._port.broker.log_end, encode(leadership.state.history)))
+        state = STATE.decode((await read_frame(self._reader))[1])
+        await self._check_epoch(state)
+        cursor = self._port.broker.cursor_for(state)
         await asyncio.to_thread(cursor.check)
         return cursor
+
+    async def _check_epoch(self, state: StandbyState) -> None:
+        """Refused where this leader's epoch is over, Conflict for another leader's standby."""
+        leadership = self._port.leadership
+        own = leadership.state.history
+        own.check_same(state.cluster)
+        if state.epoch > own.epoch:
+            await leadership.fence(state.epoch, self.address)
+            raise Refused(
+                f"there is a leader of epoch {state.epoch}: this one, of epoch {own.epoch}, stops",
+                remedy="follow the new leader",
+                code="fenced",
+            )
 
     async def _copy(
         self, kind: str, position: int, give: Callable[[], Coroutine[Any, Any, None]]
@@ -173,6 +228,7 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
             if not 0 <= position <= self._port.broker.log_end:
                 raise FrameTooLong(f"a report of {position}")
             link.position = position
+            self._taken.note_report()
 
     async def _give(self, cursor: LeaderCursor) -> None:
         broker, loop = self._port.broker, asyncio.get_running_loop()
@@ -180,12 +236,15 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
         while True:
             if cursor.plan():
                 piece = await asyncio.to_thread(cursor.read, PIECE_BYTES)
+                end = piece.log_end if isinstance(piece, ReplicaCut) else None
+                self._taken.note_frame(end)
                 await self._send(frame(broker.log_end, encode(piece)))
                 beat_s = loop.time() + HEARTBEAT_S
                 if isinstance(piece, ReplicaCut):
                     await asyncio.sleep(ROUND_S)
                 continue
             if loop.time() >= beat_s:
+                self._taken.note_frame(None)
                 await self._send(frame(broker.log_end))
                 beat_s = loop.time() + HEARTBEAT_S
             await self._port.woken(LOOK_S)

@@ -5,12 +5,16 @@ import logging
 import random
 import ssl
 
+import msgspec
+
 from app.container import Services
 from app.listen_address import host_and_port
-from app.replication.link import LeaderLink
+from app.replication.link import LeaderLink, tls_context
 from app.tasks import end_tasks
 from engine.errors import EngineError
+from engine.replication.epochs import EpochStart
 from engine.replication.pieces import Piece
+from engine.replication.standby import Standby
 
 log = logging.getLogger("kitemq.replication")
 
@@ -27,6 +31,7 @@ class Follower:
         settings = services.settings
         address = host_and_port(settings.follow, "")
         assert address is not None, "the settings were checked"
+        self._leadership = services.leadership
         self._host, self._following = services.host, services.following
         self._address, self._secret = address, settings.ha_secret
         self._ca = settings.follow_ca
@@ -35,11 +40,8 @@ class Follower:
 
     async def start(self) -> None:
         """Begin to follow; raises ValueError for a file of certificates that is none."""
-        if self._ca:
-            try:
-                self._tls = await asyncio.to_thread(ssl.create_default_context, cafile=self._ca)
-            except OSError as error:  # ssl.SSLError is one
-                raise ValueError(f"follow_ca {self._ca} cannot be used: {error}") from error
+        self._tls = await tls_context(self._ca)
+        self._leadership.feed = self
         self._task = asyncio.get_running_loop().create_task(self._run())
         log.info("this server is a standby of %s", self._following.leader)
 
@@ -80,7 +82,13 @@ class Follower:
         standby = self._host.standby_broker.standby
         try:
             standby.begin_again()
-            link.begin(standby.state())
+            if (start := self._leadership.start_after(link.history)) is not None:
+                self._cut(standby, start)
+                return
+            await self._leadership.adopt(link.history, self._following.leader)
+            own = self._leadership.state.history
+            state = standby.state()
+            link.begin(msgspec.structs.replace(state, cluster=own.cluster, epoch=own.epoch))
             while not standby.must_reopen:
                 self._following.leader_end, piece = await link.next()
                 if piece is not None:
@@ -89,6 +97,15 @@ class Follower:
                 link.report(standby.end[0])
         finally:
             link.close()
+
+    def _cut(self, standby: Standby, start: EpochStart) -> None:
+        epoch = self._leadership.state.epoch
+        log.warning(
+            "the leader %s has epoch %d, which began at %d of the log; what this server alone has "
+            "behind that of epoch %d is set aside",
+            *(self._following.leader, start.epoch, start.log_end, epoch),
+        )
+        standby.cut(start, epoch)
 
     async def _take(self, piece: Piece) -> None:
         standby = self._host.standby_broker.standby

@@ -8,6 +8,7 @@ import msgspec
 
 from app.replication.frames import GIVEN, FrameTooLong, LeaderRefusal, encode, read_frame
 from engine.errors import Refused
+from engine.replication.epochs import EpochHistory
 from engine.replication.pieces import Piece, StandbyState
 from protocol.replication import (
     GREETING,
@@ -31,6 +32,7 @@ class LeaderLink:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
+        self.history = EpochHistory()  # the leader's, once it is open
 
     @classmethod
     async def open(
@@ -45,6 +47,7 @@ class LeaderLink:
             link = cls(*streams)
             try:
                 await link._prove(secret)
+                link.history = await link._hear_history()
             except BaseException:
                 link.close()
                 raise
@@ -63,6 +66,12 @@ class LeaderLink:
             detail = "the leader does not know this server's ha_secret"
             raise Refused(detail, field="ha_secret", remedy=NO_PROOF)
 
+    async def _hear_history(self) -> EpochHistory:
+        given = (await self._next())[1]
+        if not isinstance(given, EpochHistory):
+            raise ConnectionAbortedError("the leader is of a version without epochs")
+        return given
+
     def begin(self, state: StandbyState) -> None:
         """Say where the leader has to go on."""
         self._writer.write(frame(state.log_end, encode(state)))
@@ -72,9 +81,15 @@ class LeaderLink:
 
         Refused with the leader's reason; OSError, TimeoutError.
         """
+        async with asyncio.timeout(SILENCE_S):
+            log_end, given = await self._next()
+        if isinstance(given, EpochHistory):
+            raise ConnectionAbortedError("the leader sent its epochs twice")
+        return log_end, given
+
+    async def _next(self) -> tuple[int, Piece | EpochHistory | None]:
         try:
-            async with asyncio.timeout(SILENCE_S):
-                log_end, body = await read_frame(self._reader)
+            log_end, body = await read_frame(self._reader)
             given = GIVEN.decode(body) if body else None
         except asyncio.IncompleteReadError:
             raise ConnectionResetError("the leader closed the connection") from None
@@ -85,7 +100,7 @@ class LeaderLink:
         return log_end, given
 
     def report(self, position: int) -> None:
-        """Say how far the log goes here; ConnectionError."""
+        """Say how far the log goes here, once after each frame; ConnectionError."""
         if self._writer.is_closing():
             raise ConnectionResetError("the leader closed the connection")
         self._writer.write(REPORT.pack(position))
@@ -98,3 +113,16 @@ class LeaderLink:
             return await self._reader.readexactly(size_bytes)
         except asyncio.IncompleteReadError:
             raise ConnectionResetError("the leader closed the connection") from None
+
+
+async def tls_context(ca: str) -> ssl.SSLContext | None:
+    """What a leader's certificate is checked with; None without a file of authorities.
+
+    Raises ValueError for a file that is none.
+    """
+    if not ca:
+        return None
+    try:
+        return await asyncio.to_thread(ssl.create_default_context, cafile=ca)
+    except OSError as error:  # ssl.SSLError is one
+        raise ValueError(f"follow_ca {ca} cannot be used: {error}") from error

@@ -31,6 +31,7 @@ class StandbyPort:
         self._acceptor: Acceptor | None = None
         self._news = asyncio.Event()
         self.secret, self.standbys_max = settings.ha_secret, settings.ha_standbys_max
+        self.leadership = services.leadership
         self.standbys, self.limits = services.standbys, services.connection_limits
         self.now_ms: Callable[[], int] = services.host.clock.now_ms
         self.address = host_text(*listener.getsockname()[:2])
@@ -43,6 +44,7 @@ class StandbyPort:
     async def start(self) -> None:
         """Start listening; raises ValueError (such as TlsError) for an unusable certificate."""
         settings = self._services.settings
+        await self.leadership.name_cluster()
         certificate = None
         if settings.tls_certificate:
             pair = Pair(Path(settings.tls_certificate), Path(settings.tls_key))

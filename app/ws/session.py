@@ -134,7 +134,7 @@ class Session(Connection):
         if not messages:
             raise Invalid("a send without messages", field="messages", remedy="send at least one")
         if frame.durability not in DURABILITIES:
-            raise Invalid("the durability is unknown", field="durability", remedy="0, 1 or 2")
+            raise Invalid("the durability is unknown", field="durability", remedy="0 to 3")
         done = self._when_sent(
             request,
             len(messages),

@@ -17,10 +17,12 @@ DURABILITIES = {
     sends.DurabilityCode.DEFAULT: None,
     sends.DurabilityCode.STORED: Durability.STORED,
     sends.DurabilityCode.FLUSHED: Durability.FLUSHED,
+    sends.DurabilityCode.REPLICATED: Durability.REPLICATED,
 }
 DURABILITY_CODES = {
     Durability.STORED: sends.DurabilityCode.STORED,
     Durability.FLUSHED: sends.DurabilityCode.FLUSHED,
+    Durability.REPLICATED: sends.DurabilityCode.REPLICATED,
 }
 RESULT_CODES = {
     AckResult.DONE: batches.ResultCode.DONE,

@@ -84,3 +84,8 @@ class StandbyState(msgspec.Struct, frozen=True, array_like=True):
     journal_tail_bytes: TailBytes = 0
     journal_tail_crc: int = 0
     wants_snapshot: bool = False  # what the leader's journal had next could not be applied
+    cluster: str = ""  # see `epochs`
+    epoch: int = 0  # 0: it does not say
+
+
+EMPTY_STATE = StandbyState(1, 0, JournalPlace(0, 0))

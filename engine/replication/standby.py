@@ -9,10 +9,12 @@ from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.container import Container
 from engine.errors import OnStandby, unusable
+from engine.replication.epochs import EpochStart
 from engine.replication.pieces import Piece, StandbyState
 from engine.replication.sink import StandbySink, refused_by_disk
+from engine.replication.tail import TailFile, cut_tail
 from engine.service import ServiceRunner
-from engine.store.files import Files, OsFiles
+from engine.store.files import Files, OsFiles, sync_if_open
 from engine.store.journal import JournalPlace
 from engine.store.pool import Pool
 
@@ -40,12 +42,18 @@ class Standby:
         self._check_running = check_running or _refuse
         self.parts: Container
         self._sink: StandbySink
+        self._cut: tuple[EpochStart, int] | None = None  # to be made, and the epoch before it
+        self.tail: TailFile | None = None  # what the last cut has set aside
         self._open()
 
     @property
     def must_reopen(self) -> bool:
         """Whether `reopen` has to be called before the next piece."""
-        return self._sink.must_reopen
+        return self._cut is not None or self._sink.must_reopen
+
+    def cut(self, start: EpochStart, epoch: int) -> None:
+        """Let `reopen` set aside what lies behind a start of the leader's, written in `epoch`."""
+        self._cut = start, epoch
 
     @property
     def end(self) -> tuple[int, JournalPlace]:
@@ -78,6 +86,16 @@ class Standby:
         """Make some more records of the last cut readable; DiskFull: call it again."""
         self._sink.show()
 
+    def sync_work(self) -> Callable[[], None]:
+        """What brings log and journal to the disk, to be called on any thread."""
+        unsynced = self.parts.store.take_unsynced()
+
+        def work() -> None:
+            for each in unsynced:
+                sync_if_open(each)
+
+        return work
+
     def begin_again(self) -> None:
         """A connection was lost: forget the beginnings of what it did not give whole."""
         self._sink = self._new_sink(wants_snapshot=self._sink.wants_snapshot)
@@ -87,8 +105,23 @@ class Standby:
         if self._sink.reread_start is not None:  # a checkpoint may have ended since
             with refused_by_disk():
                 self.parts.store.reread_from(self._sink.reread_start)
+        end, _ = self.end
         self.close()
+        if self._cut is not None:
+            with refused_by_disk():
+                self._set_aside(*self._cut, end)
+            self._cut = None
         self._open()
+
+    def _set_aside(self, start: EpochStart, epoch: int, end: int) -> None:
+        self.tail = cut_tail(
+            self._files,
+            self._config.data,
+            start,
+            epoch=epoch,
+            log_end=end,
+            now_ms=self._clock.now_ms(),
+        )
 
     def tick(self) -> float:
         """Do the store's upkeep; seconds until the next call is useful, at most 5."""

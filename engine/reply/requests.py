@@ -243,7 +243,7 @@ class RequestReply(Service):
         else:
             request.is_replied = True
             self._hand_over(request, position)
-            if sent.durability is Durability.FLUSHED:
+            if sent.durability is not Durability.STORED:
                 self._store.when_flushed(sent.flush_position, lambda _: self.wake())
         if self._events.has_subscribers:
             stored = sent.messages[0]

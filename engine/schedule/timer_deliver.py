@@ -298,7 +298,7 @@ class TimerDeliverer(Service):
         """Write what has waited, or waits on; `find_unseen` knows it until it can be read."""
         sent = self._intake.put(messages)
         if (
-            sent.durability is Durability.FLUSHED
+            sent.durability is not Durability.STORED
         ):  # not readable before, so not to be left for later
             self._store.when_flushed(sent.flush_position, _ignore)
         for message, offset in zip(sent.messages, sent.offsets, strict=True):

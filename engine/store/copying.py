@@ -15,6 +15,7 @@ from engine.store.commit_log import disk_full
 from engine.store.damage import Damage
 from engine.store.decoding import decode_run
 from engine.store.dispatch import Redispatch
+from engine.store.files import Syncable
 from engine.store.opening import StoreOpening
 from engine.store.record import BLANK, MAGIC_BLANK, RECORD_BYTES_MIN
 from engine.store.recovery import NO_RECORD, LogScan
@@ -60,11 +61,15 @@ class StoreCopy(StoreOpening):
 
         What lies behind the last cut is not readable: the next start looks for it.
         """
-        self._log.mark_unsynced(self._flusher.flushed)
-        for unsynced in self._log.take_unsynced():
+        for unsynced in self.take_unsynced():
             unsynced.sync()
         self.journal.close()
         self.close()
+
+    def take_unsynced(self) -> list[Syncable]:
+        """What a sync of log and journal has to cover, on any thread."""
+        self._log.mark_unsynced(self._flusher.flushed)
+        return [*self._log.take_unsynced(), *self.journal.take_unsynced()]
 
     def append_copy(self, data: bytes, *, is_all: bool = False) -> int:
         """Write the whole records that `data` begins with at the log's end; how many bytes.

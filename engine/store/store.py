@@ -153,8 +153,8 @@ class Store(StoreCopy):
     ) -> PutResult:
         """Write all of `messages` with one write, or none of them.
 
-        Each has its topic and queue (0 or more) set, and gets a message id if it has none. With
-        FLUSHED they become readable only after the flush; with `waits` False the sender does not
+        Each has its topic and queue (0 or more) set, and gets a message id if it has none. Not
+        STORED they become readable only after the flush; with `waits` False the sender does not
         wait for it.
         DiskFull, Invalid (too large) and Corrupt (the disk failed) leave nothing behind.
         """
@@ -173,7 +173,7 @@ class Store(StoreCopy):
             _take_names(batch)
             raise
         end = start + len(batch.data)
-        is_held = durability is Durability.FLUSHED
+        is_held = durability is not Durability.STORED
         runs = self._dispatch_written(
             DispatchBatch(end, stored_ms, is_held, batch.runs, batch.keyed, [])
         )
@@ -199,7 +199,7 @@ class Store(StoreCopy):
             batch = encode_columns(self._encoder, batches, queue, start, stored_ms)
         self._log.append(batch.data, start)
         end = start + len(batch.data)
-        is_held = durability is Durability.FLUSHED
+        is_held = durability is not Durability.STORED
         hashed = [batch.hashed] if batch.hashed.hashes else []
         runs = self._dispatch_written(
             DispatchBatch(end, stored_ms, is_held, batch.runs, [], hashed)

@@ -17,6 +17,7 @@ class Verbs:
         self.events = parts.events
         self.transactions = parts.transactions
         self.requests = parts.requests
+        self.replicas = parts.replicas
         self.members = parts.delivery.members
         self.locks = parts.locks
         self.resets = parts.delivery.resets

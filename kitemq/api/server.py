@@ -11,7 +11,9 @@ from kitemq.model.server import (
     LoggerLevel,
     LoggerList,
     NewLoggerLevel,
+    NewPromotion,
     NewReadOnlyMode,
+    Promotion,
     ReadOnlyMode,
     Replication,
     SelfCheck,
@@ -31,6 +33,14 @@ class ServerApi(Api):
     def replication(self) -> Replication:
         """Whom the server follows, and which standbys copy it."""
         return self._rest.fetch(Replication, "GET", "/replication")
+
+    def promote(self, *, force: bool = False) -> Promotion:
+        """Make a standby the leader; it starts anew for that, on the same port.
+
+        Refused while its own leader is connected, of which something may be lost, unless `force`.
+        """
+        body = NewPromotion(force=force)
+        return self._rest.fetch(Promotion, "POST", "/replication/promotion", body=body)
 
     def self_checks(self) -> list[SelfCheck]:
         """The server's self-checks, each with outcome, detail and time."""

@@ -10,7 +10,9 @@ from kitemq.model.server import (
     LoggerLevel,
     LoggerList,
     NewLoggerLevel,
+    NewPromotion,
     NewReadOnlyMode,
+    Promotion,
     ReadOnlyMode,
     Replication,
     SelfCheck,
@@ -30,6 +32,14 @@ class AsyncServerApi(AsyncApi):
     async def replication(self) -> Replication:
         """Whom the server follows, and which standbys copy it."""
         return await self._rest.fetch(Replication, "GET", "/replication")
+
+    async def promote(self, *, force: bool = False) -> Promotion:
+        """Make a standby the leader; it starts anew for that, on the same port.
+
+        Refused while its own leader is connected, of which something may be lost, unless `force`.
+        """
+        body = NewPromotion(force=force)
+        return await self._rest.fetch(Promotion, "POST", "/replication/promotion", body=body)
 
     async def self_checks(self) -> list[SelfCheck]:
         """The server's self-checks, each with outcome, detail and time."""

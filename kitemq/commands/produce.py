@@ -16,6 +16,7 @@ from kitemq.commands.output import Exit, Output, exit_of, note
 from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid, KiteError
 from kitemq.message import MessageOptions, SendResult
+from kitemq.model.topics import Durability
 
 ERRORS_PRINTED_MAX = 10
 
@@ -56,7 +57,7 @@ class ProduceOptions(CommandOptions):
 @option("--event-at", metavar="WHEN", help="when what it tells of happened")
 @option("--count", type=int, default=1, help="send --body or --file so often")
 @option("--rate", type=float, default=0.0, help="messages per second; 0 = at will")
-@option("--durability", default="", type=OptionalChoice(["", "stored", "flushed"]))
+@option("--durability", default="", type=OptionalChoice(["", *Durability]))
 @option("--timeout", type=float, default=30.0, help="seconds to try for")
 def produce(options: ProduceOptions, output: Output) -> int:
     return asyncio.run(_produce(options, output))

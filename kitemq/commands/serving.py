@@ -1,7 +1,8 @@
-"""`kitemq serve`, `store`, `users` and `tokens`: what needs the server's packages, not a server."""
+"""`kitemq serve`, `store`, `users` and `tokens`: what needs the server's packages."""
 
 import os
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,13 @@ from pathlib import Path
 import click
 
 from kitemq.address import CA_VARIABLE, TOKEN_VARIABLE, VARIABLE
-from kitemq.commands.command import ClientCommand, CommandGroup, CommandOptions, argument, option
+from kitemq.commands.command import (
+    ClientCommand,
+    CommandGroup,
+    CommandOptions,
+    argument,
+    option,
+)
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import Invalid, KiteError, rejected
 
@@ -197,6 +204,46 @@ def repair(options: RepairOptions, output: Output) -> int:
         note(f"missing: {line}")
     output.row({"repaired": len(done.done), "kept": len(done.kept), "missing": len(done.missing)})
     return Exit.OK
+
+
+class TailFileOptions(CommandOptions):
+    file: Path
+
+
+@store.command("tail", help="the messages of a tail that was set aside; see docs/standby.md")
+@argument("file", type=Path)
+def print_tail(options: TailFileOptions, output: Output) -> int:
+    """Print what a directory alone had when it began to follow a later leader."""
+    with server_needed():
+        from engine.errors import EngineError  # only here, as above
+        from engine.replication.tail import tail_messages
+
+    try:
+        for message in tail_messages(options.file):
+            encoding, body = _body_text(message.body)
+            output.row(
+                {
+                    "topic": message.topic,
+                    "queue": message.queue,
+                    "offset": message.offset,
+                    "message_id": message.message_id,
+                    "stored_ms": message.stored_ms,
+                    "tag": message.tag,
+                    "keys": list(message.keys),
+                    "encoding": encoding,
+                    "body": body,
+                }
+            )
+    except EngineError as error:
+        raise rejected(error.code, error.detail, field=error.field, remedy=error.remedy) from None
+    return Exit.OK
+
+
+def _body_text(body: bytes) -> tuple[str, str]:
+    try:
+        return "utf-8", body.decode()
+    except UnicodeDecodeError:
+        return "base64", b64encode(body).decode()
 
 
 def _listen_arguments(listen: str) -> list[str]:

@@ -38,6 +38,16 @@ class StandbyItem(msgspec.Struct, frozen=True):
     lag_bytes: int
 
 
+class LogTailItem(msgspec.Struct, frozen=True):
+    """What this directory alone had, written in `epoch`, when it began to follow a later leader."""
+
+    file: Annotated[str, Meta(description="In the data directory; `kitemq store tail` reads it.")]
+    epoch: int
+    messages: int
+    size_bytes: int
+    set_aside_ms: int
+
+
 class Replication(msgspec.Struct, frozen=True):
     """Whom this server follows, and who copies it."""
 
@@ -49,6 +59,22 @@ class Replication(msgspec.Struct, frozen=True):
     failure: Annotated[str, Meta(description="Why a standby does not get on.")]
     standbys: list[StandbyItem]
     refusal: Annotated[str, Meta(description="Why the last standby that was refused was.")]
+    epoch: Annotated[int, Meta(description="Every promotion begins one.")] = 1
+    tails: Annotated[list[LogTailItem], Meta(description="Set aside, the newest first.")] = []
+
+
+class NewPromotion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A promotion as it is wanted."""
+
+    force: Annotated[
+        bool, Meta(description="Although the leader is connected, of which something may be lost.")
+    ] = False
+
+
+class Promotion(msgspec.Struct, frozen=True):
+    """The epoch in which this server leads, once it has started anew."""
+
+    epoch: int
 
 
 class Capabilities(msgspec.Struct, frozen=True):

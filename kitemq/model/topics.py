@@ -21,10 +21,15 @@ class TopicType(StrEnum):
 
 
 class Durability(StrEnum):
-    """What "accepted" means: in the page cache (survives a killed process), or on the disk."""
+    """What "accepted" means.
+
+    In the page cache (survives a killed process), on the disk (power loss), or on the disk and on
+    a standby, too (the loss of the machine).
+    """
 
     STORED = "stored"
     FLUSHED = "flushed"
+    REPLICATED = "replicated"
 
 
 Queues = Annotated[int, Meta(ge=1, le=1024)]
@@ -33,7 +38,7 @@ WriteQueues = Annotated[
     Queues, Meta(description="Queues that get new messages. Shrink them first.")
 ]
 Permission = Annotated[int, Meta(description="6 read and write, 4 read, 2 write, 0 neither")]
-TopicDurability = Annotated[Durability | None, Meta(description="stored or flushed")]
+TopicDurability = Annotated[Durability | None, Meta(description="stored, flushed or replicated")]
 RetentionMs = Annotated[
     int | None,
     Meta(

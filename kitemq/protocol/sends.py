@@ -40,6 +40,7 @@ class DurabilityCode(IntEnum):
     DEFAULT = 0
     STORED = 1
     FLUSHED = 2
+    REPLICATED = 3
 
 
 class SendFrame(Frame, frozen=True):
@@ -228,7 +229,8 @@ def _durability(name: str) -> int:
     try:
         return DurabilityCode[name.upper()] if name else DurabilityCode.DEFAULT
     except KeyError:
-        raise ProtocolError(f'durability {name!r} is unknown; say "stored" or "flushed"') from None
+        words = '"stored", "flushed" or "replicated"'
+        raise ProtocolError(f"durability {name!r} is unknown; say {words}") from None
 
 
 def _body(message: TextMessage) -> bytes:

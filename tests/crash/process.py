@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 from bench.process import free_port
 from kitemq import Client, KiteError
@@ -23,7 +24,8 @@ class ServerProcess:
     def __init__(self, data: Path, **settings: object) -> None:
         self.listen = f"127.0.0.1:{free_port()}"
         self.data = data
-        self._settings = {"log_level": "warning", "disk_free_min_bytes": 0, **settings}
+        self.stderr: IO[bytes] | None = None
+        self.settings = {"log_level": "warning", "disk_free_min_bytes": 0, **settings}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -35,13 +37,18 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it and return once it answers."""
-        given = [f"--set={name}={value}" for name, value in self._settings.items()]
+        self.begin()
+        with self.client() as client:
+            until(lambda: self._answers(client), "it did not answer", START_TIMEOUT_S)
+
+    def begin(self) -> None:
+        """Start it."""
+        given = [f"--set={name}={value}" for name, value in self.settings.items()]
         self._process = subprocess.Popen(
             [*SERVE, "--listen", self.listen, "--data", str(self.data), *NO_GRPC, *given],
             env={name: value for name, value in os.environ.items() if "KITEMQ" not in name},
+            stderr=self.stderr,
         )
-        with self.client() as client:
-            until(lambda: self._answers(client), "it did not answer", START_TIMEOUT_S)
 
     def kill(self) -> None:
         """End it at once, wherever it is."""
@@ -49,6 +56,13 @@ class ServerProcess:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
             self._process = None
+
+    def ended(self) -> int:
+        """The exit code, once it has ended by itself."""
+        assert self._process is not None
+        code = self._process.wait(START_TIMEOUT_S)
+        self._process = None
+        return code
 
     def stop(self) -> None:
         """End it in order."""

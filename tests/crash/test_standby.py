@@ -72,6 +72,8 @@ def test_a_standby_is_equal_to_its_leader_whichever_of_them_dies(
     leader.kill()
     standby.kill()
     assert differences(leader, standby) == "", said
+    promote = [sys.executable, "-m", "kitemq", "promote", "--data", str(standby.data)]
+    subprocess.run(promote, capture_output=True, check=True, timeout=60)
     standby_alone = ServerProcess(standby.data)
     try:
         standby_alone.start()  # as a leader: nothing that was accepted is missing

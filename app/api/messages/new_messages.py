@@ -138,7 +138,9 @@ def _durability(text: str) -> Durability | None:
         return Durability(text)
     except ValueError:
         raise Invalid(
-            f"{text!r} is no durability", field="kitemq-durability", remedy="send stored or flushed"
+            f"{text!r} is no durability",
+            field="kitemq-durability",
+            remedy="send stored, flushed or replicated",
         ) from None
 
 

@@ -29,7 +29,7 @@ operations = Operations("messages")
         Parameter("KiteMQ-Deliver-At-Ms", "Raw bodies only: when, in ms since 1970 UTC."),
         Parameter("KiteMQ-Transaction-Group", "Raw bodies only: the producer group."),
         Parameter("KiteMQ-Queue", "Raw bodies only: the queue."),
-        Parameter("KiteMQ-Durability", "Raw bodies only: stored or flushed."),
+        Parameter("KiteMQ-Durability", "Raw bodies only: stored, flushed or replicated."),
         Parameter("KiteMQ-Content-Type", "Raw bodies only: kept instead of Content-Type."),
     ),
 )
@@ -39,7 +39,8 @@ async def produce(call: Call[None, None]) -> ProduceResult:
     JSON is one message or `{"messages": [...]}`; any other content type is the raw body of one
     message, described by KiteMQ-* headers (`KiteMQ-Property-<name>` for properties, whose names
     HTTP makes lower case; `content-type` is kept as a property). All are stored or none. The
-    answer waits for the durability: `stored` survives a killed process, `flushed` power loss.
+    answer waits for the durability: `stored` survives a killed process, `flushed` power loss,
+    `replicated` the loss of the machine.
     """
     topic = call.path("topic")
     if content_type(call.scope) == JSON:

@@ -12,13 +12,16 @@ from app.db.rows import AuditFilter
 from app.db.worker import DatabaseWorker
 from app.following import Following
 from app.host import EngineHost
-from app.security.access import PUBLIC, READ_SERVER, Action, Kind, Needs
+from app.security.access import ADMINISTER_CONTROL, PUBLIC, READ_SERVER, Action, Kind, Needs
 from app.version import VERSION
 from kitemq.model.conversion import convert
 from kitemq.model.server import (
     Alive,
     AuditItem,
     AuditPage,
+    LogTailItem,
+    NewPromotion,
+    Promotion,
     Readiness,
     Replication,
     ServerInfo,
@@ -115,10 +118,37 @@ async def replication(call: Call[None, None]) -> Replication:
     items = [
         convert(link, StandbyItem, lag_bytes=link.lag_bytes(log_end)) for link in standbys.links
     ]
-    lag_bytes = following.lag_bytes(log_end)
+    leadership = call.services.leadership
     return convert(
-        following, Replication, lag_bytes=lag_bytes, standbys=items, refusal=standbys.refusal
+        following,
+        Replication,
+        lag_bytes=following.lag_bytes(log_end),
+        standbys=items,
+        refusal=standbys.refusal,
+        epoch=leadership.state.epoch,
+        tails=[
+            convert(each.tail, LogTailItem, file=each.file, size_bytes=each.size_bytes)
+            for each in await leadership.tails()
+        ],
     )
+
+
+@operations.post(
+    "/replication/promotion",
+    needs=ADMINISTER_CONTROL,
+    errors=(409, 503),
+    example_body='{"force": false}',
+)
+async def promote(call: Call[None, NewPromotion]) -> Promotion:
+    """Make this standby the leader.
+
+    The server starts anew in its process, on the same port, and leads with the answer's epoch. The
+    leader before it stops as soon as either of the two reaches the other.
+    """
+    services = call.services
+    leadership = services.leadership
+    epoch = await leadership.promote(call.actor, services.audit, is_forced=call.body.force)
+    return Promotion(epoch)
 
 
 def _mark_of(data: Path) -> str:

@@ -110,7 +110,7 @@ def _broker_settings(backend: "RemotingBackend", call: RemotingCall) -> dict[str
         "autoCreateTopicEnable": str(settings.auto_create_topics).lower(),
         "autoCreateSubscriptionGroup": str(settings.auto_create_groups).lower(),
         "defaultTopicQueueNums": str(settings.default_queues),
-        "flushDiskType": "SYNC_FLUSH" if settings.durability == "flushed" else "ASYNC_FLUSH",
+        "flushDiskType": "ASYNC_FLUSH" if settings.durability == "stored" else "SYNC_FLUSH",
         "maxMessageSize": "4194304",
         "namesrvAddr": backend.name_server_address(call.connection),
     }

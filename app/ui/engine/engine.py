@@ -23,6 +23,7 @@ from engine.broker import (
     Spread,
     TraceStatus,
 )
+from engine.replication.tail import TailFile
 from kitemq.model.conversion import convert
 from kitemq.model.server import SelfCheck
 
@@ -116,6 +117,8 @@ class EnginePage:
     log_end: int
     standbys: Standbys
     has_standby_port: bool
+    epoch: int
+    tails: list[TailFile]
     bars_width: int = BARS_WIDTH
     bars_height: int = BARS_HEIGHT
 
@@ -168,6 +171,8 @@ async def show(request: PageRequest) -> Response:
         log_end=log_end,
         standbys=services.standbys,
         has_standby_port=bool(replication_settings.listen_at(services.settings, "")),
+        epoch=services.leadership.state.epoch,
+        tails=await services.leadership.tails(),
     )
     return await pages.respond(request, "engine.html", context, title=_("Engine"), is_live=True)
 

@@ -41,6 +41,7 @@ DURABILITIES = (
     ("", N_("broker default")),
     ("stored", N_("stored: survives a process crash")),
     ("flushed", N_("flushed: survives a power loss")),
+    ("replicated", N_("replicated: survives the loss of the machine, on a standby")),
 )
 TYPES = (
     ("NORMAL", N_("NORMAL: any message")),

@@ -125,6 +125,7 @@ CASES: dict[str, Case] = {
     "change_my_password": Case(body={"old": "not it", "new": "battery staple"}, refusals=(401,)),
     "get_user": Case(_at(name="bob")),
     "check_access": Case(query="user=bob"),
+    "promote": Case(body={"force": False}),
     "set_read_only": Case(body={"read_only": False}),
     "set_log_level": Case(_at(name="kitemq.gate"), {"level": ""}),
     "create_user": Case(body={"name": "new", "password": "battery staple", "role": "viewer"}),

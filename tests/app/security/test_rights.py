@@ -102,7 +102,15 @@ def test_every_command_stands_in_the_table() -> None:
             found |= leaves(command.get_command(context, word), (*words, word))
         return found
 
-    offline = {"serve", "store-verify", "store-repair", "users", "tokens", "completion"}
+    offline = {
+        "serve",
+        "store-verify",
+        "store-repair",
+        "store-tail",
+        "users",
+        "tokens",
+        "completion",
+    }
     assert (
         set(required_rights.rights_by_endpoint(required_rights.COMMANDS))
         == leaves(cli.command_line()) - offline

@@ -23,12 +23,13 @@ class Pair:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
+        self.root = ROOT  # of the standby
         self.disk, self.standby_disk = Disk(random.Random(1)), Disk(random.Random(2))
         self.broker: Broker = boot(self.disk, self.clock)
         self.standby = self.open_standby()
 
     def open_standby(self) -> Standby:
-        config = replace(settings(), data=ROOT)
+        config = replace(settings(), data=self.root)
         files = self.standby_disk.boot()
         return Standby(config, clock=self.clock, pool=InlinePool(), files=files)
 

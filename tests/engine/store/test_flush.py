@@ -8,6 +8,7 @@ import pytest
 from engine.errors import Corrupt, MessageNotFound
 from engine.intake import Intake
 from engine.message import Durability, Message, PutResult
+from engine.replicas import Replicas
 from engine.topic.catalog import Catalog
 from engine.topic.route import Router
 from tests.engine.store.parts import Bench, HeldPool
@@ -67,7 +68,14 @@ def test_the_wait_property_of_a_producer_says_so(bench: Bench) -> None:
     store = bench.open(pool)
     catalog = Catalog(store.journal, store, bench.clock.now_ms)
     intake = Intake(
-        store, catalog, Router(), bench.clock, bench.events, durability=Durability.FLUSHED, rules=()
+        store,
+        catalog,
+        Router(),
+        bench.clock,
+        bench.events,
+        durability=Durability.FLUSHED,
+        replicas=Replicas(bench.clock, timeout_s=1.0, falls_back=False),
+        rules=(),
     )
     hasty = intake.send([Message("t", b"1", queue=0, properties={"WAIT": "false"})])
     patient = intake.send([Message("t", b"2", queue=0)])

@@ -1,0 +1,63 @@
+"""Tells the leader before a promotion that its epoch is over, whenever it can be reached."""
+
+import asyncio
+import logging
+
+from msgspec.structs import replace
+
+from app.container import Services
+from app.listen_address import host_and_port
+from app.replication.link import LeaderLink, tls_context
+from app.tasks import end_tasks
+from engine.errors import EngineError, Refused
+from engine.replication.pieces import EMPTY_STATE
+
+log = logging.getLogger("kitemq.replication")
+
+LOOK_S = 2.0  # it may come back at any time, from a backup, too
+
+
+class Fencer:
+    """Looks for the old leader between `start` and `stop`."""
+
+    def __init__(self, services: Services, peer: str) -> None:
+        """`peer` is the address that was followed."""
+        address = host_and_port(peer, "")
+        assert address is not None, "it was followed"
+        self._services, self._peer, self._address = services, peer, address
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to look; raises ValueError for a file of certificates that is none."""
+        self._tls = await tls_context(self._services.settings.follow_ca)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        await end_tasks(self._task)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except (EngineError, OSError, TimeoutError) as error:
+                log.debug("the old leader %s is not there: %s", self._peer, error)
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self) -> None:
+        leadership = self._services.leadership
+        own = leadership.state.history
+        secret = self._services.settings.ha_secret
+        link = await LeaderLink.open(*self._address, secret, self._tls)
+        try:
+            if link.history.cluster != own.cluster:
+                return
+            if link.history.epoch > own.epoch:
+                await leadership.fence(link.history.epoch, self._peer)
+            elif link.history.epoch < own.epoch:
+                link.begin(replace(EMPTY_STATE, cluster=own.cluster, epoch=own.epoch))
+                try:
+                    await link.next()
+                except Refused:
+                    log.warning("the old leader %s is fenced by epoch %d", self._peer, own.epoch)
+        finally:
+            link.close()

@@ -1,0 +1,176 @@
+"""Which epoch this server has, its promotion, and its end where a later epoch has a leader.
+
+Either ends the run: `change` says what the next one is, and `on_change` is called. What a standby
+finds in its directory is decided by `engine.replication.epochs`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from app.db.rows import Actor
+from app.following import Following
+from app.host import EngineHost
+from app.services.audit import Audit
+from app.settings import Settings
+from engine.errors import Busy, Conflict, Refused, unusable
+from engine.replication.epochs import (
+    EpochHistory,
+    EpochRole,
+    EpochStart,
+    EpochState,
+    load_epochs,
+    save_epochs,
+)
+from engine.replication.tail import TailFile, tails
+
+log = logging.getLogger("kitemq.replication")
+
+REJOIN = "start it with --follow and the new leader's ha_listen: what it alone has is set aside"
+
+
+class RoleChange(Enum):
+    """Why a run ends that nobody stopped."""
+
+    PROMOTED = "promoted"
+    FENCED = "fenced"
+
+
+class LeaderFeed(Protocol):
+    """What feeds a standby."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class Leadership:
+    """`load` it before the engine starts; for the event loop's thread."""
+
+    def __init__(self, data: Path, host: EngineHost, following: Following) -> None:
+        self._data, self._host, self._following = data, host, following
+        self._saving = asyncio.Lock()
+        self.state = EpochState()
+        self.feed: LeaderFeed | None = None
+        self.change: RoleChange | None = None
+        self.on_change: Callable[[], None] = lambda: None
+
+    def load(self) -> None:
+        """Read one small file; Corrupt."""
+        self.state = load_epochs(self._data)
+
+    async def tails(self) -> list[TailFile]:
+        """What was set aside of this directory as it became a standby's, the newest first."""
+        return await asyncio.to_thread(tails, self._data)
+
+    async def name_cluster(self) -> None:
+        """Give the cluster a name before the first standby comes; OSError."""
+        await self._save(self.state.with_cluster())
+
+    def start_after(self, history: EpochHistory) -> EpochStart | None:
+        """Where the leader with this history wants a standby cut; Conflict for a foreign one."""
+        standby, own = self._host.standby_broker.standby, self.state.history
+        log_end, journal = standby.end
+        if not log_end and not journal.size_bytes:  # an empty directory is anybody's
+            return None
+        history.check_same(own.cluster)
+        return history.start_after(own.epoch, log_end, journal)
+
+    async def adopt(self, history: EpochHistory, peer: str) -> None:
+        """Be a standby of the leader with this history, before its first piece; OSError.
+
+        Nothing is adopted of a leader of an earlier epoch: it is refused by what it hears next.
+        """
+        if history.epoch >= self.state.epoch:
+            await self._save(self.state.follow(history, peer))
+
+    async def promote(self, actor: Actor, audit: Audit, *, is_forced: bool) -> int:
+        """Make this standby the leader of the next epoch, which is returned; audited.
+
+        Conflict on a leader, and unless `is_forced` while its leader is connected; Busy while it
+        loads what the leader sent.
+        """
+        following, host = self._following, self._host
+        if not following.leader or self.change is not None:
+            raise Conflict("this server is no standby", remedy="send it to the standby")
+        if host.is_loading or host.standby_broker.standby.must_reopen:
+            raise Busy("this standby loads what its leader sent")
+        if following.is_connected and not is_forced:
+            raise Conflict(
+                f"the leader {following.leader} is connected: what this standby lacks of it would "
+                "be lost",
+                field="force",
+                remedy="stop the leader first, or send force",
+                code="leader_connected",
+            )
+        before = {"epoch": self.state.epoch}
+        async with audit.change(actor, "server.promote", "epoch", before=before) as change:
+            epoch = await self._promote()
+            change.after = {"epoch": epoch}
+        log.warning("this standby was promoted: it leads with epoch %d", epoch)
+        self._end(RoleChange.PROMOTED)
+        return epoch
+
+    async def _promote(self) -> int:
+        assert self.feed is not None, "a standby is fed"
+        await self.feed.stop()
+        try:
+            standby = self._host.standby_broker.standby
+            await asyncio.to_thread(standby.sync_work())
+            await self._save(self.state.promote(*standby.end))
+        except BaseException as error:
+            await self.feed.start()
+            if isinstance(error, OSError):
+                raise unusable(self._data, error) from error
+            raise
+        return self.state.epoch
+
+    async def fence(self, epoch: int, by: str) -> None:
+        """Refuse every change, for good: `by` leads with a later epoch, or knows who does."""
+        if self.change is not None:
+            return
+        self._host.broker.refuse_changes()
+        log.critical(
+            "KiteMQ stops: there is a leader of epoch %d (says %s), this one has epoch %d. %s",
+            *(epoch, by, self.state.epoch, REJOIN),
+        )
+        try:
+            await self._save(self.state.fence(epoch))
+        except OSError as error:
+            log.error("a next start does not know it: %s", error)
+        self._end(RoleChange.FENCED)
+
+    def _end(self, change: RoleChange) -> None:
+        self.change = change
+        self.on_change()
+
+    async def _save(self, state: EpochState) -> None:
+        async with self._saving:
+            if state != self.state:
+                await asyncio.to_thread(save_epochs, self._data, state)
+                self.state = state
+
+
+def settings_by_role(settings: Settings) -> Settings:
+    """The settings with which a directory may be used; Refused and Corrupt where by none.
+
+    A directory that was promoted is a leader's, though the server is told to follow the one before.
+    """
+    state = load_epochs(settings.data)
+    if settings.follow:
+        is_promoted = state.role is EpochRole.LEADER and state.peer == settings.follow
+        return replace(settings, follow="") if is_promoted else settings
+    if state.role is EpochRole.FENCED:
+        detail = f"there is a leader of epoch {state.fenced_by}, this server's has {state.epoch}"
+        raise Refused(f"{settings.data} may not be used: {detail}", field="data", remedy=REJOIN)
+    if state.role is EpochRole.STANDBY:
+        raise Refused(
+            f"{settings.data} is a standby's of {state.peer}",
+            field="data",
+            remedy=f"start it with --follow, or run `kitemq promote --data {settings.data}` first",
+        )
+    return settings

@@ -1,0 +1,74 @@
+"""How far standbys have come, and the sends that wait for one of them: the durability `replicated`.
+
+Who serves standbys says when one is in step and what it has. A send that finds none, or waits too
+long, is refused or gets `flushed`, as the settings say; its messages stay stored.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from engine.clock import Clock
+from engine.errors import Busy
+from engine.message import Durability
+from engine.service import IDLE_WAIT_MAX_S, Service
+
+Accepted = Callable[[Durability, Exception | None], None]
+
+NOT_REPLICATED = "not_replicated"
+REMEDY = "see to the standby; or set replicated_fallback, or ask for less durability"
+
+
+class Replicas(Service):
+    """`reached` is the position up to which a standby has log and journal."""
+
+    name = "replicas"
+
+    def __init__(self, clock: Clock, *, timeout_s: float, falls_back: bool) -> None:
+        super().__init__()
+        self._clock, self._timeout_s, self._falls_back = clock, timeout_s, falls_back
+        self._waiting: deque[tuple[int, float, Accepted]] = deque()  # oldest first
+        self._in_step = 0
+        self.reached = 0
+
+    def join(self) -> None:
+        """A standby is in step: it has had everything once since it connected."""
+        self._in_step += 1
+
+    def leave(self) -> None:
+        """One that was in step is gone. Those that wait go on: it may come back in time."""
+        self._in_step -= 1
+
+    def level(self) -> Durability:
+        """What a send that asks for `replicated` can have now; Busy where it is refused."""
+        if self._in_step:
+            return Durability.REPLICATED
+        if self._falls_back:
+            return Durability.FLUSHED
+        raise Busy("no standby is in step", code=NOT_REPLICATED, remedy=REMEDY)
+
+    def request(self, position: int, done: Accepted) -> None:
+        """Call `done` once a standby has all before `position`, or the wait is over."""
+        if position <= self.reached:
+            done(Durability.REPLICATED, None)
+            return
+        self._waiting.append((position, self._clock.monotonic_s() + self._timeout_s, done))
+        if len(self._waiting) == 1:
+            self.wake()
+
+    def report(self, position: int) -> None:
+        """A standby has all before `position`."""
+        self.reached = max(self.reached, position)
+        while self._waiting and self._waiting[0][0] <= self.reached:
+            self._waiting.popleft()[2](Durability.REPLICATED, None)
+
+    def tick(self) -> float:
+        """Tell those who waited too long."""
+        now_s = self._clock.monotonic_s()
+        while self._waiting and self._waiting[0][1] <= now_s:
+            done = self._waiting.popleft()[2]
+            if self._falls_back:
+                done(Durability.FLUSHED, None)
+                continue
+            detail = f"it is stored here, but no standby had it within {self._timeout_s} s"
+            done(Durability.FLUSHED, Busy(detail, code=NOT_REPLICATED, remedy=REMEDY))
+        return self._waiting[0][1] - now_s if self._waiting else IDLE_WAIT_MAX_S

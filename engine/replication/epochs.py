@@ -1,0 +1,127 @@
+"""Which epoch a data directory belongs to: who may lead, and where each epoch began.
+
+A promotion begins an epoch, and notes where log and journal ended then. A directory of an earlier
+epoch that goes further has a tail that no leader of the later one knows. The file `epochs.json`
+says all this; a directory without one has the first epoch.
+"""
+
+import secrets
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from engine.errors import Conflict, Corrupt
+from engine.replication.cursor import ANEW
+from engine.store.files import Files, OsFiles, make_lasting_directory, read_whole, write_atomic
+from engine.store.journal_files import JournalPlace
+
+FILE = "epochs.json"
+STARTS_MAX = 1000
+FIRST = 1
+OS_FILES = OsFiles()
+
+
+class EpochRole(StrEnum):
+    """What a directory may be used as; `fenced`: a later epoch has another leader."""
+
+    LEADER = "leader"
+    STANDBY = "standby"
+    FENCED = "fenced"
+
+
+class EpochStart(msgspec.Struct, frozen=True, array_like=True):
+    """Where log and journal ended when an epoch began."""
+
+    epoch: int
+    log_end: Annotated[int, Meta(ge=0)]
+    journal: JournalPlace
+
+
+class EpochHistory(msgspec.Struct, frozen=True, tag="epochs", array_like=True):
+    """What a leader tells its standbys first: its epoch, and the newest 1,000 starts.
+
+    `cluster` is the same in all copies of one directory, "" where nobody has named it.
+    """
+
+    cluster: str = ""
+    epoch: Annotated[int, Meta(ge=FIRST)] = FIRST
+    starts: Annotated[Sequence[EpochStart], Meta(max_length=STARTS_MAX)] = ()
+
+    def check_same(self, cluster: str) -> None:
+        """Raise Conflict unless `cluster` may be this one."""
+        if cluster and self.cluster and cluster != self.cluster:
+            detail = "the standby's data directory is a copy of another leader's"
+            raise Conflict(detail, field="data", remedy=ANEW)
+
+    def start_after(self, epoch: int, log_end: int, journal: JournalPlace) -> EpochStart | None:
+        """Where a directory of `epoch` that ends there must be cut; None where it is a prefix.
+
+        Conflict where it is so old that nobody knows.
+        """
+        start = next((each for each in self.starts if each.epoch > epoch), None)
+        if start is None or (log_end <= start.log_end and journal <= start.journal):
+            return None
+        if start.epoch > epoch + 1:
+            detail = f"the leader does not know any more where its epoch {epoch + 1} began"
+            raise Conflict(detail, field="data", remedy=ANEW)
+        return start
+
+
+class EpochState(msgspec.Struct, frozen=True):
+    """What the file says. `peer` is the leader's address that a standby follows or has followed."""
+
+    history: EpochHistory = EpochHistory()
+    role: EpochRole = EpochRole.LEADER
+    peer: str = ""
+    fenced_by: int = 0  # the epoch
+
+    @property
+    def epoch(self) -> int:
+        return self.history.epoch
+
+    def with_cluster(self) -> "EpochState":
+        """The same with a name for the cluster, for a leader before its first standby."""
+        if self.history.cluster:
+            return self
+        history = msgspec.structs.replace(self.history, cluster=secrets.token_hex(8))
+        return msgspec.structs.replace(self, history=history)
+
+    def follow(self, history: EpochHistory, peer: str) -> "EpochState":
+        """The state of a standby of the leader with this history."""
+        return EpochState(history, EpochRole.STANDBY, peer)
+
+    def promote(self, log_end: int, journal: JournalPlace) -> "EpochState":
+        """The state of the leader of the next epoch, on a directory that ends there."""
+        epoch = max(self.epoch, self.fenced_by) + 1
+        starts = [*self.history.starts, EpochStart(epoch, log_end, journal)][-STARTS_MAX:]
+        history = EpochHistory(self.history.cluster or secrets.token_hex(8), epoch, starts)
+        return EpochState(history, EpochRole.LEADER, self.peer)
+
+    def fence(self, epoch: int) -> "EpochState":
+        """The state of a leader that has met the leader of a later epoch."""
+        assert epoch > self.epoch
+        return msgspec.structs.replace(self, role=EpochRole.FENCED, fenced_by=epoch)
+
+
+def load_epochs(root: Path, files: Files = OS_FILES) -> EpochState:
+    """What a directory says; Corrupt where that cannot be read."""
+    try:
+        return msgspec.json.decode(read_whole(files, root / FILE), type=EpochState)
+    except FileNotFoundError:
+        return EpochState()
+    except msgspec.MsgspecError as error:
+        raise Corrupt(
+            f"{root / FILE} cannot be read: {error}",
+            field="data",
+            remedy="restore it from a backup; a directory without it begins with the first epoch",
+        ) from error
+
+
+def save_epochs(root: Path, state: EpochState, files: Files = OS_FILES) -> None:
+    """On the disk when it returns; raises OSError."""
+    make_lasting_directory(files, root)
+    write_atomic(files, root / FILE, msgspec.json.format(msgspec.json.encode(state), indent=1))

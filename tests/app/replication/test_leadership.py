@@ -1,0 +1,189 @@
+"""Epochs over the port for standbys: a promotion, and a leader that hears of a later epoch."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from msgspec.structs import replace
+
+from app.replication.fencer import Fencer
+from app.services.leadership import RoleChange, settings_by_role
+from app.settings import Settings
+from engine.errors import Refused, Stopping
+from engine.message import Message
+from engine.replication.epochs import EpochRole, EpochState, load_epochs, save_epochs
+from engine.replication.pieces import EMPTY_STATE
+from engine.store.journal import JournalPlace
+from tests.app.conftest import App
+from tests.app.replication.conftest import Leader, Opened
+from tests.app.replication.test_follower import caught_up, following, until
+
+pytestmark = pytest.mark.anyio
+PROMOTION = "/api/v1/replication/promotion"
+
+
+async def promote(standby: App, *, force: bool = False) -> httpx.Response:
+    return await standby.http.post(PROMOTION, json={"force": force})
+
+
+async def test_a_connected_standby_is_promoted_by_force_alone(
+    opened: Opened, tmp_path: Path
+) -> None:
+    async with opened() as leader, following(leader, tmp_path) as standby:
+        leader.send(b"one")
+        await caught_up(leader, standby)
+        await until(lambda: standby.app.services.following.is_connected)
+        refused = await promote(standby)
+        assert (refused.status_code, refused.json()["code"]) == (409, "leader_connected")
+        assert load_epochs(tmp_path / "standby").role is EpochRole.STANDBY
+        end = standby.app.services.host.standby_broker.standby.end
+        answer = await promote(standby, force=True)
+        assert (answer.status_code, answer.json()) == (200, {"epoch": 2})
+        assert standby.app.services.leadership.change is RoleChange.PROMOTED
+        state = load_epochs(tmp_path / "standby")
+        assert (state.role, state.epoch) == (EpochRole.LEADER, 2)
+        assert [(each.log_end, each.journal) for each in state.history.starts] == [end]
+        assert state.history.cluster == leader.app.services.leadership.state.history.cluster
+        leader.send(b"two")  # nobody takes it any more
+        assert standby.app.services.host.standby_broker.standby.end == end
+        assert (await promote(standby, force=True)).status_code == 409
+        (entry,) = (await standby.get("/audit?action=server.promote&result=done"))["items"]
+        assert entry["after_json"] == '{"epoch":2}'
+
+
+async def test_a_leader_cannot_be_promoted(opened: Opened, tmp_path: Path) -> None:
+    async with opened() as leader:
+        transport = httpx.ASGITransport(leader.app, client=("127.0.0.1", 50_001))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as http:
+            answer = await http.post(PROMOTION, json={})
+        assert (answer.status_code, answer.json()["detail"]) == (409, "this server is no standby")
+
+
+async def test_a_promotion_that_the_disk_refuses_changes_nothing(
+    opened: Opened, tmp_path: Path
+) -> None:
+    async with opened() as leader, following(leader, tmp_path) as standby:
+        await caught_up(leader, standby)
+        await until(lambda: standby.app.services.following.is_connected)
+        (tmp_path / "standby" / "epochs.json.tmp").mkdir()
+        assert (await promote(standby, force=True)).status_code == 409
+        assert standby.app.services.leadership.change is None
+        leader.send(b"one")
+        await caught_up(leader, standby)
+
+
+async def fenced(leader: Leader) -> None:
+    leadership = leader.app.services.leadership
+    await until(lambda: leadership.change is RoleChange.FENCED)
+    with pytest.raises(Stopping):
+        leader.broker.send([Message("orders", b"x")])
+
+
+async def test_a_leader_that_meets_a_standby_of_a_later_epoch_goes_no_further(
+    opened: Opened, tmp_path: Path
+) -> None:
+    async with opened() as leader:
+        link = await leader.link()
+        assert link.history.epoch == 1
+        link.begin(replace(EMPTY_STATE, cluster=link.history.cluster, epoch=3))
+        with pytest.raises(Refused, match="a leader of epoch 3") as refusal:
+            await link.next()
+        assert refusal.value.code == "fenced"
+        link.close()
+        await fenced(leader)
+        assert load_epochs(tmp_path / "leader").fenced_by == 3
+    with pytest.raises(Refused, match="a leader of epoch 3") as start:
+        settings_by_role(Settings(data=tmp_path / "leader"))
+    assert "--follow" in start.value.remedy
+    settings_by_role(Settings(data=tmp_path / "leader", follow="10.0.0.2:10912"))
+
+
+async def test_a_later_epoch_of_another_cluster_fences_nobody(opened: Opened) -> None:
+    async with opened() as leader:
+        link = await leader.link()
+        link.begin(replace(EMPTY_STATE, cluster="other", epoch=3))
+        with pytest.raises(Refused, match="another leader's"):
+            await link.next()
+        link.close()
+        assert leader.app.services.leadership.change is None
+        leader.send(b"one")
+
+
+@pytest.mark.parametrize("own_epoch", [2, 1])
+async def test_of_two_leaders_the_one_of_the_earlier_epoch_is_fenced(
+    opened: Opened, own_epoch: int
+) -> None:
+    """The one that was promoted looks for the other."""
+    async with opened() as leader:
+        services = leader.app.services
+        history = services.leadership.state.history
+        address = f"127.0.0.1:{leader.port}"
+        later = EpochState(history, peer=address).promote(0, JournalPlace(0, 0))
+        if own_epoch == 2:
+            promoted = Promoted(later)
+        else:
+            services.leadership.state = later
+            promoted = Promoted(EpochState(history, peer=address))
+        fencer = Fencer(promoted, address)  # type: ignore[arg-type]
+        await fencer.start()
+        try:
+            if own_epoch == 2:
+                await fenced(leader)
+            else:
+                await until(lambda: promoted.leadership.fences == [(2, address)])
+        finally:
+            await fencer.stop()
+
+
+class Promoted:
+    """As much of a promoted server as looks for the old leader."""
+
+    def __init__(self, state: EpochState) -> None:
+        self.settings = Settings()
+        self.leadership = self
+        self.state = state
+        self.fences: list[tuple[int, str]] = []
+
+    async def fence(self, epoch: int, by: str) -> None:
+        self.fences.append((epoch, by))
+
+
+async def test_a_directory_that_follows_a_later_leader_shows_its_tail(
+    opened: Opened, tmp_path: Path
+) -> None:
+    async with opened() as leader:
+        async with following(leader, tmp_path) as standby:
+            leader.send(b"both")
+            await caught_up(leader, standby)
+            end = standby.app.services.host.standby_broker.standby.end
+            leader.send(b"alone")
+            await caught_up(leader, standby)
+        leadership = leader.app.services.leadership
+        leadership.state = leadership.state.promote(*end)
+        # The two differ from there on, though here by nothing but the epoch.
+        async with following(leader, tmp_path) as standby:
+            await until(lambda: standby.app.services.leadership.state.epoch == 2)
+            await caught_up(leader, standby)
+            [tail] = (await standby.get("/replication"))["tails"]
+            assert (tail["epoch"], tail["messages"]) == (1, 1)
+            page = (await standby.http.get("/engine")).text
+            assert tail["file"] in page
+            assert "messages that no later leader has" in page
+            assert (tmp_path / "standby" / tail["file"]).exists()
+
+
+def test_a_directory_is_used_as_its_epochs_say(tmp_path: Path) -> None:
+    plain = Settings(data=tmp_path)
+    assert settings_by_role(plain) == plain
+    peer = "10.0.0.1:10912"
+    told = Settings(data=tmp_path, follow=peer)
+    standby = EpochState().follow(EpochState().with_cluster().history, peer)
+    save_epochs(tmp_path, standby)
+    assert settings_by_role(told) == told
+    with pytest.raises(Refused, match="is a standby's of"):
+        settings_by_role(plain)
+    save_epochs(tmp_path, standby.promote(0, JournalPlace(0, 0)))
+    assert settings_by_role(plain) == plain
+    assert settings_by_role(told).follow == ""
+    other = Settings(data=tmp_path, follow="10.0.0.3:10912")
+    assert settings_by_role(other).follow == "10.0.0.3:10912"

@@ -1,0 +1,143 @@
+"""A standby is promoted as its leader is dead; the old leader comes back, stops, and follows."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.process import free_port
+from kitemq import Message
+from kitemq.model.server import Replication
+from tests.crash.process import ServerProcess
+from tests.crash.test_standby import differences
+from tests.patience import until
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+
+LIMIT_S = 30.0
+TOPIC = "orders"
+
+
+class Couple:
+    """Two servers; `first` leads, until the other is promoted."""
+
+    def __init__(self, path: Path) -> None:
+        ports = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+        secret = {"ha_secret": "what both of them know"}
+        self.ports = ports
+        self.first = ServerProcess(path / "first", ha_listen=ports[0], **secret)
+        self.second = ServerProcess(path / "second", ha_listen=ports[1], follow=ports[0], **secret)
+
+    def state(self, server: ServerProcess) -> Replication:
+        with server.client() as client:
+            return client.server.replication()
+
+    def caught_up(self, standby: ServerProcess, bodies: set[str]) -> None:
+        def look() -> bool:
+            return self.bodies(standby) == bodies
+
+        until(look, "the standby lacks something", LIMIT_S)
+
+    def send(self, server: ServerProcess, *bodies: str) -> None:
+        with server.client() as client:
+            client.messages.send(TOPIC, [Message(body=body) for body in bodies])
+
+    def bodies(self, server: ServerProcess) -> set[str]:
+        with server.client() as client:
+            queues = range(4)
+            pages = [client.messages.pull(TOPIC, queue, 0) for queue in queues]
+            return {str(each.body) for page in pages for each in page.messages}
+
+
+@pytest.fixture
+def couple(tmp_path: Path) -> Iterator[Couple]:
+    couple = Couple(tmp_path)
+    try:
+        yield couple
+    finally:
+        couple.first.kill()
+        couple.second.kill()
+
+
+def kitemq(*words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "kitemq", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_an_old_leader_is_fenced_and_its_tail_is_set_aside(couple: Couple, tmp_path: Path) -> None:
+    first, second = couple.first, couple.second
+    first.start()
+    second.start()
+    couple.send(first, "both")
+    couple.caught_up(second, {"both"})
+    refused = kitemq("promote", "--server", second.url)
+    assert refused.returncode == 2
+    assert "is connected" in refused.stderr
+    second.kill()
+    couple.send(first, "tail 1", "tail 2")
+    first.kill()
+    second.start()
+    done = kitemq("promote", "--server", second.url, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"epoch": 2}
+    couple.send(second, "new")
+    assert couple.state(second).leader == ""
+
+    with (tmp_path / "log").open("wb") as stderr:
+        first.stderr = stderr
+        first.begin()
+        assert first.ended() == 2
+        first.begin()
+        assert first.ended() == 2
+    said = (tmp_path / "log").read_text()
+    assert "KiteMQ stops: there is a leader of epoch 2" in said
+    assert "may not be used: there is a leader of epoch 2, this server's has 1" in said
+
+    first.stderr = None
+    first.settings["follow"] = couple.ports[1]
+    first.start()
+    couple.caught_up(first, {"both", "new"})
+    state = couple.state(first)
+    assert state.epoch == 2
+    [tail] = state.tails
+    assert (tail.epoch, tail.messages) == (1, 2)
+    printed = kitemq("store", "tail", str(first.data / tail.file), "--json")
+    rows = [json.loads(line) for line in printed.stdout.splitlines()]
+    assert [row["body"] for row in rows] == ["tail 1", "tail 2"]
+
+    second.kill()
+    second.start()  # with the same words: it follows nobody, it was promoted
+    assert couple.state(second).leader == ""
+    couple.send(second, "newest")
+    couple.caught_up(first, {"both", "new", "newest"})
+    second.kill()
+    first.kill()
+    assert differences(first, second) == ""
+
+
+def test_a_stopped_standby_starts_as_a_leader_only_after_a_promotion(couple: Couple) -> None:
+    first, second = couple.first, couple.second
+    first.start()
+    second.start()
+    couple.send(first, "one")
+    couple.caught_up(second, {"one"})
+    busy = kitemq("promote", "--data", str(second.data))
+    assert busy.returncode != 0
+    assert "another process uses" in busy.stderr
+    first.kill()
+    second.kill()
+    del second.settings["follow"]
+    second.begin()
+    assert second.ended() == 2
+    assert json.loads(kitemq("promote", "--data", str(second.data), "--json").stdout) == {
+        "epoch": 2
+    }
+    second.start()
+    assert couple.bodies(second) == {"one"}
+    assert second.verify() == ""
+    again = kitemq("promote", "--data", str(first.data))
+    assert again.returncode == 2
+    assert "is no standby's" in again.stderr
