@@ -178,5 +178,5 @@ def test_a_state_is_read_and_written_and_a_wrong_one_refused() -> None:
     assert dead_filter.parse({"state": "open"}) == Criteria()
     assert dead_filter.parse({"state": "dismissed"}).query() == {"state": "dismissed"}
     assert Criteria(state="all").is_any
-    with pytest.raises(Invalid, match="no state"):
+    with pytest.raises(Invalid, match="not a state"):
         dead_filter.parse({"state": "gone"})
