@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from bench import large_scene
+from bench import interactions, large_scene
 from bench.figures import Check, Figure, times_of
 from bench.large_scene import (
     ARCHIVE,
@@ -166,7 +166,9 @@ class ConsoleLine:
                 memory_mib=server.memory_mib(),
                 delay_ms=server.delay_ms(),
             )
-            return [rest, *_figures(Reader(server), size, TIMES if is_full else 1)]
+            times = TIMES if is_full else 1
+            figures = _figures(Reader(server), size, times)
+            return [rest, *figures, *interactions.measure(server.url, times)]
         finally:
             server.stop()
 
@@ -308,6 +310,7 @@ CONSOLE = ConsoleLine(
         Check(ALL_FOUND, "p95_us", 300_000),
         Check(ALL_FOUND, "delay_ms", 10),
         Check(BODY_FIRST, "delay_ms", 10),
+        Check(interactions.NAME, "p95_us", 100_000),
         Check(AT_REST, "ready_s", 3.0),
         Check(AT_REST, "delay_ms", 10),
     ),

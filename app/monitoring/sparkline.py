@@ -1,7 +1,8 @@
-"""Little lines and bars drawn by the server as SVG points; pure."""
+"""Little lines and bars drawn by the server as SVG; pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 WIDTH = 96
 HEIGHT = 22
@@ -10,27 +11,37 @@ MARGIN = 2
 
 @dataclass(frozen=True)
 class Sparkline:
-    """A sparkline's points for `<polyline>` and the filled shape below it; "" when empty."""
+    """The paths of a sparkline and of the filled shape below it; "" when empty."""
 
-    points: str
+    path: str
     area: str
     width: int
     height: int
 
 
-def line(values: Sequence[float], width: int = WIDTH, height: int = HEIGHT) -> Sparkline:
-    """Scale `values` into the box, 0 at its foot; fewer than two values draw nothing."""
-    if len(values) < 2 or not any(values):
+def line(values: Sequence[float | None], width: int = WIDTH, height: int = HEIGHT) -> Sparkline:
+    """Scale `values` into the box, 0 at its foot; None is a gap, and a value between gaps a dot.
+
+    Fewer than two values draw nothing, nor do zeros alone.
+    """
+    known = [value for value in values if value is not None]
+    if len(known) < 2 or not any(known):
         return Sparkline("", "", width, height)
-    top = max(values)
+    top = max(known)
     step = width / (len(values) - 1)
     room = height - 2 * MARGIN
-    spots = [
-        f"{index * step:.1f},{height - MARGIN - room * value / top:.1f}"
-        for index, value in enumerate(values)
-    ]
-    points = " ".join(spots)
-    return Sparkline(points, f"0,{height} {points} {width},{height}", width, height)
+    path = area = ""
+    for is_gap, run in groupby(enumerate(values), lambda spot: spot[1] is None):
+        if is_gap:
+            continue
+        spots = [
+            f"{index * step:.1f},{height - MARGIN - room * (value or 0) / top:.1f}"
+            for index, value in run
+        ]
+        first, last = (spot.partition(",")[0] for spot in (spots[0], spots[-1]))
+        path += f"M{' '.join(spots)}" + ("h0" if len(spots) == 1 else "")
+        area += f"M{first},{height} {' '.join(spots)} {last},{height}z"
+    return Sparkline(path, area, width, height)
 
 
 @dataclass(frozen=True)

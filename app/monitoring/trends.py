@@ -98,14 +98,14 @@ class Trends:
 
 
 def trend(values: Sequence[int | None]) -> Trend:
-    """The little line of these values; times without samples leave it out, not at 0. Pure."""
+    """The little line of these values, with gaps for times without samples. Pure."""
     points = [value for value in values if value is not None]
     if not points:
         return Trend(is_read=True, values=values)
     return Trend(
         is_read=True,
         values=values,
-        line=sparkline.line(points) if len(points) > 1 else None,
+        line=sparkline.line(values) if len(points) > 1 else None,
         points=len(points),
         low=min(points),
         high=max(points),

@@ -95,7 +95,7 @@ def _fault(error: msgspec.ValidationError) -> Invalid:
         columns = ", ".join(DEFINITION_COLUMNS)
         return Invalid(f"there is no column {named!r}", field=named, remedy=f"known are {columns}")
     field = named or place.rstrip("`")
-    return Invalid(detail, field=field, remedy="add it" if named else "mend the value")
+    return Invalid(detail, field=field, remedy="add it" if named else "correct the value")
 
 
 def _lines(text: str) -> Iterator[Mapping[str, Any]]:
@@ -120,7 +120,7 @@ def _lines(text: str) -> Iterator[Mapping[str, Any]]:
                 yield dict(zip(head, map(_cell, cells), strict=False))
     except csv.Error as error:
         raise Invalid(
-            f"line {reader.line_num} is no CSV: {error}", field="content", remedy="mend the line"
+            f"line {reader.line_num} is no CSV: {error}", field="content", remedy="correct the line"
         ) from None
 
 
@@ -149,7 +149,7 @@ def _json_lines(text: str) -> Iterator[Mapping[str, Any]]:
             item = msgspec.json.decode(each)
         except NO_JSON as error:
             raise Invalid(
-                f"line {number} is no JSON: {error}", field="content", remedy="mend the line"
+                f"line {number} is no JSON: {error}", field="content", remedy="correct the line"
             ) from None
         yield _object(item)
 

@@ -151,7 +151,7 @@ class RetryRule:
             raise GroupNotFound(
                 f"there is no consumer group {name!r} to retry for",
                 field="topic",
-                remedy="create the group, or mend the topic's name",
+                remedy="create the group, or check the topic's name",
             )
         is_own = SOURCE in message.properties  # of the engine's making: a sender cannot set it
         is_spent = message.attempt - 1 > _retry_max(message, group.retry_max)

@@ -184,7 +184,7 @@ def check_request(new: NewReplay) -> None:
             remedy="choose by one of them",
         )
     if new.to_ms and new.to_ms < new.from_ms:
-        raise Invalid("the time ends before it begins", field="to_ms", remedy="mend the times")
+        raise Invalid("the time ends before it begins", field="to_ms", remedy="correct the times")
 
 
 def check_rate(rate: float) -> None:

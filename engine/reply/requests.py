@@ -267,7 +267,7 @@ class RequestReply(Service):
             raise MessageNotFound(
                 f"no reply to {correlation_id!r} is kept",
                 field="correlation_id",
-                remedy=f"mend the id; replies are kept for {self._keep_s:g} s (reply_keep_s)",
+                remedy=f"check the id; replies are kept for {self._keep_s:g} s (reply_keep_s)",
             )
         return FoundReply(reply, LATE in reply.properties)
 

@@ -147,7 +147,7 @@ class Catalog:
             raise TopicNotFound(
                 f"there is no topic {name!r}",
                 field="topic",
-                remedy="create it, or mend the name",
+                remedy="create it, or check the name",
             )
         return config
 

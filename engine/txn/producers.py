@@ -55,7 +55,7 @@ class Callbacks:
             raise GroupNotFound(
                 f"the producer group {group!r} has no callback",
                 field="group",
-                remedy="register one, or mend the name",
+                remedy="register one, or check the name",
             )
         return callback
 

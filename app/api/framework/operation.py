@@ -435,7 +435,7 @@ def _invalid(error: msgspec.ValidationError) -> Invalid:
     if named is None:
         return Invalid(detail, field=field or "body", remedy="correct the value")
     inner = named["name"]
-    remedy = "remove it, or mend its spelling" if named["kind"] == "unknown" else "add it"
+    remedy = "remove it, or correct its spelling" if named["kind"] == "unknown" else "add it"
     return Invalid(detail, field=f"{field}.{inner}" if field else inner, remedy=remedy)
 
 

@@ -27,7 +27,7 @@ HEADLINES = {
     "oidc_token": N_("The provider's response was not accepted"),
     "oidc_off": N_("No provider configured"),
 }
-NOT_LET_IN = N_("You are signed in at the provider, but have no access here")
+NOT_LET_IN = N_("You are logged in at the provider, but have no access here")
 
 
 @dataclass(frozen=True)

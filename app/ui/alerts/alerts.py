@@ -175,8 +175,10 @@ def _rule(standing: RuleStatus, receivers: list[ReceiverRow]) -> Rule:
     about = ABOUT[RuleKind(rule.kind)]
     parts = [_("any")]
     if about.has_threshold:
-        threshold, unit = f"{rule.threshold:,}", translated(about.unit)
-        parts = [_("more than %(threshold)s %(unit)s", threshold=threshold, unit=unit)]
+        amount = f"{rule.threshold:,} {translated(about.unit)}"
+        if about.unit == "seconds":
+            amount = formats.say_length(rule.threshold * 1000)
+        parts = [_("more than %(amount)s", amount=amount)]
     if about.has_window:
         parts.append(_("within %(window_s)s", window_s=formats.duration(rule.window_s * 1000)))
     if rule.for_s:

@@ -15,6 +15,7 @@ from app.ui.framework import pages
 from app.ui.framework.console import Console
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.page_request import PageRequest
+from app.ui.journeys import words as journey_words
 from app.ui.messages.message import Property, body_file, body_of, properties_of
 from app.ui.replays.jobs import Job, job_of
 from engine.broker import DEAD_LETTER_PREFIX, DeadLetter
@@ -138,7 +139,7 @@ def _steps(console: Console, group: str, letter: DeadLetter) -> tuple[list[Step]
             until_ms=stage.until_ms,
             outcome=translated(stage.outcome.replace("_", " ")),
             client=stage.client,
-            detail=stage.detail,
+            detail=journey_words.detail(stage),
             is_dead=stage.name == "dead_letter",
         )
         for stage in journey.stages

@@ -128,7 +128,7 @@ class Criteria:
             for label, value in (
                 (_("error"), self.error_class),
                 (_("error message"), self.error),
-                (_("reason"), self.reason),
+                (_("reason"), translated(self.reason.replace("_", " "))),
                 (_("sent to"), self.topic),
                 (_("tag"), self.tag),
                 (_("last tried by"), self.client),

@@ -192,7 +192,7 @@ def hidden_of(query: Mapping[str, str]) -> frozenset[str]:
 
 def lines(canvas: Canvas, series: Sequence[Series], words: Words, axis: str = COUNTS) -> Chart:
     """A line chart of values over time."""
-    keys, visible = _keys(canvas, series, words)
+    keys, visible = _keys(canvas, series, words, "line-{}")
     values = [value for one in visible.values() for value in one.values if value is not None]
     scale = _scale(min(values, default=1.0), max(values, default=1.0), axis)
     is_filled = len(visible) <= FILLED_MAX and axis != LOGARITHMS
@@ -214,7 +214,7 @@ def lines(canvas: Canvas, series: Sequence[Series], words: Words, axis: str = CO
 def bars(canvas: Canvas, series: Sequence[Series], words: Words) -> Chart:
     """A chart of stacked bars of counts over time."""
     span = canvas.span
-    keys, visible = _keys(canvas, series, words, is_bars=True)
+    keys, visible = _keys(canvas, series, words, "bar-{}")
     sums = [sum(one.values[n] or 0 for one in visible.values()) for n in range(span.steps)]
     scale = _scale(0.0, max(sums, default=1) or 1, COUNTS)
     boxes: list[Box] = []
@@ -247,7 +247,7 @@ def step_place(span: TimeSteps, index: int, margin: float = 0.0) -> tuple[float,
 
 
 def _keys(
-    canvas: Canvas, series: Sequence[Series], words: Words, *, is_bars: bool = False
+    canvas: Canvas, series: Sequence[Series], words: Words, look_of: str
 ) -> tuple[list[SeriesKey], dict[str, Series]]:
     """The legend, and the visible series by their looks; a series has one colour in both ranges."""
     numbers: dict[str, int] = {}
@@ -257,8 +257,7 @@ def _keys(
         if all(value is None for value in one.values):
             continue
         number = numbers.setdefault(one.name, len(numbers))
-        look = f"bar-{number}" if is_bars else f"line-{number}"
-        look += " before" if one.is_before else ""
+        look = look_of.format(number) + (" before" if one.is_before else "")
         name = one.name.replace(SEPARATOR, "") + ("-before" if one.is_before else "")
         key = f"{words.id}.{name}"
         hide = SEPARATOR.join(sorted(canvas.hidden ^ {key}))

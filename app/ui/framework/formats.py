@@ -17,7 +17,7 @@ DURATION_STEPS = (
 # (limit in ms, divisor, unit), for measured times.
 FINE_STEPS = (
     (1000, 1, N_("%(n)s ms")),
-    (60_000, 1000, N_("%(n)s s")),
+    (120_000, 1000, N_("%(n)s s")),
     (3_600_000, 60_000, N_("%(n)s min")),
     (172_800_000, 3_600_000, N_("%(n)s h")),
     (float("inf"), 86_400_000, N_("%(n)s d")),

@@ -155,9 +155,9 @@ def _traffic_chart(request: PageRequest, traffic: Traffic, topics: Sequence[str]
 
 
 def _lines(history: Sequence[Totals], traffic: Traffic) -> dict[str, Sparkline]:
-    """The sparklines of the tiles; times of an unknown figure are left out."""
+    """The sparklines of the tiles; times of an unknown figure are gaps."""
     series = {name: [getattr(each, name) for each in history] for name in TILES}
-    lines = {name: line([v for v in values if v is not None]) for name, values in series.items()}
+    lines = {name: line(values) for name, values in series.items()}
     return lines | {"in": line(traffic.accepted), "out": line(traffic.delivered)}
 
 

@@ -69,7 +69,7 @@ def _verdict(console: Console, journey: Journey, branch: Branch, is_filtered: bo
         deliveries=branch.deliveries,
         since_ms=branch.at_ms,
         is_offline=branch.state in WAITING and nobody,
-        error=failed[-1].detail if failed else "",
+        error=journey_words.detail(failed[-1]) if failed else "",
         client=failed[-1].client if failed else "",
         links=[link for stage in own for link in _links(stage)][-3:],
     )

@@ -206,6 +206,7 @@ def _row(number: int, stage: Stage, bar: StageBar, begin_ms: int, now_ms: int) -
         tone=journey_words.tone(stage),
         after=_after(stage.at_ms - begin_ms),
         took=journey_words.took(stage, now_ms),
+        detail=journey_words.detail(stage),
         is_open=journey_words.goes_on(stage),
         note=journey_words.note(stage, now_ms),
         href=_record_href(stage),

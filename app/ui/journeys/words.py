@@ -27,6 +27,8 @@ LABELS: Mapping[StageName, str] = {
     StageName.CLIENT_TRANSACTION: N_("Client: transaction"),
     StageName.CLIENT_RECALL: N_("Client: recall"),
 }
+# Reasons that the engine writes as codes.
+CODES: Mapping[str, str] = {"attempts_exhausted": N_("attempts exhausted")}
 NUMBERED = frozenset({StageName.CHECK, StageName.DELIVERY, StageName.CLIENT_CONSUME})
 # The text beside a bar, its mark and its tone, by outcome.
 OUTCOMES: Mapping[StageOutcome, tuple[str, str, str]] = {
@@ -142,6 +144,12 @@ def outcome(stage: Stage) -> str:
     return translated(OUTCOMES[stage.outcome][0])
 
 
+def detail(stage: Stage) -> str:
+    """The cause that a stage has kept, with its code in words."""
+    code, colon, error = stage.detail.partition(":")
+    return translated(CODES[code]) + colon + error if code in CODES else stage.detail
+
+
 def took(stage: Stage, now_ms: int) -> str:
     """The length of a stage in words; "" for a moment."""
     if goes_on(stage):
@@ -203,7 +211,7 @@ def _attempt(stage: Stage, values: Values) -> str:
     text = f"{begun}{by}: {outcome(stage)}"
     if stage.outcome in ATTEMPTS:
         text = _(ATTEMPTS[stage.outcome], **values, begun=begun, by=by)
-    return f"{text}: {stage.detail}" if stage.detail else text
+    return f"{text}: {detail(stage)}" if stage.detail else text
 
 
 def _wait(stage: Stage, values: Values) -> str:
@@ -225,7 +233,7 @@ def _retry_wait(stage: Stage, values: Values) -> str:
 def _dead_letter(stage: Stage, values: Values) -> str:
     if not stage.detail:
         return _("moved to dead letters")
-    return _("moved to dead letters: %(detail)s", **values)
+    return _("moved to dead letters: %(detail)s", detail=detail(stage))
 
 
 def _produced(stage: Stage, values: Values) -> str:

@@ -100,7 +100,7 @@ def hot_keys(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     rows, before = (matching(each, "kind", query.choice) for each in (rows, before))
     ranked, names = [row for row in rows if row["rank"]], ("topic", "value")
     sums, others = sums_by(ranked, *names), sums_by([row for row in before if row["rank"]], *names)
-    everything = total(rows)
+    everything, earlier = total(rows), total(before)
     rest = everything - total(ranked)
     columns = [
         text_column(_("Value"), lambda key: key[1]),
@@ -120,8 +120,13 @@ def hot_keys(query: ReportQuery, rows: Rows, before: Rows) -> ReportView:
     chart, twin = _key_chart(query, ranked, keys)
     return ReportView(
         figures=[
-            Figure(_("Messages with a value"), count(everything)),
-            Figure(_("Distinct values"), count(len(keys)), note=_("at least") if rest else ""),
+            query.figure(_("Messages with a value"), count(everything), count(earlier)),
+            query.figure(
+                _("Distinct values"),
+                count(len(keys)),
+                count(len(others)),
+                note=_("at least") if rest else "",
+            ),
         ],
         charts=chart,
         tables=[table("values", title, columns, keys, _("No messages with a value.")), *twin],

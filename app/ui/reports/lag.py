@@ -64,7 +64,13 @@ def _figures(query: ReportQuery, hours: Rows, before: Rows, now: Rows) -> list[F
         Figure(_("Worst state now"), ReportCell(worst, ValueKind.STATE, why=never)),
         Figure(_("Unread now"), count(total(now, "lag") if now else None, never)),
         Figure(_("Oldest unread"), length(oldest_ms, never)),
-        query.figure(_("On time"), _in_time(hours, why), _in_time(before), better=Better.HIGHER),
+        query.figure(
+            _("On time"),
+            _in_time(hours, why),
+            _in_time(before),
+            better=Better.HIGHER,
+            note=_("of the range"),
+        ),
         query.figure(_("Lost"), lost, was_lost, better=query.fewer, note=note, tone=tone),
     ]
 

@@ -13,7 +13,7 @@ from app.ui.framework import charts
 from app.ui.framework.charts import Canvas, Chart, Lead, Series, Words
 from app.ui.framework.language import _
 from app.ui.reports.axes import HourSpan
-from app.ui.reports.cells import ReportCell, change_of, count
+from app.ui.reports.cells import ReportCell, ValueKind, change_of, count
 from app.ui.reports.tables import Column, Table, time_table
 
 
@@ -27,10 +27,13 @@ class Figure:
     note: str = ""
     tone: str = ""
     better: Better = Better.NEITHER
+    is_comparable: bool = True
 
     @property
     def change(self) -> ReportCell | None:
         """The change; None if there is nothing to say of it."""
+        if not self.is_comparable:
+            return None
         change = change_of(self.cell, self.before, self.better)
         return None if change.value is None and not change.tone else change
 
@@ -90,7 +93,16 @@ class ReportQuery:
         tone: str = "",
     ) -> Figure:
         """A figure, with the cell of the range to compare with if there is one."""
-        return Figure(label, now, before if self.before else None, note, tone, better)
+        is_sum = now.kind in (ValueKind.COUNT, ValueKind.SIZE)
+        return Figure(
+            label,
+            now,
+            before if self.before else None,
+            note,
+            tone,
+            better,
+            is_comparable=self.is_comparable or not is_sum,
+        )
 
 
 def over_time(words: Words, span: HourSpan, series: Sequence[Series]) -> Table:

@@ -114,6 +114,7 @@ ADVICE = {
     ),
 }
 ETA_MAX_S = 86_400
+CHANGE_MIN = 0.0005  # smaller changes round to nothing
 TIMES_MIN = 9.0  # larger changes are told as a multiple
 VERDICTS = {"worse": N_("worse"), "better": N_("better")}
 NUMBERS = ("lag", "lost", "members", "queues")
@@ -140,12 +141,12 @@ def severity(code: str) -> int:
 
 
 def change(ratio: float | None) -> str:
-    """A change relative to the previous range: "+12.5 %", "27 times"; None is one from 0."""
+    """A change from the previous range: "+12.5 %", "unchanged", "27 times"; None is one from 0."""
     if ratio is None:
         return _("from 0")
     if ratio >= TIMES_MIN:
         return _("%(n)s times", n=f"{ratio + 1:,.0f}")
-    return f"{100 * ratio:+.1f} %"
+    return f"{100 * ratio:+.1f} %" if abs(ratio) >= CHANGE_MIN else _("unchanged")
 
 
 def verdict(tone: str) -> str:

@@ -18,6 +18,7 @@
     return count;
   };
   function span(cell, name) {
+    if (!cell.textContent.trim() && !cell.querySelector("svg, input")) return "none";
     if (cell.colSpan > 1 || cell.querySelector("form, details, pre, .button")) return "whole";
     const count = Math.max(shown(cell), name.length);
     return count <= SHORT_CHARS_MAX ? "third" : count <= HALF_CHARS_MAX ? "half" : "whole";
@@ -25,7 +26,7 @@
   function labelCells(table) {
     const columns = names(table);
     const isWide = columns.length >= COLUMNS_MIN || table.scrollWidth > table.parentElement.clientWidth;
-    if (!isWide || table.matches(".hex, .matrix")) return;
+    if (!isWide || table.matches(".hex, .matrix, .diff")) return;
     table.dataset.cards = "";
     for (const row of [...table.tBodies].flatMap((body) => [...body.rows])) {
       let column = 0;

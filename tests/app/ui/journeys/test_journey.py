@@ -79,7 +79,7 @@ def test_sentences_say_who_failed_when_and_why(browser: httpx.Client, failing: s
     ), texts
     assert re.fullmatch(r"Waited [\d.]+ s before attempt 2", texts[2]), texts
     assert texts[-1].startswith("Attempt 1 succeeded after")
-    assert f"attempts_exhausted: {ERROR}" in payer["story"][-3]["text"]
+    assert f"attempts exhausted: {ERROR}" in payer["story"][-3]["text"]
     assert "resent" in page["summary"]
 
 
