@@ -108,6 +108,8 @@ class QueueProgress:
         """The state that all of these messages share; None where they do not share one."""
         find = self.slots.get
         slot = find(offsets[0]) if offsets else None
+        if slot is not None and slot.open == len(offsets) and slot.span == offsets:
+            return slot  # a whole delivery, as most often
         return slot if len(set(map(id, map(find, offsets)))) == 1 else None
 
     def ready_offsets(self, buckets: Sequence[str], count_max: int) -> list[int]:
@@ -145,6 +147,7 @@ class QueueProgress:
                 change.deadline_ms,
                 change.client,
                 open=len(fresh),
+                span=fresh,
             )
             self.slots.update(dict.fromkeys(fresh, slot))
             batches.append(OffsetBatch(slot, fresh))
