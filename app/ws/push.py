@@ -171,7 +171,7 @@ class Subscription:
         self._unpark()  # after a wake: if more is left, the next waiter is woken
         if isinstance(deliveries, DeliveryColumns):
             self._write(deliveries)
-            self.resume()
+            self._wait()
             return
         messages = list(map(_message, deliveries))
         if not bodies.is_small(messages):
@@ -182,8 +182,13 @@ class Subscription:
             count = bodies.fitting_count(messages)
             self._release(deliveries[count:])
             self._write(deliveries[:count])
-            self.resume()
+            self._wait()
         else:
+            self._wait()
+
+    def _wait(self) -> None:
+        """Pump again once there is something: at the next turn, where there is already."""
+        if self._may_pump():
             self._parked = self._messaging.wait_to_receive(
                 self.group, self._topics, self._woken, self._pusher.client
             )
