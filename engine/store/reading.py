@@ -352,8 +352,8 @@ class StoreReader:
 
 def _contiguous(entries: Sequence[QueueEntry]) -> list[list[QueueEntry]]:
     """Entries in runs that lie one behind the other in the log, each read with one call."""
-    if not entries:
-        return []
+    if len(entries) < 2:
+        return [list(entries)] if entries else []
     runs = [[entries[0]]]
     size = entries[0].size_bytes
     for before, entry in pairwise(entries):
