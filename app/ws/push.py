@@ -57,6 +57,9 @@ class Pusher(Protocol):
     ) -> None:
         """Write a DELIVER; `undo` if it cannot be."""
 
+    def call_soon(self, callback: Callable[[], None]) -> asyncio.Handle:
+        """Call back at the loop's next turn, at whose end what it delivers is written."""
+
     def ended(self, subscription: int, error: EngineError, *, is_text: bool) -> None:
         """The subscription is over, because of `error`."""
 
@@ -101,7 +104,7 @@ class Subscription:
     def resume(self) -> None:
         """Pump at the loop's next turn, unless waiting or about to."""
         if self._next is None and self._parked is None and self._may_pump():
-            self._next = asyncio.get_running_loop().call_soon(self._pump)
+            self._next = self._pusher.call_soon(self._pump)
 
     def close(self) -> None:
         """Hand out nothing more; a wake that came already goes to another waiter."""
@@ -213,7 +216,7 @@ class Subscription:
     def _woken(self) -> None:
         """There may be something; can come from within `wait_to_receive`."""
         if self._next is None and self._is_open:
-            self._next = asyncio.get_running_loop().call_soon(self._pump)
+            self._next = self._pusher.call_soon(self._pump)
 
     def _write(self, deliveries: Deliveries) -> None:
         receipts = _receipts_of(deliveries)
