@@ -105,7 +105,7 @@ from engine.statistics.windows import WindowRates
 from engine.store.damage import Damage
 from engine.store.files import Files, OsFiles
 from engine.store.hashing import tag_hash
-from engine.store.kernel import KERNEL
+from engine.store.kernel import KERNEL, StoredColumns
 from engine.store.pool import Pool
 from engine.topic.catalog import TopicConfig, TopicType
 from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, REPLY_TOPIC, RETRY_PREFIX
@@ -251,6 +251,7 @@ __all__ = [
     "StateCounts",
     "Statistics",
     "Steps",
+    "StoredColumns",
     "Strategy",
     "SubscriptionVariant",
     "SubscriptionWarning",

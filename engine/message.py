@@ -30,6 +30,7 @@ NAME_SEPARATOR = "\x01"
 PROPERTY_SEPARATOR = "\x02"
 
 TAGS = "TAGS"
+TAG_BEGINS = f"{TAGS}{NAME_SEPARATOR}".encode()
 KEYS = "KEYS"
 UNIQ_KEY = "UNIQ_KEY"
 SHARDING_KEY = "__SHARDINGKEY"
@@ -195,6 +196,8 @@ class StoredMessage(msgspec.Struct, gc=False):
 
     @property
     def tag(self) -> str:
+        if self.parsed is None and TAG_BEGINS not in self.property_block:
+            return ""  # every read asks, and most need no other property
         return self.properties.get(TAGS, "")
 
     @property

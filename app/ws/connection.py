@@ -206,6 +206,9 @@ class Connection:
     ) -> None:
         self._answer(subscription, frame, is_text, undo)
 
+    def call_soon(self, callback: Callable[[], None]) -> asyncio.Handle:
+        return self._host.loop.call_soon(self._host.turn_end.run, callback)
+
     def ended(self, subscription: int, error: EngineError, *, is_text: bool) -> None:
         self._subscriptions.pop(subscription, None)
         self._answer(subscription, error_frame(error), is_text)

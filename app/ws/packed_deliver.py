@@ -10,7 +10,7 @@ from itertools import chain, repeat
 from sys import byteorder
 from typing import TypeVar
 
-from engine.broker import DeliveryColumns, ReceiptRun
+from engine.broker import DeliveryColumns, ReceiptRun, StoredColumns
 from kitemq.protocol.batches import AckFrame, DeliverFrame, put_receipt_columns
 from kitemq.protocol.columns import (
     EACH,
@@ -23,11 +23,12 @@ from kitemq.protocol.columns import (
     take_numbers,
     take_text,
 )
-from kitemq.protocol.frames import COUNT_MAX, Frame, take_topics, unpack
+from kitemq.protocol.frames import COUNT_MAX, Frame, put_topics, take_topics, unpack
 
 T = TypeVar("T")
 
 FIRST_MAX = 1 << 62
+NO_OFFSETS = range(0)
 FIRST_ATTEMPT = put_numbers([1])
 
 
@@ -38,6 +39,8 @@ class PackedDeliverFrame(Frame, frozen=True):
     deliveries: DeliveryColumns
 
     def payload(self) -> bytes:
+        if len(self.deliveries.runs) == 1:
+            return self._payload_of_run(*self.deliveries.runs[0])
         receipts = [run.receipts for run in self.deliveries.runs]
         columns = [run.columns for run in self.deliveries.runs]
         _, _, *numbers, properties, bodies = zip(*columns, strict=True)
@@ -58,9 +61,28 @@ class PackedDeliverFrame(Frame, frozen=True):
             )
         )
 
+    def _payload_of_run(self, receipts: ReceiptRun, columns: StoredColumns) -> bytes:
+        """The same bytes where all messages are of one queue."""
+        _, _, *numbers, properties, bodies = columns
+        return b"".join(
+            (
+                U32.pack(len(receipts)),
+                put_topics([receipts.topic]),
+                put_numbers((0,)),  # where that topic stands
+                put_numbers((receipts.queue,)),
+                put_packed_numbers(_packed(receipts.offsets)),
+                put_numbers((receipts.serial,)),
+                FIRST_ATTEMPT,
+                put_numbers((self.deliveries.invisible_until_ms,)),
+                *map(put_packed_numbers, numbers),
+                properties,
+                bodies,
+            )
+        )
+
 
 class AckRunFrame(Frame, frozen=True):
-    """An ACK of neighbouring messages of one delivery."""
+    """An ACK of one message, or of neighbouring ones of one delivery."""
 
     group: str
     receipts: ReceiptRun
@@ -83,21 +105,29 @@ def _parse(data: bytes, at: int) -> AckRunFrame | None:
     group, at = take_text(data, at)
     (count,) = unpack(U32, data, at)
     table, at = take_topics(data, at + U32.size)
-    if not 1 < count <= COUNT_MAX or len(table) != 1:
+    if not 0 < count <= COUNT_MAX or len(table) != 1:
         return None
     place, at = _shared(data, at)
     queue, at = _shared(data, at)
-    end = at + 1 + I64.size * count
-    if place or end > len(data) or data[at] != EACH:
-        return None
-    (first,) = I64.unpack_from(data, at + 1)
-    serial, after = _shared(data, end)
-    if after != len(data) or not 0 <= first < FIRST_MAX:
-        return None
-    offsets = range(first, first + count)
-    if data[at + 1 : end] != _packed(offsets):
+    offsets, at = _offsets(data, at, count)
+    serial, at = _shared(data, at)
+    if place or not offsets or at != len(data):
         return None
     return AckRunFrame(group, ReceiptRun(table[0], queue, offsets, serial))
+
+
+def _offsets(data: bytes, at: int, count: int) -> tuple[range, int]:
+    """The offsets that begin at `at`, and where they end; empty unless they are neighbours."""
+    if count == 1:
+        first, end = _shared(data, at)
+    else:
+        end = at + 1 + I64.size * count
+        if end > len(data) or data[at] != EACH:
+            return NO_OFFSETS, at
+        (first,) = I64.unpack_from(data, at + 1)
+    offsets = range(first, first + count) if 0 <= first < FIRST_MAX else NO_OFFSETS
+    is_run = count == 1 or data[at + 1 : end] == _packed(offsets)
+    return (offsets if is_run else NO_OFFSETS), end
 
 
 def _shared(data: bytes, at: int) -> tuple[int, int]:

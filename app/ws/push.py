@@ -57,6 +57,9 @@ class Pusher(Protocol):
     ) -> None:
         """Write a DELIVER; `undo` if it cannot be."""
 
+    def call_soon(self, callback: Callable[[], None]) -> asyncio.Handle:
+        """Call back at the loop's next turn, at whose end what it delivers is written."""
+
     def ended(self, subscription: int, error: EngineError, *, is_text: bool) -> None:
         """The subscription is over, because of `error`."""
 
@@ -101,7 +104,7 @@ class Subscription:
     def resume(self) -> None:
         """Pump at the loop's next turn, unless waiting or about to."""
         if self._next is None and self._parked is None and self._may_pump():
-            self._next = asyncio.get_running_loop().call_soon(self._pump)
+            self._next = self._pusher.call_soon(self._pump)
 
     def close(self) -> None:
         """Hand out nothing more; a wake that came already goes to another waiter."""
@@ -171,7 +174,7 @@ class Subscription:
         self._unpark()  # after a wake: if more is left, the next waiter is woken
         if isinstance(deliveries, DeliveryColumns):
             self._write(deliveries)
-            self.resume()
+            self._wait()
             return
         messages = list(map(_message, deliveries))
         if not bodies.is_small(messages):
@@ -182,8 +185,13 @@ class Subscription:
             count = bodies.fitting_count(messages)
             self._release(deliveries[count:])
             self._write(deliveries[:count])
-            self.resume()
+            self._wait()
         else:
+            self._wait()
+
+    def _wait(self) -> None:
+        """Pump again once there is something: at the next turn, where there is already."""
+        if self._may_pump():
             self._parked = self._messaging.wait_to_receive(
                 self.group, self._topics, self._woken, self._pusher.client
             )
@@ -208,7 +216,7 @@ class Subscription:
     def _woken(self) -> None:
         """There may be something; can come from within `wait_to_receive`."""
         if self._next is None and self._is_open:
-            self._next = asyncio.get_running_loop().call_soon(self._pump)
+            self._next = self._pusher.call_soon(self._pump)
 
     def _write(self, deliveries: Deliveries) -> None:
         receipts = _receipts_of(deliveries)

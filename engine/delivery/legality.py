@@ -116,8 +116,10 @@ class Legality:
             if slot is not None and slot.phase not in phases:
                 raise _wrong_move(change, slot.phase, move)
             return
+        offsets = offsets_of(runs)
+        shared = progress.shared_slot(offsets)
         last = None
-        for slot in map(progress.slots.get, offsets_of(runs)):
+        for slot in map(progress.slots.get, offsets) if shared is None else (shared,):
             if slot is not last:
                 if slot is not None and slot.phase not in phases:
                     raise _wrong_move(change, slot.phase, move)

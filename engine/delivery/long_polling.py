@@ -156,7 +156,7 @@ class LongPolling:
         """Take one out; if it was woken while there is still work, wake the next in its place."""
         if not poll.is_woken:
             self._unlist(poll)
-        elif any(map(self._work.has_work, poll.targets)):
+        elif self._count and any(map(self._work.has_work, poll.targets)):
             for topic in poll.topics:
                 if self.ready(poll.group, topic, 1):
                     return

@@ -4,6 +4,7 @@ A message without a recorded state is either still to come (at or past the curso
 it).
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
@@ -61,6 +62,7 @@ class InFlightState(msgspec.Struct, gc=False):
     client: str = ""
     failures: int = 0  # failed deliveries at this very place, beyond the record's own attempt
     open: int = 0  # how many messages still share it
+    span: Sequence[int] = ()  # the messages that it was made for, where that is known
 
 
 def state_after(

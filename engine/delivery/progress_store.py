@@ -69,6 +69,7 @@ class ProgressStore:
         self.on_ready: OnReady = _nobody
         self._groups: dict[str, dict[tuple[str, int], QueueProgress]] = {}
         self._retries: dict[str, RetryCount] = {}
+        self.removals = 0  # a `QueueProgress` is the same one until this number changes
         self.resets = ResetHistory()
         self._serial = 0
         rules = self._rules()
@@ -270,6 +271,7 @@ class ProgressStore:
         self._serial = max(self._serial, change.serial)
 
     def _group_cleared(self, change: GroupCleared) -> None:
+        self.removals += 1
         self._retries.pop(change.group, None)
         self.resets.forget_group(change.group)
         for progress in self._groups.pop(change.group, {}).values():
@@ -282,6 +284,7 @@ class ProgressStore:
                 self.on_ready(progress.group, progress.topic, freed)
 
     def _topic_cleared(self, change: TopicCleared) -> None:
+        self.removals += 1
         if change.topic.startswith(RETRY_PREFIX):
             self._retries.pop(change.topic.removeprefix(RETRY_PREFIX), None)
         self.resets.forget_topic(change.topic)
@@ -296,6 +299,7 @@ class ProgressStore:
                     self.on_ready(progress.group, progress.topic, len(dropped))
 
     def _group_reset(self, change: GroupReset) -> None:
+        self.removals += 1
         group, queues = change.group, self._groups.setdefault(change.group, {})
         for moved in change.reset.queues:
             key = (moved.topic, moved.queue)

@@ -53,6 +53,7 @@ class QueueProgress:
         "expired",
         "group",
         "is_reset_unseen",
+        "is_retry",
         "lanes",
         "moved",
         "owner",
@@ -67,6 +68,7 @@ class QueueProgress:
         self.owner = owner_of(group)
         self.topic = topic
         self.queue = queue
+        self.is_retry = topic == retry_topic(group)  # the group's own retry topic
         self.moved: dict[int, int] = {}
         self.is_reset_unseen = False
         self.expired = 0  # messages that went before the group was done with them
@@ -80,11 +82,6 @@ class QueueProgress:
         self.slots: dict[int, InFlightState] = {}
         self.ready: dict[str, dict[int, None]] = {}
         self.lanes: Lanes | None = TopicLanes() if self.is_retry else None
-
-    @property
-    def is_retry(self) -> bool:
-        """Whether this is the group's own retry topic."""
-        return self.topic == retry_topic(self.group)
 
     @property
     def floor(self) -> int:
@@ -108,6 +105,8 @@ class QueueProgress:
         """The state that all of these messages share; None where they do not share one."""
         find = self.slots.get
         slot = find(offsets[0]) if offsets else None
+        if slot is not None and slot.open == len(offsets) and slot.span == offsets:
+            return slot  # a whole delivery, as most often
         return slot if len(set(map(id, map(find, offsets)))) == 1 else None
 
     def ready_offsets(self, buckets: Sequence[str], count_max: int) -> list[int]:
@@ -145,12 +144,13 @@ class QueueProgress:
                 change.deadline_ms,
                 change.client,
                 open=len(fresh),
+                span=fresh,
             )
             self.slots.update(dict.fromkeys(fresh, slot))
             batches.append(OffsetBatch(slot, fresh))
         self._enter_lanes(fresh, change.lanes)
-        deferred = from_runs(change.deferred)
-        if deferred:
+        if change.deferred:
+            deferred = from_runs(change.deferred)
             aside = InFlightState(MessageState.READY, open=len(deferred))
             self.slots.update(dict.fromkeys(deferred, aside))
             free = self._enter_lanes(deferred, change.deferred_lanes)

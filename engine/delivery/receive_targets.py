@@ -1,6 +1,7 @@
 """Resolves a receive to queues: those of the topics it names, and of the group's retry topic.
 
 The first receive from a queue begins the group's progress there, where the group's settings say.
+What a receive resolved to is kept, and used again while the same settings apply.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,9 @@ from engine.topic.names import GROUP_QUEUE, retry_topic
 
 TOPICS_MAX = 64
 NO_LANES = (OPEN_LANE,)
+KEPT_MAX = 1024  # receives, each of so few queues and with so short names and filters:
+KEPT_TARGETS_MAX = 64
+KEPT_CHARS_MAX = 2048
 
 
 class ReceiveTarget(NamedTuple):
@@ -31,6 +35,15 @@ class ReceiveTarget(NamedTuple):
     filter: Filter
     is_ordered: bool
     buckets: tuple[str, ...]
+
+
+class ResolvedReceive(NamedTuple):
+    """What a receive resolved to, and what that follows from."""
+
+    config: GroupConfig
+    topics: list[tuple[TopicConfig, Filter]]
+    removals: int
+    targets: list[ReceiveTarget]
 
 
 class ReceiveTargets:
@@ -51,6 +64,7 @@ class ReceiveTargets:
         self._store = store
         self._broadcasts = broadcasts
         self._starts = starts
+        self._resolved: dict[tuple[object, ...], ResolvedReceive] = {}
         self.filters = SubscriptionFilters(store)
 
     def of(
@@ -67,6 +81,41 @@ class ReceiveTargets:
         GroupNotFound, Forbidden when either may not be read, and Paused when the group or all of
         these topics are.
         """
+        key = (group, queue, *topics.items())
+        resolved = self._resolved.get(key)
+        if resolved is None or not self._is_current(resolved):
+            resolved = self._resolve(group, topics, client, queue)
+            self._keep(key, resolved)
+        return resolved.targets
+
+    def _is_current(self, resolved: ResolvedReceive) -> bool:
+        """Whether it would be the same if it were made anew; its filters are noted then."""
+        group = resolved.config.name
+        is_same = self._groups.find(group) is resolved.config
+        if not is_same or resolved.removals != self._progress_store.removals:
+            return False
+        for settings, match in resolved.topics:
+            if self._catalog.find(settings.name) is not settings:
+                return False
+            self.filters.note(group, settings.name, match)
+        return True
+
+    def _keep(self, key: tuple[object, ...], resolved: ResolvedReceive) -> None:
+        """Not what depends on the client or on a pause, nor what is large."""
+        config = resolved.config
+        is_shared = config.mode is Mode.CLUSTERING and not config.paused_topics
+        if (
+            is_shared
+            and len(resolved.targets) <= KEPT_TARGETS_MAX
+            and len(str(key)) <= KEPT_CHARS_MAX
+        ):
+            if len(self._resolved) >= KEPT_MAX:
+                self._resolved.clear()
+            self._resolved[key] = resolved
+
+    def _resolve(
+        self, group: str, topics: Mapping[str, str], client: str, queue: int | None
+    ) -> ResolvedReceive:
         if not 0 < len(topics) <= TOPICS_MAX:
             raise Invalid(
                 f"{len(topics)} topics, it must be 1 to {TOPICS_MAX}",
@@ -81,6 +130,7 @@ class ReceiveTargets:
         else:
             name = self._broadcasts.name_of(config, client)
         targets: list[ReceiveTarget] = []
+        filters: list[tuple[TopicConfig, Filter]] = []
         for topic, expression in topics.items():
             if topic == retries:
                 raise _retry_topic_alone(topic)
@@ -90,6 +140,7 @@ class ReceiveTargets:
             if not config.consume_enabled or (paused and topic in paused):
                 continue
             self.filters.note(name, topic, match)
+            filters.append((settings, match))
             for each in _queues_of(settings, queue):
                 progress = self._progress_store.find(name, topic, each) or self._begin(
                     config, name, topic, each
@@ -103,7 +154,7 @@ class ReceiveTargets:
             )
             open_topics = [topic for topic in topics if topic not in paused] if paused else topics
             targets.append(ReceiveTarget(progress, ALL, False, (OPEN_LANE, *open_topics)))
-        return targets
+        return ResolvedReceive(config, filters, self._progress_store.removals, targets)
 
     def _begin(self, group: GroupConfig, name: str, topic: str, queue: int) -> QueueProgress:
         """A queue that is added to a topic under consumption is consumed from its beginning."""

@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from engine.events import Acked
 from engine.statistics.latency_histogram import Spread, Timing
+from engine.statistics.windows import SECOND_MS
 
-NOTED_MAX = 200  # that wait for the next tick, which comes every second
+NOTED_MAX = 200  # in a second; and so many may wait for the next ticks
 PER_STEP = 50  # records looked at in one tick
 
 # Topic, queue and offset to when the message was made; None where that cannot be read.
@@ -23,11 +24,15 @@ class EndToEnd:
     def __init__(self, born_ms_of: BornMsOf) -> None:
         self._born_ms_of = born_ms_of
         self._pending: list[Acked] = []
+        self._since_ms = self._noted = 0
         self._timing = Timing()
 
     def note(self, event: Acked) -> None:
         """Remember one of what was acknowledged."""
-        if len(self._pending) < NOTED_MAX:
+        if not self._since_ms <= event.at_ms < self._since_ms + SECOND_MS:
+            self._since_ms, self._noted = event.at_ms, 0
+        if self._noted < NOTED_MAX and len(self._pending) < NOTED_MAX:
+            self._noted += 1
             self._pending.append(event)
 
     def settle(self) -> bool:

@@ -283,6 +283,8 @@ class ConsumeQueue:
         """Readable entries from `offset` on, at most `count_max`; fewer where a file is gone."""
         data = self.read_packed(offset, count_max)
         count = len(data) // ENTRY.size
+        if count == 1:
+            return [QueueEntry(offset, *ENTRY.unpack(data))]
         fields = entries_layout(count).unpack_from(data)
         columns = zip(
             range(offset, offset + count), fields[0::3], fields[1::3], fields[2::3], strict=True

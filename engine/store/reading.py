@@ -7,6 +7,7 @@ cold have jobs for the pool (`reader_of`, `reader_at`).
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
+from operator import add
 
 from engine.clock import Clock
 from engine.config import EngineConfig
@@ -133,10 +134,9 @@ class StoreReader:
         known = self._queues.get((topic, queue))
         packed = b"" if known is None else known.read_packed(offset, count_max)
         fields = entries_layout(len(packed) // ENTRY.size).unpack(packed)
-        count = bisect_right(list(accumulate(fields[1::3])), bytes_max)
-        if not count:
-            return None
-        count = _near_count(fields, count)
+        totals = list(accumulate(fields[1::3]))
+        count = bisect_right(totals, bytes_max)
+        count = count and _near_count(fields, totals, count)
         if not count:
             return None
         start = fields[0]
@@ -352,8 +352,8 @@ class StoreReader:
 
 def _contiguous(entries: Sequence[QueueEntry]) -> list[list[QueueEntry]]:
     """Entries in runs that lie one behind the other in the log, each read with one call."""
-    if not entries:
-        return []
+    if len(entries) < 2:
+        return [list(entries)] if entries else []
     runs = [[entries[0]]]
     size = entries[0].size_bytes
     for before, entry in pairwise(entries):
@@ -366,24 +366,17 @@ def _contiguous(entries: Sequence[QueueEntry]) -> list[list[QueueEntry]]:
     return runs
 
 
-def _near_count(fields: Sequence[int], count: int) -> int:
+def _near_count(fields: Sequence[int], totals: Sequence[int], count: int) -> int:
     """How many of the first `count` entries are read together; 0 where that is no gain.
 
-    Each entry is three fields: position, size, tag code.
+    Each entry is three fields: position, size, tag code. `totals` are the sizes, summed up.
     """
-    size_bytes = sum(fields[1 : 3 * count : 3])
-    if _are_near(fields, count, size_bytes):
+    start, total = fields[0], totals[count - 1]
+    if total <= fields[3 * count - 3] + fields[3 * count - 2] - start <= 2 * total + GAP_BYTES_MAX:
         return count
-    near = size_bytes = 0
-    for number in range(1, count):
-        size_bytes += fields[3 * number - 2]
-        if not _are_near(fields, number, size_bytes):
+    near = 0
+    for total, end in zip(totals, map(add, fields[::3], fields[1::3]), strict=True):
+        if not total <= end - start <= 2 * total + GAP_BYTES_MAX:
             break
-        near = number
+        near += 1
     return near if near >= NEAR_COUNT_MIN else 0
-
-
-def _are_near(fields: Sequence[int], count: int, size_bytes: int) -> bool:
-    """Whether the first `count` entries, of so many bytes, have little between them in the log."""
-    span = fields[3 * count - 3] + fields[3 * count - 2] - fields[0]
-    return size_bytes <= span <= 2 * size_bytes + GAP_BYTES_MAX

@@ -111,8 +111,7 @@ def is_never_sampled_out(row: Row) -> bool:
 
 
 def _delivered(event: MessagesDelivered) -> Iterator[Row]:
-    offsets = event.offsets
-    count = len(offsets)
+    count = len(event.offsets)
     first = (1,) * count
     attempts, born, stored = (
         column if len(column) == count else default
@@ -123,29 +122,24 @@ def _delivered(event: MessagesDelivered) -> Iterator[Row]:
         )
     )
     start = 0
-    for index in range(1, count + 1):
-        if (
-            index < count
-            and offsets[index] == offsets[index - 1] + 1
-            and stored[index] == stored[start]
-            and born[index] == born[start]
-            and attempts[index] == attempts[start]
-        ):
-            continue
+    gaps = map(sub, event.offsets, counting())
+    for key, members in groupby(zip(gaps, attempts, born, stored, strict=False)):
+        gap, attempt, born_ms, stored_ms = key
+        size = len(list(members))
         yield Row(
             RowKind.DELIVERED,
             event.at_ms,
             event.group,
             event.topic,
             event.queue,
-            offsets[start],
-            index - start,
+            gap + start,
+            size,
             event.client,
-            attempts[start],
-            born_ms=born[start],
-            stored_ms=stored[start],
+            attempt,
+            born_ms=born_ms,
+            stored_ms=stored_ms,
         )
-        start = index
+        start += size
 
 
 def _settled(kind: RowKind) -> Callable[[Acked | Returned], Iterator[Row]]:

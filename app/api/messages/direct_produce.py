@@ -97,7 +97,11 @@ class DirectProduce:
         return from_json(self._topic, body, born_host, self._services.host.clock.now_ms())
 
     def _answer(self, sent: BatchSlice | ColumnsResult) -> bytes:
-        body = encode(result_of(sent, self._services.settings.store_host))
+        host = self._services.settings.store_host
+        if isinstance(sent, ColumnsResult):
+            body = json_of(sent, host)
+        else:
+            body = encode(result_of(sent, host))
         return b"%scontent-length: %d%s%s" % (self._before, len(body), self._after, body)
 
     def _refusal(self, new: NewMessages, error: EngineError | None) -> bytes | None:
@@ -124,6 +128,18 @@ def result_of(sent: BatchSlice | ColumnsResult, store_host: str) -> ProduceResul
     offsets, positions = map(str, sent.offsets), map(str, sent.positions)
     stored = map(StoredAt, ids, offset_ids, queues, offsets, positions)
     return ProduceResult(list(stored), WireDurability(sent.durability))
+
+
+def json_of(sent: ColumnsResult, store_host: str) -> bytes:
+    """The result as JSON, without an object for each message: it takes half of the time."""
+    begin = f'{{"message_id":"{sent.id_prefix}'
+    middle = f'","offset_id":"{_address_of(store_host)}'
+    end, at = f'","queue":{sent.queue},"offset":"', '","position":"'
+    messages = [
+        f'{begin}{(place := f"{position:016X}")}{middle}{place}{end}{offset}{at}{position}"}}'
+        for offset, position in zip(sent.offsets, sent.positions, strict=True)
+    ]
+    return f'{{"messages":[{",".join(messages)}],"durability":"{sent.durability}"}}'.encode()
 
 
 @lru_cache(maxsize=16)

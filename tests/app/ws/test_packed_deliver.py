@@ -40,10 +40,12 @@ GROUP, TOPIC = "g", "orders"
 class Road:
     """A broker on a directory of its own, and what it said."""
 
-    def __init__(self, root: Path, mode: Mode = Mode.CLUSTERING) -> None:
+    def __init__(
+        self, root: Path, mode: Mode = Mode.CLUSTERING, *, segment_bytes: int = 1 << 16
+    ) -> None:
         self.clock = ManualClock()
         self.events: list[EngineEvent] = []
-        config = EngineConfig(data=root, segment_bytes=1 << 16, disk_free_min_bytes=0)
+        config = EngineConfig(data=root, segment_bytes=segment_bytes, disk_free_min_bytes=0)
         self.broker = Broker(config, clock=self.clock, pool=InlinePool())
         self.broker.start()
         self.broker.create_topic(TopicConfig(TOPIC, write_queues=2, read_queues=2))
@@ -277,6 +279,12 @@ def test_an_ack_is_read_as_the_same_receipts(receipts: list[WireReceipt], extra:
     assert list(map(tuple, frame.receipts)) == expected.receipts
 
 
+@pytest.mark.parametrize("offset", [0, 7])
+def test_an_ack_of_one_message_is_a_run(offset: int) -> None:
+    frame = PackedAck().parse(AckFrame("g", [("t", 2, offset, 9)]).payload(), 0)
+    assert frame == AckRunFrame("g", ReceiptRun("t", 2, range(offset, offset + 1), 9))
+
+
 def test_an_ack_of_neighbours_is_a_run() -> None:
     frame = PackedAck().parse(AckFrame("g", [("t", 2, 7, 9), ("t", 2, 8, 9)]).payload(), 0)
     assert frame == AckRunFrame("g", ReceiptRun("t", 2, range(7, 9), 9))
@@ -327,7 +335,7 @@ def test_batches_that_lie_far_apart_in_the_log_come_by_column_where_they_are_lar
     name: str, size: int, is_columns: bool, tmp_path: Path
 ) -> None:
     with using(name):
-        road = Road(tmp_path)
+        road = Road(tmp_path, segment_bytes=1 << 20)
         for _ in range(3):
             road.broker.send([Message(TOPIC, b"x", queue=0) for _ in range(size)])
             for _ in range(4):

@@ -84,7 +84,12 @@ class _Messaging:
 
 
 def subscription(messaging: _Messaging) -> Subscription:
-    pusher: Any = SimpleNamespace(client="c", has_push_room=True, check_push=lambda *_: None)
+    pusher: Any = SimpleNamespace(
+        client="c",
+        has_push_room=True,
+        check_push=lambda *_: None,
+        call_soon=asyncio.get_running_loop().call_soon,
+    )
     member: Any = SimpleNamespace(close=lambda: None)
     verbs: Any = messaging
     frame = SubscribeFrame("g", {"t": "*"}, 1, 60_000)

@@ -1,8 +1,8 @@
 import pytest
 
-from engine.delivery.group import GroupConfig, StartAt
-from engine.delivery.values import Nack
-from engine.errors import Forbidden, Invalid, QueueNotFound, TopicNotFound
+from engine.delivery.group import GroupConfig, Mode, StartAt
+from engine.delivery.values import AckResult, Nack
+from engine.errors import Forbidden, Invalid, Paused, QueueNotFound, TopicNotFound
 from engine.events import MessagesDelivered
 from engine.message import Message
 from engine.topic.catalog import TopicConfig
@@ -53,6 +53,66 @@ def test_a_receive_of_one_queue_gets_its_messages_and_the_retries(broker, clock)
     assert "2" in bodies(broker.receive("g", {"t": "*"}, count_max=9, queue=0))
     with pytest.raises(QueueNotFound):
         broker.receive("g", {"t": "*"}, queue=9)
+
+
+def add_queue(broker):
+    broker.change_topic("orders", read_queues=3, write_queues=3)
+    broker.send([Message("orders", b"new", queue=2)])
+    return ["new"]
+
+
+def recreate_topic(broker):
+    broker.delete_topic("orders")
+    with pytest.raises(TopicNotFound):
+        broker.receive("g", {"orders": "*"}, count_max=9)
+    broker.create_topic(TopicConfig("orders", read_queues=2, write_queues=2))
+    broker.send([Message("orders", b"new", queue=0)])
+    return ["new"]
+
+
+def recreate_group(broker):
+    broker.delete_group("g")
+    return ["old"]
+
+
+def close_and_open_topic(broker):
+    broker.change_topic("orders", permission=2)
+    with pytest.raises(Forbidden):
+        broker.receive("g", {"orders": "*"}, count_max=9)
+    broker.change_topic("orders", permission=6)
+    return []
+
+
+def pause_and_resume(broker):
+    broker.pause_group("g", "orders")
+    with pytest.raises(Paused):
+        broker.receive("g", {"orders": "*"}, count_max=9)
+    broker.resume_group("g", "orders")
+    return []
+
+
+def broadcast(broker):
+    broker.change_group("g", mode=Mode.BROADCAST)
+    assert bodies(broker.receive("g", {"orders": "*"}, count_max=9, client="other")) == ["old"]
+    return ["old"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [add_queue, recreate_topic, recreate_group, close_and_open_topic, pause_and_resume, broadcast],
+)
+def test_the_same_receive_follows_a_change_of_its_topic_or_group(broker, change):
+    broker.create_topic(TopicConfig("orders", read_queues=2, write_queues=2))
+    broker.send([Message("orders", b"old", queue=0)])
+    for count in (1, 0):
+        deliveries = broker.receive("g", {"orders": "*"}, count_max=9, client="c")
+        assert len(deliveries) == count
+        broker.ack("g", [delivery.receipt for delivery in deliveries])
+    expected = change(broker)
+    again = broker.receive("g", {"orders": "*"}, count_max=9, client="c")
+    assert bodies(again) == expected
+    assert set(broker.ack("g", [delivery.receipt for delivery in again])) <= {AckResult.DONE}
+    assert broker.receive("g", {"orders": "*"}, count_max=9, client="c") == []
 
 
 def test_each_topic_has_its_own_filter(broker):

@@ -179,6 +179,16 @@ def test_a_queue_is_as_it_was_if_it_is_undone_where_the_group_had_not_been(broke
     assert bodies(take(broker)) == [b"a", b"b"]
 
 
+def test_a_receive_after_an_undo_of_a_first_place_begins_the_queue_again(broker, send):
+    send("a", "b")
+    broker.create_group(GroupConfig("g"))
+    reset = move(broker, LATEST)
+    assert take(broker) == []
+    broker.resets.apply(broker.resets.plan_undo("g", reset.number), force=True)
+    assert bodies(consume(broker, 9)) == [b"a", b"b"]
+    assert broker.committed_offset("g", "orders", 0) == 2
+
+
 # -- what the preview says --------------------------------------------------------------------
 
 

@@ -76,6 +76,18 @@ def test_of_many_acknowledgements_a_bounded_part_is_looked_at(
     assert broker.statistics.end_to_end().count == 3
 
 
+def test_no_more_acknowledgements_are_looked_at_in_a_second_however_often_it_ticks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(end_to_end, "NOTED_MAX", 3)
+    figures = end_to_end.EndToEnd(lambda *_: 1_000)
+    for at_ms in (4_000, 4_999, 5_000):
+        for offset in range(9):
+            figures.note(Acked(at_ms, "billing", "orders", 1, (offset,)))
+            figures.settle()
+    assert figures.recent(5_000).count == 6
+
+
 def test_to_ask_for_the_time_to_the_acknowledgement_reads_no_record() -> None:
     looked: list[tuple[str, int, int]] = []
 

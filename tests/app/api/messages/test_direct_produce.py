@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 from starlette.types import Scope
 
-from app.api.messages.direct_produce import DirectProduce
+from app.api.framework.operation import encode
+from app.api.messages.direct_produce import DirectProduce, json_of, result_of
 from app.eager import EAGER
+from engine.message import Durability
+from engine.message_columns import ColumnsResult
 from tests.app.conftest import App, Starter
 from tests.app.security.test_access import bearer, token_of, with_admin
 
@@ -46,6 +49,11 @@ ORDINARY: list[tuple[dict[str, Any], bytes]] = [
     (JSON, b'{"body": "x", "messages": []}'),
     ({"Content-Type": "text/plain"}, b""),
 ]
+
+
+def test_the_answer_of_columns_is_what_the_ordinary_way_writes() -> None:
+    sent = ColumnsResult(3, range(7, 10), [0, 340, 1 << 40], Durability.STORED, "7F0000010BE4C4A1")
+    assert json_of(sent, "10.1.2.3:8080") == encode(result_of(sent, "10.1.2.3:8080"))
 
 
 async def learned(app: App, headers: dict[str, Any], body: bytes) -> tuple[Any, Scope]:
