@@ -101,7 +101,8 @@ class SendBatcher:
                 run = []
                 count, size_bytes = item.message_count, item.size_bytes
             run.append(item)
-        self._store(run)
+        if run:
+            self._store(run)
 
     def _store(self, run: list[PendingSend]) -> None:
         try:
@@ -111,7 +112,7 @@ class SendBatcher:
                 for item in run:
                     self._store([item])
             elif run[0].split is not None:
-                run[0].split()
+                self._split(run[0].split)
             else:
                 run[0].done(None, as_engine_error(error))
             return
@@ -125,6 +126,13 @@ class SendBatcher:
             self._host.broker.when_flushed(flush_position, answer)
         else:
             answer(None)
+
+    def _split(self, split: Callable[[], None]) -> None:
+        """Store the sends of columns that were refused together, before all that came later."""
+        later, self._waiting = self._waiting, []
+        split()
+        self._flush()
+        self._waiting = later + self._waiting
 
     def _send(
         self, run: list[PendingSend]

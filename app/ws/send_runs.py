@@ -7,8 +7,10 @@ number, the number of the id, the born time and the bodies. Only the first of th
 import struct
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from app.send_batcher import BatchSlice, part_of
-from app.ws.packed_send import COUNT_MIN, PackedSendFrame, parse_plain, sum_of_lengths
+from app.ws.packed_send import COUNT_MIN, ID_NUMBERS, PackedSendFrame, parse_plain, sum_of_lengths
 from app.ws.shapes import DURABILITY_CODES, sent_frame
 from engine.message import Message
 from engine.message_columns import BODY_LENGTH_BYTES, SHARED, ColumnsResult, MessageColumns
@@ -20,6 +22,7 @@ HEAD = struct.Struct(">BIIBiII")  # the header and what SEND begins with
 assert HEAD.size == HEADER.size + SEND.size
 ALIKE = slice(HEADER.size, HEAD.size - 4)  # durability, queue, count
 RUN_BYTES_MAX = 1024 * 1024
+TEXTS_BYTES_MAX = 4096  # of a pattern, which lives as long as its connection
 FLAG_MAX = 1 << 31
 
 
@@ -36,8 +39,10 @@ class SendPattern(NamedTuple):
     bodies_at: int
     lengths_end: int  # of the bodies' column: where the first begins
 
-    def fits(self, data: bytes) -> bool:
-        """Whether a frame has the same, and whole bodies."""
+    def fits(self, data: bytes, id_first: int) -> bool:
+        """Whether a frame has the same, whole bodies, and ids within their 32 bits."""
+        if self.frame.id_prefix and id_first + self.frame.count > ID_NUMBERS:
+            return False
         if data[ALIKE] != self.alike or data[HEAD.size : self.born_at] != self.texts:
             return False
         at, end, count = self.bodies_at, self.lengths_end, self.frame.count
@@ -173,7 +178,7 @@ class SendRuns:
             or (id_first != self._next_id and pattern.frame.id_prefix)
             or self._size_bytes + len(data) > RUN_BYTES_MAX
             or count * (len(frames) + 1) > COUNT_MAX
-            or not pattern.fits(data)
+            or not pattern.fits(data, id_first)
         ):
             return False
         frames.append(data)
@@ -197,9 +202,9 @@ class SendRuns:
 
     def _adopt(self, data: bytes) -> SendPattern | None:
         """The pattern of a frame that others may continue."""
-        if self._pattern is None or not self._pattern.fits(data):
-            self._pattern = _pattern_of(data)
         *_, count, id_first = HEAD.unpack_from(data)
+        if self._pattern is None or not self._pattern.fits(data, id_first):
+            self._pattern = _pattern_of(data)
         self._next_id = id_first + count
         return self._pattern
 
@@ -219,6 +224,9 @@ def _pattern_of(data: bytes) -> SendPattern | None:
     born_at = bodies_at - (I64.size if frame.born_ms else 0)
     lengths_end = bodies_at + BODY_LENGTH_BYTES * frame.count
     texts = data[HEAD.size : born_at]
+    if len(texts) > TEXTS_BYTES_MAX:
+        return None
+    frame = replace(frame, data=b"")
     return SendPattern(frame, data[ALIKE], texts, born_at, bodies_at, lengths_end)
 
 
