@@ -60,7 +60,10 @@ class FrameRun(NamedTuple):
 
     pattern: SendPattern
     frames: list[bytes]
-    body_bytes: int
+
+    @property
+    def body_bytes(self) -> int:
+        return sum(map(len, self.frames)) - self.pattern.lengths_end * len(self.frames)
 
     @property
     def message_count(self) -> int:
@@ -70,6 +73,13 @@ class FrameRun(NamedTuple):
     def requests(self) -> list[int]:
         """The request number of each frame."""
         return [HEADER.unpack_from(data)[1] for data in self.frames]
+
+    @property
+    def halves(self) -> list["FrameRun"]:
+        """Both halves of a run of two frames or more, in order."""
+        middle = len(self.frames) // 2
+        halves = self.frames[:middle], self.frames[middle:]
+        return [FrameRun(self.pattern, frames) for frames in halves]
 
     def columns(self, remote: str) -> MessageColumns:
         """The messages of all frames, sent by a client at the address `remote`."""
@@ -195,10 +205,9 @@ class SendRuns:
         pattern = self._pattern if len(frames) > 1 else self._adopt(frames[0])
         if pattern is None:
             return [*frames]
-        count, bodies_at = pattern.frame.count, pattern.lengths_end
-        if len(frames) == 1 or count * len(frames) < COUNT_MIN:
-            return [FrameRun(pattern, [data], len(data) - bodies_at) for data in frames]
-        return [FrameRun(pattern, frames, self._size_bytes - bodies_at * len(frames))]
+        if pattern.frame.count * len(frames) < COUNT_MIN:
+            return [FrameRun(pattern, [data]) for data in frames]
+        return [FrameRun(pattern, frames)]
 
     def _adopt(self, data: bytes) -> SendPattern | None:
         """The pattern of a frame that others may continue."""

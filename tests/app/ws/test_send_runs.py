@@ -19,6 +19,7 @@ from app.ws.packed_send import ID_NUMBERS
 from app.ws.send_runs import SendRuns
 from app.ws.session import Session
 from engine.broker import TopicConfig
+from engine.events import EngineEvent, SendRefused
 from engine.message import UNIQ_KEY, StoredMessage
 from kitemq.protocol.columns import U16
 from kitemq.protocol.frames import Frame, UnsubscribeFrame, encode
@@ -109,6 +110,21 @@ def runs_counted() -> Iterator[list[int]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Session, "_send_run", counted)
         yield counts
+
+
+@contextmanager
+def refusals_counted(server: LiveServer) -> Iterator[list[SendRefused]]:
+    """What the engine says of refused sends."""
+    refused: list[SendRefused] = []
+
+    def hear(event: EngineEvent) -> None:
+        if isinstance(event, SendRefused):
+            refused.append(event)
+
+    events = server.broker.events
+    server.call(lambda: events.subscribe(hear))
+    yield refused
+    server.call(lambda: events.unsubscribe(hear))
 
 
 def send(
@@ -277,6 +293,26 @@ def test_what_follows_a_run_with_an_error_is_stored_behind_it(server: LiveServer
         answers = link.ask([encode(n, frame) for n, frame in enumerate(frames)])
     assert getattr(answers[7], "code", "sent") == "invalid_size"
     assert [each.body for each in pulled(server, topic)] == [b"%d" % n for n in range(40) if n != 7]
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 40])
+def test_each_error_of_a_run_is_told_to_its_send_alone(server: LiveServer, size: int) -> None:
+    for wrong in ({0}, {size - 1}, set(range(0, size, 2)), set(range(size))):
+        topic = new_topic(server)
+        frames = [
+            send(topic, *[b"" if n in wrong else b"%d" % n] * 3, id_first=3 * n)
+            for n in range(size)
+        ]
+        with linked(server) as link, refusals_counted(server) as refused:
+            answers = link.ask([encode(n, frame) for n, frame in enumerate(frames)])
+        codes = {n for n, answer in answers.items() if not isinstance(answer, SentFrame)}
+        assert codes == wrong
+        assert {getattr(answers[n], "field", "") for n in wrong} <= {"messages[0].body"}
+        assert [each.body for each in pulled(server, topic)] == [
+            b"%d" % n for n in range(size) if n not in wrong for _ in range(3)
+        ]
+        expected = [f"{ID_PREFIX}{3 * n + i:08X}" for n in sorted(wrong) for i in range(3)]
+        assert [name for event in refused for name in event.message_ids] == expected
 
 
 @pytest.mark.parametrize("where", ["body", "properties"])
