@@ -155,7 +155,7 @@ class Messaging(VerbSet[Broker]):
     ) -> None:
         """The same for messages that came as columns; `done` gets what is known of either road.
 
-        Columns of several sends are refused by a call of `split`, which sends them one by one.
+        Columns of several sends are refused by a call of `split`, which sends them by parts.
         """
 
     # -- receiving and settling -----------------------------------------------------------------

@@ -4,8 +4,10 @@ A client that sends one message per frame would otherwise cost a write of the lo
 is kept; a send that is turned down does not touch its neighbours.
 """
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from app.eager import as_engine_error
@@ -16,6 +18,7 @@ from engine.message_columns import ColumnsResult, MessageColumns
 
 # Room that properties and the record's own fields need besides the bodies.
 JOINED_BYTES_MAX = BATCH_BYTES_MAX // 2
+TURN_S = 0.01  # of each turn of the event loop, where sends are refused and stored by parts
 
 
 class BatchSlice(NamedTuple):
@@ -54,6 +57,7 @@ class SendBatcher:
     def __init__(self, host: EngineHost) -> None:
         self._host = host
         self._waiting: list[PendingSend] = []
+        self._runs: deque[list[PendingSend]] = deque()  # which go into one append each
 
     def add(self, messages: Sequence[Message], durability: Durability | None, done: Done) -> None:
         """Store `messages`, all of one topic, at the end of this turn; `done` gets the result."""
@@ -71,7 +75,7 @@ class SendBatcher:
         """The same for messages that came as columns.
 
         Columns of several sends have a `split`, which is called instead of `done` where they are
-        refused together: it adds them again, each for itself, and they keep their place.
+        refused together: it adds them again by parts, which keep their place.
         """
         count, size_bytes = columns.count, columns.body_bytes
         self._add(
@@ -81,40 +85,34 @@ class SendBatcher:
         )
 
     def _add(self, item: PendingSend) -> None:
-        if not self._waiting:
-            self._host.loop.call_soon(self._host.turn_end.run, self._flush)
+        if not (self._waiting or self._runs):
+            self._schedule()
         self._waiting.append(item)
 
+    def _schedule(self) -> None:
+        self._host.loop.call_soon(self._host.turn_end.run, self._flush)
+
     def _flush(self) -> None:
+        """Store what waits, in order; the next turn goes on where this one has no more time."""
+        end_s = perf_counter() + TURN_S
         waiting, self._waiting = self._waiting, []
-        if not waiting:
-            return  # they were stored in the place of those they were split from
-        run: list[PendingSend] = []
-        count = size_bytes = 0
-        for item in waiting:
-            count += item.message_count
-            size_bytes += item.size_bytes
-            if run and (
-                not _joins(run[-1], item)
-                or count > BATCH_COUNT_MAX
-                or size_bytes > JOINED_BYTES_MAX
-            ):
-                self._store(run)
-                run = []
-                count, size_bytes = item.message_count, item.size_bytes
-            run.append(item)
-        self._store(run)
+        self._runs.extend(_runs_of(waiting))
+        try:
+            while self._runs:
+                self._store(self._runs.popleft())
+                if perf_counter() > end_s:
+                    break
+        finally:
+            if self._runs or self._waiting:
+                self._schedule()
 
     def _store(self, run: list[PendingSend]) -> None:
+        is_joined = len(run) > 1 or run[0].split is not None
         try:
-            slices, durability, flush_position = self._send(run)
+            slices, durability, flush_position = self._send(run, is_joined=is_joined)
         except Exception as error:
-            if len(run) > 1:  # one of them is at fault: each for itself
-                for item in run:
-                    self._store([item])
-            elif run[0].split is not None:
-                run[0].split()
-                self._flush()  # before what was sent behind them
+            if is_joined:
+                self._part(run)
             else:
                 run[0].done(None, as_engine_error(error))
             return
@@ -130,22 +128,52 @@ class SendBatcher:
         else:
             self._host.broker.when_accepted(flush_position, durability, answer)
 
+    def _part(self, run: list[PendingSend]) -> None:
+        """Store what was refused together by parts, before all that came later."""
+        if len(run) > 1:
+            middle = len(run) // 2
+            parts = [run[:middle], run[middle:]]
+        else:
+            later, self._waiting = self._waiting, []
+            if run[0].split is not None:
+                run[0].split()
+            parts, self._waiting = list(_runs_of(self._waiting)), later
+        self._runs.extendleft(reversed(parts))
+
     def _send(
-        self, run: list[PendingSend]
+        self, run: list[PendingSend], *, is_joined: bool
     ) -> tuple[Sequence[BatchSlice | ColumnsResult], Durability, int]:
         """Store a run by one append: what each send gets, and when."""
         durability, broker = run[0].durability, self._host.broker
         columns = [item.batch for item in run if isinstance(item.batch, MessageColumns)]
         if len(columns) == len(run):
-            put = broker.send_columns(columns, durability=durability)
+            put = broker.send_columns(columns, durability=durability, is_joined=is_joined)
             if put is not None:
                 return put.results, put.durability, put.flush_position
         parts = [item.messages() for item in run]
         messages = parts[0] if len(parts) == 1 else [each for part in parts for each in part]
-        sent = broker.send(messages, durability=durability)
+        sent = broker.send(messages, durability=durability, is_joined=is_joined)
         ends = list(accumulate(map(len, parts), initial=0))
         slices = [_slice(sent, start, end) for start, end in pairwise(ends)]
         return slices, sent.durability, sent.flush_position
+
+
+def _runs_of(sends: Sequence[PendingSend]) -> Iterator[list[PendingSend]]:
+    """The sends in their order, those that may go into one append together."""
+    run: list[PendingSend] = []
+    count = size_bytes = 0
+    for item in sends:
+        count += item.message_count
+        size_bytes += item.size_bytes
+        if run and (
+            not _joins(run[-1], item) or count > BATCH_COUNT_MAX or size_bytes > JOINED_BYTES_MAX
+        ):
+            yield run
+            run = []
+            count, size_bytes = item.message_count, item.size_bytes
+        run.append(item)
+    if run:
+        yield run
 
 
 def _joins(before: PendingSend, item: PendingSend) -> bool:

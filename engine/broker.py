@@ -393,16 +393,21 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
     # -- producing ----------------------------------------------------------------------------
 
     def send(
-        self, messages: Sequence[Message], *, durability: Durability | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        durability: Durability | None = None,
+        is_joined: bool = False,
     ) -> PutResult:
         """Accept messages, all or none: at most 4,096 and 4 MiB of bodies at once.
 
         The messages get their ids, queues and times set. Raises Invalid (the field named as
-        `messages[3].tag`), TopicNotFound, Forbidden, DiskFull, Stopping.
+        `messages[3].tag`), TopicNotFound, Forbidden, DiskFull, Stopping. Those of several sends
+        (`is_joined`) are sent by parts after a refusal, which is therefore no event.
         """
         self._check_running()
         began_s = self._clock.monotonic_s()
-        sent = self._intake.send(messages, durability=durability)
+        sent = self._intake.send(messages, durability=durability, is_joined=is_joined)
         waits_for = sent.flush_position if sent.durability is not Durability.STORED else 0
         self.statistics.sent(
             len(messages), lambda index: len(messages[index].body), began_s, waits_for
@@ -416,7 +421,11 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
             check_due(message.deliver_at_ms, self._clock.now_ms())
 
     def send_columns(
-        self, batches: Sequence[MessageColumns], *, durability: Durability | None = None
+        self,
+        batches: Sequence[MessageColumns],
+        *,
+        durability: Durability | None = None,
+        is_joined: bool = False,
     ) -> PutColumns | None:
         """Accept batches of one topic, all or none, within the limits of `send` taken together.
 
@@ -425,7 +434,7 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         """
         self._check_running()
         began_s = self._clock.monotonic_s()
-        sent = self._intake.send_columns(batches, durability=durability)
+        sent = self._intake.send_columns(batches, durability=durability, is_joined=is_joined)
         if sent is not None:
             waits_for = sent.flush_position if sent.durability is not Durability.STORED else 0
             first, count = batches[0], sum([batch.count for batch in batches])

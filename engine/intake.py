@@ -74,12 +74,14 @@ class Intake:
         *,
         durability: Durability | None = None,
         own: Mapping[str, str] | None = None,
+        is_joined: bool = False,
     ) -> PutResult:
         """Accept a producer's messages; at most 4,096 and 4 MiB of bodies at once.
 
         Sets `queue` and `born_ms` where the producer did not. Invalid names the
         field as `messages[3].tag`; TopicNotFound, Forbidden and DiskFull speak for the whole call.
-        `own` are properties which the engine adds to each, reserved names among them.
+        `own` are properties which the engine adds to each, reserved names among them. A refusal of
+        several sends together (`is_joined`) is no event.
         """
         check = self._check_message if own is None else partial(self._check_and_add, own)
         try:
@@ -89,12 +91,16 @@ class Intake:
             waits = any(message.properties.get(WAIT) != "false" for message in messages)
             return self._accept(messages, durability, check, waits=waits)
         except EngineError as error:
-            if self._events.has_subscribers:
+            if self._events.has_subscribers and not is_joined:
                 self._events.emit(_refused(messages, error, self._clock.now_ms()))
             raise
 
     def send_columns(
-        self, batches: Sequence[MessageColumns], *, durability: Durability | None = None
+        self,
+        batches: Sequence[MessageColumns],
+        *,
+        durability: Durability | None = None,
+        is_joined: bool = False,
     ) -> PutColumns | None:
         """Accept batches of one topic, all or none, within the limits of one `send`.
 
@@ -112,7 +118,7 @@ class Intake:
             level = self._durability_of(durability, {topic.name: topic})
             sent = self._store.append_columns(batches, queue, durability=level)
         except EngineError as error:
-            if self._events.has_subscribers:
+            if self._events.has_subscribers and not is_joined:
                 ids = [name for batch in batches for name in batch.message_ids(REFUSED_IDS_MAX)]
                 client = batches[0].born_host
                 names = tuple(ids[:REFUSED_IDS_MAX])

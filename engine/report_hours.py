@@ -5,6 +5,7 @@ The jobs (`analytics/`) and the server, which do not import each other, share th
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from engine.report_tables import LAG_JOB, TRACES_JOB
@@ -27,8 +28,15 @@ def begin_ms(hour: str) -> int:
     return int(datetime.strptime(hour, FORM).replace(tzinfo=UTC).timestamp()) * 1000
 
 
+def is_hour(text: str) -> bool:
+    """Whether a text names an hour in just this form."""
+    with suppress(ValueError):
+        return hour_of(begin_ms(text)) == text
+    return False
+
+
 def moved(hour: str, hours: int) -> str:
-    """The hour so many later."""
+    """The hour so many later; ValueError for one that no calendar has."""
     return hour_of(begin_ms(hour) + hours * HOUR_MS)
 
 

@@ -185,14 +185,18 @@ class AsyncProducer:
         They may travel in several batches. Raises the first error; the others may be stored.
         """
         results, first = BatchResults(len(messages)), 0
-        while first < len(messages):
-            while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
-                await self._room()
-            lane = self._lane_of(topic, queue, durability)
-            entries, size_bytes = self._next_entries(messages, first)
-            self.buffered_bytes += size_bytes
-            lane.add(entries, size_bytes, results.sink(first, len(entries)))
-            first += len(entries)
+        try:
+            while first < len(messages):
+                while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
+                    await self._room()
+                lane = self._lane_of(topic, queue, durability)
+                entries, size_bytes = self._next_entries(messages, first)
+                self.buffered_bytes += size_bytes
+                lane.add(entries, size_bytes, results.sink(first, len(entries)))
+                first += len(entries)
+        except BaseException:
+            results.future.cancel()  # nobody waits for those that are on their way
+            raise
         return await results.future
 
     async def request(

@@ -265,7 +265,7 @@ class Lane:
         answered(_uncertain(self._rules.timeout_s))
 
     def _answered(self, batch: Batch, answer: Frame | KiteError) -> None:
-        if isinstance(answer, SentFrame):
+        if isinstance(answer, SentFrame) and _fits(answer, batch):
             self._backoff.reset()
             self._succeed(batch, answer)
         elif isinstance(answer, Busy):
@@ -313,7 +313,6 @@ class Lane:
         durability = DURABILITIES[sent.durability]
         ids = message_ids(self._id_prefix(batch), batch.id_first & ID_MASK, len(batch.entries))
         columns = (sent.queues, sent.offsets, sent.positions)
-        assert all(len(each) == len(ids) for each in columns)
         results = list(map(SendResult, ids, repeat(self._topic), *columns, repeat(durability)))
         at = 0
         for sink in batch.sinks:
@@ -343,6 +342,11 @@ class Lane:
                 self._fail(batch, Unreachable(detail))
         if self._again:
             self._handle = self._loop.call_later(OFFLINE_S, self.pump)
+
+
+def _fits(sent: SentFrame, batch: Batch) -> bool:
+    """Whether an answer speaks of as many messages, and of a durability that is known."""
+    return len(sent.offsets) == len(batch.entries) and sent.durability in DURABILITIES
 
 
 def _uncertain(timeout_s: float) -> TimedOut:

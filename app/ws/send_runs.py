@@ -8,8 +8,10 @@ import struct
 from functools import cache
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from app.send_batcher import BatchSlice, part_of
-from app.ws.packed_send import COUNT_MIN, PackedSendFrame, parse_plain, sum_of_lengths
+from app.ws.packed_send import COUNT_MIN, ID_NUMBERS, PackedSendFrame, parse_plain, sum_of_lengths
 from app.ws.shapes import DURABILITY_CODES, sent_frame
 from engine.broker import KERNEL
 from engine.message import Message
@@ -24,6 +26,7 @@ ALIKE = slice(HEADER.size, HEAD.size - 4)  # durability, queue, count
 RUN_BYTES_MAX = 1024 * 1024
 # Where the pattern is known, columns of one message cost less than the message.
 LONE_COUNT_MIN = 1 if KERNEL == "compiled" else COUNT_MIN
+TEXTS_BYTES_MAX = 4096  # of a pattern, which lives as long as its connection
 FLAG_MAX = 1 << 31
 
 
@@ -40,8 +43,10 @@ class SendPattern(NamedTuple):
     bodies_at: int
     lengths_end: int  # of the bodies' column: where the first begins
 
-    def fits(self, data: bytes) -> bool:
-        """Whether a frame has the same, and whole bodies."""
+    def fits(self, data: bytes, id_first: int) -> bool:
+        """Whether a frame has the same, whole bodies, and ids within their 32 bits."""
+        if self.frame.id_prefix and id_first + self.frame.count > ID_NUMBERS:
+            return False
         if data[ALIKE] != self.alike or data[HEAD.size : self.born_at] != self.texts:
             return False
         at, end, count = self.bodies_at, self.lengths_end, self.frame.count
@@ -59,7 +64,10 @@ class FrameRun(NamedTuple):
 
     pattern: SendPattern
     frames: list[bytes]
-    body_bytes: int
+
+    @property
+    def body_bytes(self) -> int:
+        return sum(map(len, self.frames)) - self.pattern.lengths_end * len(self.frames)
 
     @property
     def message_count(self) -> int:
@@ -74,6 +82,13 @@ class FrameRun(NamedTuple):
     def requests(self) -> list[int]:
         """The request number of each frame."""
         return [HEADER.unpack_from(data)[1] for data in self.frames]
+
+    @property
+    def halves(self) -> list["FrameRun"]:
+        """Both halves of a run of two frames or more, in order."""
+        middle = len(self.frames) // 2
+        halves = self.frames[:middle], self.frames[middle:]
+        return [FrameRun(self.pattern, frames) for frames in halves]
 
     def columns(self, remote: str) -> MessageColumns:
         """The messages of all frames, sent by a client at the address `remote`."""
@@ -189,7 +204,7 @@ class SendRuns:
             or (id_first != self._next_id and pattern.frame.id_prefix)
             or self._size_bytes + len(data) > RUN_BYTES_MAX
             or count * (len(frames) + 1) > COUNT_MAX
-            or not pattern.fits(data)
+            or not pattern.fits(data, id_first)
         ):
             return False
         frames.append(data)
@@ -206,14 +221,13 @@ class SendRuns:
         pattern = self._pattern if len(frames) > 1 else self._adopt(frames[0])
         if pattern is None:
             return [*frames]
-        body_bytes = self._size_bytes - pattern.lengths_end * len(frames)
-        return [FrameRun(pattern, frames, body_bytes)]
+        return [FrameRun(pattern, frames)]
 
     def _adopt(self, data: bytes) -> SendPattern | None:
         """The pattern of a frame that others may continue."""
-        if self._pattern is None or not self._pattern.fits(data):
-            self._pattern = _pattern_of(data)
         *_, count, id_first = HEAD.unpack_from(data)
+        if self._pattern is None or not self._pattern.fits(data, id_first):
+            self._pattern = _pattern_of(data)
         self._next_id = id_first + count
         return self._pattern
 
@@ -233,6 +247,9 @@ def _pattern_of(data: bytes) -> SendPattern | None:
     born_at = bodies_at - (I64.size if frame.born_ms else 0)
     lengths_end = bodies_at + BODY_LENGTH_BYTES * frame.count
     texts = data[HEAD.size : born_at]
+    if len(texts) > TEXTS_BYTES_MAX:
+        return None
+    frame = replace(frame, data=b"")
     return SendPattern(frame, data[ALIKE], texts, born_at, bodies_at, lengths_end)
 
 

@@ -66,16 +66,16 @@ class Session(Connection):
             eager.begin(self._on_frame(request, frame, is_text=False))
 
     def _send_run(self, run: FrameRun) -> None:
-        """Store SENDs together, or each by itself where one is to be refused."""
-        first = run.pattern.frame
+        """Store SENDs together, or by parts where one is to be refused."""
+        first, size_bytes = run.pattern.frame, run.body_bytes
 
-        def one_by_one() -> None:
-            self._count(-run.body_bytes)
-            for data in run.frames:
-                self._send_one(data)
+        def split() -> None:
+            self._count(-size_bytes)
+            for half in run.halves:
+                self._send_run(half)
 
         def done(part: BatchSlice | ColumnsResult | None, error: EngineError | None) -> None:
-            self._settle_send(run.body_bytes)
+            self._settle_send(size_bytes)
             if self._is_closing:
                 return
             if part is not None:
@@ -85,18 +85,19 @@ class Session(Connection):
                 for request in run.requests:
                     self._answer(request, error_frame(error), is_text=False)
 
-        self._count(run.body_bytes)
+        self._count(size_bytes)
         try:
             self._require(Action.PRODUCE, Kind.TOPIC, first.topic)
-        except EngineError:
-            one_by_one()
+        except EngineError as error:
+            done(None, error)
             return
         durability = DURABILITIES[sends.DurabilityCode(first.durability)]
         if run.is_small:
             self._messaging.submit(run.messages(self._remote), durability, done)
         else:
             columns = run.columns(self._remote)
-            self._messaging.submit_columns(columns, durability, done, one_by_one)
+            together = split if len(run.frames) > 1 else None
+            self._messaging.submit_columns(columns, durability, done, together)
 
     async def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
         answer = HANDLERS[type(frame)](self, request, frame, is_text)

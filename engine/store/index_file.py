@@ -55,7 +55,7 @@ class IndexView(NamedTuple):
         """Some `count_max` positions of keys with any of these hashes; reads the file whole.
 
         For a thread. That is cheaper than a small read for each of ten thousand hashes and each
-        item behind it. None where the file was deleted meanwhile.
+        item behind it. None where the file was deleted meanwhile, or has lost them.
         """
         try:
             file = files.open(self.path)
@@ -64,9 +64,11 @@ class IndexView(NamedTuple):
         at, slots = items_at(self.slot_count), self.slots
         try:
             if slots is None:
-                slots = array("i", file.pread(self.slot_count * SLOT_BYTES, HEADER.size))
+                size_bytes = self.slot_count * SLOT_BYTES
+                slots = array("i", file.pread(size_bytes, HEADER.size).ljust(size_bytes, b"\0"))
                 slots.byteswap()
             items = file.pread(self.next_item * ITEM.size, at)
+            items = items[: len(items) // ITEM.size * ITEM.size]
         finally:
             file.close()
         words, end = memoryview(items).cast("I"), len(items) // ITEM.size
@@ -75,9 +77,8 @@ class IndexView(NamedTuple):
         numbers = map(slots.__getitem__, [hash_ % self.slot_count for hash_ in hashes])
         pairs = [pair for pair in zip(numbers, wanted, strict=True) if 0 < pair[0] < end]
         positions: list[int] = []
-        while (
-            pairs and len(positions) < count_max
-        ):  # the newest items of all slots, then those before them
+        # The newest items of all slots, then those before them.
+        while pairs and len(positions) < count_max:
             places = [ITEM_WORDS * number for number, _ in pairs]
             rows = zip(map(words.__getitem__, places), pairs, strict=True)
             positions += [

@@ -298,6 +298,7 @@ class KeyIndex:
         def is_past(file: IndexFile) -> bool:
             return file.first_position >= log_end or file.next_item == 1
 
+        self._answers.clear()  # files that were full may get others
         while self._index_files and is_past(self._index_files[-1]):
             file = self._index_files.pop()
             file.close()

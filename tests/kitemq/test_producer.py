@@ -1,11 +1,13 @@
 """Sending: what arrives, what is tried again, what never touches its neighbours."""
 
 import asyncio
+import gc
 import threading
 import time
 from typing import Any
 
 import pytest
+from websockets.asyncio.server import serve
 
 from kitemq import (
     AsyncProducer,
@@ -22,8 +24,11 @@ from kitemq import (
     Unreachable,
 )
 from kitemq.connection import ServerConnection
+from kitemq.errors import ProtocolViolation
 from kitemq.model.messages import Stored
+from kitemq.protocol.frames import HelloFrame, WelcomeFrame, encode
 from kitemq.protocol.sends import SendFrame, SentFrame
+from kitemq.protocol.stream import CLIENT_FRAMES, iter_frames
 from tests.live import LiveServer
 
 pytestmark = pytest.mark.anyio
@@ -398,3 +403,36 @@ def test_a_setting_out_of_its_range_is_named(settings: dict[str, Any], field: st
     with pytest.raises(Invalid) as refused:
         Producer("http://127.0.0.1:9", **settings)
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize("sent", [SentFrame(1, [0], [0], [0], []), SentFrame(9, [0], [0], [0], [])])
+async def test_an_answer_that_fits_no_batch_fails_it(sent: SentFrame) -> None:
+    count = 2 if sent.durability == 1 else 1
+
+    async def answer(socket: Any) -> None:
+        async for data in socket:
+            for request, frame in iter_frames(data, CLIENT_FRAMES):
+                welcome = WelcomeFrame("c", "s", 1 << 20, 4096, 1 << 20, 64)
+                await socket.send(
+                    encode(request, welcome if isinstance(frame, HelloFrame) else sent)
+                )
+
+    async with serve(answer, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        async with AsyncProducer(f"http://127.0.0.1:{port}", timeout_s=5) as producer:
+            with pytest.raises(ProtocolViolation):
+                await asyncio.wait_for(producer.send_batch("t", [Message(body="x")] * count), 10)
+            assert producer.buffered_bytes == 0
+
+
+async def test_a_batch_that_is_left_half_way_leaves_no_error_behind(server: LiveServer) -> None:
+    unheard: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    async with AsyncProducer(server.url, batch_count_max=1) as producer:
+        wrong = [Message(body="x", tag="no | tag"), Message(body="x", delay_ms=1, delay_level=1)]
+        with pytest.raises(Invalid):
+            await producer.send_batch("t", [*wrong, Message(body=3)])  # type: ignore[arg-type]
+        await producer.flush(10)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert unheard == []

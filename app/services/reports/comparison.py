@@ -65,26 +65,25 @@ def earlier(criteria: ResultFilter, by: Sequence[str], against: str) -> ResultFi
                 f"rows by {name} cannot be compared", field="by", remedy="leave it out, or against"
             )
     for field in ("first", "last"):
-        if not getattr(criteria, field):
+        hour = getattr(criteria, field)
+        if not hour:
             raise Invalid(
                 "only a range with both ends is compared", field=field, remedy="give first and last"
             )
+        if not report_hours.is_hour(hour):
+            text = f"{hour[:40]!r} is no hour"
+            raise Invalid(text, field=field, remedy="in UTC, as in 2026-11-21T03")
     first, last = (report_hours.begin_ms(hour) for hour in (criteria.first, criteria.last))
     hours = (last - first) // report_hours.HOUR_MS + 1
     if hours < 1:
         raise Invalid("the range ends before it begins", field="last", remedy="give a later hour")
-    if against in ("before", "week"):
-        back = hours if against == "before" else WEEK_HOURS
-        begin = report_hours.moved(criteria.first, -back)
-    else:
-        begin = _hour(against)
-    end = report_hours.moved(begin, hours - 1)
-    return ResultFilter(first=begin, last=end, equal=criteria.equal)
-
-
-def _hour(against: str) -> str:
+    back = {"before": hours, "week": WEEK_HOURS}.get(against)
     try:
-        return report_hours.hour_of(report_hours.begin_ms(against))
+        begin = (
+            report_hours.moved(criteria.first, -back) if back else report_hours.moved(against, 0)
+        )
+        end = report_hours.moved(begin, hours - 1)
     except ValueError:
         text = f"{against[:40]!r} names no range to compare with"
         raise Invalid(text, field="against", remedy=REMEDY) from None
+    return ResultFilter(first=begin, last=end, equal=criteria.equal)

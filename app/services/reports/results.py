@@ -7,7 +7,6 @@ together: averages of percentiles would be wrong.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,8 +19,8 @@ from app.services.reports.files import ResultFiles
 from app.services.reports.reports import Reports
 from app.services.reports.standing import UNAVAILABLE, UNREADABLE
 from app.settings import Settings
-from engine import report_hours
 from engine.errors import Busy, Invalid, NotFound, Refused
+from engine.report_hours import is_hour
 from engine.report_tables import RESULTS_BY_NAME, ResultTable
 from kitemq.model.numbers import is_whole
 from kitemq.model.reports import Basis, Coarse
@@ -211,7 +210,7 @@ def checked(name: str, criteria: ResultFilter) -> ResultTable:
             remedy="one of " + ", ".join(RESULTS_BY_NAME),
         )
     for field, hour in (("first", criteria.first), ("last", criteria.last)):
-        if hour and not _is_hour(hour):
+        if hour and not is_hour(hour):
             raise Invalid(
                 f"{hour[:40]!r} is no hour", field=field, remedy="in UTC, as in 2026-11-21T03"
             )
@@ -246,12 +245,6 @@ def _checked_by(by: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
     return chosen
 
 
-def _is_hour(text: str) -> bool:
-    with suppress(ValueError):
-        return report_hours.hour_of(report_hours.begin_ms(text)) == text
-    return False
-
-
 def _cursor(table: ResultTable, row: Row) -> str:
     return msgspec.json.encode([row[key] for key in table.key]).hex()
 
@@ -267,7 +260,7 @@ def _after(table: ResultTable, cursor: str) -> tuple[object, ...]:
         values = []
     key_kinds = [kinds[key] for key in table.key]
     is_whole = len(values) == len(key_kinds) and all(map(_fits, key_kinds, values))
-    if not is_whole or (table.key[0] == "hour" and not _is_hour(str(values[0]))):
+    if not is_whole or (table.key[0] == "hour" and not is_hour(str(values[0]))):
         raise Invalid("this is no cursor", field="cursor", remedy="begin without a cursor")
     return tuple(values)
 

@@ -8,6 +8,7 @@ from app.ui.framework.zones import UTC_ZONE, Zone
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 LENGTH = re.compile(r"(\d{1,12}) ?(ms|s|m|min|h|d)")
+LATEST_MS = 253_402_200_000_000  # the last day of the year 9999, in any zone
 LENGTH_HELP = N_("For example 500ms, 10s, 5m, 2h or 1d.")
 
 
@@ -59,8 +60,12 @@ def moment_ms(text: str, zone: Zone = UTC_ZONE) -> int:
 
 
 def moment_text(at_ms: int, zone: Zone = UTC_ZONE) -> str:
-    """A time as the value of `<input type="datetime-local">`, to the second or millisecond."""
-    return _iso(datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone.rules))
+    """A time as the value of `<input type="datetime-local">`, to the second or millisecond.
+
+    What comes after the calendar's end is the last day that it has.
+    """
+    moment = datetime.fromtimestamp(min(at_ms, LATEST_MS) / 1000, UTC)
+    return _iso(moment.astimezone(zone.rules))
 
 
 def _iso(moment: datetime) -> str:

@@ -37,6 +37,7 @@ AGAINST = (
     (OWN, N_("same length, starting at…")),
 )
 HOURS = {name: hours for name, __, hours in RANGES}
+BEGIN_MS_MAX = 221_845_392_000_000  # the year 9000: the end is one that the calendar has, too
 HOURS_MAX = 3 * 366 * DAY_HOURS  # of a custom range
 
 
@@ -78,16 +79,24 @@ def read(
 def _own(
     form: Form, zone_name: str, display_zone: Zone, least_hours: LeastHours
 ) -> HourSpan | None:
-    from_ms = form.moment("from", zone_name, display_zone)
+    from_ms = _hour_ms(form, "from", zone_name, display_zone)
     to_ms = form.moment("to", zone_name, display_zone)
     if from_ms is None or to_ms is None:
         return None
-    from_ms -= from_ms % HOUR_MS
     to_ms = _next_hour(to_ms - 1)
     if not 0 < to_ms - from_ms <= HOURS_MAX * HOUR_MS:
         form.refuse("to", _("The end must be later than the start, by at most three years."))
         return None
     return span_of(from_ms, to_ms, least_hours((to_ms - from_ms) // HOUR_MS))
+
+
+def _hour_ms(form: Form, name: str, zone_name: str, display_zone: Zone) -> int | None:
+    """The hour of the time that a range begins with; an error at the field, and None, for none."""
+    at_ms = form.moment(name, zone_name, display_zone)
+    if at_ms is None or at_ms <= BEGIN_MS_MAX:
+        return None if at_ms is None else at_ms - at_ms % HOUR_MS
+    form.refuse(name, _("The range must begin before the year 9000."))
+    return None
 
 
 def _before(form: Form, span: HourSpan, zone_name: str, display_zone: Zone) -> HourSpan | None:
@@ -99,10 +108,10 @@ def _before(form: Form, span: HourSpan, zone_name: str, display_zone: Zone) -> H
     elif against == "week":
         from_ms = span.from_ms - WEEK_HOURS * HOUR_MS
     elif against == OWN:
-        other_ms = form.moment("other", zone_name, display_zone)
+        other_ms = _hour_ms(form, "other", zone_name, display_zone)
         if other_ms is None:
             return None
-        from_ms = other_ms - other_ms % HOUR_MS
+        from_ms = other_ms
     else:
         return None
     return HourSpan(from_ms, from_ms + length_ms, span.step_hours)

@@ -1,14 +1,14 @@
 """Rows of result tables: grouped, summed, and by the hour. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
+
+from engine import report_hours
 
 # A row of a result table, by the names of its columns.
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
-HOUR_FORMAT = "%Y-%m-%dT%H"
 
 
 def matching(rows: Rows, column: str, value: str) -> Rows:
@@ -39,12 +39,5 @@ def by_time(rows: Rows) -> dict[int, float]:
     return {hour_ms(hour): number for (hour,), number in sums_by(rows, "hour").items()}
 
 
-@lru_cache(4096)
-def hour_ms(name: str) -> int:
-    """ "2026-11-21T03" as ms since 1970."""
-    return round(datetime.strptime(name, HOUR_FORMAT).replace(tzinfo=UTC).timestamp() * 1000)
-
-
-def hour_name(at_ms: int) -> str:
-    """The UTC hour of a time, as result tables name it."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime(HOUR_FORMAT)
+hour_ms = lru_cache(4096)(report_hours.begin_ms)
+hour_name = report_hours.hour_of

@@ -2,6 +2,7 @@
 
 import itertools
 import socket
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.security import passwords
+from app.ws.packed_send import ID_NUMBERS
+from app.ws.send_runs import SendRuns
 from app.ws.session import Session
 from engine.broker import TopicConfig
+from engine.events import EngineEvent, SendRefused
 from engine.message import UNIQ_KEY, StoredMessage
 from kitemq.protocol.columns import U16
 from kitemq.protocol.frames import Frame, UnsubscribeFrame, encode
@@ -108,6 +112,21 @@ def runs_counted() -> Iterator[list[int]]:
         yield counts
 
 
+@contextmanager
+def refusals_counted(server: LiveServer) -> Iterator[list[SendRefused]]:
+    """What the engine says of refused sends."""
+    refused: list[SendRefused] = []
+
+    def hear(event: EngineEvent) -> None:
+        if isinstance(event, SendRefused):
+            refused.append(event)
+
+    events = server.broker.events
+    server.call(lambda: events.subscribe(hear))
+    yield refused
+    server.call(lambda: events.unsubscribe(hear))
+
+
 def send(
     topic: str, *bodies: bytes, id_first: int = 0, prefix: str = ID_PREFIX, **more: Any
 ) -> SendFrame:
@@ -122,7 +141,7 @@ def send(
 @st.composite
 def sends(draw: st.DrawFn) -> list[SendFrame]:
     """SENDs that mostly continue each other, and some that are special or in error."""
-    next_id, frames = draw(st.sampled_from((0, 4093))), []
+    next_id, frames = draw(st.sampled_from((0, 4093, ID_NUMBERS - 5))), []
     prefix = draw(st.sampled_from((ID_PREFIX, ID_PREFIX, "")))
     for _ in range(draw(st.integers(1, 12))):
         count = draw(st.sampled_from((1, 1, 1, 1, 3)))
@@ -147,7 +166,7 @@ def sends(draw: st.DrawFn) -> list[SendFrame]:
                 )
             )
         frames.append(send("", *bodies, id_first=next_id, prefix=prefix, **more))
-        next_id += count if draw(st.integers(0, 5)) else 1000
+        next_id = (next_id + (count if draw(st.integers(0, 5)) else 1000)) % ID_NUMBERS
     return frames
 
 
@@ -251,6 +270,65 @@ def test_a_run_ends_where_ids_leap_or_another_frame_comes(server: LiveServer) ->
     assert counts == [4, 5, 3]
     offsets = [each.offsets for _, each in sorted(answers.items()) if isinstance(each, SentFrame)]
     assert offsets == [[n] for n in range(12)]
+
+
+def test_sends_whose_ids_pass_32_bits_are_refused_alone(server: LiveServer) -> None:
+    topic = new_topic(server)
+    frames = [
+        send(topic, *[b"x"] * 3, id_first=first) for first in (0, ID_NUMBERS - 5, ID_NUMBERS - 2)
+    ]
+    with linked(server) as link:
+        answers = link.ask([encode(n, frame) for n, frame in enumerate(frames)])
+        answers |= link.ask([encode(9, frames[2])])
+    codes = [getattr(answer, "code", "sent") for _, answer in sorted(answers.items())]
+    assert codes == ["sent", "sent", "invalid", "invalid"]
+    assert len({message.message_id for message in pulled(server, topic)}) == 6
+
+
+def test_what_follows_a_run_with_an_error_is_stored_behind_it(server: LiveServer) -> None:
+    topic = new_topic(server)
+    frames = [send(topic, b"" if n == 7 else b"%d" % n, id_first=n) for n in range(20)]
+    frames += [send(topic, b"%d" % n, id_first=n, tags=["later"]) for n in range(20, 40)]
+    with linked(server) as link:
+        answers = link.ask([encode(n, frame) for n, frame in enumerate(frames)])
+    assert getattr(answers[7], "code", "sent") == "invalid_size"
+    assert [each.body for each in pulled(server, topic)] == [b"%d" % n for n in range(40) if n != 7]
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 40])
+def test_each_error_of_a_run_is_told_to_its_send_alone(server: LiveServer, size: int) -> None:
+    for wrong in ({0}, {size - 1}, set(range(0, size, 2)), set(range(size))):
+        topic = new_topic(server)
+        frames = [
+            send(topic, *[b"" if n in wrong else b"%d" % n] * 3, id_first=3 * n)
+            for n in range(size)
+        ]
+        with linked(server) as link, refusals_counted(server) as refused:
+            answers = link.ask([encode(n, frame) for n, frame in enumerate(frames)])
+        codes = {n for n, answer in answers.items() if not isinstance(answer, SentFrame)}
+        assert codes == wrong
+        assert {getattr(answers[n], "field", "") for n in wrong} <= {"messages[0].body"}
+        assert [each.body for each in pulled(server, topic)] == [
+            b"%d" % n for n in range(size) if n not in wrong for _ in range(3)
+        ]
+        expected = [f"{ID_PREFIX}{3 * n + i:08X}" for n in sorted(wrong) for i in range(3)]
+        assert [name for event in refused for name in event.message_ids] == expected
+
+
+@pytest.mark.parametrize("where", ["body", "properties"])
+def test_a_connection_keeps_little_of_a_large_send(where: str) -> None:
+    runs, text = SendRuns(8 << 20), "x" * 500_000
+    tracemalloc.start()
+    try:
+        frame = send("topic", text.encode() if where == "body" else b"x")
+        if where == "properties":
+            frame = send("topic", b"x", properties=[{"name": text}])
+        assert runs.begin(encode(1, frame))
+        assert len(runs.end()) == 1
+        del frame
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_run_that_is_cut_anywhere_by_reads_loses_nothing(server: LiveServer) -> None:

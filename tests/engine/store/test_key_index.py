@@ -129,6 +129,38 @@ def test_whole_files_are_looked_through_for_many_topics(bench: Bench, ending: st
     assert of_files("no-such-key") == [[]] * 4
 
 
+@pytest.mark.parametrize("size_bytes", [0, 39, 41, 200, 40 + 4 * SLOTS, 40 + 4 * SLOTS + 50])
+def test_a_file_that_lost_its_end_meanwhile_hides_no_others(bench: Bench, size_bytes: int) -> None:
+    store = bench.open(index_items=10)
+    topics = [f"t{number}" for number in range(3)]
+    positions = [
+        bench.put(b"%d" % n, topic=topics[n % 3], keys=("k",)).positions[0] for n in range(12)
+    ]
+    finders = list(store.finders_of_id(topics, "k", 99))
+    assert len(finders) == 2
+    cut = sorted((bench.root / "index").iterdir())[0]
+    with cut.open("r+b") as file:
+        file.truncate(size_bytes)
+    newest, oldest = [find() if callable(find) else [find] for find in finders]
+    assert sorted(newest) == positions[9:]
+    assert set(oldest) <= set(positions)
+
+
+def test_a_file_that_was_full_and_is_cut_says_nothing_of_before(bench: Bench) -> None:
+    store = bench.open(index_items=10)
+    positions = [bench.put(b"%d" % n, keys=("k",)).positions[0] for n in range(12)]
+
+    def places() -> list[int]:
+        finders = store.finders_of_id(["t"], "k", 99)
+        return list(chain.from_iterable(find() if callable(find) else [find] for find in finders))
+
+    assert sorted(places()) == positions
+    store._index.truncate(positions[3])
+    assert sorted(places()) == positions[:3]
+    store._index.add_all([("t", "", ("other",), each) for each in positions[3:]], 0)
+    assert sorted(places()) == positions[:3]
+
+
 def test_more_keys_than_a_file_holds_in_one_batch_fill_several(bench: Bench) -> None:
     store = bench.open(index_items=10)
     messages = [Message("t", b"x", queue=0, keys=("k", f"n{number}")) for number in range(30)]

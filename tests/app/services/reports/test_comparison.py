@@ -43,6 +43,10 @@ def test_a_range_is_compared_with_one_as_long(against: str, first: str, last: st
         (LAST, FIRST, "topic", "before", "last"),
         (FIRST, LAST, "topic", "yesterday", "against"),
         (FIRST, LAST, "day", "before", "by"),
+        ("soon", LAST, "topic", "before", "first"),
+        (FIRST, "2026-11-20T05:00", "topic", "before", "last"),
+        (FIRST, LAST, "topic", "9999-12-31T23", "against"),
+        ("1000-01-01T00", "9999-12-31T23", "topic", "before", "against"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_at_its_field(

@@ -56,6 +56,11 @@ def test_a_time_that_comes_twice_means_the_first() -> None:
     assert typed_time.moment_ms(TWICE, BERLIN) == typed_time.moment_ms("2026-10-25T00:30Z")
 
 
+def test_a_time_after_the_calendar_s_end_is_shown_as_its_last_day() -> None:
+    for zone in (BERLIN, Zone("Pacific/Kiritimati"), Zone("Etc/GMT+12")):
+        assert typed_time.moment_text(999_999_999_999_999, zone).startswith("9999-12-3")
+
+
 @pytest.mark.parametrize("text", ["", "soon", "2026-13-01T00:00", "0001-01-01T00:00", "1969-01-01"])
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(NoMoment):

@@ -15,7 +15,7 @@ from app.services.reports.comparison import Better
 from app.ui.framework.chart_axes import time_ticks
 from app.ui.framework.charts import Chart
 from app.ui.framework.language import Language, speak
-from app.ui.framework.zones import UTC_ZONE
+from app.ui.framework.zones import UTC_ZONE, Zone
 from app.ui.reports import failures as report_failures
 from app.ui.reports import flow as report_flow
 from app.ui.reports import lag as report_lag
@@ -333,6 +333,15 @@ def test_a_range_that_is_typed_is_taken_by_whole_hours_or_refused_at_its_field()
     assert wrong.span.hours == DAY_HOURS
     nonsense = report_range.read({**typed, "from": "soon"}, NOW_MS, UTC_ZONE)
     assert set(nonsense.form.errors) == {"from"}
+
+
+@pytest.mark.parametrize("zone", [UTC_ZONE, Zone("Pacific/Kiritimati"), Zone("Etc/GMT+12")])
+def test_a_range_at_the_end_of_the_calendar_is_refused_at_its_field(zone: Zone) -> None:
+    late = "9999-12-31T23:59"
+    typed = {"range": "own", "from": late, "to": late, "against": "own", "other": late}
+    choice = report_range.read(typed, NOW_MS, zone)
+    assert set(choice.form.errors) == {"from", "other"}
+    assert report_range.texts(choice.span, zone)
 
 
 @pytest.mark.parametrize("hours", [1, 24, 168, 28 * 24, 13 * 168, 52 * 168])
