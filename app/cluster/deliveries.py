@@ -10,7 +10,7 @@ from itertools import count
 
 import msgspec
 
-from app.cluster.errors import ClusterError
+from app.cluster.errors import ClusterError, ClusterUnreachable
 from app.cluster.link import ClusterLink, field, number
 from app.cluster.messages import ClusterMessage, born_now_ms, messages_of
 from app.cluster.routes import TIMEOUT_S
@@ -21,6 +21,7 @@ from protocol.remoting.pop import NORMAL_MARK, PARTS, RETRY_MARK
 
 RECEIVE_MAX = 32
 WAIT_S_MAX = 30.0
+PAUSE_S = 0.5
 POP_CK = "POP_CK"
 RETRY_PREFIX = "%RETRY%"
 NOTHING = (
@@ -56,12 +57,16 @@ class ClusterDeliveries:
         tags: str = "*",
         wait_s: float = 0.0,
     ) -> list[ClusterDelivery]:
-        """Up to 32 messages; waits up to `wait_s` (30) for the first. The group must exist."""
+        """Up to 32 messages; waits up to `wait_s` (30) for the first. The group must exist.
+
+        Of brokers that are away nothing comes; ClusterUnreachable where there was nothing else.
+        """
         end_s = time.monotonic() + min(wait_s, WAIT_S_MAX)
         while True:
             brokers = (await self._link.routes.route(topic)).brokers
             turn = next(self._turns) % max(1, len(brokers))
             deliveries: list[ClusterDelivery] = []
+            failure: ClusterUnreachable | None = None
             for broker in brokers[turn:] + brokers[:turn]:
                 open_count = min(count_max, RECEIVE_MAX) - len(deliveries)
                 if open_count > 0:
@@ -78,8 +83,13 @@ class ClusterDeliveries:
                         "exp": tags,
                         "order": False,
                     }
-                    deliveries += await self._pop(broker, fields)
+                    try:
+                        deliveries += await self._pop(broker, fields)
+                    except ClusterUnreachable as error:
+                        failure = error
             rest_s = end_s - time.monotonic()
+            if failure is not None and not deliveries and rest_s <= 0:
+                raise failure
             if deliveries or rest_s <= 0:
                 return deliveries
             await self._notice(group, topic, brokers, rest_s)
@@ -146,8 +156,13 @@ class ClusterDeliveries:
                 done, open_tasks = await asyncio.wait(
                     open_tasks, timeout=rest_s, return_when=asyncio.FIRST_COMPLETED
                 )
-                if any(each.result().fields.get("hasMsg") == "true" for each in done):
+                if any(
+                    each.exception() is None and each.result().fields.get("hasMsg") == "true"
+                    for each in done
+                ):
                     return
+            if (rest_s := end_s - time.monotonic()) > 0:  # no broker waits with us
+                await asyncio.sleep(min(rest_s, PAUSE_S))
         finally:
             await end_tasks(*tasks)
 

@@ -159,6 +159,11 @@ class QueueCopy:
         while self._last is None and begin > first:
             end, begin, step = begin, max(first, begin - step), step * 2
             self._last = await self._last_copy(begin, end)
+        if self._last is None and noted:
+            raise ClusterError(
+                "its copies are gone from the cluster, so what was copied cannot be told",
+                remedy="keep messages longer there, or delete the topic there to begin anew",
+            )
         self.next_offset = self._last.source_offset + 1 if self._last else 0
         self._is_sure = True
 

@@ -45,6 +45,13 @@ class ApacheCluster:
         self._ports: dict[str, tuple[int, int]] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.name_server = f"127.0.0.1:{free_port()}"
+        try:
+            self._begin(members)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def _begin(self, members: tuple[str, ...]) -> None:
         home = self._home("namesrv")
         port = self.name_server.partition(":")[2]
         (home / "namesrv.conf").write_text(f"listenPort={port}\nbindAddress=127.0.0.1\n")

@@ -191,6 +191,7 @@ async def test_while_a_master_is_away_sends_go_elsewhere_and_its_slave_is_read(
     async with ClusterClient(cluster.name_server) as client:
         queues = await _topic(client, "lives")
         of_a, of_b = queues[0], queues[2]
+        await client.groups.create(ClusterGroup("livers"))
         await client.sends.send("lives", NewClusterMessage(b"before"), queue=of_a)
         await _page(client, of_a, 1)
         await _copied_to_slave(client, of_a)
@@ -199,6 +200,8 @@ async def test_while_a_master_is_away_sends_go_elsewhere_and_its_slave_is_read(
         assert [each.body for each in page.messages] == [b"before"]
         sent = [await client.sends.send("lives", NewClusterMessage(b"x")) for _ in range(20)]
         assert {each.queue.broker for each in sent} == {of_b.broker}
+        deliveries = await client.deliveries.receive("livers", "lives", wait_s=10)
+        assert [each.message.body for each in deliveries] == [b"x"]
         cluster.restart("a")
         async with asyncio.timeout(LIMIT_S):
             brokers = set[str]()
