@@ -194,7 +194,7 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
         leadership = self._port.leadership
         own = leadership.state.history
         own.check_same(state.cluster)
-        if state.epoch > own.epoch:
+        if state.epoch > own.epoch and state.cluster == own.cluster:
             await leadership.fence(state.epoch, self.address)
             raise Refused(
                 f"there is a leader of epoch {state.epoch}: this one, of epoch {own.epoch}, stops",

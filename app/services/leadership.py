@@ -53,7 +53,7 @@ class Leadership:
 
     def __init__(self, data: Path, host: EngineHost, following: Following) -> None:
         self._data, self._host, self._following = data, host, following
-        self._saving = asyncio.Lock()
+        self._saving, self._promoting = asyncio.Lock(), asyncio.Lock()
         self.state = EpochState()
         self.feed: LeaderFeed | None = None
         self.change: RoleChange | None = None
@@ -77,8 +77,7 @@ class Leadership:
         log_end, journal = standby.end
         if not log_end and not journal.size_bytes:  # an empty directory is anybody's
             return None
-        history.check_same(own.cluster)
-        return history.start_after(own.epoch, log_end, journal)
+        return history.start_after(own, log_end, journal)
 
     async def adopt(self, history: EpochHistory, peer: str) -> None:
         """Be a standby of the leader with this history, before its first piece; OSError.
@@ -94,6 +93,17 @@ class Leadership:
         Conflict on a leader, and unless `is_forced` while its leader is connected; Busy while it
         loads what the leader sent.
         """
+        async with self._promoting:
+            self._check_promotable(is_forced=is_forced)
+            before = {"epoch": self.state.epoch}
+            async with audit.change(actor, "server.promote", "epoch", before=before) as change:
+                epoch = await self._promote(is_forced=is_forced)
+                change.after = {"epoch": epoch}
+            log.warning("this standby was promoted: it leads with epoch %d", epoch)
+            self._end(RoleChange.PROMOTED)
+        return epoch
+
+    def _check_promotable(self, *, is_forced: bool) -> None:
         following, host = self._following, self._host
         if not following.leader or self.change is not None:
             raise Conflict("this server is no standby", remedy="send it to the standby")
@@ -107,15 +117,9 @@ class Leadership:
                 remedy="stop the leader first, or send force",
                 code="leader_connected",
             )
-        before = {"epoch": self.state.epoch}
-        async with audit.change(actor, "server.promote", "epoch", before=before) as change:
-            epoch = await self._promote()
-            change.after = {"epoch": epoch}
-        log.warning("this standby was promoted: it leads with epoch %d", epoch)
-        self._end(RoleChange.PROMOTED)
-        return epoch
 
-    async def _promote(self) -> int:
+    async def _promote(self, *, is_forced: bool) -> int:
+        self._check_promotable(is_forced=is_forced)  # the audit trail took its time
         assert self.feed is not None, "a standby is fed"
         await self.feed.stop()
         try:
@@ -149,6 +153,10 @@ class Leadership:
         self.on_change()
 
     async def _save(self, state: EpochState) -> None:
+        """Write it in its turn; a caller that is cancelled lets no later one overtake it."""
+        await asyncio.shield(asyncio.ensure_future(self._write(state)))
+
+    async def _write(self, state: EpochState) -> None:
         async with self._saving:
             if state != self.state:
                 await asyncio.to_thread(save_epochs, self._data, state)

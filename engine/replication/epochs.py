@@ -54,21 +54,31 @@ class EpochHistory(msgspec.Struct, frozen=True, tag="epochs", array_like=True):
     def check_same(self, cluster: str) -> None:
         """Raise Conflict unless `cluster` may be this one."""
         if cluster and self.cluster and cluster != self.cluster:
-            detail = "the standby's data directory is a copy of another leader's"
-            raise Conflict(detail, field="data", remedy=ANEW)
+            raise _other_leaders()
 
-    def start_after(self, epoch: int, log_end: int, journal: JournalPlace) -> EpochStart | None:
-        """Where a directory of `epoch` that ends there must be cut; None where it is a prefix.
+    def start_after(
+        self, own: "EpochHistory", log_end: int, journal: JournalPlace
+    ) -> EpochStart | None:
+        """Where a directory with `own` history that ends there must be cut; None: it is a prefix.
 
-        Conflict where it is so old that nobody knows.
+        Conflict where it is of another cluster, or so old that nobody knows.
         """
+        self.check_same(own.cluster)
+        epoch = own.epoch
         start = next((each for each in self.starts if each.epoch > epoch), None)
         if start is None or (log_end <= start.log_end and journal <= start.journal):
             return None
         if start.epoch > epoch + 1:
             detail = f"the leader does not know any more where its epoch {epoch + 1} began"
             raise Conflict(detail, field="data", remedy=ANEW)
+        if not own.cluster:  # nothing says that it has ever been a copy
+            raise _other_leaders()
         return start
+
+
+def _other_leaders() -> Conflict:
+    detail = "the standby's data directory is no copy of this leader's"
+    return Conflict(detail, field="data", remedy=ANEW)
 
 
 class EpochState(msgspec.Struct, frozen=True):

@@ -102,7 +102,7 @@ async def test_a_later_epoch_of_another_cluster_fences_nobody(opened: Opened) ->
     async with opened() as leader:
         link = await leader.link()
         link.begin(replace(EMPTY_STATE, cluster="other", epoch=3))
-        with pytest.raises(Refused, match="another leader's"):
+        with pytest.raises(Refused, match="no copy of this leader's"):
             await link.next()
         link.close()
         assert leader.app.services.leadership.change is None

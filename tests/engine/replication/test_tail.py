@@ -11,10 +11,13 @@ from tests.engine.replication.pair import ROOT, Pair
 from tests.simulation.boot import boot, settings
 from tests.simulation.disk import Crash, FakeFiles
 
+FIRST = EpochState().with_cluster()
+OWN = FIRST.history
+
 
 def history(pair: Pair) -> EpochHistory:
     """That of the standby, promoted where it is now."""
-    return EpochState().promote(*pair.standby.end).history
+    return FIRST.promote(*pair.standby.end).history
 
 
 def swap(pair: Pair) -> None:
@@ -43,7 +46,7 @@ def test_what_an_old_leader_alone_had_is_set_aside_and_the_rest_follows(
     pair.send(b"new")
     pair.root = settings().data
     pair.standby = pair.open_standby()
-    start = epochs.start_after(1, *pair.standby.end)
+    start = epochs.start_after(OWN, *pair.standby.end)
     assert start is not None
     pair.standby.cut(start, 1)
     assert pair.standby.must_reopen
@@ -73,7 +76,7 @@ def test_a_cut_that_dies_at_any_write_is_made_again(
     pair.standby = pair.open_standby()
     pair.standby_disk.crash_in = crash_in
     while True:
-        start = epochs.start_after(1, *pair.standby.end)
+        start = epochs.start_after(OWN, *pair.standby.end)
         if start is None:
             break
         pair.standby.cut(start, 1)
@@ -100,20 +103,20 @@ def test_a_directory_that_ends_before_the_promotion_is_not_cut(pair: Pair) -> No
     pair.send(b"2")
     pair.feed()
     epochs = history(pair)
-    assert epochs.start_after(1, *early) is None
-    assert epochs.start_after(1, *pair.standby.end) is None
-    assert epochs.start_after(2, 1 << 40, JournalPlace(9, 0)) is None
+    assert epochs.start_after(OWN, *early) is None
+    assert epochs.start_after(OWN, *pair.standby.end) is None
+    assert epochs.start_after(epochs, 1 << 40, JournalPlace(9, 0)) is None
 
 
 def test_the_first_promotion_that_a_directory_missed_says_where_it_is_cut() -> None:
-    second = EpochState().promote(100, JournalPlace(0, 10))
+    second = FIRST.promote(100, JournalPlace(0, 10))
     third = second.promote(150, JournalPlace(0, 30))
-    start = third.history.start_after(1, 170, JournalPlace(0, 5))
+    start = third.history.start_after(OWN, 170, JournalPlace(0, 5))
     assert start is not None
     assert (start.epoch, start.log_end) == (2, 100)
     late = replace_starts(third.history)
     with pytest.raises(Conflict, match="where its epoch 2 began"):
-        late.start_after(1, 170, JournalPlace(0, 5))
+        late.start_after(OWN, 170, JournalPlace(0, 5))
 
 
 def replace_starts(epochs: EpochHistory) -> EpochHistory:
@@ -121,11 +124,18 @@ def replace_starts(epochs: EpochHistory) -> EpochHistory:
     return EpochHistory(epochs.cluster, epochs.epoch, epochs.starts[1:])
 
 
+def test_a_directory_that_was_never_a_copy_is_not_cut() -> None:
+    leader = FIRST.promote(100, JournalPlace(0, 10)).history
+    for own in (EpochHistory(), EpochState().with_cluster().history):
+        with pytest.raises(Conflict, match="no copy of this leader's"):
+            leader.start_after(own, 170, JournalPlace(0, 5))
+
+
 def test_copies_of_two_leaders_are_no_cluster() -> None:
     one, other = EpochState().with_cluster(), EpochState().with_cluster()
     one.history.check_same(one.history.cluster)
     one.history.check_same("")
-    with pytest.raises(Conflict, match="another leader"):
+    with pytest.raises(Conflict, match="no copy of this leader's"):
         one.history.check_same(other.history.cluster)
 
 
