@@ -1,6 +1,6 @@
 """The alerts page: firing alerts, rules, receivers, silences and deliveries."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from starlette.responses import Response
@@ -9,6 +9,7 @@ from app.db.alert_rows import ReceiverRow, RuleRow, SilenceRow, StateRow, Transi
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
 from app.services.alerts.standing import RuleStatus
+from app.ui.alerts.details import detail_of
 from app.ui.alerts.notifications import (
     AlertDeliveryRow,
     ReceiverLine,
@@ -132,7 +133,10 @@ async def show(request: PageRequest) -> Response:
         silences=[(one, names.get(one.rule_id, _("all rules"))) for one in await alerts.silences()],
         deliveries=list(map(delivery_row, deliveries)),
         older=deliveries[-1].id if len(deliveries) == DELIVERIES_SHOWN else None,
-        changes=await alerts.transitions(CHANGES_SHOWN),
+        changes=[
+            replace(change, detail=detail_of(change.detail))
+            for change in await alerts.transitions(CHANGES_SHOWN)
+        ],
         receivers=list(map(receiver_line, receivers)),
         is_notifying=any(each.is_enabled for each in receivers),
         failure=alerts.failure,
@@ -155,6 +159,7 @@ def _subjects(alerts: Alerts, standing: RuleStatus) -> list[Subject]:
             severity=rule.severity,
             href=place_of(RuleKind(rule.kind), row.subject),
             is_silent=alerts.is_silent(rule.id, row.subject),
+            detail=detail_of(row.detail),
         )
         for row in standing.states
     ]

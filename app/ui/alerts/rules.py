@@ -1,7 +1,7 @@
 """The form of an alert rule: create, try, change and delete it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from msgspec import Meta
@@ -19,6 +19,7 @@ from app.services.alerts.rules import (
 )
 from app.services.alerts.standing import RuleStatus
 from app.ui.alerts.alerts import AlertsQuery, parse_id
+from app.ui.alerts.details import detail_of
 from app.ui.alerts.notifications import AlertDeliveryRow, delivery_row
 from app.ui.framework import forms, pages, typed_forms
 from app.ui.framework.forms import Form
@@ -158,9 +159,11 @@ def _trial(readings: list[Reading]) -> Trial:
     unknown = [reading for reading in readings if reading.is_over is None]
     rest = [reading for reading in readings if reading.is_over is False]
     rest.sort(key=lambda reading: -(reading.value or 0))
-    return Trial(
-        len(readings), len(over), len(unknown), [*over, *unknown, *rest][:READINGS_SHOWN_MAX]
-    )
+    shown = [
+        replace(reading, detail=detail_of(reading.detail))
+        for reading in [*over, *unknown, *rest][:READINGS_SHOWN_MAX]
+    ]
+    return Trial(len(readings), len(over), len(unknown), shown)
 
 
 def _prefilled(query: Mapping[str, str]) -> Form:
@@ -226,7 +229,12 @@ async def _page(
         trial=trial,
         severities=[(severity.value, translated(severity.value)) for severity in Severity],
         receivers=receivers,
-        history=[AlertChangeLine(one, list(map(delivery_row, rows))) for one, rows in changes],
+        history=[
+            AlertChangeLine(
+                replace(one, detail=detail_of(one.detail)), list(map(delivery_row, rows))
+            )
+            for one, rows in changes
+        ],
         older=changes[-1][0].id if len(changes) == CHANGES_SHOWN else None,
     )
     title = _("Edit rule") if rule_id else _("New alert rule")

@@ -11,6 +11,7 @@ from functools import partial
 
 from app.monitoring.group_status import GroupStanding
 from app.monitoring.sampler import GroupFigures, Snapshot
+from app.ui.alerts.details import detail_of
 from app.ui.framework import formats
 from app.ui.framework.language import N_, _, ngettext, translated
 from app.ui.framework.templating import segment
@@ -176,7 +177,7 @@ def alerts(watch: Watch) -> Iterator[Concern]:
 
 
 def _firing(one: Firing) -> Sentence:
-    text = _("Alert “%(rule)s”: %(detail)s.", rule=one.rule, detail=one.detail)
+    text = _("Alert “%(rule)s”: %(detail)s.", rule=one.rule, detail=detail_of(one.detail))
     if one.acked_by:
         text += " " + _("Acknowledged by %(who)s.", who=one.acked_by)
     return Sentence(text, "/alerts", _("View alerts"))

@@ -3,7 +3,8 @@
     python -m tests.app.ui.screenshots [folder]
 
 The server is real; only its clock is hurried, so that the charts have something to show. Where
-Debian's `pngquant` is installed the files become a third as large.
+Debian's `pngquant` is installed the files become a third as large. The Chinese pictures need a
+Chinese typeface, such as Debian's `fonts-wqy-microhei`.
 """
 
 import math
