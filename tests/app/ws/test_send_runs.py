@@ -351,8 +351,12 @@ def test_an_idle_connection_keeps_nothing_of_its_last_message(
                 link._socket.sendall(head + part)
             link._message()
             del payload, part
-            server.call(gc.collect)
-            until(lambda: tracemalloc.get_traced_memory()[0] < size_bytes // 4, "it is kept")
+
+            def is_free() -> bool:
+                gc.collect()
+                return tracemalloc.get_traced_memory()[0] < size_bytes // 4
+
+            until(is_free, "it is kept")
         finally:
             tracemalloc.stop()
 
