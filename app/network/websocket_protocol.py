@@ -301,10 +301,12 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     def handle_text(self, event: Frame) -> None:
         self._fragment_bytes = 0 if event.fin else len(event.data) + FRAGMENT_BYTES
         super().handle_text(event)
+        event.data = b""  # the library's parser refers to its last frame until the next is whole
 
     def handle_bytes(self, event: Frame) -> None:
         self._fragment_bytes = 0 if event.fin else len(event.data) + FRAGMENT_BYTES
         super().handle_bytes(event)
+        event.data = b""
 
     def handle_cont(self, event: Frame) -> None:
         if len(self.frames) >= FRAGMENTS_MAX:
@@ -314,6 +316,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         if not event.fin:
             self._fragment_bytes += len(event.data) + FRAGMENT_BYTES
         super().handle_cont(event)
+        event.data = b""
 
     def send_receive_event_to_app(self) -> None:
         """Hand a whole message to the receiver, or keep it while the receiver takes none."""

@@ -1,5 +1,6 @@
 """SENDs that come with one read: answered and stored as those that come one by one."""
 
+import gc
 import itertools
 import socket
 import tracemalloc
@@ -28,6 +29,7 @@ from kitemq.protocol.stream import SERVER_FRAMES, UnreadableFrame, iter_frames
 from tests.app.ws.test_access_socket import PASSWORD, token_of
 from tests.app.ws.test_socket_bounds import UPGRADE
 from tests.live import LiveServer
+from tests.patience import until
 
 ID_PREFIX = "0123456789ABCDEF0123"
 Answers = dict[int, Frame | str]
@@ -329,6 +331,34 @@ def test_a_connection_keeps_little_of_a_large_send(where: str) -> None:
         assert tracemalloc.get_traced_memory()[0] < 100_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("fragments", [1, 3])
+def test_an_idle_connection_keeps_nothing_of_its_last_message(
+    server: LiveServer, fragments: int
+) -> None:
+    topic, size_bytes = new_topic(server), 3_000_000
+    with linked(server) as link:
+        link.ask([encode(1, send(topic, b"first"))])
+        tracemalloc.start()
+        try:
+            payload = encode(2, send(topic, b"x" * size_bytes))
+            part_bytes = -(-len(payload) // fragments)
+            for number, at in enumerate(range(0, len(payload), part_bytes), 1):
+                part = payload[at : at + part_bytes]
+                opcode = (0x02 if number == 1 else 0x00) | (0x80 if number == fragments else 0)
+                head = bytes((opcode, 0xFF)) + len(part).to_bytes(8, "big") + bytes(4)
+                link._socket.sendall(head + part)
+            link._message()
+            del payload, part
+
+            def is_free() -> bool:
+                gc.collect()
+                return tracemalloc.get_traced_memory()[0] < size_bytes // 4
+
+            until(is_free, "it is kept")
+        finally:
+            tracemalloc.stop()
 
 
 def test_a_run_that_is_cut_anywhere_by_reads_loses_nothing(server: LiveServer) -> None:
