@@ -1,6 +1,5 @@
 """Clients, their figures and the columns of messages, as a browser without script sees them."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
