@@ -37,7 +37,7 @@ from examples.flights_table import (
     rows_published,
 )
 from kitemq import AsyncConsumer, AsyncProducer, Client, KiteError, Received, Refused, Unreachable
-from kitemq.address import server_url
+from kitemq.address import server_urls, url_of
 from kitemq.commands.output import Exit, complain, exit_of
 
 BOARD = "flights-board"
@@ -270,9 +270,9 @@ async def _server(
 ) -> AsyncIterator[tuple[str, asyncio.subprocess.Process | None]]:
     """The URL of the server that was named, or of one of our own, and that, which ends with us."""
     if options.server:
-        yield server_url(options.server), None
+        yield ",".join(server_urls(options.server)), None
         return
-    url = server_url(options.listen)
+    url = url_of(options.listen)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "kitemq", "serve",
         "--data", str(options.data), "--listen", options.listen,

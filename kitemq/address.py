@@ -2,6 +2,7 @@
 
 import os
 import ssl
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from kitemq.errors import Invalid
@@ -11,15 +12,31 @@ TOKEN_VARIABLE = "KITEMQ_TOKEN"
 CA_VARIABLE = "KITEMQ_CA"
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 SOCKET_PATH = "/ws/v1"
+ADDRESSES_MAX = 8
 SECURE = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
 
-def server_url(server: str = "") -> str:
-    """`http(s)://host:port` of `server`, else of KITEMQ_SERVER, else of this machine.
+def server_urls(server: str = "") -> list[str]:
+    """The addresses of a leader and its standbys: those of `server`, else of KITEMQ_SERVER.
 
-    A bare `host:port` is taken as http. Raises Invalid for what is no address.
+    Commas separate them; at most 8. Without any it is this machine. See `url_of`.
     """
     text = server or os.environ.get(VARIABLE, "") or DEFAULT_SERVER
+    urls = [url_of(each.strip()) for each in text.split(",")]
+    if len(urls) > ADDRESSES_MAX:
+        raise Invalid(
+            f"{len(urls)} addresses, {ADDRESSES_MAX} is the most",
+            field="server",
+            remedy="name the leader and its standbys only",
+        )
+    return urls
+
+
+def url_of(text: str) -> str:
+    """`http(s)://host:port` of an address; a bare `host:port` is taken as http.
+
+    Raises Invalid for what is no address.
+    """
     if "://" not in text:
         text = f"http://{text}"
     try:
@@ -45,6 +62,12 @@ def token_headers() -> dict[str, str]:
     if not token.isascii() or not token.isprintable():
         raise Invalid(f"{TOKEN_VARIABLE} holds no token", field="token", remedy="make another one")
     return {"Authorization": f"Bearer {token}"}
+
+
+def tls_contexts(urls: Sequence[str], ca: str = "") -> ssl.SSLContext | None:
+    """The context of `tls_context` for several addresses; None where all of them are plain."""
+    secure = [url for url in urls if url.startswith("https:")]
+    return tls_context(secure[0], ca) if secure else None
 
 
 def tls_context(url: str, ca: str = "") -> ssl.SSLContext | None:

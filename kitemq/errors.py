@@ -125,6 +125,7 @@ REFUSED_CODES = frozenset(
         "read_only",
         "refused",
         "right_missing",
+        "standby",
         "transaction_committed",
         "transaction_rolled_back",
         "wrong_message_type",

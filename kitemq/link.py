@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from kitemq.address import server_url, socket_url, tls_context
+from kitemq.address import server_urls, socket_url, tls_contexts
 from kitemq.backoff import Backoff
 from kitemq.connection import ServerConnection
 from kitemq.errors import KiteError, Unreachable
@@ -20,7 +20,7 @@ UNDISTURBED_S = 2 * REPLACED_MAX_S
 
 
 class ServerLink:
-    """Keeps one connection to a server until stopped.
+    """Keeps one connection to a server until stopped; of several addresses to the one that leads.
 
     `on_up` is called with each new connection, `on_down` when it is lost; both on the loop's
     thread, and never while the other is missing.
@@ -40,14 +40,19 @@ class ServerLink:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         ca: str = "",
     ) -> None:
-        self.url = server_url(server)
-        self._tls = tls_context(self.url, ca)
+        self._urls = server_urls(server)
+        self._tls = tls_contexts(self._urls, ca)
         self.client = client
         self.connection: ServerConnection | None = None
         self._on_up = on_up
         self._on_down = on_down
         self._connect_timeout_s = connect_timeout_s
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """The address that is used, or tried next."""
+        return self._urls[0]
 
     async def start(self) -> None:
         """Make the first connection; raises Unreachable where there is no server."""
@@ -66,9 +71,26 @@ class ServerLink:
             await connection.close()
 
     async def _connect(self) -> ServerConnection:
-        return await ServerConnection.open(
-            socket_url(self.url), self.client, timeout_s=self._connect_timeout_s, tls=self._tls
-        )
+        """A connection to the first address from the last one on that is no standby's."""
+        failure = Unreachable("no address was tried")
+        for _ in range(len(self._urls)):
+            try:
+                connection = await ServerConnection.open(
+                    socket_url(self.url),
+                    self.client,
+                    timeout_s=self._connect_timeout_s,
+                    tls=self._tls,
+                )
+            except Unreachable as error:
+                failure = error
+            else:
+                standby = connection.wire.standby
+                if not standby or len(self._urls) == 1:
+                    return connection
+                connection.abort()
+                failure = Unreachable(f"{self.url} is a {standby}", remedy="promote a standby")
+            self._urls.append(self._urls.pop(0))
+        raise failure
 
     def _up(self, connection: ServerConnection) -> None:
         self.connection = connection

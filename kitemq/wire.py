@@ -19,6 +19,7 @@ from websockets.uri import parse_uri
 
 from kitemq.address import tls_context, token_headers
 from kitemq.errors import Unreachable
+from kitemq.protocol.frames import STANDBY_HEADER
 
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 PING_S = 20.0
@@ -39,6 +40,7 @@ class Wire(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._ping: asyncio.TimerHandle | None = None
         self._was_heard = True
+        self.standby = ""  # what the server says of itself where it is one
 
     @classmethod
     async def open(
@@ -111,7 +113,7 @@ class Wire(asyncio.Protocol):
         self._ws.receive_data(data)
         for event in self._ws.events_received():
             if isinstance(event, Response):
-                self._on_response()
+                self._on_response(event)
             elif isinstance(event, Frame):
                 self._on_frame(event)
         self._flush()
@@ -133,12 +135,13 @@ class Wire(asyncio.Protocol):
 
     # -- helpers --------------------------------------------------------------------------------
 
-    def _on_response(self) -> None:
+    def _on_response(self, response: Response) -> None:
         if self._opened.done():
             return
         if self._ws.handshake_exc is not None:
             self._opened.set_exception(self._ws.handshake_exc)
             return
+        self.standby = response.headers.get(STANDBY_HEADER, "")
         self._opened.set_result(None)
         self._schedule_ping()
 

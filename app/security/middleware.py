@@ -24,6 +24,7 @@ from app.security.refusal_audit import ACTION, KIND, RefusalAudit, RefusedAttemp
 from app.security.request_body import RequestBody
 from app.security.request_limits import RequestLimits
 from app.settings import Settings
+from kitemq.protocol.frames import STANDBY_HEADER
 
 log = logging.getLogger("kitemq.gate")
 
@@ -116,7 +117,7 @@ class SecurityMiddleware:
         """What tells a client that it reads a copy, and how much that lacks."""
         following, host = self._following, self._host
         text = following.text(host.broker.log_end) if host.is_ready else "a standby that loads"
-        return ((b"kitemq-standby", text.encode()),)
+        return ((STANDBY_HEADER.encode(), text.encode()),)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = self._client_of(scope)

@@ -16,6 +16,7 @@ from app.ws.connection import Hub
 from app.ws.limits import SocketLimits
 from app.ws.session import Session
 from engine.host import host_text
+from kitemq.protocol.frames import STANDBY_HEADER
 
 PATH = "/ws/v1"
 PROTOCOL = "kitemq.v1"  # the subprotocol that a browser's script offers beside the token
@@ -40,9 +41,12 @@ class SocketEndpoint:
             limits = SocketLimits(frame_bytes_max=services.settings.request_bytes_max)
             hub = self._hubs[host] = Hub(host, limits)
         offered = scope.get("subprotocols") or ()
-        await send(
-            {"type": "websocket.accept", "subprotocol": PROTOCOL if PROTOCOL in offered else None}
-        )
+        following = services.following
+        headers: list[tuple[bytes, bytes]] = []
+        if following.leader:
+            headers = [(STANDBY_HEADER.encode(), following.text(host.broker.log_end).encode())]
+        subprotocol = PROTOCOL if PROTOCOL in offered else None
+        await send({"type": "websocket.accept", "subprotocol": subprotocol, "headers": headers})
         address = _address(scope)
         session = Session(hub, address, scope)
         since_ms = host.clock.now_ms()

@@ -8,30 +8,38 @@ from typing import Any, Self, TypeVar
 import httpx
 import msgspec
 
-from kitemq.address import server_url, tls_context, token_headers
-from kitemq.errors import ProtocolViolation, TimedOut, Unreachable
+from kitemq.address import server_urls, tls_contexts, token_headers
+from kitemq.errors import KiteError, ProtocolViolation, TimedOut, Unreachable
 from kitemq.model.conversion import encoded, from_json
-from kitemq.rest import API, PAGE, TIMEOUT_S, WAIT_EXTRA_S, ListPage, problem_of, unreachable
+from kitemq.protocol.frames import STANDBY_HEADER
+from kitemq.rest import API, PAGE, TIMEOUT_S, WAIT_EXTRA_S, ListPage, checked, unreachable
 
 T = TypeVar("T")
 
 
 class RestConnection:
-    """An HTTP connection to one server; close it after use (or `with`)."""
+    """An HTTP connection to one server; close it after use (or `with`).
+
+    Of several addresses it uses the one that leads; where none does, a standby answers reads.
+    """
 
     def __init__(self, server: str = "", *, timeout_s: float = TIMEOUT_S, ca: str = "") -> None:
         """`ca` is a PEM file of the authorities to trust, else KITEMQ_CA, else the system's."""
-        self.url = server_url(server)
+        self._urls = server_urls(server)
         self._timeout_s = timeout_s
         self._http = httpx.Client(
-            base_url=self.url + API,
             headers=token_headers(),
             timeout=timeout_s,
             trust_env=False,
             limits=httpx.Limits(max_connections=None),  # a long poll holds one
             # Loading certificates takes longer than a request: only where they are looked at.
-            verify=tls_context(self.url, ca) or False,
+            verify=tls_contexts(self._urls, ca) or False,
         )
+
+    @property
+    def url(self) -> str:
+        """The address that is used, or tried next."""
+        return self._urls[0]
 
     def close(self) -> None:
         """Close the connection."""
@@ -115,17 +123,29 @@ class RestConnection:
             sent["content"] = msgspec.json.encode(body, enc_hook=encoded)
             sent["headers"] = {"content-type": "application/json"}
         timeout_s = self._timeout_s + (wait_s + WAIT_EXTRA_S if wait_s else 0.0)
-        try:
-            answer = self._http.request(method, path, timeout=timeout_s, **sent)
-        except httpx.ConnectError as error:
-            raise unreachable(self.url, error) from None
-        except httpx.TimeoutException:
-            raise TimedOut(f"{self.url} did not answer within {timeout_s:g} s") from None
-        except httpx.HTTPError as error:
-            raise Unreachable(f"{self.url}: {error}") from None
-        if not answer.is_success:
-            raise problem_of(answer)
-        return answer
+        standby: httpx.Response | None = None
+        failure: KiteError | None = None
+        for _ in range(len(self._urls)):
+            url = self.url
+            try:
+                answer = self._http.request(method, url + API + path, timeout=timeout_s, **sent)
+            except httpx.ConnectError as error:
+                failure = unreachable(url, error)
+            except httpx.TimeoutException as error:
+                failure = TimedOut(f"{url} did not answer within {timeout_s:g} s")
+                if not isinstance(error, httpx.ConnectTimeout):  # it may have done it
+                    raise failure from None
+            except httpx.HTTPError as error:
+                raise Unreachable(f"{url}: {error}") from None
+            else:
+                if STANDBY_HEADER not in answer.headers:
+                    return checked(answer)
+                standby = answer
+            self._urls.append(self._urls.pop(0))
+        if standby is not None:
+            return checked(standby)
+        assert failure is not None, "there is an address"
+        raise failure
 
 
 class Api:

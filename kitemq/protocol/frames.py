@@ -23,6 +23,7 @@ import msgspec
 from kitemq.protocol.columns import ProtocolError, put_text, take_byte, take_text
 
 VERSION = 1
+STANDBY_HEADER = "kitemq-standby"  # of every HTTP answer of a standby, the upgrade included
 COUNT_MAX = 4096  # messages or receipts in one frame
 TOPICS_MAX = 255  # topics named by one frame
 

@@ -3,13 +3,15 @@
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from bench.process import free_port
-from kitemq import Message
+from kitemq import Client, Consumer, Message, Producer, TimedOut
 from kitemq.model.server import Replication
 from tests.crash.process import ServerProcess
 from tests.crash.test_standby import differences
@@ -141,3 +143,47 @@ def test_a_stopped_standby_starts_as_a_leader_only_after_a_promotion(couple: Cou
     again = kitemq("promote", "--data", str(first.data))
     assert again.returncode == 2
     assert "is no standby's" in again.stderr
+
+
+def test_clients_of_both_addresses_go_on_with_the_promoted_standby(couple: Couple) -> None:
+    first, second = couple.first, couple.second
+    first.start()
+    second.start()
+    both = f"{second.url},{first.url}"  # the standby's address comes first
+    with Client(both) as client:
+        client.topics.create(TOPIC)
+        assert client.url == first.url
+        client.groups.create("billing")
+    received: set[str] = set()
+    stop = threading.Event()
+
+    def consume() -> None:
+        with Consumer("billing", TOPIC, both) as consumer:
+            while not stop.is_set():
+                with suppress(TimedOut):
+                    message = consumer.receive(0.5)
+                    assert message is not None
+                    received.add(bytes(message.body).decode())
+                    message.ack()
+
+    consumer = threading.Thread(target=consume)
+    with Producer(both) as producer:
+        until(lambda: couple.state(first).standbys, "no standby", LIMIT_S)
+        for number in range(40):
+            producer.send(TOPIC, f"{number}", durability="replicated")
+        sent = set(map(str, range(40)))
+        consumer.start()
+        try:
+            until(lambda: received, "nothing was received", LIMIT_S)
+            first.kill()
+            lost = producer.submit(TOPIC, "in between")  # waits for a leader
+            assert kitemq("promote", "--server", second.url).returncode == 0
+            lost.result(LIMIT_S)
+            for number in range(40, 60):
+                producer.send(TOPIC, f"{number}")
+            sent |= {"in between", *map(str, range(40, 60))}
+            until(lambda: received == sent, "the consumer lacks something", LIMIT_S)
+        finally:
+            stop.set()
+            consumer.join()
+    assert couple.bodies(second) >= sent

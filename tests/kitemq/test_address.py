@@ -2,7 +2,7 @@
 
 import pytest
 
-from kitemq.address import server_url, socket_url
+from kitemq.address import server_urls, socket_url, url_of
 from kitemq.backoff import Backoff
 from kitemq.errors import Busy, Invalid, NotFound, Refused, Rejected, rejected
 
@@ -20,13 +20,13 @@ from kitemq.errors import Busy, Invalid, NotFound, Refused, Rejected, rejected
 )
 def test_an_address_is_understood(monkeypatch: pytest.MonkeyPatch, given: str, url: str) -> None:
     monkeypatch.delenv("KITEMQ_SERVER", raising=False)
-    assert server_url(given) == url
+    assert server_urls(given) == [url]
 
 
 def test_the_variable_counts_where_nothing_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KITEMQ_SERVER", "elsewhere:1")
-    assert server_url() == "http://elsewhere:1"
-    assert socket_url(server_url()) == "ws://elsewhere:1/ws/v1"
+    assert server_urls() == ["http://elsewhere:1"]
+    assert socket_url(server_urls()[0]) == "ws://elsewhere:1/ws/v1"
     assert socket_url("https://x:2") == "wss://x:2/ws/v1"
 
 
@@ -35,7 +35,7 @@ def test_the_variable_counts_where_nothing_is_given(monkeypatch: pytest.MonkeyPa
 )
 def test_what_is_no_address_is_refused(given: str) -> None:
     with pytest.raises(Invalid) as refused:
-        server_url(given)
+        url_of(given)
     assert refused.value.field == "server"
 
 
@@ -64,3 +64,14 @@ def test_a_refusal_becomes_the_error_that_says_what_to_do(
     error = rejected(code, "why", retry_after_s=retry_after_s)
     assert type(error) is kind
     assert error.code == code
+
+
+def test_several_addresses_are_parted_by_commas() -> None:
+    assert server_urls("a:1, https://b") == ["http://a:1", "https://b:443"]
+
+
+@pytest.mark.parametrize("given", ["a:1,", "a:1,,b:2", ",".join(["a:1"] * 9)])
+def test_a_wrong_list_of_addresses_is_refused(given: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        server_urls(given)
+    assert refused.value.field == "server"
