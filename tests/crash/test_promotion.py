@@ -1,9 +1,13 @@
 """A standby is promoted as its leader is dead; the old leader comes back, stops, and follows."""
 
+import itertools
 import json
+import os
+import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bench.process import free_port
-from kitemq import Client, Consumer, Message, Producer, TimedOut
+from kitemq import Client, Consumer, KiteError, Message, Producer, TimedOut
 from kitemq.model.server import Replication
 from tests.crash.process import ServerProcess
 from tests.crash.test_standby import differences
@@ -21,6 +25,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 
 LIMIT_S = 30.0
 TOPIC = "orders"
+PROMOTIONS = int(os.environ.get("PROMOTIONS", "3"))
 
 
 class Couple:
@@ -49,9 +54,13 @@ class Couple:
 
     def bodies(self, server: ServerProcess) -> set[str]:
         with server.client() as client:
-            queues = range(4)
-            pages = [client.messages.pull(TOPIC, queue, 0) for queue in queues]
-            return {str(each.body) for page in pages for each in page.messages}
+            return {body for queue in range(4) for body in self._bodies(client, queue)}
+
+    def _bodies(self, client: Client, queue: int) -> Iterator[str]:
+        page = client.messages.pull(TOPIC, queue, 0)
+        while page.messages:
+            yield from (str(each.body) for each in page.messages)
+            page = client.messages.pull(TOPIC, queue, int(page.next_offset))
 
 
 @pytest.fixture
@@ -187,3 +196,53 @@ def test_clients_of_both_addresses_go_on_with_the_promoted_standby(couple: Coupl
             stop.set()
             consumer.join()
     assert couple.bodies(second) >= sent
+
+
+class Sender:
+    """Sends numbers for as long as it may; `accepted` are those a standby has as well."""
+
+    def __init__(self, servers: str) -> None:
+        self.accepted: list[str] = []
+        self._servers = servers
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "Sender":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with Producer(self._servers) as producer:
+            for number in itertools.count():
+                while not self._stop.is_set():
+                    with suppress(KiteError):  # nobody leads, or no standby is in step
+                        producer.send(TOPIC, f"{number}", durability="replicated")
+                        self.accepted.append(f"{number}")
+                        break
+                    time.sleep(0.02)
+                if self._stop.is_set():
+                    return
+
+
+def test_what_was_accepted_as_replicated_outlives_each_leader(couple: Couple) -> None:
+    seed = time.time_ns() % 1_000_000
+    chance = random.Random(seed)
+    leader, standby = couple.first, couple.second
+    leader.start()
+    standby.start()
+    with Sender(f"{leader.url},{standby.url}") as sender:
+        for _ in range(PROMOTIONS):
+            count = len(sender.accepted)
+            until(lambda count=count: len(sender.accepted) > count, f"seed {seed}", LIMIT_S)
+            time.sleep(chance.uniform(0.0, 0.5))
+            leader.kill()
+            words = ("promote", "--server", standby.url)
+            until(lambda words=words: kitemq(*words).returncode == 0, f"seed {seed}", LIMIT_S)
+            leader.settings["follow"] = couple.ports[0 if standby is couple.first else 1]
+            leader.start()
+            leader, standby = standby, leader
+    assert set(sender.accepted) <= couple.bodies(leader), f"seed {seed}"
