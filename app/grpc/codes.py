@@ -20,6 +20,7 @@ from engine.errors import (
     MessageNotFound,
     NotFound,
     OffsetGone,
+    OnStandby,
     OutOfFiles,
     Paused,
     QueueNotFound,
@@ -45,6 +46,7 @@ CODES: dict[type[EngineError], Code] = {
     Forbidden: Code.FORBIDDEN,
     Paused: Code.FORBIDDEN,
     Conflict: Code.PRECONDITION_FAILED,
+    OnStandby: Code.PRECONDITION_FAILED,
     # Clients slow down at this one, and at no other.
     Busy: Code.TOO_MANY_REQUESTS,
     OutOfFiles: Code.TOO_MANY_REQUESTS,

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from engine.errors import Conflict, Corrupt
+from engine.errors import Conflict, Corrupt, unusable
 from engine.replication.cursor import ANEW
 from engine.store.files import Files, OsFiles, make_lasting_directory, read_whole, write_atomic
 from engine.store.journal_files import JournalPlace
@@ -118,11 +118,13 @@ class EpochState(msgspec.Struct, frozen=True):
 
 
 def load_epochs(root: Path, files: Files = OS_FILES) -> EpochState:
-    """What a directory says; Corrupt where that cannot be read."""
+    """What a directory says; Corrupt where that is not readable, or what `unusable` makes of it."""
     try:
         return msgspec.json.decode(read_whole(files, root / FILE), type=EpochState)
-    except FileNotFoundError:
-        return EpochState()
+    except (FileNotFoundError, NotADirectoryError):
+        return EpochState()  # who opens the directory says what is wrong with it
+    except OSError as error:
+        raise unusable(root, error) from error
     except msgspec.MsgspecError as error:
         raise Corrupt(
             f"{root / FILE} cannot be read: {error}",

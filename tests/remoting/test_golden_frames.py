@@ -41,6 +41,7 @@ NOT_RECORDED = {
     R.RESUME_CHECK_HALF_MESSAGE: "no command of mqadmin sends it",
     R.GET_ALL_MESSAGE_REQUEST_MODE: "only proxies ask for it",
     R.PEEK_MESSAGE: "no client of RocketMQ sends it",
+    R.REGISTER_BROKER: "brokers send it; tests/rocketmq/test_slave.py lets one register",
     R.GET_SUBSCRIPTIONGROUP_CONFIG: "the tools take a group from the table of all groups",
 }
 # Both versions of the client write these in ways of their own.

@@ -77,8 +77,9 @@ FREE = (
     row("body.stats*", RATE, R.VIEW_BROKER_STATS_DATA),
     row("body.queueData[].physic*", POSITION, R.QUERY_CONSUME_QUEUE),
     row("body.masterCommitLogMaxOffset", POSITION, R.GET_BROKER_HA_STATUS),
-    row("body.dataVersion.*", "nothing copies these tables, so they have no version",
-        R.GET_ALL_TOPIC_CONFIG, R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
+    row("body.dataVersion.*", "slaves copy these tables whole, so they have no version",
+        R.GET_ALL_TOPIC_CONFIG, R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, R.GET_ALL_CONSUMER_OFFSET,
+        R.GET_ALL_DELAY_OFFSET),
     row("fields.*TopicCount", OWN_TOPICS, R.WIPE_WRITE_PERM_OF_BROKER, R.ADD_WRITE_PERM_OF_BROKER),
     row("body.topicList.length", OWN_TOPICS, *TOPIC_LISTS),
     row("body.topicList[]", OWN_TOPICS, *TOPIC_LISTS),
@@ -89,6 +90,7 @@ PULLS = (R.PULL_MESSAGE, R.LITE_PULL_MESSAGE)
 # KiteMQ differs on purpose.
 DELIBERATE = (
     row("remark", "a text for people; clients do not read it"),
+    row("body.offsetTable.*", "Apache notes levels every ten seconds", R.GET_ALL_DELAY_OFFSET),
     row("binary", "an answer has the header of its request; Apache 5.5.0 answers in JSON"),
     row("body[].properties.CLUSTER", "the same for each message: it is not stored"),
     row("body[].properties.MSG_REGION", "also of messages that came in a batch", *PULLS),
