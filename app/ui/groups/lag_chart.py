@@ -96,9 +96,13 @@ def chart(
 
 
 def steps_of(page: LagHistoryPage, now_ms: int) -> EvenSteps:
-    """The time axis of a page of lag history, which never goes on into the future."""
+    """The time axis of a page of lag history, to the end of the step under way at most.
+
+    So a page that is read again within the step is the same.
+    """
     begin_ms = page.from_ms // page.step_ms * page.step_ms
-    return EvenSteps(begin_ms, min(page.to_ms, now_ms + 1), page.step_ms)
+    step_end_ms = (now_ms // page.step_ms + 1) * page.step_ms
+    return EvenSteps(begin_ms, min(page.to_ms, step_end_ms), page.step_ms)
 
 
 def _say_length(value: float) -> str:
