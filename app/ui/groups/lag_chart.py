@@ -13,6 +13,8 @@ from app.ui.framework.charts import Canvas, Chart, Series, Words
 from app.ui.framework.language import N_, _, translated
 from engine.broker import LagHistoryPage, LagPoint
 
+SAMPLED_EVERY_MS = 10_000
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -96,13 +98,13 @@ def chart(
 
 
 def steps_of(page: LagHistoryPage, now_ms: int) -> EvenSteps:
-    """The time axis of a page of lag history, to the end of the step under way at most.
+    """The time axis of a page of lag history, to the next sample after now at most.
 
-    So a page that is read again within the step is the same.
+    So a page that is read again before that sample is the same.
     """
     begin_ms = page.from_ms // page.step_ms * page.step_ms
-    step_end_ms = (now_ms // page.step_ms + 1) * page.step_ms
-    return EvenSteps(begin_ms, min(page.to_ms, step_end_ms), page.step_ms)
+    next_ms = (now_ms // SAMPLED_EVERY_MS + 1) * SAMPLED_EVERY_MS
+    return EvenSteps(begin_ms, min(page.to_ms, next_ms), page.step_ms)
 
 
 def _say_length(value: float) -> str:
