@@ -41,10 +41,10 @@ class SocketEndpoint:
             limits = SocketLimits(frame_bytes_max=services.settings.request_bytes_max)
             hub = self._hubs[host] = Hub(host, limits)
         offered = scope.get("subprotocols") or ()
-        following = services.following
+        leader = services.following.leader
         headers: list[tuple[bytes, bytes]] = []
-        if following.leader:
-            headers = [(STANDBY_HEADER.encode(), following.text(host.broker.log_end).encode())]
+        if leader:
+            headers = [(STANDBY_HEADER.encode(), f"standby of {leader}".encode())]
         subprotocol = PROTOCOL if PROTOCOL in offered else None
         await send({"type": "websocket.accept", "subprotocol": subprotocol, "headers": headers})
         address = _address(scope)
