@@ -449,15 +449,15 @@ def test_a_retry_is_listed_with_its_group_and_cannot_be_changed(
 ) -> None:
     scenery.post("/topics", {"name": "retried-once"})
     scenery.send("retried-once", [{"body": "again"}])
-    (held,) = scenery.receive("retrying", "retried-once", 1)
+    (held,) = scenery.receive("once-again", "retried-once", 1)
     nack = {"receipt": held["receipt"], "delay_level": 18}
-    scenery.post("/groups/retrying/nack", {"nacks": [nack], "client": "retrying-1"})
-    rows = twin(browser, "/scheduled?topic=%25RETRY%25retrying&size=200")["rows"]
+    scenery.post("/groups/once-again/nack", {"nacks": [nack], "client": "retrying-1"})
+    rows = twin(browser, "/scheduled?topic=%25RETRY%25once-again&size=200")["rows"]
     assert [(row["group"], row["delay_level"], row["preview"]) for row in rows] == [
-        ("retrying", 18, "again")
+        ("once-again", 18, "again")
     ]
-    page = browser.get("/scheduled?topic=%25RETRY%25retrying").text
-    assert 'href="/groups/retrying/retries"' in page
+    page = browser.get("/scheduled?topic=%25RETRY%25once-again").text
+    assert 'href="/groups/once-again/retries"' in page
     assert f'href="/scheduled/{rows[0]["offset_id"]}"' not in page
     assert browser.get(f"/scheduled/{rows[0]['offset_id']}").status_code == 404
 
