@@ -25,6 +25,8 @@ LIMITS = (
     *(BODY_BYTES_MAX, COLUMN_TAG_BYTES_MAX, COLUMN_KEYS_BYTES_MAX, KEYS_MAX),
     *(MESSAGE_ID_LENGTH_MAX, LENGTH_PLAIN),
 )
+# A smaller batch is stored sooner by messages.
+COLUMNS_COUNT_MIN = 4 if kernel.KERNEL == "compiled" else 16
 RESERVED_NAMES = frozenset([name.encode() for name in RESERVED])
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from app.remoting.column_sends import ColumnSends, SendRun
 from app.remoting.plain_headers import PlainSend, plain_send
-from engine.broker import KERNEL
-from engine.plain_columns import batch_columns
+from engine.plain_columns import COLUMNS_COUNT_MIN, batch_columns
 from protocol.remoting.batches import SHORT_MAX, message_parts, message_size
 from protocol.remoting.frames import RawFrame
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from app.remoting.connection import RemotingConnection
     from app.security.access import Principal
 
-# Fewer single messages in one read are stored sooner by objects.
-COUNT_MIN = 4 if KERNEL == "compiled" else 16
 RUN_BYTES_MAX = 1024 * 1024
 
 
@@ -32,7 +29,7 @@ class PlainSends:
         """`principal` may send to any topic; the read has brought so many frames."""
         self._connection = connection
         self._principal = principal
-        self._takes_single = frame_count >= COUNT_MIN
+        self._takes_single = frame_count >= COLUMNS_COUNT_MIN
         self._runs: list[SendRun] = []
         self._open: dict[tuple[str, int], SendRun] = {}  # of single messages
 

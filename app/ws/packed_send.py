@@ -10,9 +10,9 @@ from functools import partial
 from sys import byteorder
 
 from app.ws.shapes import DURABILITIES, build_messages
-from engine.broker import KERNEL
 from engine.message import Message
 from engine.message_columns import SHARED, MessageColumns
+from engine.plain_columns import COLUMNS_COUNT_MIN
 from kitemq.protocol.columns import (
     EACH,
     ENTRIES_MAX,
@@ -27,8 +27,6 @@ from kitemq.protocol.columns import (
 from kitemq.protocol.frames import COUNT_MAX, Frame
 from kitemq.protocol.sends import SEND, SendFrame
 
-# A smaller batch is stored sooner by messages.
-COUNT_MIN = 4 if KERNEL == "compiled" else 16
 ID_NUMBERS = 1 << 32
 
 
@@ -89,7 +87,7 @@ class PackedSend:
     def parse(self, data: bytes, at: int) -> Frame:
         """A `PackedSendFrame`, or else a `SendFrame`; raises ProtocolError."""
         try:
-            packed = parse_plain(data, at, COUNT_MIN)
+            packed = parse_plain(data, at, COLUMNS_COUNT_MIN)
         except ProtocolError:
             packed = None
         return packed or SendFrame.parse(data, at)

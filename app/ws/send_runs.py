@@ -11,11 +11,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from app.send_batcher import BatchSlice, part_of
-from app.ws.packed_send import COUNT_MIN, ID_NUMBERS, PackedSendFrame, parse_plain, sum_of_lengths
+from app.ws.packed_send import ID_NUMBERS, PackedSendFrame, parse_plain, sum_of_lengths
 from app.ws.shapes import DURABILITY_CODES, sent_frame
 from engine.broker import KERNEL
 from engine.message import Message
 from engine.message_columns import BODY_LENGTH_BYTES, SHARED, ColumnsResult, MessageColumns
+from engine.plain_columns import COLUMNS_COUNT_MIN
 from kitemq.protocol.columns import I64, NOTHING, SAME, ProtocolError, put_numbers, take_blobs
 from kitemq.protocol.frames import COUNT_MAX, HEADER, encode
 from kitemq.protocol.sends import SEND, SendFrame, SentFrame, message_ids
@@ -25,7 +26,7 @@ assert HEAD.size == HEADER.size + SEND.size
 ALIKE = slice(HEADER.size, HEAD.size - 4)  # durability, queue, count
 RUN_BYTES_MAX = 1024 * 1024
 # Where the pattern is known, columns of one message cost less than the message.
-LONE_COUNT_MIN = 1 if KERNEL == "compiled" else COUNT_MIN
+LONE_COUNT_MIN = 1 if KERNEL == "compiled" else COLUMNS_COUNT_MIN
 TEXTS_BYTES_MAX = 4096  # of a pattern, which lives as long as its connection
 FLAG_MAX = 1 << 31
 

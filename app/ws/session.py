@@ -74,18 +74,13 @@ class Session(Connection):
             for half in run.halves:
                 self._send_run(half)
 
-        def done(part: BatchSlice | ColumnsResult | None, error: EngineError | None) -> None:
-            self._settle_send(size_bytes)
-            if self._is_closing:
-                return
-            if part is not None:
-                self._count_sent(run.message_count)
-                self._outbox.put(run.answers(part))
-            elif error is not None:
-                for request in run.requests:
-                    self._answer(request, error_frame(error), is_text=False)
+        def refuse(error: EngineError) -> None:
+            for request in run.requests:
+                self._answer(request, error_frame(error), is_text=False)
 
-        self._count(size_bytes)
+        done = self._when_sent(
+            run.message_count, size_bytes, lambda part: self._outbox.put(run.answers(part)), refuse
+        )
         try:
             self._require(Action.PRODUCE, Kind.TOPIC, first.topic)
         except EngineError as error:
@@ -136,7 +131,7 @@ class Session(Connection):
             raise Invalid("a send without messages", field="messages", remedy="send at least one")
         if frame.durability not in DURABILITIES:
             raise Invalid("the durability is unknown", field="durability", remedy="0 to 3")
-        done = self._when_sent(
+        done = self._answering(
             request,
             len(messages),
             sum(map(len, frame.bodies)),
@@ -148,37 +143,46 @@ class Session(Connection):
 
     def _on_packed_send(self, request: int, frame: PackedSendFrame, is_text: bool) -> None:
         self._require(Action.PRODUCE, Kind.TOPIC, frame.topic)
-        done = self._when_sent(
+        done = self._answering(
             request, frame.count, frame.body_bytes, is_text=is_text, with_ids=not frame.id_prefix
         )
         durability = DURABILITIES[sends.DurabilityCode(frame.durability)]
         self._messaging.submit_columns(frame.columns(self._remote), durability, done)
 
     def _when_sent(
-        self, request: int, count: int, size_bytes: int, *, is_text: bool, with_ids: bool
+        self,
+        count: int,
+        size_bytes: int,
+        answer: Callable[[BatchSlice | ColumnsResult], None],
+        refuse: Callable[[EngineError], None],
     ) -> ColumnsDone:
-        """Hold room for a send until it is stored or refused, then answer it."""
+        """Hold room for messages until they are stored or refused, then answer."""
         self._count(size_bytes)
 
         def done(part: BatchSlice | ColumnsResult | None, error: EngineError | None) -> None:
-            self._settle_send(size_bytes)
+            self._count(-size_bytes)
+            self._on_room()
             if self._is_closing:
                 return
             if part is not None:
-                self._count_sent(count)
-                self._answer(request, sent_frame(part, with_ids=with_ids), is_text)
+                figures = self._services.client_figures
+                figures.sent(self.client, count, self._host.clock.now_ms())
+                answer(part)
             elif error is not None:
-                self._answer(request, error_frame(error), is_text)
+                refuse(error)
 
         return done
 
-    def _settle_send(self, size_bytes: int) -> None:
-        self._count(-size_bytes)
-        self._on_room()
-
-    def _count_sent(self, count: int) -> None:
-        figures = self._services.client_figures
-        figures.sent(self.client, count, self._host.clock.now_ms())
+    def _answering(
+        self, request: int, count: int, size_bytes: int, *, is_text: bool, with_ids: bool
+    ) -> ColumnsDone:
+        """The same for one SEND, whose answer is a frame."""
+        return self._when_sent(
+            count,
+            size_bytes,
+            lambda part: self._answer(request, sent_frame(part, with_ids=with_ids), is_text),
+            lambda error: self._answer(request, error_frame(error), is_text),
+        )
 
     def _on_call(self, request: int, frame: calls.CallFrame, is_text: bool) -> None:
         self._calls.begin(request, frame, is_text=is_text)

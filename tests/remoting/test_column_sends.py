@@ -16,6 +16,7 @@ from app.remoting import plain_sends
 from app.remoting.column_sends import ColumnSends
 from app.remoting.signature import RemotingSignatures
 from engine.broker import TopicConfig, TopicType
+from engine.plain_columns import COLUMNS_COUNT_MIN
 from protocol.remoting.batches import BatchMessage, encode_batch
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, encode
@@ -226,7 +227,7 @@ def both(folder: Path, sent: list[list[Command]], **changes: Any) -> tuple[Outco
 @pytest.mark.parametrize("name", sorted(TWINS))
 def test_both_roads_store_and_answer_the_same(name: str, sent: list[list[Command]]) -> None:
     with TemporaryDirectory() as folder, using(name), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain_sends, "COUNT_MIN", 4)
+        patch.setattr(plain_sends, "COLUMNS_COUNT_MIN", 4)
         both(Path(folder), sent)
 
 
@@ -280,7 +281,7 @@ def test_a_batch_and_the_messages_around_it_stay_in_order(tmp_path: Path) -> Non
 
 
 def test_few_sends_in_one_read_go_one_by_one(tmp_path: Path) -> None:
-    _, counts = both(tmp_path, [[send(number) for number in range(plain_sends.COUNT_MIN - 1)]])
+    _, counts = both(tmp_path, [[send(number) for number in range(COLUMNS_COUNT_MIN - 1)]])
     assert counts == []
 
 

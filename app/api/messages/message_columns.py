@@ -9,13 +9,11 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from struct import pack
 
-from engine.broker import KERNEL
 from engine.message import Message
 from engine.message_columns import SHARED, MessageColumns
+from engine.plain_columns import COLUMNS_COUNT_MIN
 from kitemq.model.produce import NewMessage
 
-# A smaller batch is stored sooner by messages.
-COUNT_MIN = 4 if KERNEL == "compiled" else 16
 TEXT_BYTES_MAX = 1024  # of a tag or of the keys in a column
 SPECIAL = (
     *("message_group", "delay_level", "delay_ms", "deliver_at_ms", "id"),
@@ -36,7 +34,7 @@ def columns_of(
     `messages` makes the engine's objects of them, should it want them after all.
     """
     count = len(listed)
-    if count < COUNT_MIN or not _are_alike(listed):
+    if count < COLUMNS_COUNT_MIN or not _are_alike(listed):
         return None
     try:
         bodies = _bodies(listed)

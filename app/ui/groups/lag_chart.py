@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.monitoring.forecast import WINDOW_MS, Forecast, Outlook, forecast
+from app.monitoring.lag_reader import FRESH_MIN_MS
 from app.ui.framework import charts, formats
 from app.ui.framework.chart_axes import EvenSteps
 from app.ui.framework.charts import Canvas, Chart, Series, Words
 from app.ui.framework.language import N_, _, translated
 from engine.broker import LagHistoryPage, LagPoint
-
-SAMPLED_EVERY_MS = 10_000
 
 
 @dataclass(frozen=True)
@@ -98,12 +97,9 @@ def chart(
 
 
 def steps_of(page: LagHistoryPage, now_ms: int) -> EvenSteps:
-    """The time axis of a page of lag history, to the next sample after now at most.
-
-    So a page that is read again before that sample is the same.
-    """
+    """The time axis of a page of lag history, which is the same until the page is read anew."""
     begin_ms = page.from_ms // page.step_ms * page.step_ms
-    next_ms = (now_ms // SAMPLED_EVERY_MS + 1) * SAMPLED_EVERY_MS
+    next_ms = (now_ms // FRESH_MIN_MS + 1) * FRESH_MIN_MS
     return EvenSteps(begin_ms, min(page.to_ms, next_ms), page.step_ms)
 
 

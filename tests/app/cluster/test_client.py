@@ -27,17 +27,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[Running]:
-    async with opened(tmp_path / "data") as running:
-        yield running
-
-
-@pytest.fixture
 async def client(running: Running) -> AsyncIterator[ClusterClient]:
     async with ClusterClient(running.port.address) as client:
         await client.topics.create("orders", 2)

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -15,20 +14,9 @@ from app.cluster.messages import NewClusterMessage
 from app.cluster.queue_copy import QueueCopy
 from app.cluster.routes import ClusterQueue
 from kitemq.model.messages import PullPage, Stored
-from tests.remoting.port import Running, opened
+from tests.remoting.port import Running
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[Running]:
-    async with opened(tmp_path / "data") as running:
-        yield running
 
 
 @pytest.fixture

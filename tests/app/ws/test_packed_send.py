@@ -159,7 +159,7 @@ class Road:
 @pytest.fixture(autouse=True, scope="module")
 def _small_batches_as_columns() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed_send, "COUNT_MIN", COUNT_MIN)
+        patch.setattr(packed_send, "COLUMNS_COUNT_MIN", COUNT_MIN)
         yield
 
 

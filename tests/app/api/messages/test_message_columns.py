@@ -72,7 +72,7 @@ async def test_both_ways_store_and_answer_alike(
     for name in ("first", "other"):
         await running.post("/topics", {"name": name}, 201)
     by_columns = await sent(running, "first", messages)
-    monkeypatch.setattr(message_columns, "COUNT_MIN", 1 << 30)
+    monkeypatch.setattr(message_columns, "COLUMNS_COUNT_MIN", 1 << 30)
     assert by_columns == await sent(running, "other", messages)
 
 
