@@ -246,6 +246,9 @@ def _by_spark(request: JobRequest, progress: "JobProgress") -> dict[str, Any]:
         log=Path(request.log) if request.log else None,
         is_last=True,
     )
+    package()
+    # Whole, before a second thread loads modules that import it: its own import each other.
+    import_module("pyspark.sql")
     threading.Thread(target=_load_ahead, daemon=True).start()
     with session(options) as spark:
         from analytics.jobs import run  # which was loaded meanwhile

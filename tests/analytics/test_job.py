@@ -275,3 +275,27 @@ def test_an_object_store_says_which_jar_it_needs(
         job.SUBMIT_ARGUMENTS, "--packages org.apache.hadoop:hadoop-aws:3.5.0 pyspark-shell"
     )
     job.check_jars(asked)
+
+
+LOADS_AHEAD = """
+import sys, threading
+from analytics import job
+
+class Thread:
+    def __init__(self, **given):
+        loaded = sys.modules.get("pyspark.sql")
+        print(loaded is not None and hasattr(loaded, "SQLContext"))
+        sys.exit()
+
+threading.Thread = Thread
+job._by_spark(job.JobRequest("traces", [], "", "", sys.argv[1]), None)
+"""
+
+
+def test_spark_is_loaded_by_one_thread_before_another_loads_what_imports_it(
+    tmp_path: Path,
+) -> None:
+    """Two threads inside modules that import each other see them half loaded."""
+    command = [sys.executable, "-c", LOADS_AHEAD, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
+    assert done.stdout.split() == ["True"]

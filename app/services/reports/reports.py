@@ -85,6 +85,7 @@ class Reports:
         self._retries: dict[str, tuple[int, int]] = {}  # by job: attempt, due ms
         self._turn = asyncio.Lock()
         self._is_ready = False
+        self._is_compaction_due = False
         self._keeping = Keeping(database, settings)
         self._start_cache = StartCache(settings)
         self._loop: asyncio.Task[None] | None = None
@@ -110,6 +111,7 @@ class Reports:
         while True:
             try:
                 await self.tick()
+                await self._compact()
             except Busy as error:
                 log.warning("%s", error.detail)
             except Exception:
@@ -136,6 +138,12 @@ class Reports:
             await self._begin_scheduled(due[0], now_ms)
         elif not (self.job_under_way or self._turn.locked()):  # none began meanwhile
             self._start_cache.begin()
+
+    async def _compact(self) -> None:
+        """Compact figures after a run that made some, beside later runs."""
+        if self._is_compaction_due:
+            self._is_compaction_due = False
+            await self._keeping.look(self._host.clock.now_ms())
 
     async def _begin_scheduled(self, row: ScheduleRow, now_ms: int) -> None:
         """Whatever was missed until now is this one run."""
@@ -267,8 +275,8 @@ class Reports:
         """End a run of this server; the run as it ended. Refused where it is over."""
         run = await self.get(run_id)
         mine = self._under_way
-        if mine is None or mine.run.id != run_id:
-            is_over = run.state != RunState.RUNNING
+        is_over = run.state != RunState.RUNNING
+        if is_over or mine is None or mine.run.id != run_id:
             detail = f"run {run_id} is over" if is_over else f"run {run_id} is another server's"
             raise Refused(detail, remedy="look at the list of runs", code="report_not_running")
         name = f"{run.job} {run_id}"
@@ -286,7 +294,7 @@ class Reports:
     ) -> RunRow | None:
         """Begin a run beside everything else; None where one is under way."""
         async with self._turn:
-            if self._under_way is not None:
+            if not await self._is_free():
                 return None
             now_ms = self._host.clock.now_ms()
             new = RunRow(
@@ -305,6 +313,17 @@ class Reports:
             self._under_way = _UnderWay(run, task)
             return run
 
+    async def _is_free(self) -> bool:
+        """False while a run is under way; one that is written as over has only its files left."""
+        mine = self._under_way
+        if mine is None:
+            return True
+        run = await self._ask(lambda db: db.reports.run(mine.run.id))
+        if run is None or run.state == RunState.RUNNING:
+            return False
+        await asyncio.wait({mine.task})
+        return True
+
     async def _do(self, run: RunRow, hours: list[str] | None, limit_s: int) -> None:
         """One run to its end, whatever that is."""
         try:
@@ -313,9 +332,9 @@ class Reports:
             if ended.state not in (*GOOD, RunState.CANCELLED):
                 log.warning("report run %d %s: %s", ended.id, ended.state, ended.error)
             if ended.state == RunState.OK:
+                self._is_compaction_due = True
                 if ended.engine is ReportEngine.SPARK:
                     self._start_cache.take()
-                await self._keeping.look(self._host.clock.now_ms())
         except Exception:
             log.exception("the end of report run %d could not be written", run.id)
         finally:

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -387,6 +388,25 @@ async def test_a_run_can_be_cancelled_and_leaves_nothing(
     data = running.app.services.settings.data
     assert leftovers.marked(leftovers.mark_of(data)) == []
     assert list((data / "spark" / "reports").glob("*")) == []
+
+
+async def test_a_run_begins_while_the_files_of_the_last_are_still_being_removed(
+    running: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = shutil.rmtree
+
+    def slowly(*given: Any, **named: Any) -> None:
+        time.sleep(1)
+        remove(*given, **named)
+
+    monkeypatch.setattr(shutil, "rmtree", slowly)
+    first = await running.post("/reports/runs", {"job": "lag"}, 201)
+    assert (await over(running, first["id"]))["state"] == "skipped"
+    assert running.app.services.reports.job_under_way == "lag"  # its files are
+    refused = await running.post(f"/reports/runs/{first['id']}/cancel", {}, 409)
+    assert refused["code"] == "report_not_running"
+    second = await running.post("/reports/runs", {"job": "lag"}, 201)
+    assert (await over(running, second["id"]))["state"] == "skipped"
 
 
 async def test_a_server_that_stops_takes_its_run_with_it_and_the_next_sweeps_what_is_left(
