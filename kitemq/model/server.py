@@ -88,6 +88,20 @@ class Capabilities(msgspec.Struct, frozen=True):
     sql_filters: Annotated[bool, Meta(description="Filter by SQL92 expressions.")]
     transaction_queries: Annotated[bool, Meta(description="List and look up transactions.")]
     dead_letter_replays: Annotated[bool, Meta(description="Replay dead letters by jobs.")]
+    # Of these an older server says nothing, which can do them all.
+    dismissals: Annotated[bool, Meta(description="Dismiss dead letters, and restore them.")] = True
+    reset_history: Annotated[bool, Meta(description="Remember and undo offset resets.")] = True
+    purges: Annotated[bool, Meta(description="Delete messages before their time.")] = True
+    content_search: Annotated[
+        bool, Meta(description="Look through a topic for what its messages say.")
+    ] = True
+    journeys: Annotated[bool, Meta(description="Tell what happened to a message.")] = True
+    traffic_figures: Annotated[bool, Meta(description="Count messages and rates.")] = True
+    lag_history: Annotated[bool, Meta(description="Keep the lag of groups over time.")] = True
+    log_figures: Annotated[bool, Meta(description="Tell of its log, its disk and services.")] = True
+    reports: Annotated[bool, Meta(description="Record what the hourly reports compute from.")] = (
+        True
+    )
 
 
 class ServerInfo(msgspec.Struct, frozen=True):

@@ -31,13 +31,13 @@ class GroupRetries(GroupTab):
     retry_inflight: int
     retry_messages: int | None
     dead_messages: int | None
-    figures: GroupMetrics
+    figures: GroupMetrics | None
     since_ms: int
 
 
 async def show(request: PageRequest) -> Response:
     """GET /groups/{group}/retries"""
-    console = request.console
+    console, statistics = request.console, request.console.statistics
     config = await group_of(request)
     lag = await console.administration.lag(config.name)
     head = await head_of(console, config, "retries", lag)
@@ -55,8 +55,8 @@ async def show(request: PageRequest) -> Response:
         retry_inflight=sum(queue.inflight for queue in retries),
         retry_messages=await _count(console, head.retry_topic) if head.has_retry_topic else None,
         dead_messages=await _count(console, head.dead_topic) if head.has_dead_topic else None,
-        figures=console.statistics.group(config.name),
-        since_ms=console.statistics.since_ms,
+        figures=None if statistics is None else statistics.group(config.name),
+        since_ms=console.started_ms if statistics is None else statistics.since_ms,
     )
     return await respond(request, "group_retries.html", context, is_live=True)
 
