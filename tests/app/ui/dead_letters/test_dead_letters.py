@@ -426,7 +426,9 @@ def test_counting_that_takes_long_goes_on_where_it_stopped(
         one_queue(scenery, "slow")
         dying_group(scenery, "sloth")
         kill(scenery, "sloth", "slow", [{"body": str(n)} for n in range(20)])
-        index = DeadIndex(live.broker)
+        assert live.app is not None
+        services = live.app.services
+        index = DeadIndex(services.messaging, services.administration)
 
         def known(budget_s: float) -> DeadLetterListing:
             assert live.loop is not None
