@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from app.capabilities import EMBEDDED
 from app.cluster.client import ClusterClient
 from app.cluster.engine_errors import engine_errors
+from app.cluster.errors import ClusterUnreachable
 from app.cluster.groups import ClusterGroup
 from app.cluster.numbering import NAME, QueueNumbers, queue_numbers
 from app.cluster.routes import TopicRoute
@@ -148,14 +149,23 @@ class ClusterCatalog:
             await self.client.groups.create(ClusterGroup(name, retry_max_times=RETRY_MAX))
         return await self.group(name)
 
+    async def spread_group(self, name: str) -> None:
+        """Make a group anew on brokers that were away when it was made."""
+        with engine_errors("group"):
+            group = await self.client.groups.find(name)
+            if group is not None:
+                await self.client.groups.create(group)
+
     # -- brokers --------------------------------------------------------------------------------
 
     async def durability(self, brokers: Sequence[str]) -> Durability:
-        """What all of these promise for an accepted message."""
+        """What all of these that answer promise for an accepted message."""
         levels = []
         for broker in brokers:
-            with engine_errors():
+            try:
                 settings = await self._settings.get(broker)
+            except ClusterUnreachable:
+                continue  # nothing is sent there either
             is_flushed = settings.get("flushDiskType") == "SYNC_FLUSH"
             is_copied = is_flushed and settings.get("brokerRole") == "SYNC_MASTER"
             levels.append(

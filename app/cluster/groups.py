@@ -2,6 +2,7 @@
 
 import msgspec
 
+from app.cluster.errors import ClusterUnreachable
 from app.cluster.link import ClusterLink, Fields, number
 from app.cluster.routes import ClusterQueue, decoded, queue_of
 from protocol.remoting.codes import RequestCode, ResponseCode
@@ -92,17 +93,27 @@ class ClusterGroups:
         ]
 
     async def find(self, name: str) -> ClusterGroup | None:
-        """The settings of a group as one of the masters has them; None where there is none."""
-        broker = (await self._link.masters())[0]
-        answer = await self._link.ask(
-            broker,
-            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
-            {"group": name},
-            allowed=(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,),
-        )
-        if answer.code != ResponseCode.SUCCESS:
-            return None
-        return decoded(standard_json(answer.body), ClusterGroup)
+        """The settings of a group as the first master has them that knows it; None for no group.
+
+        ClusterUnreachable where none that answers knows it, and one does not answer.
+        """
+        failure: ClusterUnreachable | None = None
+        for broker in await self._link.masters():
+            try:
+                answer = await self._link.ask(
+                    broker,
+                    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+                    {"group": name},
+                    allowed=(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,),
+                )
+            except ClusterUnreachable as error:
+                failure = error
+            else:
+                if answer.code == ResponseCode.SUCCESS:
+                    return decoded(standard_json(answer.body), ClusterGroup)
+        if failure is not None:
+            raise failure
+        return None
 
     async def create(self, group: ClusterGroup) -> None:
         """Make a group on all masters, or change its settings to these."""

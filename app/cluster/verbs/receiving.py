@@ -25,6 +25,7 @@ from app.cluster.deliveries import (
 )
 from app.cluster.engine_errors import as_engine_error, engine_errors
 from app.cluster.errors import ClusterError, ClusterRefused
+from app.cluster.messages import ClusterMessage
 from app.cluster.receipts import PopText, invisible_ms, pop_text, receipt_of
 from app.cluster.verbs.dead_letters import DeadLetters
 from app.cluster.verbs.filters import MessageFilter, message_filter
@@ -41,7 +42,7 @@ from engine.broker import (
     Receipts,
 )
 from engine.errors import EngineError, Forbidden, Invalid
-from engine.message import RETRY_TOPIC
+from engine.message import RETRY_TOPIC, StoredMessage
 from protocol.remoting.codes import ResponseCode
 
 COUNT_MAX = 1024
@@ -246,9 +247,12 @@ class ClusterReceiveVerbs(ClusterPart):
                         target.brokers, target.pop, want
                     )
                 except ClusterError as error:
-                    if not deliveries:
+                    if deliveries:
+                        return deliveries, None  # what is delivered already must reach its client
+                    if not _is_group_missing(error):
                         raise as_engine_error(error) from error
-                    return deliveries, None  # what is delivered already must reach its client
+                    await self._catalog.spread_group(group.name)
+                    break
                 failure = missed or failure
                 is_more = len(popped) == want
                 fit = await all_of(self._delivery(group, target, each) for each in popped)
@@ -262,10 +266,7 @@ class ClusterReceiveVerbs(ClusterPart):
         topic, message = target.pop.topic, delivery.message
         with engine_errors():
             receipt, until_ms = receipt_of(group.name, topic, delivery.receipt, self._numbers)
-        more = b""
-        if receipt.topic.startswith(RETRY_PREFIX) and RETRY_TOPIC not in message.properties:
-            more = f"{RETRY_TOPIC}\x01{topic}\x02".encode()
-        stored = stored_message(message, receipt.queue, topic=receipt.topic, more=more)
+        stored = _with_origin(message, receipt, topic)
         stored = msgspec.structs.replace(stored, offset=receipt.offset, attempt=delivery.attempt)
         is_over = delivery.attempt > group.retry_max + 1
         if target.match.fits(stored) and not is_over:
@@ -320,7 +321,7 @@ class ClusterReceiveVerbs(ClusterPart):
             page = await self._client.reads.pull(place, offset, count_max=1)
         if not page.messages or page.messages[0].offset != offset:
             return STALE
-        stored = stored_message(page.messages[0], queue)
+        stored = _with_origin(page.messages[0], nack.receipt, pop.topic)
         is_rejected = (nack.delay_level or 0) < 0
         if is_rejected or stored.attempt > group.retry_max:
             await self._dead_letters.bury(
@@ -368,6 +369,19 @@ class ClusterReceiveVerbs(ClusterPart):
         now_ms = self._catalog.now_ms()
         pop = pop_text(group, current, self._numbers, now_ms, field)
         return pop if pop.until_ms > now_ms else None
+
+
+def _is_group_missing(error: ClusterError) -> bool:
+    """Whether a broker does not know the group, as it was away when that was made."""
+    missing = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    return isinstance(error, ClusterRefused) and error.answer == missing
+
+
+def _with_origin(message: ClusterMessage, receipt: Receipt, topic: str) -> StoredMessage:
+    """A delivered message where it lies; of a retry it is noted which topic it was sent to."""
+    is_noted = RETRY_TOPIC in message.properties or not receipt.topic.startswith(RETRY_PREFIX)
+    more = b"" if is_noted else f"{RETRY_TOPIC}\x01{topic}\x02".encode()
+    return stored_message(message, receipt.queue, topic=receipt.topic, more=more)
 
 
 def _stale_or_raise(error: ClusterError) -> AckResult:

@@ -7,6 +7,7 @@ Where a part fails the caller gets the error, which says how many were stored be
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, NamedTuple
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -43,6 +44,7 @@ SENDS_MAX = 4096  # that are under way at once
 MESSAGE_EXTRA_BYTES = 22  # of a message in a batch, besides its body and properties
 LEVELS = list(Durability)
 POSITION_DIGITS = 16
+OrderKey = tuple[str, int, str]  # topic, queue, message group
 NO_QUEUE = ClusterQueue("", "", -1)
 
 
@@ -62,7 +64,9 @@ class ClusterSendVerbs(ClusterPart):
         self._catalog = catalog
         self._begun = transactions
         self._under_way = 0
-        self._orders: WeakValueDictionary[ClusterQueue, asyncio.Lock] = WeakValueDictionary()
+        self._orders: WeakValueDictionary[tuple[str, int, str], asyncio.Lock] = (
+            WeakValueDictionary()
+        )
 
     async def send(
         self, messages: Sequence[Message], durability: Durability | None = None
@@ -72,7 +76,10 @@ class ClusterSendVerbs(ClusterPart):
             raise Busy(f"{SENDS_MAX} sends are under way", remedy="send again after the wait")
         self._under_way += 1
         try:
-            return await self._send(messages, durability)
+            async with AsyncExitStack() as stack:
+                for order in self._orders_of(messages):
+                    await stack.enter_async_context(order)
+                return await self._send(messages, durability)
         finally:
             self._under_way -= 1
 
@@ -106,6 +113,15 @@ class ClusterSendVerbs(ClusterPart):
         eager.run(_in_task(self.send_columns(columns, durability)), ended)
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _orders_of(self, messages: Sequence[Message]) -> list[asyncio.Lock]:
+        """What keeps the order of sends to one queue, or of one message group."""
+        orders = {
+            (each.topic, each.queue, each.message_group)
+            for each in messages
+            if each.queue >= 0 or each.message_group
+        }
+        return [self._orders.setdefault(each, asyncio.Lock()) for each in sorted(orders)]
 
     async def _send(self, messages: Sequence[Message], durability: Durability | None) -> BatchSlice:
         _check_batch(messages)
@@ -144,17 +160,11 @@ class ClusterSendVerbs(ClusterPart):
         return self._slice(messages, ids, sent, level)
 
     async def _send_run(self, topic: str, run: SendRun, target: ClusterQueue) -> ClusterSent:
+        queue = None if target == NO_QUEUE else target
         with engine_errors("messages" if run.is_batch else ""):
-            if target == NO_QUEUE:
-                return await self._ask(topic, run, None)
-            order = self._orders.setdefault(target, asyncio.Lock())
-            async with order:  # what is sent to a queue is stored in the order of its sends
-                return await self._ask(topic, run, target)
-
-    async def _ask(self, topic: str, run: SendRun, queue: ClusterQueue | None) -> ClusterSent:
-        if run.is_batch:
-            return await self._client.sends.send_batch(topic, run.messages, queue=queue)
-        return await self._client.sends.send(topic, run.messages[0], queue=queue)
+            if run.is_batch:
+                return await self._client.sends.send_batch(topic, run.messages, queue=queue)
+            return await self._client.sends.send(topic, run.messages[0], queue=queue)
 
     def _check_messages(self, messages: Sequence[Message], topic: TopicConfig) -> None:
         """Raise Invalid (`messages[3].tag`) or Refused for the first message that cannot be."""

@@ -39,7 +39,17 @@ class Maker:
     async def send(self, topic: str, *bodies: str, **fields: object) -> list[Message]:
         """Send messages that differ in their body only."""
         new = [Message(topic, body.encode(), **fields) for body in bodies]  # type: ignore[arg-type]
-        return list((await self.messaging.send(new)).messages)
+        sent = await self.messaging.send(new)
+        if not fields.keys() & {"delay_level", "deliver_at_ms", "transaction_group"}:
+            async with asyncio.timeout(LIMIT_S):
+                for message, offset in zip(sent.messages, sent.offsets, strict=True):
+                    await self._until_readable(topic, message.queue, offset)
+        return list(sent.messages)
+
+    async def _until_readable(self, topic: str, queue: int, offset: int) -> None:
+        """Brokers of a cluster show a message a little after they accepted it."""
+        while (await self.messaging.queue_bounds(topic, queue))[1] <= offset:
+            await asyncio.sleep(STEP_S)
 
     async def receive(
         self, group: str, topic: str, count: int, *, invisible_s: float = 60.0, filter: str = "*"

@@ -168,8 +168,9 @@ async def test_sends_without_a_task_are_answered_in_order(maker: Maker) -> None:
     async with asyncio.timeout(LIMIT_S):
         answers = [await done.get() for _ in range(5)]
     assert [each[0].offsets for each in answers] == [[0], [1], [2], [3], [4]]  # type: ignore[index]
+    await maker.send(topic, "f", queue=0)
     page = await maker.messaging.pull(topic, 0, 0)
-    assert [each.body for each in page.messages] == [b"a", b"b", b"c", b"d", b"e"]
+    assert [each.body for each in page.messages] == [b"a", b"b", b"c", b"d", b"e", b"f"]
     maker.messaging.submit([Message(topic, b"")], None, lambda *got: done.put_nowait(got))
     result, error = cast("tuple[object, object]", await asyncio.wait_for(done.get(), LIMIT_S))
     assert result is None
