@@ -86,7 +86,7 @@ class ClusterWaits:
             self._count -= 1
             if not waiting:
                 del self._waiting[key]
-                self._tasks[key].cancel()
+                self._tasks.pop(key).cancel()
 
     async def close(self) -> None:
         """End all waits without a wake."""
@@ -101,7 +101,8 @@ class ClusterWaits:
                         wait.fire()
                     await asyncio.sleep(PAUSE_S)
         finally:
-            del self._tasks[key]
+            if self._tasks.get(key) is asyncio.current_task():
+                del self._tasks[key]
 
     def _take(self, key: Hashable, wait: ClusterWait) -> None:
         waiting = self._waiting[key]
