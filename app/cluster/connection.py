@@ -17,7 +17,7 @@ from protocol.remoting.codes import Flag, ResponseCode
 from protocol.remoting.frames import INT_MAX, Command, FrameError, FrameReader, encode
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # Apache's own limit
-REQUESTS_MAX = 1024
+REQUESTS_MAX = 16_384  # long polls among them
 CONNECT_TIMEOUT_S = 3.0
 
 
@@ -47,6 +47,7 @@ class ClusterConnection(asyncio.Protocol):
 
     async def ask(self, command: Command, timeout_s: float) -> Command:
         """The answer to a request; ClusterUnreachable or, once it was sent, ClusterNoAnswer."""
+        await asyncio.sleep(0)  # verbs may begin outside a task, which a timeout needs
         was_sent = False
         answer: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         number = command.opaque = next(self._numbers) & INT_MAX

@@ -53,6 +53,7 @@ class ClusterMessaging(
             clock=clock or SystemClock(),
         )
         self._catalog = catalog
+        self.capabilities = catalog.capabilities
         self._waits = ClusterWaits()
         self.transactions = ClusterTransactions(catalog)
         self.locks = ClusterLockVerbs(catalog)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable
 from typing import NoReturn
 
 from app.cluster.catalog import ClusterCatalog
-from app.cluster.engine_errors import engine_errors
-from app.cluster.errors import ClusterError
+from app.cluster.engine_errors import as_engine_error, engine_errors
+from app.cluster.errors import ClusterError, ClusterUnreachable
 from app.cluster.link import Fields
 from app.cluster.reading import PULL_BYTES_MAX, PULL_MAX, READER, WAIT_S_MAX, ClusterPage
 from app.cluster.routes import ClusterQueue
@@ -191,10 +191,9 @@ class ClusterReadVerbs(ClusterPart):
         """The very record that an offset id names; MessageNotFound."""
         try:
             message = await self._client.reads.by_offset_id(offset_id)
+        except ClusterUnreachable as error:
+            raise as_engine_error(error) from error
         except ClusterError as error:
-            with engine_errors("id"):
-                if not await self._client.masters():
-                    raise
             raise MessageNotFound(
                 f"no message has the offset id {offset_id!r}: {error.detail}", field="id"
             ) from None

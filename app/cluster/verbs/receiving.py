@@ -106,7 +106,7 @@ class ClusterReceiveVerbs(ClusterPart):
                 if failure is not None and not deliveries:
                     raise as_engine_error(failure)
                 return deliveries
-            await self._waits.until(*self._receive_wait(group, topics, queue), rest_s)
+            await self._waits.until(*self._receive_wait(group, topics, queue), rest_s, len(topics))
 
     async def receive_columns(
         self,
@@ -131,7 +131,8 @@ class ClusterReceiveVerbs(ClusterPart):
         queue: int | None = None,
     ) -> ClusterWait:
         """Call `wake` once when a receive of these may find something; Busy beyond the bounds."""
-        return self._waits.begin(*self._receive_wait(group, topics, queue), wake)
+        wait = self._receive_wait(group, topics, queue)
+        return self._waits.begin(*wait, wake, len(topics))
 
     # -- settling -------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from app.tasks import end_tasks, settle
 from engine.errors import Busy
 
 WAITS_MAX = 10_000
-KEYS_MAX = 256  # each is a request under way at every broker, of the 1,024 that a connection has
+REQUESTS_MAX = 8_192  # under way at every broker, of the 16,384 that a connection has
 WAKES_MAX = 8
 PAUSE_S = 0.005
 RETRY_AFTER_S = 1.0
@@ -45,14 +45,20 @@ class ClusterWaits:
     def __init__(self) -> None:
         self._waiting: dict[Hashable, dict[ClusterWait, None]] = {}
         self._tasks: dict[Hashable, asyncio.Task[None]] = {}
+        self._requests: dict[Hashable, int] = {}  # by what is waited for, at each broker
+        self._request_count = 0
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def begin(self, key: Hashable, ask: Ask, wake: Wake) -> ClusterWait:
-        """Call `wake` once when `ask` says yes; Busy beyond the bounds."""
-        if self._count >= WAITS_MAX or (key not in self._waiting and len(self._tasks) >= KEYS_MAX):
+    def begin(self, key: Hashable, ask: Ask, wake: Wake, requests: int = 1) -> ClusterWait:
+        """Call `wake` once when `ask` says yes; Busy beyond the bounds.
+
+        `requests` is how many `ask` has under way at a broker.
+        """
+        more = 0 if key in self._waiting else requests
+        if self._count >= WAITS_MAX or self._request_count + more > REQUESTS_MAX:
             raise Busy(
                 f"{self._count} requests wait already, for {len(self._waiting)} things",
                 retry_after_s=RETRY_AFTER_S,
@@ -60,15 +66,19 @@ class ClusterWaits:
             )
         wait = ClusterWait(self, key, wake)
         self._waiting.setdefault(key, {})[wait] = None
+        if more:
+            self._requests[key] = more
+            self._request_count += more
         self._count += 1
         if key not in self._tasks:
             self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key, ask))
         return wait
 
-    async def until(self, key: Hashable, ask: Ask, wait_s: float) -> bool:
+    async def until(self, key: Hashable, ask: Ask, wait_s: float, requests: int = 1) -> bool:
         """Whether it was woken within `wait_s`."""
+        await asyncio.sleep(0)  # verbs may begin outside a task, which a timeout needs
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        wait = self.begin(key, ask, partial(settle, woken, None))
+        wait = self.begin(key, ask, partial(settle, woken, None), requests)
         try:
             async with asyncio.timeout(wait_s):
                 await woken
@@ -85,7 +95,7 @@ class ClusterWaits:
             del waiting[wait]
             self._count -= 1
             if not waiting:
-                del self._waiting[key]
+                self._forget(key)
                 self._tasks.pop(key).cancel()
 
     async def close(self) -> None:
@@ -109,4 +119,8 @@ class ClusterWaits:
         del waiting[wait]
         self._count -= 1
         if not waiting:
-            del self._waiting[key]
+            self._forget(key)
+
+    def _forget(self, key: Hashable) -> None:
+        del self._waiting[key]
+        self._request_count -= self._requests.pop(key)

@@ -79,7 +79,7 @@ async def test_when_the_last_leaves_nobody_asks_any_more() -> None:
 
 
 async def test_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEYS_MAX", 2)
+    monkeypatch.setattr(module, "REQUESTS_MAX", 2)
     monkeypatch.setattr(module, "WAITS_MAX", 3)
     waits, broker = ClusterWaits(), Broker()
     for key in "aab":

@@ -13,6 +13,7 @@ from typing import cast
 
 import pytest
 
+from app import eager
 from app.cluster.client import ClusterClient
 from app.cluster.messaging import ClusterMessaging
 from app.messaging import LockVerbs, MemberVerbs, Messaging, TransactionVerbs
@@ -643,6 +644,34 @@ async def test_signs_of_life_never_fail(maker: Maker) -> None:
     assignment = await members.assignment(group, topic, "worker")
     assert assignment.queues == [0, 1, 2, 3]
     assert await members.leave(group, "worker")
+
+
+# -- how verbs are called -----------------------------------------------------------------------
+
+
+async def test_verbs_may_begin_outside_a_task(maker: Maker) -> None:
+    topic, group = await maker.topic(), await maker.group()
+    await maker.send(topic, "x", queue=0)
+    [delivery] = await maker.receive(group, topic, 1)
+    verbs = maker.messaging
+    calls = {
+        "commit": lambda: verbs.commit_offset(group, topic, 1, 0),
+        "wait": lambda: verbs.receive(group, {topic: "*"}, wait_s=0.05),
+        "pull": lambda: verbs.pull(topic, 2, 0, wait_s=0.05),
+        "lock": lambda: verbs.locks.lock(group, "c", [LockedQueue(topic, 0)]),
+        "seen": lambda: verbs.members.seen(group, "c", creates=True),
+        "ack": lambda: verbs.ack(group, [delivery.receipt]),
+        "send": lambda: verbs.send([Message(topic, b"y")]),
+    }
+    ended: asyncio.Queue[tuple[str, object]] = asyncio.Queue()
+
+    def begin(name: str) -> None:
+        eager.run(calls[name](), lambda _result, error: ended.put_nowait((name, error)))
+
+    for name in calls:
+        asyncio.get_running_loop().call_soon(begin, name)
+    async with asyncio.timeout(LIMIT_S):
+        assert dict([await ended.get() for _ in calls]) == dict.fromkeys(calls)
 
 
 # -- the list of verbs --------------------------------------------------------------------------
