@@ -37,6 +37,13 @@ LACKS = {
     "dead_letter_replays": Lack(
         "replays no dead letters", "consume the topic %DLQ% of the group, and send them again"
     ),
+    "uncounted_releases": Lack(
+        "counts the attempt of a message that is put back", "give the group more retries"
+    ),
+    "member_shares": Lack(
+        "shares no queues out among the members of a group",
+        "receive instead of pulling, or choose the queues in the consumers",
+    ),
     "dismissals": Lack("keeps no note of dead letters that need no review", "let them expire"),
     "reset_history": Lack(
         "remembers no offset resets", "see the audit trail, and reset to the offsets that it names"

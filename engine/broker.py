@@ -14,6 +14,7 @@ from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.container import Container
 from engine.delivery.changes import OffsetMove, Reset
+from engine.delivery.filter import Filter, parse_filter
 from engine.delivery.group import GroupConfig, Mode
 from engine.delivery.locks import LockedQueue, LockResult, QueueLock, QueueLocks
 from engine.delivery.long_polling import LongPoll
@@ -173,6 +174,7 @@ __all__ = [
     "DismissalSummary",
     "Exponential",
     "ExtendResult",
+    "Filter",
     "FoundReply",
     "GroupConfig",
     "GroupLag",
@@ -280,6 +282,7 @@ __all__ = [
     "error_class_of",
     "error_line_of",
     "fits_error",
+    "parse_filter",
     "tag_hash",
 ]
 

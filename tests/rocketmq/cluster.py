@@ -13,7 +13,7 @@ from tests.patience import until
 from tests.rocketmq.apache import LIB, QUICK, missing
 
 NAME_SERVER_HEAP = ("-Xms32m", "-Xmx64m", "-XX:+UseSerialGC")
-BROKER_HEAP = ("-Xms128m", "-Xmx256m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC")
+BROKER_HEAP = ("-Xms128m", "-Xmx256m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC")
 START_S = 180.0
 SETTINGS = """brokerClusterName=test
 brokerName={name}
@@ -34,6 +34,9 @@ autoCreateSubscriptionGroup=false
 diskMaxUsedSpaceRatio=95
 waitTimeMillsInSendQueue=30000
 slaveReadEnable=true
+enablePropertyFilter=true
+transactionTimeOut=2000
+transactionCheckInterval=2000
 """
 
 

@@ -20,13 +20,13 @@ from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.dead_letters import check_ticked, criteria_of, view_of
 from app.ui.dead_letters.filters import Criteria
 from app.ui.framework import cells, formats, list_exports
-from app.ui.framework.cells import Cell
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.page_request import PageRequest
 from app.ui.framework.xlsx import CELL_CHARS_MAX, Workbook
 from engine.broker import DEAD_LETTER_PREFIX, DeadLetter
 from engine.errors import GroupNotFound, MessageNotFound
+from kitemq.model.spreadsheet_cells import Cell, guarded
 
 STEP = 50
 STEP_BYTES = 256 * 1024
@@ -223,7 +223,7 @@ def _cells(group: str, letters: list[DeadLetter]) -> list[list[Cell]]:
     """The rows, with a last column that names truncated cells."""
     rows: list[list[Cell]] = []
     for letter in letters:
-        values = list(map(cells.guarded, _row(group, letter)))
+        values = list(map(guarded, _row(group, letter)))
         long = [
             name
             for name, value in zip(COLUMNS, values, strict=True)
