@@ -10,8 +10,8 @@ import pytest
 
 from app.cluster.client import ClusterClient
 from app.cluster.messaging import ClusterMessaging
-from tests.app.messaging import test_contract as contract
-from tests.app.messaging.maker import Maker
+from tests.app import test_messaging as contract
+from tests.app.maker import Maker
 from tests.remoting.port import opened
 
 pytestmark = pytest.mark.anyio

@@ -42,7 +42,7 @@ from engine.errors import (
 )
 from engine.message import Durability, Message
 from tests.app.conftest import App, started
-from tests.app.messaging.maker import LIMIT_S, Maker, bodies
+from tests.app.maker import LIMIT_S, Maker, bodies
 from tests.remoting.port import Running
 
 pytestmark = pytest.mark.anyio
