@@ -292,7 +292,7 @@ def new_message(message: Message, message_id: str) -> NewClusterMessage:
 
 
 async def _in_task(work: Coroutine[Any, Any, BatchSlice | ColumnsResult]) -> Any:
-    """The rest of the work runs in a task, which what it waits with needs."""
+    """The work in a later turn: like the embedded engine's, its end comes after the submit's."""
     await asyncio.sleep(0)
     return await work
 
