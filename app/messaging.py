@@ -158,6 +158,8 @@ class Messaging(VerbSet[Broker]):
         Columns of several sends are refused by a call of `split`, which sends them by parts.
         """
 
+    check_message = verb(Broker.check_message)
+
     # -- receiving and settling -----------------------------------------------------------------
 
     @abstractmethod
@@ -238,6 +240,7 @@ class Messaging(VerbSet[Broker]):
     # -- scheduled messages ---------------------------------------------------------------------
 
     scheduled = verb(Broker.scheduled)
+    delay_levels = verb(Broker.delay_levels)
     find_scheduled = verb(Broker.find_scheduled)
     recall = verb(Broker.recall)
     deliver_now = verb(Broker.deliver_now)

@@ -58,12 +58,14 @@ from engine.replay.dead_letters import (
     DeadLetter,
     DeadLetterArrivals,
     DeadLetterPage,
+    DeadLetters,
     DeadLetterTally,
 )
 from engine.replay.dismissal_snapshot import DismissalSnapshot, DismissalSummary
 from engine.replay.dismissals import DismissalPlan
 from engine.replay.dismissed_offsets import DismissNote
 from engine.replay.job import ReplayState, ReplayTo
+from engine.replay.replays import ReplayJobs
 from engine.replay.states import DeadLetterState, LetterStates, StateCounts
 from engine.replay.values import NewReplay, OutcomeRow, ReplayJob, ReplayOutcomePage, RetryRequest
 from engine.replicas import Accepted
@@ -80,12 +82,13 @@ from engine.reply.requests import (
 )
 from engine.retention.pins import ActivePin
 from engine.retention.purge import Purge, QueuePurge
-from engine.retention.retention import RetentionStatus
+from engine.retention.retention import RetentionService, RetentionStatus
 from engine.schedule.deliver import LevelWaiting
 from engine.schedule.timer import check_due
 from engine.schedule.timers import Scheduled, ScheduledPage, TimerAnswer
 from engine.search.lookup import Lookup
 from engine.search.scan import ANYWHERE, FOREVER_MS, MessageScan, ScanPage, ScanQuery
+from engine.search.search import LogSearch
 from engine.service import ServiceRunner
 from engine.statistics.latency_histogram import LatencySpreads, Spread
 from engine.statistics.metric_series import Metric, MetricSeries
@@ -121,7 +124,7 @@ from engine.trace.journey import (
     StageName,
     StageOutcome,
 )
-from engine.trace.traces import TraceStatus
+from engine.trace.traces import Traces, TraceStatus
 from engine.txn.check import TransactionCheck
 from engine.txn.producers import Callback, Callbacks
 from engine.txn.resolve import Decider, TransactionDecision
@@ -160,6 +163,7 @@ __all__ = [
     "DeadLetterPage",
     "DeadLetterState",
     "DeadLetterTally",
+    "DeadLetters",
     "Decider",
     "Delivery",
     "DeliveryColumns",
@@ -188,6 +192,7 @@ __all__ = [
     "LevelWaiting",
     "LockResult",
     "LockedQueue",
+    "LogSearch",
     "LongPoll",
     "Lookup",
     "Member",
@@ -224,6 +229,7 @@ __all__ = [
     "Receipts",
     "Recent",
     "ReplayJob",
+    "ReplayJobs",
     "ReplayOutcomePage",
     "ReplayState",
     "ReplayTo",
@@ -238,6 +244,7 @@ __all__ = [
     "ResetPreview",
     "ResetTarget",
     "ResetTo",
+    "RetentionService",
     "RetentionStatus",
     "RetryPolicy",
     "RetryRequest",
@@ -263,6 +270,7 @@ __all__ = [
     "TopicStats",
     "TopicType",
     "TraceStatus",
+    "Traces",
     "TrafficRates",
     "Transaction",
     "TransactionCheck",

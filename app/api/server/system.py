@@ -8,10 +8,8 @@ from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations, Raw, encode
 from app.api.framework.paging import PAGE_DEFAULT, Limit, NumberCursor, number_in
+from app.container import Services
 from app.db.rows import AuditFilter
-from app.db.worker import DatabaseWorker
-from app.following import Following
-from app.host import EngineHost
 from app.security.access import ADMINISTER_CONTROL, PUBLIC, READ_SERVER, Action, Kind, Needs
 from app.version import VERSION
 from kitemq.model.conversion import convert
@@ -45,19 +43,20 @@ class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: NumberCursor = ""
 
 
-def readiness(host: EngineHost, database: DatabaseWorker, following: Following) -> Readiness:
+async def readiness(services: Services) -> Readiness:
     """Ready: the engine has started, is not stopping, and can write.
 
     A database that fails is a problem, yet messages flow without it.
     """
+    host, following = services.host, services.following
     if host.is_loading:
         return Readiness("starting", {"engine": "it loads what its leader sent"})
     if not host.is_ready:
         return Readiness("starting", {"engine": "it is starting or stopping"})
-    health = host.broker.health()
+    health = await services.administration.health()
     problems = dict(health.failures)
-    if database.failure:
-        problems["database"] = database.failure
+    if services.database.failure:
+        problems["database"] = services.database.failure
     if not health.is_ready:
         problems.setdefault("engine", "writes are refused; the log says why")
     if following.failure:
@@ -87,26 +86,26 @@ async def readyz(call: Call[None, None]) -> Raw:
 
     200 when ready; 503 with the same body while starting, stopping, or unable to write.
     """
-    state = readiness(call.host, call.services.database, call.services.following)
+    state = await readiness(call.services)
     return Raw(encode(state), status=200 if state.status == "ready" else 503)
 
 
 @operations.get("/system", needs=READ_SERVER)
 async def about(call: Call[None, None]) -> ServerInfo:
     """Get the version and identity of this server."""
-    broker = call.host.broker
+    administration = call.administration
     started_ms: int = call.services.started_ms
     return ServerInfo(
         version=VERSION,
         environment=call.settings.environment,
         started_ms=started_ms,
         uptime_s=(call.host.clock.now_ms() - started_ms) / 1000,
-        topics=len(broker.topics()),
-        groups=len(broker.groups()),
+        topics=len(await administration.topics()),
+        groups=len(await administration.groups()),
         data=str(call.settings.data.absolute()),
         data_mark=_mark_of(call.settings.data),
         capabilities=call.messaging.capabilities,
-        kernel=broker.health().kernel,
+        kernel=(await administration.health()).kernel,
     )
 
 

@@ -7,7 +7,7 @@ A context is a frozen dataclass. The fragment follows from the element that htmx
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -154,10 +154,10 @@ def console_of(request: Request) -> "Console":
     return console
 
 
-def exists(look_up: Callable[[str], object], name: str) -> bool:
+async def exists(look_up: Callable[[str], Awaitable[object]], name: str) -> bool:
     """Whether `look_up` does not raise NotFound."""
     try:
-        look_up(name)
+        await look_up(name)
     except NotFound:
         return False
     return True
