@@ -33,7 +33,7 @@ OF_THE_ENGINE = (
 )  # fmt: skip
 
 
-class Kept(Generic[T]):
+class NamedCache(Generic[T]):
     """Values by name, each asked for again after KEPT_S."""
 
     def __init__(self, ask: Callable[[str], Coroutine[Any, Any, T]]) -> None:
@@ -76,9 +76,9 @@ class ClusterCatalog:
         self._order = order
         self._auto_create = auto_create
         self._default_queues = default_queues
-        self._topics = Kept(self._read_topic)
-        self._groups = Kept(self._read_group)
-        self._settings = Kept(client.settings)
+        self._topics = NamedCache(self._read_topic)
+        self._groups = NamedCache(self._read_group)
+        self._settings = NamedCache(client.settings)
 
     async def start(self) -> None:
         """Number the queues, and learn what the brokers can do; Busy while none can be reached."""

@@ -17,8 +17,8 @@ from app.cluster.messaging import ClusterMessaging
 from engine.broker import AckResult, TransactionDecision, TransactionState
 from engine.errors import Busy, MessageNotFound
 from engine.message import Message
-from tests.app.messaging import test_contract as contract
-from tests.app.messaging.maker import LIMIT_S, Maker, bodies
+from tests.app import test_messaging as contract
+from tests.app.maker import LIMIT_S, Maker, bodies
 from tests.rocketmq.cluster import ApacheCluster, missing_cluster
 
 pytestmark = [
@@ -82,7 +82,7 @@ def maker(messaging: ClusterMessaging) -> Maker:
 globals().update({name: test for name, test in vars(contract).items() if name.startswith("test_")})
 
 
-class Traffic:
+class SteadyTraffic:
     """A producer and a consumer that go on until they are told, and what they have seen."""
 
     def __init__(self, maker: Maker, topic: str, group: str) -> None:
@@ -132,7 +132,7 @@ async def test_nothing_accepted_is_lost_while_a_broker_is_killed(
     cluster: ApacheCluster, maker: Maker
 ) -> None:
     topic, group = await maker.topic(4), await maker.group()
-    traffic = Traffic(maker, topic, group)
+    traffic = SteadyTraffic(maker, topic, group)
     async with asyncio.timeout(LIMIT_S * 2):
         await traffic.until_accepted(lambda queues: len(queues) >= 200)
         cluster.kill("b")

@@ -48,7 +48,7 @@ OrderKey = tuple[str, int, str]  # topic, queue, message group
 NO_QUEUE = ClusterQueue("", "", -1)
 
 
-class SendRun(NamedTuple):
+class QueueBatch(NamedTuple):
     """Messages that go together, by their places in the send."""
 
     place: ClusterQueue  # NO_QUEUE: any
@@ -159,7 +159,7 @@ class ClusterSendVerbs(ClusterPart):
             count += len(run.places)
         return self._slice(messages, ids, sent, level)
 
-    async def _send_run(self, topic: str, run: SendRun, target: ClusterQueue) -> ClusterSent:
+    async def _send_run(self, topic: str, run: QueueBatch, target: ClusterQueue) -> ClusterSent:
         queue = None if target == NO_QUEUE else target
         with engine_errors("messages" if run.is_batch else ""):
             if run.is_batch:
@@ -193,9 +193,9 @@ class ClusterSendVerbs(ClusterPart):
 
     def _runs(
         self, messages: Sequence[Message], ids: Sequence[str], topic: TopicConfig
-    ) -> Iterator[SendRun]:
+    ) -> Iterator[QueueBatch]:
         """The messages by queue, in their order, as large as one request may be."""
-        open_runs: dict[ClusterQueue, tuple[SendRun, int]] = {}
+        open_runs: dict[ClusterQueue, tuple[QueueBatch, int]] = {}
         for index, (message, message_id) in enumerate(zip(messages, ids, strict=True)):
             place = self._place_of(message, topic)
             new = new_message(message, message_id)
@@ -209,10 +209,10 @@ class ClusterSendVerbs(ClusterPart):
                 del open_runs[place]
                 run = None
             if is_single:
-                yield SendRun(place, [index], [new], is_batch=False)
+                yield QueueBatch(place, [index], [new], is_batch=False)
                 continue
             if run is None:
-                run, size_bytes = SendRun(place, [], [], is_batch=True), own_bytes
+                run, size_bytes = QueueBatch(place, [], [], is_batch=True), own_bytes
             run.places.append(index)
             run.messages.append(new)
             open_runs[place] = run, size_bytes
@@ -292,12 +292,12 @@ def new_message(message: Message, message_id: str) -> NewClusterMessage:
 
 
 async def _in_task(work: Coroutine[Any, Any, BatchSlice | ColumnsResult]) -> Any:
-    """The rest of the work runs in a task, which what it waits with needs."""
+    """The work in a later turn: like the embedded engine's, its end comes after the submit's."""
     await asyncio.sleep(0)
     return await work
 
 
-def _closed(run: SendRun) -> SendRun:
+def _closed(run: QueueBatch) -> QueueBatch:
     return run._replace(is_batch=len(run.messages) > 1)
 
 

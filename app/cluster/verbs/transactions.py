@@ -192,10 +192,10 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
             return begun
         try:
             with engine_errors("transaction_id"):
-                found = await self._client.reads.by_key(HALF_TOPIC, transaction_id, is_id=True)
+                halves = await self._client.reads.by_key(HALF_TOPIC, transaction_id, is_id=True)
         except MessageNotFound:
-            found = []
-        for message in found:
+            halves = []
+        for message in halves:
             producer_group = message.properties.get(PGROUP, "")
             if group in ("", producer_group):
                 half = HalfMessage(
@@ -216,7 +216,9 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
     async def _delivered(self, stored: StoredMessage, half: HalfMessage) -> ClusterMessage | None:
         """The message that was committed before, if the broker's index has it."""
         try:
-            found = await self._client.reads.by_key(stored.topic, half.transaction_id, is_id=True)
+            messages = await self._client.reads.by_key(
+                stored.topic, half.transaction_id, is_id=True
+            )
         except ClusterRefused as error:
             if error.answer == ResponseCode.TOPIC_NOT_EXIST:
                 return None
@@ -225,7 +227,7 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         except ClusterError:
             with engine_errors():
                 raise
-        same = [each for each in found if each.record.prepared_position == half.position]
+        same = [each for each in messages if each.record.prepared_position == half.position]
         return same[0] if same else None
 
     def _on_question(self, question: TransactionQuestion) -> None:

@@ -42,7 +42,7 @@ from engine.errors import (
 )
 from engine.message import Durability, Message
 from tests.app.conftest import App, started
-from tests.app.messaging.maker import LIMIT_S, Maker, bodies
+from tests.app.maker import LIMIT_S, Maker, bodies
 from tests.remoting.port import Running
 
 pytestmark = pytest.mark.anyio
@@ -355,6 +355,24 @@ async def ack_of(maker: Maker, group: str, receipt: Receipt) -> str:
         return (await maker.messaging.ack(group, [receipt]))[0]
     except Invalid as error:
         return error.field
+
+
+async def test_a_failed_message_of_an_ordered_group_comes_before_those_behind_it(
+    maker: Maker,
+) -> None:
+    topic, group = await maker.topic(4, "FIFO"), await maker.group(ordered=True)
+    await maker.send(topic, "1", message_group="order-7")
+    await maker.send(topic, "2", message_group="order-7")
+    [first] = await maker.receive(group, topic, 1)
+    assert bodies([first]) == ["1"]
+    nack = Nack(first.receipt, delay_s=1.0)
+    assert await maker.messaging.nack(group, [nack]) == [AckResult.DONE]
+    assert await maker.is_quiet(group, topic)
+    [again] = await maker.receive(group, topic, 1)
+    assert (bodies([again]), again.attempt) == (["1"], 2)
+    assert await maker.messaging.ack(group, [again.receipt]) == [AckResult.DONE]
+    [second] = await maker.receive(group, topic, 1)
+    assert (bodies([second]), second.attempt) == (["2"], 1)
 
 
 async def test_a_filter_lets_only_its_tags_through(maker: Maker) -> None:
