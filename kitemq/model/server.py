@@ -88,13 +88,13 @@ class Capabilities(msgspec.Struct, frozen=True):
     sql_filters: Annotated[bool, Meta(description="Filter by SQL92 expressions.")]
     transaction_queries: Annotated[bool, Meta(description="List and look up transactions.")]
     dead_letter_replays: Annotated[bool, Meta(description="Replay dead letters by jobs.")]
+    # Of these an older server says nothing, which can do them all.
     uncounted_releases: Annotated[
         bool, Meta(description="Put messages back without counting the attempt.")
     ] = True
     member_shares: Annotated[
         bool, Meta(description="Share the queues of a topic out among the members of a group.")
     ] = True
-    # Of these an older server says nothing, which can do them all.
     dismissals: Annotated[bool, Meta(description="Dismiss dead letters, and restore them.")] = True
     reset_history: Annotated[bool, Meta(description="Remember and undo offset resets.")] = True
     purges: Annotated[bool, Meta(description="Delete messages before their time.")] = True
