@@ -139,9 +139,9 @@ def _serve_once(settings: Settings, setting_origins: Mapping[str, str]) -> Serve
     """Serve in one role until it changes, or a signal comes.
 
     A standby has neither of the ports of RocketMQ's protocols: their clients' heartbeats and
-    commits change something.
+    commits change something. Nor has a server before a cluster, which those clients reach itself.
     """
-    if settings.follow:
+    if settings.follow or settings.rocketmq:
         settings = replace(
             settings, grpc_listen=OFF, remoting_listen=OFF, remoting_broker_listen=""
         )

@@ -62,6 +62,11 @@ class ClusterMessaging(
         ClusterReceiveVerbs.__init__(self, catalog, self._waits)
 
     @property
+    def catalog(self) -> ClusterCatalog:
+        """What is known of the cluster's topics, groups and queues."""
+        return self._catalog
+
+    @property
     def _engine(self) -> Broker:
         raise not_supported("has no such verb", field="engine", remedy="use the cluster's tools")
 

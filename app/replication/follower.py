@@ -32,7 +32,7 @@ class Follower:
         address = host_and_port(settings.follow, "")
         assert address is not None, "the settings were checked"
         self._leadership = services.leadership
-        self._host, self._following = services.host, services.following
+        self._host, self._following = services.engine_host, services.following
         self._address, self._secret = address, settings.ha_secret
         self._ca = settings.follow_ca
         self._tls: ssl.SSLContext | None = None

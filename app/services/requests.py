@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from app.errors import ReplyTimeout
-from app.host import EngineHost
 from app.messaging import Messaging
+from app.server_host import ServerHost
 from engine.broker import PendingRequest, RequestCounts
 from engine.errors import Invalid, Stopping
 from engine.message import Message, StoredMessage
@@ -28,7 +28,7 @@ class Answered(NamedTuple):
 class Requests:
     """Requests and replies for every endpoint; the engine stores them."""
 
-    def __init__(self, host: EngineHost, messaging: Messaging) -> None:
+    def __init__(self, host: ServerHost, messaging: Messaging) -> None:
         self._host = host
         self._messaging = messaging
         self._engine = host.broker.requests

@@ -11,8 +11,8 @@ import msgspec
 from app import eager
 from app.addresses import HIDDEN, redacted_url
 from app.db.rows import Actor
-from app.host import EngineHost
 from app.messaging import Messaging
+from app.server_host import ServerHost
 from app.services import bodies
 from app.services.audit import Audit
 from app.services.callbacks import CallbackCaller
@@ -95,7 +95,7 @@ class Transactions:
 
     def __init__(
         self,
-        host: EngineHost,
+        host: ServerHost,
         messaging: Messaging,
         audit: Audit,
         targets: Targets,
