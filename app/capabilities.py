@@ -19,6 +19,8 @@ EMBEDDED = Capabilities(
     dead_letter_replays=True,
     uncounted_releases=True,
     member_shares=True,
+    topic_overrides=True,
+    group_policies=True,
 )
 
 
@@ -51,6 +53,14 @@ LACKS = {
     "member_shares": Lack(
         "shares no queues out among the members of a group",
         "receive instead of pulling, or choose the queues in the consumers",
+    ),
+    "topic_overrides": Lack(
+        "sets durability, retention and traces for all topics alike",
+        "leave it out, and set it for the brokers",
+    ),
+    "group_policies": Lack(
+        "sets retries, order and a pause of a group, and no more",
+        "leave it out, or set it in the consumers",
     ),
 }
 

@@ -94,6 +94,17 @@ class Capabilities(msgspec.Struct, frozen=True):
     member_shares: Annotated[
         bool, Meta(description="Share the queues of a topic out among the members of a group.")
     ]
+    # Of these an older server says nothing, which can do them all.
+    topic_overrides: Annotated[
+        bool, Meta(description="Give a topic its own durability, retention and traces.")
+    ] = True
+    group_policies: Annotated[
+        bool,
+        Meta(
+            description="Give a group more settings than its retries, its order and a pause of "
+            "all its topics."
+        ),
+    ] = True
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
