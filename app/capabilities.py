@@ -55,6 +55,14 @@ LACKS = {
     "lag_history": Lack("keeps no lag over time", "see the group's lag of now"),
     "log_figures": Lack("shows neither its log nor its disk", "see its brokers' own figures"),
     "reports": Lack("records nothing that reports compute from", "read its topics with Spark"),
+    "topic_overrides": Lack(
+        "sets durability, retention and traces for all topics alike",
+        "leave it out, and set it for the brokers",
+    ),
+    "group_policies": Lack(
+        "sets retries, order and a pause of a group, and no more",
+        "leave it out, or set it in the consumers",
+    ),
 }
 
 

@@ -15,7 +15,14 @@ from engine.config import EngineConfig
 from engine.container import Container
 from engine.delivery.changes import OffsetMove, Reset
 from engine.delivery.filter import Filter, parse_filter
-from engine.delivery.group import GroupConfig, Mode
+from engine.delivery.group import (
+    GroupConfig,
+    Mode,
+    changed_group,
+    check_group,
+    group_exists,
+    group_missing,
+)
 from engine.delivery.locks import LockedQueue, LockResult, QueueLock, QueueLocks
 from engine.delivery.long_polling import LongPoll
 from engine.delivery.member import Assignment, Member
@@ -48,6 +55,7 @@ from engine.delivery.values import (
     Receipt,
     ReceiptRun,
     Receipts,
+    total,
 )
 from engine.errors import EngineError, unusable
 from engine.message import Durability, Message, PutResult
@@ -111,8 +119,21 @@ from engine.store.files import Files, OsFiles
 from engine.store.hashing import tag_hash
 from engine.store.kernel import KERNEL, StoredColumns
 from engine.store.pool import Pool
-from engine.topic.catalog import TopicConfig, TopicType
-from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, REPLY_TOPIC, RETRY_PREFIX
+from engine.topic.catalog import (
+    TopicConfig,
+    TopicType,
+    changed_topic,
+    check_deletable,
+    check_topic,
+    topic_exists,
+)
+from engine.topic.names import (
+    DEAD_LETTER_PREFIX,
+    GROUP_QUEUE,
+    REPLY_TOPIC,
+    RETRY_PREFIX,
+    is_system_topic,
+)
 from engine.trace.journey import (
     Branch,
     CheckedReason,
@@ -279,11 +300,21 @@ __all__ = [
     "TransactionState",
     "TransactionSubsystem",
     "WindowRates",
+    "changed_group",
+    "changed_topic",
+    "check_deletable",
+    "check_group",
+    "check_topic",
     "error_class_of",
     "error_line_of",
     "fits_error",
+    "group_exists",
+    "group_missing",
+    "is_system_topic",
     "parse_filter",
     "tag_hash",
+    "topic_exists",
+    "total",
 ]
 
 

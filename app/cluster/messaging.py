@@ -52,7 +52,7 @@ class ClusterMessaging(
             default_queues=default_queues,
             clock=clock or SystemClock(),
         )
-        self._catalog = catalog
+        self._catalog = self.catalog = catalog
         self.capabilities = catalog.capabilities
         self._waits = ClusterWaits()
         self.transactions = ClusterTransactions(catalog)

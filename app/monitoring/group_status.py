@@ -33,7 +33,7 @@ class GroupCondition(msgspec.Struct, frozen=True, gc=False):
     is_paused: bool
     members: int
     unread: int | None
-    inflight: int
+    inflight: int | None  # None: unknown
     oldest_age_ms: int
     rate: float
     forecast: Forecast = UNKNOWN
@@ -46,7 +46,7 @@ class GroupCondition(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_late(self) -> bool:
         """Whether messages that no client holds have waited for too long."""
-        return (self.unread or 0) > self.inflight and self.oldest_age_ms >= LATE_MS
+        return (self.unread or 0) > (self.inflight or 0) and self.oldest_age_ms >= LATE_MS
 
 
 class GroupStanding(msgspec.Struct, frozen=True, gc=False):

@@ -29,6 +29,7 @@ from engine.broker import (
     GroupLag,
     TopicConfig,
     TopicStats,
+    total,
 )
 from engine.errors import EngineError
 
@@ -65,8 +66,8 @@ class GroupFigures(msgspec.Struct, frozen=True, gc=False):
 
     lag: int
     oldest_ms: int | None
-    inflight: int
-    retry_waiting: int
+    inflight: int | None
+    retry_waiting: int | None
     dead: int
     lag_by_topic: Mapping[str, int]
     rate: float = 0.0
@@ -96,8 +97,8 @@ class Totals(msgspec.Struct, frozen=True, gc=False):
     idle: int = 0
     messages: int = 0
     lag: int = 0
-    inflight: int = 0
-    retry_waiting: int = 0
+    inflight: int | None = 0
+    retry_waiting: int | None = 0
     dead: int = 0
     log_bytes: int = 0
     disk_free_bytes: int | None = None
@@ -373,8 +374,8 @@ class Sampler:
             idle=sum(not each.lag and not each.consumed for each in figures),
             messages=sum(each.messages for each in topics.values()),
             lag=sum(each.lag for each in figures),
-            inflight=sum(each.inflight for each in figures),
-            retry_waiting=sum(each.retry_waiting for each in figures),
+            inflight=total(each.inflight for each in figures),
+            retry_waiting=total(each.retry_waiting for each in figures),
             dead=sum(each.dead for each in figures),
             log_bytes=health.log_bytes,
             disk_free_bytes=health.disk_free_bytes,

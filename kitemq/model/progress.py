@@ -12,6 +12,8 @@ ClientName = Annotated[
     str, Meta(max_length=255, description="Whose progress, where the group broadcasts.")
 ]
 
+UNTOLD = "Null where the engine cannot tell it, as a RocketMQ cluster."
+
 
 class LagBasis(StrEnum):
     """What a lag counts."""
@@ -29,7 +31,7 @@ class QueueLag(msgspec.Struct, frozen=True):
     max_offset: Int64
     committed: Int64
     count: Annotated[int, Meta(description="Messages not done, those in flight included.")]
-    inflight: int
+    inflight: Annotated[int | None, Meta(description=UNTOLD)]
     oldest_ms: Annotated[int | None, Meta(description="When its oldest open message was stored.")]
     counts: Annotated[
         LagBasis,
@@ -40,7 +42,10 @@ class QueueLag(msgspec.Struct, frozen=True):
         ),
     ]
     expired: Annotated[
-        int, Meta(description="Messages that went by retention or a purge before it was done.")
+        int | None,
+        Meta(
+            description="Messages that went by retention or a purge before it was done. " + UNTOLD
+        ),
     ]
 
 
@@ -49,8 +54,8 @@ class Lag(msgspec.Struct, frozen=True):
 
     group: str
     count: int
-    inflight: int
-    retry_waiting: int
+    inflight: Annotated[int | None, Meta(description=UNTOLD)]
+    retry_waiting: Annotated[int | None, Meta(description=UNTOLD)]
     dead: int
     dismissed: Annotated[int, Meta(description="Of the dead ones, those that are dismissed.")]
     resent: Annotated[int, Meta(description="Of the dead ones, those that were sent again.")]

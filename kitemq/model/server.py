@@ -108,6 +108,16 @@ class Capabilities(msgspec.Struct, frozen=True):
     reports: Annotated[bool, Meta(description="Record what the hourly reports compute from.")] = (
         True
     )
+    topic_overrides: Annotated[
+        bool, Meta(description="Give a topic its own durability, retention and traces.")
+    ] = True
+    group_policies: Annotated[
+        bool,
+        Meta(
+            description="Give a group more settings than its retries, its order and a pause of "
+            "all its topics."
+        ),
+    ] = True
 
 
 class ServerInfo(msgspec.Struct, frozen=True):

@@ -24,9 +24,9 @@ FINE_STEPS = (
 )
 
 
-def count(value: int) -> str:
-    """1234567 as "1,234,567"."""
-    return f"{value:,}"
+def count(value: int | None) -> str:
+    """1234567 as "1,234,567", a dash for what the engine cannot tell."""
+    return "\N{EN DASH}" if value is None else f"{value:,}"
 
 
 def size(value: int) -> str:
