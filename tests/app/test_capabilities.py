@@ -133,6 +133,7 @@ async def test_a_page_that_the_engine_has_nothing_for_says_why(
     without(running, name, monkeypatch)
     page = await running.http.get(path, headers=HTML)
     assert page.status_code == 409
+    assert "Not available with this engine" in page.text
     assert f"The engine behind this server {LACKS[name].detail}." in unescape(page.text)
 
 
