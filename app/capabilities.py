@@ -34,6 +34,9 @@ LACKS = {
     "transaction_queries": Lack(
         "neither lists nor looks up transactions", "ask the producer that began the transaction"
     ),
+    "transaction_callbacks": Lack(
+        "keeps no callbacks of producer groups", "answer checks over a producer's connection"
+    ),
     "dead_letter_replays": Lack(
         "replays no dead letters", "consume the topic %DLQ% of the group, and send them again"
     ),

@@ -146,7 +146,7 @@ class Services:
         warn_of_plain(self.settings)
         try:
             self.leadership.load()
-            await self.host.start()
+            await self._start()
         except EngineError as error:
             log.critical("KiteMQ cannot start: %s. %s", error.detail, error.remedy)
             raise
@@ -154,11 +154,18 @@ class Services:
             log.critical("KiteMQ cannot start", exc_info=True)
             raise
         try:
-            self._build()
             yield
         finally:
             await self.host.stop(self.settings.stop_timeout_s)
             self.log_ring.detach()
+
+    async def _start(self) -> None:
+        await self.host.start()
+        try:
+            self._build()
+        except BaseException:
+            await self.host.stop(self.settings.stop_timeout_s)
+            raise
 
     def _build(self) -> None:
         """Make what needs the running engine."""

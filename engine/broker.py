@@ -146,7 +146,7 @@ from engine.trace.journey import (
     StageOutcome,
 )
 from engine.trace.traces import Traces, TraceStatus
-from engine.txn.check import TransactionCheck
+from engine.txn.check import Asker, TransactionCheck
 from engine.txn.producers import Callback, Callbacks
 from engine.txn.resolve import Decider, TransactionDecision
 from engine.txn.transactions import (
@@ -171,6 +171,7 @@ __all__ = [
     "RETRY_PREFIX",
     "AckResult",
     "ActivePin",
+    "Asker",
     "Assignment",
     "Branch",
     "Broker",

@@ -32,7 +32,7 @@ T = TypeVar("T")
 # What only an engine of our own keeps beside its messages.
 OF_THE_ENGINE = (
     "dismissals", "reset_history", "purges", "content_search", "journeys", "traffic_figures",
-    "lag_history", "log_figures", "reports",
+    "lag_history", "log_figures", "reports", "transaction_callbacks",
 )  # fmt: skip
 
 

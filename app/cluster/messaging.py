@@ -52,7 +52,7 @@ class ClusterMessaging(
             default_queues=default_queues,
             clock=clock or SystemClock(),
         )
-        self._catalog = self.catalog = catalog
+        self.catalog = catalog
         self.capabilities = catalog.capabilities
         self._waits = ClusterWaits()
         self.transactions = ClusterTransactions(catalog)
@@ -62,25 +62,20 @@ class ClusterMessaging(
         ClusterReceiveVerbs.__init__(self, catalog, self._waits)
 
     @property
-    def catalog(self) -> ClusterCatalog:
-        """What is known of the cluster's topics, groups and queues."""
-        return self._catalog
-
-    @property
     def _engine(self) -> Broker:
         raise not_supported("has no such verb", field="engine", remedy="use the cluster's tools")
 
     async def start(self) -> None:
         """Learn what the cluster is; Busy while it cannot be reached."""
-        await self._catalog.start()
-        self.capabilities = self._catalog.capabilities
+        await self.catalog.start()
+        self.capabilities = self.catalog.capabilities
         self.transactions.start()
 
     async def close(self) -> None:
         """End all waits and the client."""
         await self._waits.close()
         await self.transactions.close()
-        await self._catalog.client.close()
+        await self.catalog.client.close()
 
     async def __aenter__(self) -> Self:
         await self.start()

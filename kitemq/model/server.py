@@ -108,6 +108,9 @@ class Capabilities(msgspec.Struct, frozen=True):
     reports: Annotated[bool, Meta(description="Record what the hourly reports compute from.")] = (
         True
     )
+    transaction_callbacks: Annotated[
+        bool, Meta(description="Ask callbacks of producer groups what became of a transaction.")
+    ] = True
     topic_overrides: Annotated[
         bool, Meta(description="Give a topic its own durability, retention and traces.")
     ] = True
