@@ -204,7 +204,9 @@ class Services:
             connections=self.connection_limits.state,
             plain_ports=plain_ports(settings),
         )
-        meter = Meter(lambda: host.broker.statistics, host.clock.now_ms)
+        meter = Meter(
+            lambda: host.broker.statistics if self.has_embedded_engine else None, clock.now_ms
+        )
         self.sampler = Sampler(administration, meter, clock.now_ms)
         self.mixed_groups = MixedGroups(host, self.connections)
         if self.has_embedded_engine:

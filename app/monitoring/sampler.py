@@ -53,8 +53,8 @@ class TopicFigures(msgspec.Struct, frozen=True, gc=False):
     kind: str
     messages: int
     last_ms: int | None
-    rate: float
-    bytes_rate: float
+    rate: float | None
+    bytes_rate: float | None
 
 
 class GroupFigures(msgspec.Struct, frozen=True, gc=False):
@@ -70,8 +70,8 @@ class GroupFigures(msgspec.Struct, frozen=True, gc=False):
     retry_waiting: int | None
     dead: int
     lag_by_topic: Mapping[str, int]
-    rate: float = 0.0
-    consumed: float = 0.0
+    rate: float | None = 0.0
+    consumed: float | None = 0.0
     members: int = 0
     dead_new: int = 0  # of the dead, those of the last 24 hours
 
@@ -168,14 +168,16 @@ class Snapshot:
 
 
 def topic_figures(
-    topic: TopicConfig, stats: TopicStats, rate: float, bytes_rate: float
+    topic: TopicConfig, stats: TopicStats, rate: float | None, bytes_rate: float | None
 ) -> TopicFigures:
     """The sums of a topic's queues."""
     times = [queue.last_stored_ms for queue in stats.queues if queue.last_stored_ms]
     return TopicFigures(kind_of(topic), stats.messages, max(times, default=None), rate, bytes_rate)
 
 
-def group_figures(lag: GroupLag, rate: float, consumed: float, members: int) -> GroupFigures:
+def group_figures(
+    lag: GroupLag, rate: float | None, consumed: float | None, members: int
+) -> GroupFigures:
     """The sums of a group's queues, beside its rates and the number of its members."""
     by_topic: dict[str, int] = {}
     for queue in lag.queues:

@@ -94,7 +94,7 @@ class GroupDeletion(GroupTab):
     inflight: int | None
     retry_waiting: int | None
     retry_messages: int
-    rate: float
+    rate: float | None
 
 
 async def show(request: PageRequest) -> Response:

@@ -57,7 +57,7 @@ class TopicOverview(TopicTab):
     one table that shows them uses `moving`.
     """
 
-    rate: float
+    rate: float | None
     history: Sparkline
     history_counts: list[int]
     last_ms: int | None
@@ -78,7 +78,7 @@ class Reader:
     lag: int
     inflight: int | None
     oldest_ms: int | None
-    rate: float
+    rate: float | None
     is_ordered: bool
     status: StatusView
 
@@ -110,7 +110,7 @@ class TopicDeletion(TopicTab):
 
     form: Form
     last_ms: int | None
-    rate: float
+    rate: float | None
     readers: list[tuple[str, int]]
 
 
