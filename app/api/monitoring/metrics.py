@@ -80,7 +80,8 @@ async def metrics(call: Call[None, None]) -> Raw:
     _add_connections(page, call.services.connection_limits)
     _add_grpc(page, call.services.rpc_figures)
     _add_remoting(page, call.services.remoting_figures)
-    _add_replication(page, call.services)
+    if has.log_figures:
+        _add_replication(page, call.services)
     _add_reports(page, call.services.reports, call.host.clock.now_ms())
     page.add("process_resident_memory_bytes", await asyncio.to_thread(resident_bytes))
     await _add_topics(page, call.administration, labels)
