@@ -61,13 +61,20 @@ from engine.errors import EngineError, unusable
 from engine.message import Durability, Message, PutResult
 from engine.message_checks import check_message
 from engine.message_columns import MessageColumns, PutColumns
-from engine.replay.conditions import DeadLetterConditions, error_class_of, error_line_of, fits_error
+from engine.replay.conditions import (
+    DeadLetterConditions,
+    error_class_of,
+    error_line_of,
+    fits_error,
+    origin_of,
+)
 from engine.replay.dead_letters import (
     DeadLetter,
     DeadLetterArrivals,
     DeadLetterPage,
     DeadLetters,
     DeadLetterTally,
+    dead_letter_of,
 )
 from engine.replay.dismissal_snapshot import DismissalSnapshot, DismissalSummary
 from engine.replay.dismissals import DismissalPlan
@@ -306,12 +313,14 @@ __all__ = [
     "check_deletable",
     "check_group",
     "check_topic",
+    "dead_letter_of",
     "error_class_of",
     "error_line_of",
     "fits_error",
     "group_exists",
     "group_missing",
     "is_system_topic",
+    "origin_of",
     "parse_filter",
     "tag_hash",
     "topic_exists",
@@ -326,16 +335,17 @@ class Health(msgspec.Struct, frozen=True):
     """Health of the engine; `failures` names the faults, empty when there are none.
 
     `warnings` names what a person should see to while everything still works. `kernel` is
-    "compiled" or "pure": how the engine's loops over batches run.
+    "compiled" or "pure": how the engine's loops over batches run. None is what the
+    engine cannot tell.
     """
 
     is_ready: bool
     failures: dict[str, str]
     durability: Durability
-    log_bytes: int
-    unflushed_bytes: int
+    log_bytes: int | None
+    unflushed_bytes: int | None
     disk_free_bytes: int | None
-    disk_free_min_bytes: int
+    disk_free_min_bytes: int | None
     damages: list[Damage]
     warnings: dict[str, str] = {}
     kernel: str = KERNEL

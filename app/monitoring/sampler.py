@@ -100,7 +100,7 @@ class Totals(msgspec.Struct, frozen=True, gc=False):
     inflight: int | None = 0
     retry_waiting: int | None = 0
     dead: int = 0
-    log_bytes: int = 0
+    log_bytes: int | None = 0
     disk_free_bytes: int | None = None
     p99_ms: int | None = None
 

@@ -6,13 +6,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from kitemq.model.values import Int64, OffsetText
+from kitemq.model.values import UNTOLD, Int64, OffsetText
 
 ClientName = Annotated[
     str, Meta(max_length=255, description="Whose progress, where the group broadcasts.")
 ]
-
-UNTOLD = "Null where the engine cannot tell it, as a RocketMQ cluster."
 
 
 class LagBasis(StrEnum):

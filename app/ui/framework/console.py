@@ -62,8 +62,8 @@ class Console:
         self.started_ms = self.now_ms()
         self.meter = sampler.meter
         self.sampler = sampler
-        self.dead_index = DeadIndex(messaging, administration)
-        self.dead_summaries = DeadSummaries(messaging, administration, self.now_ms)
+        self.dead_index = DeadIndex(administration)
+        self.dead_summaries = DeadSummaries(administration, self.now_ms)
         self.lags = LagReader(lambda: host.broker.statistics, self.now_ms)
         self.trends = Trends(lambda: host.broker.statistics, self.now_ms)
 
