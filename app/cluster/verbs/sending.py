@@ -25,7 +25,7 @@ from app.cluster.verbs.part import ClusterPart, not_supported
 from app.cluster.verbs.transactions import ClusterTransactions
 from app.send_batcher import BatchSlice, ColumnsDone, Done
 from engine.broker import TopicConfig, tag_hash
-from engine.errors import Busy, EngineError, Forbidden, Invalid
+from engine.errors import Busy, EngineError, Forbidden, Invalid, Refused
 from engine.message import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
@@ -112,6 +112,10 @@ class ClusterSendVerbs(ClusterPart):
 
         eager.run(_in_task(self.send_columns(columns, durability)), ended)
 
+    async def check_message(self, message: Message) -> None:
+        """Raise what a send of the message would be refused with, before anything is stored."""
+        self._check_one(message, await self._catalog.topic(message.topic))
+
     # -- inside ----------------------------------------------------------------------------------
 
     def _orders_of(self, messages: Sequence[Message]) -> list[asyncio.Lock]:
@@ -175,21 +179,23 @@ class ClusterSendVerbs(ClusterPart):
                 remedy="give it write permission",
             )
         for index, message in enumerate(messages):
-            if message.deliver_at_ms and not message.delay_level:
-                field = f"messages[{index}].deliver_at_ms"
-                require(self._catalog.capabilities, "exact_timers", field=field)
             try:
-                if message.topic != topic.name:
-                    raise Invalid(
-                        f"{message.topic!r} is not the topic of the first",
-                        field="topic",
-                        remedy="send to one topic at a time",
-                    )
-                check_message(message, topic)
-                _check_transaction(message)
-            except Invalid as error:
+                self._check_one(message, topic)
+            except (Invalid, Refused) as error:
                 error.field = f"messages[{index}].{error.field}"
                 raise
+
+    def _check_one(self, message: Message, topic: TopicConfig) -> None:
+        if message.deliver_at_ms and not message.delay_level:
+            require(self._catalog.capabilities, "exact_timers", field="deliver_at_ms")
+        if message.topic != topic.name:
+            raise Invalid(
+                f"{message.topic!r} is not the topic of the first",
+                field="topic",
+                remedy="send to one topic at a time",
+            )
+        check_message(message, topic)
+        _check_transaction(message)
 
     def _runs(
         self, messages: Sequence[Message], ids: Sequence[str], topic: TopicConfig
