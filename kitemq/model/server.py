@@ -90,10 +90,10 @@ class Capabilities(msgspec.Struct, frozen=True):
     dead_letter_replays: Annotated[bool, Meta(description="Replay dead letters by jobs.")]
     uncounted_releases: Annotated[
         bool, Meta(description="Put messages back without counting the attempt.")
-    ] = True
+    ]
     member_shares: Annotated[
         bool, Meta(description="Share the queues of a topic out among the members of a group.")
-    ] = True
+    ]
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
