@@ -44,6 +44,7 @@ SENDS_MAX = 4096  # that are under way at once
 MESSAGE_EXTRA_BYTES = 22  # of a message in a batch, besides its body and properties
 LEVELS = list(Durability)
 POSITION_DIGITS = 16
+INT_MIN = -(1 << 31)  # whose absolute value Java's hash selector takes for 0
 OrderKey = tuple[str, int, str]  # topic, queue, message group
 NO_QUEUE = ClusterQueue("", "", -1)
 
@@ -148,7 +149,8 @@ class ClusterSendVerbs(ClusterPart):
         place = NO_QUEUE  # of all that may go anywhere: they stay together
         for group in {each.transaction_group for each in messages if each.transaction_group}:
             await self._begun.answer_for(group)
-        for run in self._runs(messages, ids, topic):
+        numbers = self._catalog.write_numbers(topic.name, route)
+        for run in self._runs(messages, ids, numbers):
             target = place if run.place == NO_QUEUE else run.place
             try:
                 done = await self._send_run(topic.name, run, target)
@@ -198,12 +200,12 @@ class ClusterSendVerbs(ClusterPart):
         _check_transaction(message)
 
     def _runs(
-        self, messages: Sequence[Message], ids: Sequence[str], topic: TopicConfig
+        self, messages: Sequence[Message], ids: Sequence[str], numbers: Sequence[int]
     ) -> Iterator[QueueBatch]:
         """The messages by queue, in their order, as large as one request may be."""
         open_runs: dict[ClusterQueue, tuple[QueueBatch, int]] = {}
         for index, (message, message_id) in enumerate(zip(messages, ids, strict=True)):
-            place = self._place_of(message, topic)
+            place = self._place_of(message, numbers)
             new = new_message(message, message_id)
             run, size_bytes = open_runs.get(place, (None, 0))
             is_single = not _is_plain(message)
@@ -225,12 +227,13 @@ class ClusterSendVerbs(ClusterPart):
         for run, _ in open_runs.values():
             yield _closed(run)
 
-    def _place_of(self, message: Message, topic: TopicConfig) -> ClusterQueue:
+    def _place_of(self, message: Message, numbers: Sequence[int]) -> ClusterQueue:
         if message.queue >= 0:
-            return self._numbers.place(topic.name, message.queue)
-        if message.message_group:
-            queue = abs(tag_hash(message.message_group)) % topic.write_queues
-            return self._numbers.place(topic.name, queue)
+            return self._numbers.place(message.topic, message.queue)
+        if message.message_group and numbers:
+            code = tag_hash(message.message_group)
+            index = (0 if code == INT_MIN else abs(code)) % len(numbers)
+            return self._numbers.place(message.topic, numbers[index])
         return NO_QUEUE
 
     def _slice(
