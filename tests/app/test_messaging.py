@@ -154,8 +154,13 @@ async def test_what_cannot_be_sent_is_refused_by_its_field(maker: Maker) -> None
         # Of a large one the size of all is looked at first.
         assert error.value.field == ("messages" if len(message.body) > 1 else field)
         assert error.value.remedy
+        if message.body == b"x" and not message.transaction_group:
+            with pytest.raises(Invalid) as error:
+                await maker.messaging.check_message(message)
+            assert error.value.field == field.removeprefix("messages[0].")
     with pytest.raises(Invalid):
         await maker.messaging.send([])
+    await maker.messaging.check_message(Message(topic, b"x"))
     assert (await maker.messaging.queue_bounds(topic, 0)) == (0, 0)
 
 

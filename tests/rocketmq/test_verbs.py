@@ -14,9 +14,10 @@ from app.cluster.client import ClusterClient
 from app.cluster.errors import ClusterError
 from app.cluster.groups import ClusterGroup
 from app.cluster.messaging import ClusterMessaging
-from engine.broker import AckResult, TransactionDecision, TransactionState
+from engine.broker import AckResult, TransactionCheck, TransactionDecision, TransactionState
 from engine.errors import Busy, MessageNotFound
 from engine.message import Message
+from protocol.remoting.codes import RequestCode
 from tests.app import test_messaging as contract
 from tests.app.maker import LIMIT_S, Maker, bodies
 from tests.rocketmq.cluster import ApacheCluster, missing_cluster
@@ -80,6 +81,47 @@ def maker(messaging: ClusterMessaging) -> Maker:
 
 
 globals().update({name: test for name, test in vars(contract).items() if name.startswith("test_")})
+
+
+async def test_message_groups_stay_on_the_brokers_that_have_the_topic(
+    messaging: ClusterMessaging, maker: Maker
+) -> None:
+    topic = f"{await maker.topic()}-of-a"
+    fields = {
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": 2, "writeQueueNums": 2,
+        "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
+    }  # fmt: skip
+    await messaging._client._link.ask("a", RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+    async with asyncio.timeout(LIMIT_S):
+        while not await messaging._client.topics.exists(topic):
+            await asyncio.sleep(0.1)
+    sent = [(await maker.send(topic, "x", message_group=str(each)))[0] for each in range(20)]
+    assert {each.queue for each in sent} == {0, 2}
+    assert await messaging.queue_bounds(topic, 1) == (0, 0)
+
+
+async def test_a_copy_that_a_broker_asked_about_is_not_delivered_besides(
+    cluster: ApacheCluster, maker: Maker
+) -> None:
+    topic, group = await maker.topic(), await maker.group()
+    questions: asyncio.Queue[TransactionCheck] = asyncio.Queue()
+
+    def ask(check: TransactionCheck) -> bool:
+        questions.put_nowait(check)
+        return True
+
+    maker.askers.append(ask)
+    [sent] = await maker.send(topic, "x", transaction_group=f"producers-{topic}")
+    await asyncio.wait_for(questions.get(), LIMIT_S)
+    async with ClusterMessaging(ClusterClient(cluster.name_server)) as other:
+        commit = TransactionDecision.COMMIT
+        assert (await other.transactions.decide(sent.message_id, commit)).topic == topic
+    await maker.messaging.transactions.decide(sent.message_id, commit)
+    [delivery] = await maker.receive(group, topic, 1)
+    await maker.messaging.ack(group, [delivery.receipt])
+    await asyncio.sleep(8)  # the broker looks every 2 s for what is undecided
+    assert await maker.is_quiet(group, topic)
+    maker.askers.remove(ask)
 
 
 class SteadyTraffic:

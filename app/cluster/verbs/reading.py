@@ -83,7 +83,8 @@ class ClusterReadVerbs(ClusterPart):
             if result.next_offset > offset:
                 offset = result.next_offset
                 continue
-            await self._waits.until(*self._pull_wait(place, offset, match), rest_s)
+            if not await self._waits.until(*self._pull_wait(place, offset, match), rest_s):
+                return result
 
     def wait_to_pull(
         self, topic: str, queue: int, offset: int, filter: str, wake: Callable[[], None]

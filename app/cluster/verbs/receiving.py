@@ -106,7 +106,9 @@ class ClusterReceiveVerbs(ClusterPart):
                 if failure is not None and not deliveries:
                     raise as_engine_error(failure)
                 return deliveries
-            await self._waits.until(*self._receive_wait(group, topics, queue), rest_s, len(topics))
+            wait = self._receive_wait(group, topics, queue)
+            if not await self._waits.until(*wait, rest_s, len(topics)):
+                return []
 
     async def receive_columns(
         self,

@@ -15,7 +15,7 @@ import msgspec
 
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
-from app.cluster.errors import ClusterError, ClusterRefused
+from app.cluster.errors import ClusterError
 from app.cluster.half_messages import HALF_TOPIC, HalfMessage, TransactionQuestion
 from app.cluster.messages import ClusterMessage
 from app.cluster.sending import ClusterSent
@@ -45,7 +45,7 @@ from engine.message import (
     StoredMessage,
     join_properties,
 )
-from protocol.remoting.codes import ResponseCode, SysFlag
+from protocol.remoting.codes import SysFlag
 
 log = logging.getLogger("kitemq.cluster")
 
@@ -77,6 +77,7 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         self._checks: dict[str, deque[TransactionCheck]] = {}
         self._groups: dict[str, None] = {}
         self._beats: asyncio.Task[None] | None = None
+        self._drops: set[asyncio.Task[None]] = set()
         self._is_new = asyncio.Event()
 
     @property
@@ -95,7 +96,7 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
     async def close(self) -> None:
         """End that."""
         self._client.half_messages.close()
-        await end_tasks(self._beats)
+        await end_tasks(self._beats, *self._drops)
 
     async def answer_for(self, group: str) -> None:
         """Producers of a group are here: brokers ask us from now on; Busy for one too many."""
@@ -193,22 +194,24 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         begun = self._begun.get(transaction_id)
         if begun is not None and group in ("", begun[0].producer_group):
             return begun
-        try:
-            with engine_errors("transaction_id"):
-                halves = await self._client.reads.by_key(HALF_TOPIC, transaction_id, is_id=True)
-        except MessageNotFound:
-            halves = []
-        for message in halves:
-            producer_group = message.properties.get(PGROUP, "")
-            if group in ("", producer_group):
-                half = HalfMessage(
-                    message.place.broker,
-                    producer_group,
-                    transaction_id,
-                    message.offset,
-                    message.position,
-                )
-                return half, self._bound(message)
+        failure: Busy | None = None
+        for broker in self._numbers.brokers:
+            try:
+                with engine_errors("transaction_id"):
+                    halves = await self._client.reads.by_key(
+                        HALF_TOPIC, transaction_id, is_id=True, broker=broker
+                    )
+            except Busy as error:
+                failure = error
+                continue
+            for message in reversed(halves):  # a broker that asked has written it anew
+                producer_group = message.properties.get(PGROUP, "")
+                if group in ("", producer_group):
+                    place = message.offset, message.position
+                    half = HalfMessage(broker, producer_group, transaction_id, *place)
+                    return half, self._bound(message)
+        if failure is not None:
+            raise failure
         raise MessageNotFound(
             f"there is no transaction {transaction_id[:80]!r}",
             field="transaction_id",
@@ -217,24 +220,19 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         )
 
     async def _delivered(self, stored: StoredMessage, half: HalfMessage) -> ClusterMessage | None:
-        """The message that was committed before, if the broker's index has it."""
-        try:
+        """The message that was committed before, if its broker's index has it."""
+        with engine_errors("transaction_id"):
             messages = await self._client.reads.by_key(
-                stored.topic, half.transaction_id, is_id=True
+                stored.topic, half.transaction_id, is_id=True, broker=half.broker
             )
-        except ClusterRefused as error:
-            if error.answer == ResponseCode.TOPIC_NOT_EXIST:
-                return None
-            with engine_errors():
-                raise
-        except ClusterError:
-            with engine_errors():
-                raise
-        same = [each for each in messages if each.record.prepared_position == half.position]
+        same = [each for each in messages if each.properties.get(PGROUP) == half.producer_group]
         return same[0] if same else None
 
     def _on_question(self, question: TransactionQuestion) -> None:
         half, stored = question.half, self._bound(question.message)
+        if half.transaction_id in self._decided:
+            self._drop(half)
+            return
         self._note(half, stored)
         times = question.message.properties.get(CHECK_TIMES, "1")
         number = int(times) if times.isdecimal() else 1
@@ -246,6 +244,20 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         waiting = self._checks.setdefault(half.producer_group, deque(maxlen=CHECKS_MAX))
         if all(each.transaction_id != half.transaction_id for each in waiting):
             waiting.append(check)
+
+    def _drop(self, half: HalfMessage) -> None:
+        """Roll back a copy that its broker wrote while the transaction was decided."""
+        work = self._client.half_messages.end(half, SysFlag.TRANSACTION_ROLLBACK, is_checked=True)
+
+        async def drop() -> None:
+            try:
+                await work
+            except ClusterError as error:  # the broker asks again
+                log.warning("a transaction's copy was not dropped: %s", error)
+
+        task = asyncio.get_running_loop().create_task(drop())
+        self._drops.add(task)
+        task.add_done_callback(self._drops.discard)
 
     def _note(self, half: HalfMessage, stored: StoredMessage) -> None:
         self._begun[half.transaction_id] = half, stored

@@ -3,6 +3,7 @@
 `tests/rocketmq/test_verbs.py` has the whole of it against Apache's brokers.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from app.cluster.messaging import ClusterMessaging
 from engine.errors import Busy, Refused
 from engine.message import Durability, Message
 from tests.app import test_messaging as contract
-from tests.app.maker import Maker
+from tests.app.maker import LIMIT_S, Maker
 from tests.remoting.port import opened
 
 pytestmark = pytest.mark.anyio
@@ -63,6 +64,20 @@ async def test_what_the_brokers_are_not_set_up_for_is_refused(lacking: ClusterMe
             await call
         assert (error.value.code, error.value.field) == ("not_supported", field)
         assert error.value.remedy
+
+
+async def test_a_drain_ends_receives_and_pulls_that_wait(lacking: ClusterMessaging) -> None:
+    await lacking.send([Message("orders", b"x", queue=0)])
+    topics = {"orders": "*"}
+    receiving = asyncio.create_task(lacking.receive("billing", topics, queue=1, wait_s=600))
+    pulling = asyncio.create_task(lacking.pull("orders", 0, 1, wait_s=600))
+    async with asyncio.timeout(LIMIT_S):
+        while len(lacking._waits) < 2:
+            await asyncio.sleep(0.01)
+        lacking.drain()
+        assert await receiving == []
+        page = await pulling
+    assert (page.messages, page.next_offset) == ([], 1)
 
 
 async def test_a_cluster_that_is_away_is_busy() -> None:

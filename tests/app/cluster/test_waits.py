@@ -78,6 +78,19 @@ async def test_when_the_last_leaves_nobody_asks_any_more() -> None:
     await waits.close()
 
 
+async def test_a_drain_ends_who_waits_and_lets_nobody_wait_any_more() -> None:
+    waits, broker = ClusterWaits(), ScriptedBroker()
+    waiting = [asyncio.create_task(waits.until("key", broker.ask, 600)) for _ in range(3)]
+    async with asyncio.timeout(LIMIT_S):
+        while len(waits) < 3:
+            await asyncio.sleep(0.001)
+        waits.drain()
+        assert [await each for each in waiting] == [False] * 3
+        assert not await waits.until("key", broker.ask, 600)
+    assert len(waits) == 0
+    await waits.close()
+
+
 async def test_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REQUESTS_MAX", 2)
     monkeypatch.setattr(module, "WAITS_MAX", 3)
