@@ -152,7 +152,10 @@ async def promote(call: Call[None, NewPromotion]) -> Promotion:
 
 def _mark_of(data: Path) -> str:
     """The identity of the store's lock file, for comparison by readers of the store's files."""
-    stat = (data / "lock").stat()
+    try:
+        stat = (data / "lock").stat()
+    except FileNotFoundError:  # no embedded engine, no store
+        return ""
     return f"{stat.st_dev:x}-{stat.st_ino:x}-{stat.st_ctime_ns:x}"
 
 
