@@ -22,7 +22,7 @@ from app.services.reports.reports import Reports
 from app.services.rpc_figures import RpcFigures
 from app.version import VERSION
 from engine.broker import GroupLag, LagBasis, Metric, Spread, Statistics, total
-from engine.errors import NotFound
+from engine.errors import Busy, NotFound
 
 operations = Operations("system")
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -207,7 +207,7 @@ async def _add_topics(page: MetricsPage, call: Call[None, None]) -> None:
         name = config.name
         try:
             queues = (await administration.topic_stats(name)).queues
-        except NotFound:
+        except (NotFound, Busy):
             continue  # deleted while others ran
         of_topic = (*labels, name)
         page.add("rocketmq_producer_offset", sum(q.max_offset for q in queues), of_topic)
@@ -231,7 +231,7 @@ async def _add_groups(page: MetricsPage, call: Call[None, None]) -> None:
         name = config.name
         try:
             lag = await administration.lag(name)
-        except NotFound:
+        except (NotFound, Busy):
             continue
         _add_lag(page, labels, name, lag, call.host.clock.now_ms())
     async for name, account in paced(list(statistics.groups())):
