@@ -199,7 +199,14 @@ class ClusterTopics:
 
     async def system_names(self, broker: str) -> set[str]:
         """The topics of a broker's own, those named as itself and its cluster among them."""
-        answer = await self._link.ask(broker, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, {})
+        answer = await self._link.ask(
+            broker,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+            {},
+            allowed=(ResponseCode.REQUEST_CODE_NOT_SUPPORTED,),
+        )
+        if answer.code != ResponseCode.SUCCESS:
+            return set()
         return set(decoded(answer.body, _NameList).topic_list)
 
     async def _is_on(self, topic: str, brokers: set[str], reads: int, writes: int) -> bool:

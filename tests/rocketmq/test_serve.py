@@ -18,7 +18,8 @@ from websockets.sync.client import connect
 from bench.process import Process
 from kitemq import Client, Consumer, KiteError, Producer
 from tests.patience import until
-from tests.rocketmq.cluster import ApacheCluster, missing_cluster
+from tests.rocketmq.cluster import ApacheCluster
+from tests.rocketmq.test_verbs import cluster_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -70,11 +71,7 @@ class Gateway(Process):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    if reason := missing_cluster():
-        pytest.skip(reason)
-    root: Path = tmp_path_factory.mktemp("cluster")
-    with ApacheCluster(root, "a", "b") as cluster:
-        yield cluster
+    yield from cluster_of(tmp_path_factory.mktemp("cluster"))
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ what waits for a retry and what went before it was read are not told. A queue in
 no offset, of a topic that it consumes, counts from its first message.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -109,7 +110,8 @@ class ClusterGroupLists(ClusterPart):
                 raise group_missing(name)
             await self._client.groups.delete(name)
             for topic in await self._retry_topics(name):
-                await self._topic_lists.delete_topic(topic)
+                with suppress(TopicNotFound):
+                    await self._topic_lists.delete_topic(topic)
         self._forget_group(name)
 
     async def _pause(self, name: str, topic: str, *, consume_enabled: bool) -> GroupConfig:

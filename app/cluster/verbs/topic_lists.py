@@ -39,8 +39,14 @@ class ClusterTopicLists(ClusterPart):
         return [each for each in await self._census.topics() if system or not each.is_system]
 
     async def topic(self, name: str) -> TopicConfig:
-        """The configuration of a topic; TopicNotFound."""
-        return await self._catalog.topic(name)
+        """The configuration of a topic, also of one whose brokers are away; TopicNotFound."""
+        try:
+            return await self._catalog.topic(name)
+        except TopicNotFound:
+            for each in await self._census.topics():
+                if each.name == name:
+                    return each
+            raise
 
     async def topic_stats(self, name: str) -> TopicStats:
         """Offsets and last times of its queues; TopicNotFound, Busy while a broker is away."""
