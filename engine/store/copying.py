@@ -86,10 +86,11 @@ class StoreCopy(StoreOpening):
                 self._log.append_copy(data[at:end])
             at = end
             if is_blank:
-                self._log.append_copy(data[at : at + BLANK.size], is_blank=True)
-                return at + BLANK.size
+                return self._append_blank(data, at)
             if not detail and not (is_all and at < len(data)):
                 return at
+            if self.is_rocketmq_copy:  # nothing says whether it was damaged on its way
+                raise Corrupt(f"no record lies at {self._log.written}: {detail or 'it is cut'}")
             end = self._next_whole(data, at) or (len(data) if is_all else at)
             if end == at:
                 return at
@@ -98,6 +99,17 @@ class StoreCopy(StoreOpening):
             detail = f"{detail or 'a record is cut'}; so it is in the leader's log"
             self.damage_log.add(Damage(start, start + len(bad), detail))
             at = end
+
+    def _append_blank(self, data: bytes, at: int) -> int:
+        """Close the segment with the blank record at `at`; where it ends in `data`.
+
+        RocketMQ may leave other bytes than zeros in one, so of its own all are written.
+        """
+        size = BLANK.unpack_from(data, at)[0] if self.is_rocketmq_copy else BLANK.size
+        if at + size > len(data):
+            return at
+        self._log.append_copy(data[at : at + size], is_blank=True)
+        return at + size
 
     def _whole_until(self, data: bytes, at: int) -> tuple[int, bool, str]:
         """Where the whole records at `at` end, whether a blank one follows, else what is wrong."""
