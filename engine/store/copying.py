@@ -200,7 +200,8 @@ class StoreCopy(StoreOpening):
     ) -> int:
         """Dispatch the whole records before `limit`, or the first; where the last of them ends."""
         scan = LogScan(self._log, start, limit)
-        again = Redispatch(self._index, self._queue, self._codes.code_of)
+        oldest = self._log.oldest_base
+        again = Redispatch(self._index, self._queue, self._codes.code_of, oldest=oldest)
         for message in scan.records():
             if is_wanted(message):
                 again.add(message)

@@ -302,7 +302,8 @@ class StoreOpening(StoreReader):
         self._index.open(is_clean=False)
         self._index.truncate(start)
         scan = LogScan(self._log, start, self._log.written, self._log.crc_range)
-        again = Redispatch(self._index, self._queue, self._codes.code_of)
+        oldest = self._log.oldest_base
+        again = Redispatch(self._index, self._queue, self._codes.code_of, oldest=oldest)
         is_copy = self.is_copy
         for message in scan.records():
             if is_copy and scan.damages:

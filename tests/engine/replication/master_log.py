@@ -25,7 +25,7 @@ class MasterLog:
         """`rest` is the byte that fills a segment's end behind the head of a blank record."""
         self.segment_bytes, self._rest = segment_bytes, rest
         self.data = bytearray()
-        self._offsets: dict[tuple[str, int], int] = {}
+        self.offsets: dict[tuple[str, int], int] = {}
 
     def put(
         self,
@@ -38,8 +38,8 @@ class MasterLog:
         magic: int = MAGIC_V1,
     ) -> int:
         """Append a record; its position."""
-        offset = self._offsets.get((topic, queue), 0)
-        self._offsets[topic, queue] = offset + 1
+        offset = self.offsets.get((topic, queue), 0)
+        self.offsets[topic, queue] = offset + 1
         tail = self._tail(topic, body, properties or {}, sys_flag, magic)
         size = HEAD.size + len(tail)
         room = self.segment_bytes - len(self.data) % self.segment_bytes
@@ -52,7 +52,7 @@ class MasterLog:
 
     def forget(self, topic: str) -> None:
         """The topic is deleted: its offsets begin again."""
-        self._offsets = {key: at for key, at in self._offsets.items() if key[0] != topic}
+        self.offsets = {key: at for key, at in self.offsets.items() if key[0] != topic}
 
     def pieces(self, position: int, size: int = 1000) -> Iterator[LogPiece]:
         """What lies from `position` on, none of it over the end of a segment."""

@@ -188,6 +188,24 @@ def test_nothing_but_the_log_changes_the_log(follower: Follower) -> None:
         follower.standby.parts.store.append([Message("orders", b"own")])
 
 
+@pytest.mark.parametrize("first", [0, 200_000])
+def test_a_queue_begins_with_the_first_message_that_the_master_still_has(
+    follower: Follower, first: int
+) -> None:
+    follower.log.offsets["orders", 0] = first
+    for number in range(5):
+        follower.log.put("orders", b"%d" % number * 25_000)
+    assert len(follower.log.data) > 2 * SEGMENT_BYTES
+    follower.standby.begin_again()
+    for piece in follower.log.pieces(2 * SEGMENT_BYTES):
+        follower.take(piece)
+    for _ in range(2):
+        assert follower.standby.parts.store.bounds("orders", 0) == (first + 2, first + 5)
+        follower.restart()
+    broker = follower.promote()
+    assert broker.topic_stats("orders").queues[0].min_offset == first + 2
+
+
 # -- tables -----------------------------------------------------------------------------------
 
 
@@ -286,10 +304,8 @@ def test_a_promoted_standby_goes_on_as_a_leader(follower: Follower) -> None:
         delays={3: 1},
     )
     broker = follower.promote()
-    assert [each.message.body for each in broker.receive("g", {"orders": "*"}, count_max=9)] == [
-        b"2",
-        b"3",
-    ]
+    deliveries = broker.receive("g", {"orders": "*"}, count_max=9)
+    assert [each.message.body for each in deliveries] == [b"2", b"3"]
     sent = broker.send([Message("orders", b"own", queue=0)])
     assert sent.offsets == [4]
     follower.clock.advance(20)
