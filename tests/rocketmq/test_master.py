@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -46,6 +47,7 @@ class Load(threading.Thread):
         super().__init__(daemon=True)
         self._cluster, self._is_over = cluster, threading.Event()
         self.accepted: list[str] = []
+        self.delayed: set[str] = set()
 
     def run(self) -> None:
         asyncio.run(self._send_all())
@@ -79,6 +81,7 @@ class Load(threading.Thread):
         if first % 180 == 0:
             late = NewClusterMessage(b"%d" % first, message_id=f"L{first}", delay_level=1)
             await client.sends.send(LATER, late)
+            self.delayed.add(late.message_id)
             await client.groups.commit(GROUP, queue, first // 180)
 
 
@@ -210,19 +213,21 @@ def test_a_standby_has_the_masters_log_over_kills_of_both_and_goes_on_as_a_leade
         with pytest.raises(KiteError, match="standby of rocketmq://"):
             client.topics.create("other")
     asyncio.run(_leave(migration))
-    committed = migration.copied_offsets()
+    with standby.client() as client:
+        until(lambda: load.delayed <= set(ids_of(client, LATER, 1)), "delays last", LIMIT_S)
+        left = Left(migration.copied_offsets(), ids_of(client, LATER, 1))
     cluster.kill("a")
     until(lambda: migration.failure(standby), "the standby sees its master", LIMIT_S)
     promote(standby)
-    _go_on(migration, load.accepted, committed)
+    _go_on(migration, load.accepted, left)
 
 
 async def _leave(migration: Migration) -> None:
     """What waits as the master ends: a delayed message, an exact time, two transactions."""
     async with ClusterClient(migration.cluster.name_server) as client:
         now_ms = int(time.time() * 1000)
-        await client.sends.send(LATER, NewClusterMessage(b"level", message_id="D", delay_level=4))
-        timed = NewClusterMessage(b"timed", message_id="T", deliver_at_ms=now_ms + 25_000)
+        await client.sends.send(LATER, NewClusterMessage(b"level", message_id="D", delay_level=5))
+        timed = NewClusterMessage(b"timed", message_id="T", deliver_at_ms=now_ms + 55_000)
         await client.sends.send(LATER, timed)
         for name in ("committed", "open"):
             fields = _half(name)
@@ -270,27 +275,34 @@ def _half(name: str) -> dict[str, object]:
     }
 
 
-def _go_on(migration: Migration, accepted: list[str], committed: dict[int, int | None]) -> None:
+class Left(NamedTuple):
+    """What the standby had when its master ended."""
+
+    offsets: dict[int, int | None]
+    later: list[str]
+
+
+def _go_on(migration: Migration, accepted: list[str], left: Left) -> None:
     """The promoted server has all that was accepted, each once, and its group goes on."""
     server = migration.standby
     with server.client() as client:
         assert client.server.replication().leader == ""
         ids = ids_of(client, TOPIC, QUEUES)
         assert set(accepted) <= set(ids)
-        assert migration.copied_offsets() == committed
+        assert migration.copied_offsets() == left.offsets
         deals = [each.transaction_id for each in client.transactions.list()]
         assert deals == ["open"]
         assert ids_of(client, DEALS, 1) == ["committed"]
         assert len(ids_of(client, f"%DLQ%{GROUP}", 1)) == 1
-        until(lambda: "D" in ids_of(client, LATER, 1), "the delayed message waits", LIMIT_S)
-        until(lambda: "T" in ids_of(client, LATER, 1), "the exact time waits", LIMIT_S)
-        later = ids_of(client, LATER, 1)
-        assert len(later) == len(set(later)), "delivered twice"
+        until(lambda: {"D", "T"} <= set(ids_of(client, LATER, 1)), "they wait for good", LIMIT_S)
+        # A broker that was killed delivers some again itself; what it delivered is not here.
+        waited = [name for name in ("D", "T") if name not in left.later]
+        assert sorted(ids_of(client, LATER, 1)[len(left.later) :]) == waited
         waiting = sum(each.count for each in client.groups.lag(GROUP).queues if each.topic == TOPIC)
     with Producer(server.url) as producer:
         producer.send(TOPIC, b"own")
     received: list[str] = []
-    with Consumer(server.url, GROUP, TOPIC) as consumer:
+    with Consumer(GROUP, TOPIC, server.url) as consumer:
         for each in consumer:
             received.append(each.message_id)
             each.ack()
@@ -301,6 +313,7 @@ def _go_on(migration: Migration, accepted: list[str], committed: dict[int, int |
     server.start()
     with server.client() as client:
         assert client.server.replication().leader == ""
+    server.stop()
     assert server.verify() == ""
 
 
