@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.crash,
     pytest.mark.xdist_group("rocketmq"),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1500),
 ]
 SEGMENT_BYTES = 1024 * 1024
 LIMIT_S = 180.0

@@ -15,7 +15,8 @@ from app.replication.master_follower import MasterFollower
 from app.replication.master_link import FRAME_BYTES_MAX
 from app.services.leadership import settings_by_role
 from app.settings import Settings, SettingsError, load
-from engine.errors import Refused
+from engine.errors import Conflict, Refused
+from engine.replication.promotion import promote_directory
 from engine.replication.rocketmq_standby import RocketmqStandby
 from protocol.replication import HEAD, frame
 from tests.app.conftest import App
@@ -271,6 +272,36 @@ async def test_a_directory_of_another_kind_is_not_taken(
     (own / "commitlog" / f"{0:020d}").write_bytes(b"\0" * 100)
     with pytest.raises(Refused, match="no Apache master's"):
         settings_by_role(Settings(data=own, follow="rocketmq://127.0.0.1:9876"))
+
+
+async def test_a_stopped_standby_is_promoted_by_its_directory(
+    master: ScriptedMaster, tmp_path: Path
+) -> None:
+    master.sections |= {"groups": {"g": {}}, "offsets": {"orders@g": {0: 1}}}
+    for number in range(3):
+        master.log.put("orders", b"%d" % number)
+    async with following(master, tmp_path) as standby:
+        await standby.has(master)
+        await until(standby.host.broker.groups)
+    data, follow = tmp_path / "standby", f"rocketmq://{master.address}"
+    assert promote_directory(data).epoch == 2
+    settings = settings_by_role(
+        Settings(data=data, follow=follow, segment_bytes=SEGMENT_BYTES, disk_free_min_bytes=0)
+    )
+    assert settings.follow == ""
+    app = create_app(settings)
+    async with app.router.lifespan_context(app):
+        broker = app.services.host.broker
+        deliveries = broker.receive("g", {"orders": "*"}, count_max=5)
+        assert [each.message.body for each in deliveries] == [b"1", b"2"]
+    assert promoted_again(data) == "a leader one's"
+
+
+def promoted_again(data: Path) -> str:
+    """What a promotion of what is no standby's says."""
+    with pytest.raises(Conflict) as refusal:
+        promote_directory(data)
+    return refusal.value.detail.rpartition("but ")[2]
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,10 @@ def test_tables_are_in_force_and_stay_over_a_restart(follower: Follower) -> None
             (each.group, each.queue): each.floor for each in parts.delivery.progress_store.every()
         }
         assert floors == {("g", 0): 3, ("g", 1): 0, ("alone", 0): 5}
+        parts.store.journal.renew()  # its own journal begins anew with a snapshot
+        follower.standby.tick()
+        follower.standby.tick()
+        assert parts.store.journal.place.number > 0
         follower.restart()
 
 
