@@ -11,7 +11,8 @@ from app.cluster.routes import decoded
 from protocol.remoting.codes import RequestCode, ResponseCode
 
 MASTER_ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
-OFF_TABLE = {
+# Settings of a broker that cannot be followed, and why.
+UNFIT = {
     "enableDLegerCommitLog": "its log has DLedger's own frames",
     "enableControllerMode": "with a controller its HA port speaks another protocol",
 }
@@ -57,11 +58,11 @@ class ClusterMaster:
     async def find(self) -> MasterPlace:
         """Look where it is; ClusterError where it is none that can be followed."""
         broker = await self._find_broker()
-        settings = _properties((await self._ask(broker, RequestCode.GET_BROKER_CONFIG)).decode())
+        settings = _properties(await self._ask(broker, RequestCode.GET_BROKER_CONFIG))
         role = settings.get("brokerRole", "")
         if role not in MASTER_ROLES:
             raise ClusterError(f"the broker {broker} is no master, but has the role {role!r}")
-        for name, why in OFF_TABLE.items():
+        for name, why in UNFIT.items():
             if settings.get(name) == "true":
                 raise ClusterError(f"the broker {broker} cannot be followed: it has {name}, {why}")
         self._broker = broker
@@ -107,9 +108,9 @@ class ClusterMaster:
         return answer.body if answer.code == ResponseCode.SUCCESS else b""
 
 
-def _properties(text: str) -> dict[str, str]:
+def _properties(text: bytes) -> dict[str, str]:
     """What a text of Java properties says, which escapes nothing that is looked at here."""
-    pairs = (line.partition("=") for line in text.splitlines())
+    pairs = (line.partition("=") for line in text.decode(errors="replace").splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 

@@ -31,7 +31,7 @@ class MasterFollower(Follower):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._settings = services.settings
-        self._taking = asyncio.Lock()
+        self._taking = asyncio.Lock()  # by one of both tasks at a time
         self._news = asyncio.Event()
         self._writing: asyncio.Future[None] | None = None
 
@@ -122,7 +122,6 @@ class MasterFollower(Follower):
                     await self._show()
                 following.leader_end = max(following.leader_end, position + len(data))
                 self._news.set()
-            self._connected()
             link.report(self._standby.end[0])
 
     async def _show(self) -> None:
@@ -137,6 +136,7 @@ class MasterFollower(Follower):
             state = await asyncio.to_thread(parse, tables)
             after = await self._master.ends()
             self._following.leader_end = after.end
+            self._connected()
             await self._reach(after.end)
             async with self._taking:
                 for _ in self._standby.apply(state):
@@ -145,7 +145,6 @@ class MasterFollower(Follower):
                 self._standby.expire(after.oldest)
             await self._host.flushed(self._standby.end[0])
             await self._write(tables)
-            self._connected()
             await asyncio.sleep(TABLES_S)
 
     async def _reach(self, position: int) -> None:

@@ -37,7 +37,7 @@ from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicConfig
 
 TIMERS = "timercheck"
-STEP_COUNT = 200  # changes between two pauses
+STEP_COUNT = 500  # entries between two pauses
 
 Place = tuple[str, str, int]  # group, topic, queue
 
@@ -146,7 +146,7 @@ class MasterMatch:
         return True
 
     def steps(self, state: MasterState) -> Iterator[None]:
-        """Take over what changed, with a pause after every few; DiskFull stops it anywhere."""
+        """Take over what changed, with pauses; DiskFull stops it anywhere."""
         changes = (self._topics(state), self._groups(state.groups), self._offsets(state.offsets))
         count = 0
         for change in changes:
@@ -208,7 +208,7 @@ class MasterMatch:
         for place, offset in offsets.items():
             if self._matched.get(place) != offset and self._commit(place, offset):
                 self._matched[place] = offset
-                yield
+            yield
 
     def _commit(self, place: Place, offset: int) -> bool:
         """Let the group go on there, backwards too; False where that cannot be yet."""
