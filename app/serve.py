@@ -351,12 +351,14 @@ class Server(uvicorn.Server):
             yield "classic RocketMQ clients", port
         if self._services.following.leader:
             from app.replication.follower import Follower
+            from app.replication.master_follower import MasterFollower
 
-            yield "as a standby", Follower(self._services)
-        elif peer := self._services.leadership.state.peer:
+            follows_rocketmq = self._services.following.follows_rocketmq
+            yield "as a standby", (MasterFollower if follows_rocketmq else Follower)(self._services)
+        elif (state := self._services.leadership.state).peer and not state.follows_rocketmq:
             from app.replication.fencer import Fencer
 
-            yield "as the leader of an epoch", Fencer(self._services, peer)
+            yield "as the leader of an epoch", Fencer(self._services, state.peer)
         for listener in self._listeners.get(HA, ()):
             from app.replication.port import StandbyPort
 

@@ -29,12 +29,9 @@ class Follower:
 
     def __init__(self, services: Services) -> None:
         settings = services.settings
-        address = host_and_port(settings.follow, "")
-        assert address is not None, "the settings were checked"
         self._leadership = services.leadership
         self._host, self._following = services.host, services.following
-        self._address, self._secret = address, settings.ha_secret
-        self._ca = settings.follow_ca
+        self._secret, self._ca = settings.ha_secret, settings.follow_ca
         self._tls: ssl.SSLContext | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -78,7 +75,9 @@ class Follower:
 
     async def _follow(self) -> None:
         """Take what the leader gives, until the directory has to be opened anew."""
-        link = await LeaderLink.open(*self._address, self._secret, self._tls)
+        address = host_and_port(self._following.leader, "")
+        assert address is not None, "the settings were checked"
+        link = await LeaderLink.open(*address, self._secret, self._tls)
         standby = self._host.standby_broker.standby
         try:
             standby.begin_again()

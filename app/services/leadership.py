@@ -17,7 +17,9 @@ from app.following import Following
 from app.host import EngineHost
 from app.services.audit import Audit
 from app.settings import Settings
+from engine.config import ROCKETMQ_SCHEME
 from engine.errors import Busy, Conflict, Refused, unusable
+from engine.replication.cursor import ANEW
 from engine.replication.epochs import (
     EpochHistory,
     EpochRole,
@@ -26,7 +28,7 @@ from engine.replication.epochs import (
     load_epochs,
     save_epochs,
 )
-from engine.replication.tail import TailFile, tails
+from engine.replication.tail import TailFile, segment_bytes_of, tails
 
 log = logging.getLogger("kitemq.replication")
 
@@ -170,8 +172,10 @@ def settings_by_role(settings: Settings) -> Settings:
     """
     state = load_epochs(settings.data)
     if settings.follow:
-        is_promoted = state.role is EpochRole.LEADER and state.peer == settings.follow
-        return replace(settings, follow="") if is_promoted else settings
+        if state.role is EpochRole.LEADER and state.peer == settings.follow:
+            return replace(settings, follow="")
+        _check_copy(settings, state)
+        return settings
     if state.role is EpochRole.FENCED:
         detail = f"there is a leader of epoch {state.fenced_by}, this server's has {state.epoch}"
         raise Refused(f"{settings.data} may not be used: {detail}", field="data", remedy=REJOIN)
@@ -182,3 +186,16 @@ def settings_by_role(settings: Settings) -> Settings:
             remedy=f"start it with --follow, or run `kitemq promote --data {settings.data}` first",
         )
     return settings
+
+
+def _check_copy(settings: Settings, state: EpochState) -> None:
+    """Refused where a log of another kind of leader would be taken for a copy."""
+    is_copy = state.role is EpochRole.STANDBY and state.follows_rocketmq
+    if settings.follow.startswith(ROCKETMQ_SCHEME) != is_copy and segment_bytes_of(settings.data):
+        whose = "an" if is_copy else "no"
+        raise Refused(
+            f"the log in {settings.data} is {whose} Apache master's: it cannot follow "
+            f"{settings.follow}",
+            field="follow",
+            remedy=ANEW,
+        )

@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from engine.config import ROCKETMQ_SCHEME
 from engine.errors import Conflict, Corrupt, unusable
 from engine.replication.cursor import ANEW
 from engine.store.files import Files, OsFiles, make_lasting_directory, read_whole, write_atomic
@@ -92,6 +93,11 @@ class EpochState(msgspec.Struct, frozen=True):
     @property
     def epoch(self) -> int:
         return self.history.epoch
+
+    @property
+    def follows_rocketmq(self) -> bool:
+        """Whether `peer` is a master of Apache RocketMQ, which knows no epochs."""
+        return self.peer.startswith(ROCKETMQ_SCHEME)
 
     def with_cluster(self) -> "EpochState":
         """The same with a name for the cluster, for a leader before its first standby."""

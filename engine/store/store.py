@@ -158,7 +158,7 @@ class Store(StoreCopy):
         wait for it.
         DiskFull, Invalid (too large) and Corrupt (the disk failed) leave nothing behind.
         """
-        self.journal.check_leader()
+        self.check_leader()
         self._check_writable()
         stored_ms = self._last_ms = self._clock.now_ms()
         position = self._log.written
@@ -189,7 +189,7 @@ class Store(StoreCopy):
 
         Those that name no queue go to `queue`.
         """
-        self.journal.check_leader()
+        self.check_leader()
         self._check_writable()
         stored_ms = self._last_ms = self._clock.now_ms()
         position = self._log.written
