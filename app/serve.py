@@ -110,8 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> int:
     """Serve until SIGINT or SIGTERM; the exit code. Blocks.
 
-    `setting_origins` says by name which settings were given, and where. A promotion begins anew in
-    the same process, on the same port; so does a fence where the server is told whom to follow.
+    `setting_origins` says by name which settings were given, and where. A promotion and a hand-over
+    begin anew in the same process, on the same port; so does a fence where the server is told whom
+    to follow.
     """
     while True:
         try:
@@ -119,7 +120,7 @@ def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> i
         except EngineError as error:
             sys.stderr.write(f"kitemq: {error.detail}. {error.remedy}\n")
             return EXIT_REFUSED
-        run = _serve_once(role_settings, setting_origins)
+        run = _serve_once(role_settings, setting_origins, settings.follow)
         if run.change is RoleChange.FENCED and not settings.follow:
             return EXIT_REFUSED
         if run.change is None:
@@ -135,8 +136,8 @@ class ServerRun(NamedTuple):
     port: int = 0  # of HTTP
 
 
-def _serve_once(settings: Settings, setting_origins: Mapping[str, str]) -> ServerRun:
-    """Serve in one role until it changes, or a signal comes.
+def _serve_once(settings: Settings, setting_origins: Mapping[str, str], follow: str) -> ServerRun:
+    """Serve in one role until it changes, or a signal comes; `follow` is the setting as given.
 
     A standby has neither of the ports of RocketMQ's protocols: their clients' heartbeats and
     commits change something.
@@ -174,6 +175,7 @@ def _serve_once(settings: Settings, setting_origins: Mapping[str, str]) -> Serve
     if settings.goes_first:
         go_first()  # before there are threads, which have each a number of their own
     app = create_app(settings, origins=setting_origins)
+    app.services.leadership.follow = follow
     config = uvicorn.Config(
         app,
         loop="uvloop",

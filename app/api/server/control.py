@@ -131,7 +131,7 @@ async def _figures(call: Call[None, None]) -> list[Part]:
     page = await metrics.handler(call)
     assert isinstance(page, Raw)
     engine = {
-        "readiness": readiness(call.host, services.database, services.following),
+        "readiness": readiness(call.host, services.database, services.following, services.handover),
         "health": broker.health(),
         "retention": broker.retention.status(),
         "statistics": broker.statistics.broker(),

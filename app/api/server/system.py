@@ -13,13 +13,16 @@ from app.db.worker import DatabaseWorker
 from app.following import Following
 from app.host import EngineHost
 from app.security.access import ADMINISTER_CONTROL, PUBLIC, READ_SERVER, Action, Kind, Needs
+from app.services.handover import Handover
 from app.version import VERSION
 from kitemq.model.conversion import convert
 from kitemq.model.server import (
     Alive,
     AuditItem,
     AuditPage,
+    HandoverDone,
     LogTailItem,
+    NewHandover,
     NewPromotion,
     Promotion,
     Readiness,
@@ -45,7 +48,9 @@ class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: NumberCursor = ""
 
 
-def readiness(host: EngineHost, database: DatabaseWorker, following: Following) -> Readiness:
+def readiness(
+    host: EngineHost, database: DatabaseWorker, following: Following, handover: Handover
+) -> Readiness:
     """Ready: the engine has started, is not stopping, and can write.
 
     A database that fails is a problem, yet messages flow without it.
@@ -60,8 +65,8 @@ def readiness(host: EngineHost, database: DatabaseWorker, following: Following) 
         problems["database"] = database.failure
     if not health.is_ready:
         problems.setdefault("engine", "writes are refused; the log says why")
-    if following.failure:
-        problems["replication"] = following.failure
+    if failure := following.failure or handover.failure():
+        problems["replication"] = failure
     status = "ready" if health.is_ready else "degraded"
     warnings = dict(health.warnings)
     if health.damages:
@@ -87,7 +92,8 @@ async def readyz(call: Call[None, None]) -> Raw:
 
     200 when ready; 503 with the same body while starting, stopping, or unable to write.
     """
-    state = readiness(call.host, call.services.database, call.services.following)
+    services = call.services
+    state = readiness(call.host, services.database, services.following, services.handover)
     return Raw(encode(state), status=200 if state.status == "ready" else 503)
 
 
@@ -126,6 +132,7 @@ async def replication(call: Call[None, None]) -> Replication:
         standbys=items,
         refusal=standbys.refusal,
         epoch=leadership.state.epoch,
+        heir=leadership.state.heir,
         tails=[
             convert(each.tail, LogTailItem, file=each.file, size_bytes=each.size_bytes)
             for each in await leadership.tails()
@@ -149,6 +156,27 @@ async def promote(call: Call[None, NewPromotion]) -> Promotion:
     leadership = services.leadership
     epoch = await leadership.promote(call.actor, services.audit, is_forced=call.body.force)
     return Promotion(epoch)
+
+
+@operations.post(
+    "/replication/handover",
+    needs=ADMINISTER_CONTROL,
+    errors=(404, 409, 503),
+    example_body='{"to": "10.0.0.2:10912"}',
+)
+async def hand_over(call: Call[None, NewHandover]) -> HandoverDone:
+    """Let a standby lead in this server's place, without loss.
+
+    Changes are refused with 503 and the code `handing_over` while the standby gets what it lacks;
+    then it leads, and this server starts anew in its process, as its standby. Where the standby has
+    not everything in time, or refuses, this server goes on (`handover_failed`). Where it was told
+    and has not answered (`heir_silent`), changes stay refused until it does.
+    """
+    services, body = call.services, call.body
+    epoch, leader = await services.handover.hand_over(
+        call.actor, services.audit, body.to, timeout_s=body.timeout_s
+    )
+    return HandoverDone(epoch, leader)
 
 
 def _mark_of(data: Path) -> str:
