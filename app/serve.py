@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -67,6 +68,7 @@ log = logging.getLogger("kitemq")
 
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
+SIGNAL_LOOK_S = 0.1
 # How long another thread may hold Python's lock while the event loop waits for it. The default of
 # 5 ms would be paid anew after each system call that lets go of it.
 SWITCH_S = 0.0005
@@ -253,10 +255,19 @@ class Server(uvicorn.Server):
         self._ports: list[Acceptor | OtherPort] = []  # in the order of their end
         self._monitor = ConnectionMonitor(services.settings, services.connection_limits)
         self._certificate = certificate
+        self._left = asyncio.Event()
         services.leadership.on_change = self._leave
 
     def _leave(self) -> None:
         self.should_exit = True
+        self._left.set()
+
+    async def main_loop(self) -> None:
+        """Wait for the end; a change of the role does not wait for the next look at signals."""
+        while not await self.on_tick(1):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SIGNAL_LOOK_S):
+                    await self._left.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say so: a reader of this line can send requests."""

@@ -41,6 +41,7 @@ class Handover:
         self._leadership, self._host = leadership, host
         self._standbys, self._settings = standbys, settings
         self._outcome: asyncio.Future[int] | None = None  # the epoch that was begun; 0: none
+        self._is_told = False  # the standby, while a request waits for the outcome
         self._heir = ""
 
     def load(self) -> None:
@@ -103,13 +104,15 @@ class Handover:
 
     async def returned(self, ha_listen: str) -> None:
         """A standby does not lead, nor will by what it was told: where it is the heir, go on."""
+        if self._outcome is not None and not self._is_told:
+            return
         if ha_listen and ha_listen == self._leadership.state.heir:
             for link in self._standbys.links:
                 link.order = None
-            if self._outcome is not None:
-                settle(self._outcome, 0)
             await self._go_on()
             log.warning("the standby %s does not take over: this server goes on", ha_listen)
+            if self._outcome is not None:
+                settle(self._outcome, 0)
 
     async def _go_on(self) -> None:
         """Lead on, as nobody was told to take over, or who was does not."""
@@ -126,18 +129,16 @@ class Handover:
         if not self._leads():
             raise Conflict("this server is no leader", remedy="send it to the leader")
         if self._outcome is not None or self._leadership.state.heir:
-            raise Conflict("a hand-over is under way", remedy="wait for its end", code=CODE)
+            raise Conflict("a hand-over is under way", remedy="wait for its end")
         links = [each for each in self._standbys.links if each.kind == KITEMQ]
-        if to:
-            links = [each for each in links if to in (each.ha_listen, _host(each.ha_listen))]
-        if len(links) != 1:
+        meant = [each for each in links if to in ("", each.ha_listen, _host(each.ha_listen))]
+        if len(meant) != 1:
             names = ", ".join(each.ha_listen or each.address for each in links) or "none"
-            raise NotFound(
-                f"of {len(links)} standbys none is meant alone ({names})",
-                field="to",
-                remedy="name one that is connected by its ha_listen, as HOST:PORT",
-            )
-        return self._checked(links[0])
+            what = f"{len(meant)} standbys" if meant else "no standby"
+            detail = f"{what} at {to}" if to else what
+            remedy = "name one that is connected by its ha_listen, as HOST:PORT"
+            raise NotFound(f"{detail}; connected: {names}", field="to", remedy=remedy)
+        return self._checked(meant[0])
 
     def _checked(self, link: StandbyLink) -> StandbyLink:
         if not link.ha_listen:
@@ -161,32 +162,32 @@ class Handover:
         self, link: StandbyLink, outcome: asyncio.Future[int], by: str, timeout_s: float
     ) -> int:
         self._suspend(link.ha_listen)
-        is_told, epoch = False, 0
+        self._is_told, epoch = False, 0
         try:
             async with asyncio.timeout(timeout_s):
-                await self._name_heir(link, outcome)
+                await self._name_heir(link)
                 link.order = TakeOver(self._leadership.state.epoch, *self._host.broker.end, by)
-                is_told = True
+                self._is_told = True
                 self._standbys.wake()
                 epoch = await asyncio.shield(outcome)
         except TimeoutError:
-            if is_told:
+            if self._is_told:
                 detail = f"{link.ha_listen} was told to take over, and has not answered"
                 raise Busy(detail, remedy=UNSURE, code="heir_silent") from None
             raise _failed(f"{link.ha_listen} had not everything within {timeout_s:g} s") from None
         except OSError as error:
             raise unusable(self._host.config.data, error) from error
         finally:
-            if not is_told:
+            if not self._is_told:
                 await self._go_on()
         if not epoch:
             raise _failed(f"{link.ha_listen} does not take over")
         return epoch
 
-    async def _name_heir(self, link: StandbyLink, outcome: asyncio.Future[int]) -> None:
+    async def _name_heir(self, link: StandbyLink) -> None:
         """Wait until the standby has everything, and note it as the heir."""
         broker, leadership = self._host.broker, self._leadership
-        while link in self._standbys.links and not outcome.done():
+        while link in self._standbys.links:
             has_all = link.end == broker.end and broker.is_settled
             if has_all and leadership.state.heir:
                 return
