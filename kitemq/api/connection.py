@@ -16,7 +16,7 @@ from kitemq.model.conversion import encoded, from_json
 from kitemq.protocol.frames import STANDBY_HEADER
 from kitemq.rest import API, PAGE, TIMEOUT_S, WAIT_EXTRA_S, Json, ListPage, problem_of, unreachable
 
-HANDOVER_S, HANDOVER_LOOK_S = 5.0, 0.1
+LOOK_S = 0.1
 HANDING_OVER, STANDBY = "handing_over", "standby"  # codes
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ class RestConnection:
     """An HTTP connection to one server; close it after use (or `with`).
 
     Of several addresses it uses the one that leads; where none does, a standby answers reads. What
-    a leader refuses as it hands over is sent again, for at most 5 s.
+    nobody has taken as no one leads, or the leader hands over, is sent again for `timeout_s`.
     """
 
     def __init__(self, server: str = "", *, timeout_s: float = TIMEOUT_S, ca: str = "") -> None:
@@ -129,18 +129,18 @@ class RestConnection:
             sent["content"] = msgspec.json.encode(body, enc_hook=encoded)
             sent["headers"] = {"content-type": "application/json"}
         sent["timeout"] = self._timeout_s + (wait_s + WAIT_EXTRA_S if wait_s else 0.0)
-        until_s = 0.0
+        until_s = monotonic() + self._timeout_s if len(self._urls) > 1 else 0.0
         while True:
             answer = self._ask(method, API + path, sent)
             if isinstance(answer, httpx.Response) and answer.is_success:
                 return answer
             error = answer if isinstance(answer, KiteError) else problem_of(answer)
             if error.code == HANDING_OVER and not until_s:
-                until_s = monotonic() + HANDOVER_S
+                until_s = monotonic() + self._timeout_s
             is_passing = error is answer or error.code in (HANDING_OVER, STANDBY)
             if not is_passing or monotonic() >= until_s:
                 raise error
-            time.sleep(HANDOVER_LOOK_S)
+            time.sleep(LOOK_S)
 
     def _ask(self, method: str, path: str, sent: Json) -> httpx.Response | KiteError:
         """The answer of the leader, else a standby's; else why nobody has got the request.

@@ -110,7 +110,7 @@ async def test_a_standby_that_is_late_leaves_the_leader_as_it_was(
     opened: Opened, tmp_path: Path
 ) -> None:
     async with opened() as leader, in_step(leader, tmp_path) as standby:
-        feed_of(standby)._take = stuck  # type: ignore[method-assign]
+        feed_of(standby)._take = stuck  # type: ignore[method-assign,assignment]
         leader.send(b"one")
         answer = await hand_over(leader, timeout_s=0.3)
         assert (answer.status_code, answer.json()["code"]) == (503, "handover_failed")
@@ -136,7 +136,10 @@ async def test_a_standby_that_has_something_else_refuses(opened: Opened, tmp_pat
     async with opened() as leader, in_step(leader, tmp_path) as standby:
         services = standby.app.services
         log_end, journal = leader.end
-        for order in (TakeOver(1, log_end + 1, journal, "ann"), TakeOver(2, *leader.end, "ann")):
+        for order in (
+            TakeOver(1, log_end + 1, journal, "ann"),
+            TakeOver(2, log_end, journal, "ann"),
+        ):
             with pytest.raises(Refused, match="has not what its leader has"):
                 await services.leadership.take_over(order, services.audit)
         assert services.leadership.state.role is EpochRole.STANDBY
@@ -146,7 +149,7 @@ async def test_a_leader_that_gets_no_word_takes_no_change_until_its_heir_is_back
     opened: Opened, tmp_path: Path
 ) -> None:
     async with opened() as leader, in_step(leader, tmp_path) as standby:
-        feed_of(standby)._take_over = stuck  # type: ignore[method-assign]
+        feed_of(standby)._take_over = stuck  # type: ignore[method-assign,assignment]
         answer = await hand_over(leader, timeout_s=0.3)
         assert (answer.status_code, answer.json()["code"]) == (503, "heir_silent")
         assert refuses(leader) == "handing_over"
