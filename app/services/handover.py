@@ -154,7 +154,7 @@ class Handover:
                 field="follow_ca",
                 remedy="start it with follow_ca, the certificates of the standby",
             )
-        if link.end is None:
+        if not link.in_step:
             raise Busy(f"the standby {link.address} is not in step yet", field="to")
         return link
 

@@ -26,6 +26,11 @@ class StandbyLink:
     end: tuple[int, JournalPlace] | None = None
     order: TakeOver | None = None
 
+    @property
+    def in_step(self) -> bool:
+        """Whether it has had everything once since it connected."""
+        return self.end is not None
+
     def lag_bytes(self, log_end: int) -> int:
         """How much of a log that goes to `log_end` it has not reported."""
         return max(0, log_end - self.position)

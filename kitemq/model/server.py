@@ -39,6 +39,7 @@ class StandbyItem(msgspec.Struct, frozen=True):
     ha_listen: Annotated[
         str, Meta(description="Where a standby serves standbys once it leads; may be empty.")
     ] = ""
+    in_step: Annotated[bool, Meta(description="Whether it has had everything once.")] = False
 
 
 class LogTailItem(msgspec.Struct, frozen=True):

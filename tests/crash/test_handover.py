@@ -114,7 +114,7 @@ def in_step(couple: Couple, leader: ServerProcess) -> bool:
         state = couple.state(leader)
     except KiteError:
         return False
-    return not state.leader and not state.heir and len(state.standbys) == 1
+    return not state.leader and [each.in_step for each in state.standbys] == [True]
 
 
 def test_nothing_is_lost_and_nothing_comes_back_there_and_back(couple: Couple) -> None:

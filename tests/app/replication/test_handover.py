@@ -242,6 +242,59 @@ async def test_a_hand_over_needs_a_standby_that_can_be_followed(
         assert refuses(leader) == ""
 
 
+async def ask(app: Any, path: str, confirm: str) -> httpx.Response:
+    """What the form of a page is answered, as a browser without script sends it."""
+    transport = httpx.ASGITransport(app, client=("127.0.0.1", 50_001))
+    base = "http://127.0.0.1:8080"
+    async with httpx.AsyncClient(transport=transport, base_url=base) as http:
+        return await http.post(path, data={"confirm": confirm}, headers={"origin": base})
+
+
+async def test_the_page_engine_hands_over(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        opened(ha_listen="127.0.0.1:10912") as leader,
+        in_step(leader, tmp_path) as standby,
+    ):
+        page = (await request(leader, "GET", "/engine")).text
+        path = "/engine/handover?to=127.0.0.1%3A10999"
+        assert f'href="{path}"' in page
+        assert "/engine/promotion" not in page
+        assert 'href="/engine/promotion"' in (await standby.http.get("/engine")).text
+        question = (await standby.http.get("/engine/promotion")).text
+        assert "The leader is connected and runs." in question
+        wrong = await ask(leader.app, path, "127.0.0.1")
+        assert (wrong.status_code, "Type the address exactly." in wrong.text) == (422, True)
+        assert leader.app.services.leadership.change is None
+        feed = feed_of(standby)
+        take_over = feed._take_over
+        feed._take_over = stuck  # type: ignore[method-assign,assignment]
+        with monkeypatch.context() as patch:
+            patch.setattr("app.ui.engine.leader.TIMEOUT_S", 0.3)
+            late = await ask(leader.app, path, HEIR)
+        assert (late.status_code, "has not answered" in late.text) == (503, True)
+        assert "was told to take over" in (await request(leader, "GET", "/topics")).text
+        assert 'href="/engine/promotion"' in (await request(leader, "GET", "/engine")).text
+        asked = (await request(leader, "GET", "/engine/promotion")).text
+        assert f"{HEIR} was told to take over, and may lead." in asked
+        feed._take_over = take_over  # type: ignore[method-assign]
+        await feed.stop()
+        await feed.start()
+        await until(lambda: not refuses(leader) and leader.links and leader.links[0].end)
+        done = await ask(leader.app, path, HEIR)
+        assert done.status_code == 200
+        assert f"{HEIR} leads with epoch 2" in done.text
+
+
+async def test_the_page_engine_promotes_a_standby(opened: Opened, tmp_path: Path) -> None:
+    async with opened() as leader, in_step(leader, tmp_path) as standby:
+        peer = f"127.0.0.1:{leader.port}"
+        done = await ask(standby.app, "/engine/promotion", peer)
+        assert (done.status_code, "leads with epoch 2" in done.text) == (200, True)
+        assert load_epochs(tmp_path / "standby").role is EpochRole.LEADER
+
+
 def test_the_setting_counts_again_once_it_is_another() -> None:
     told = EpochState(peer="a:1").name_heir("b:2", "a:1")
     assert told.follows("a:1") == ""

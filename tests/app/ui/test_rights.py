@@ -58,7 +58,8 @@ PAGES = (
 OF_SERVER = (
     "/", "/topics", "/create/topic", "/groups", "/dlq", "/jobs", "/scheduled", "/transactions",
     "/views?path=/topics&query=", "/clients", "/engine", "/audit", "/search", "/messages", "/tail",
-    "/engine/control", "/engine/handover?to=127.0.0.1:10912", "/engine/promotion", "/help", "/help/start", "/access/check?who=user:bob", "/settings",
+    "/engine/control", "/engine/handover?to=127.0.0.1:10912", "/engine/promotion",
+    "/help", "/help/start", "/access/check?who=user:bob", "/settings",
     "/create/job", "/bulk/groups?action=pause&scope=all", "/import/topics", "/access",
     "/access/users/bob", "/alerts", "/alerts/new", "/alerts/rules/1", "/alerts/rules/1/delete",
     "/alerts/receivers/new", "/alerts/receivers/1", "/alerts/receivers/1/delete",
