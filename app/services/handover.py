@@ -47,7 +47,7 @@ class Handover:
     def load(self) -> None:
         """Take no change where it is not known what came of the last hand-over."""
         heir = self._leadership.state.heir
-        if heir:
+        if heir and self._leads():
             self._suspend(heir)
             log.critical(
                 "changes are refused: the standby %s was told to take over, and it is not known "
@@ -58,7 +58,7 @@ class Handover:
     def failure(self) -> str:
         """What readiness has to say of it; "" while no hand-over is open."""
         heir = self._leadership.state.heir
-        if not heir or self._outcome is not None:
+        if not heir or self._outcome is not None or not self._leads():
             return ""
         return f"changes are refused: {heir} was told to take over, and does not answer; {UNSURE}"
 
@@ -120,7 +120,8 @@ class Handover:
             await self._leadership.name_heir("")
         except OSError as error:  # a next start asks the standby again
             log.error("that nobody takes over could not be noted: %s", error)
-        self._host.broker.resume()
+        if self._leads():
+            self._host.broker.resume()
 
     def _choose(self, to: str, timeout_s: float) -> StandbyLink:
         if not 0 < timeout_s <= TIMEOUT_MAX_S:
@@ -187,7 +188,7 @@ class Handover:
     async def _name_heir(self, link: StandbyLink) -> None:
         """Wait until the standby has everything, and note it as the heir."""
         broker, leadership = self._host.broker, self._leadership
-        while link in self._standbys.links:
+        while link in self._standbys.links and self._leads():
             has_all = link.end == broker.end and broker.is_settled
             if has_all and leadership.state.heir:
                 return
@@ -200,6 +201,7 @@ class Handover:
         raise _failed(f"{link.ha_listen} has left")
 
     def _leads(self) -> bool:
+        """Whether this run is a leader's, and goes on."""
         return not self._host.leader and self._leadership.change is None
 
     def _suspend(self, heir: str) -> None:

@@ -140,7 +140,7 @@ class Leadership:
 
     def _check_promotable(self, *, is_forced: bool) -> None:
         following, host, heir = self._following, self._host, self.state.heir
-        if heir and self.change is None:
+        if heir and not following.leader and self.change is None:
             if not is_forced:
                 raise Conflict(
                     f"the standby {heir} was told to take over, and may lead",
