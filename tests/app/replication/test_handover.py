@@ -243,11 +243,14 @@ async def test_a_hand_over_needs_a_standby_that_can_be_followed(
 
 
 async def ask(app: Any, path: str, confirm: str) -> httpx.Response:
-    """What the form of a page is answered, as a browser without script sends it."""
+    """What the form of a page is answered where it is sent from the dialog."""
     transport = httpx.ASGITransport(app, client=("127.0.0.1", 50_001))
     base = "http://127.0.0.1:8080"
     async with httpx.AsyncClient(transport=transport, base_url=base) as http:
-        return await http.post(path, data={"confirm": confirm}, headers={"origin": base})
+        element = "form#engine-" + path.removeprefix("/engine/").partition("?")[0]
+        script = {"hx-request": "true", "hx-request-type": "partial", "hx-target": element}
+        headers = {"origin": base, **script}
+        return await http.post(path, data={"confirm": confirm}, headers=headers)
 
 
 async def test_the_page_engine_hands_over(
@@ -285,6 +288,7 @@ async def test_the_page_engine_hands_over(
         done = await ask(leader.app, path, HEIR)
         assert done.status_code == 200
         assert f"{HEIR} leads with epoch 2" in done.text
+        assert "<main" not in done.text  # it replaces the form, in the dialog
 
 
 async def test_the_page_engine_promotes_a_standby(opened: Opened, tmp_path: Path) -> None:
