@@ -57,7 +57,9 @@ def test_a_suspended_broker_answers_what_it_has_accepted(engine: Engine) -> None
     broker = engine.start(durability=Durability.FLUSHED)
     answers: list[object] = []
     sent = broker.send([Message("orders", b"x")])
-    broker.when_accepted(sent.flush_position, Durability.FLUSHED, lambda *got: answers.append(got))
+    broker.when_accepted(
+        sent.flush_position, Durability.FLUSHED, lambda *values: answers.append(values)
+    )
     broker.suspend(refusal)
     engine.tick()
     assert answers == [(Durability.FLUSHED, None)]

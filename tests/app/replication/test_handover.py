@@ -279,8 +279,8 @@ async def test_the_page_engine_hands_over(
         assert (late.status_code, "has not answered" in late.text) == (503, True)
         assert "was told to take over" in (await request(leader, "GET", "/topics")).text
         assert 'href="/engine/promotion"' in (await request(leader, "GET", "/engine")).text
-        asked = (await request(leader, "GET", "/engine/promotion")).text
-        assert f"{HEIR} was told to take over, and may lead." in asked
+        text = (await request(leader, "GET", "/engine/promotion")).text
+        assert f"{HEIR} was told to take over, and may lead." in text
         feed._take_over = take_over  # type: ignore[method-assign]
         await feed.stop()
         await feed.start()
