@@ -43,6 +43,7 @@ from app.services.dismissals import Dismissals
 from app.services.exposure import plain_ports, warn_of_plain
 from app.services.group_members import MixedGroups
 from app.services.groups import Groups
+from app.services.handover import Handover
 from app.services.journeys import Journeys
 from app.services.leadership import Leadership
 from app.services.log_levels import LogLevels, LogRing
@@ -125,6 +126,7 @@ class Services:
         self.remoting_figures = RemotingFigures()
         self.standbys = Standbys()
         self.leadership = Leadership(settings.data, self.host, self.following)
+        self.handover = Handover(self.leadership, self.host, self.standbys, settings)
         self.authenticator = Authenticator(self.user_directory)
         self.refusal_audit = RefusalAudit(self.database, clock)
         self.accounts = Accounts(
@@ -141,6 +143,7 @@ class Services:
         try:
             self.leadership.load()
             await self.host.start()
+            self.handover.load()
         except EngineError as error:
             log.critical("KiteMQ cannot start: %s. %s", error.detail, error.remedy)
             raise

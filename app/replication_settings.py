@@ -44,7 +44,7 @@ class ReplicationSettings:
     follow_ca: str = setting(
         "",
         "File (PEM) of the certificates that the leader's is checked with; then it is followed "
-        "over TLS.",
+        "over TLS. A leader uses it from a hand-over on.",
     )
 
 
@@ -59,8 +59,8 @@ def complaint(settings: ReplicationSettings) -> str:
         return _complaint_of_rocketmq(settings)
     if settings.follow and not listen_address.is_advertised(settings.follow):
         return f"setting 'follow' is {settings.follow!r}; expected HOST:PORT"
-    if settings.follow_ca and not settings.follow:
-        return "setting 'follow_ca' needs 'follow'"
+    if settings.follow_ca and not settings.follow and listen == OFF:
+        return "setting 'follow_ca' needs 'follow' or 'ha_listen'"
     return ""
 
 

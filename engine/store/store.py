@@ -88,6 +88,11 @@ class Store(StoreCopy):
         """The position up to which the log is on disk."""
         return self._flusher.flushed
 
+    @property
+    def flush_service(self) -> Service:
+        """The one of `services` without which nothing that was accepted is answered."""
+        return self._flusher
+
     def services(self) -> list[Service]:
         checkpointer = Checkpointer(self, self._config.checkpoint_interval_s)
         return [self._flusher, checkpointer, DiskWatch(self), self.journal]

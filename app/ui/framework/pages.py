@@ -98,6 +98,7 @@ class Frame:
     read_only: ReadOnlyState  # with author, time and reason
     following: Following  # a leader, where this server is a standby
     lag_bytes: int | None  # of a standby
+    heir: str  # of a leader that waits for what came of a hand-over
     is_local: bool  # the server listens on this machine only
     block: str = ""  # the block to render; "" for the whole page
     saved: SavedBar | None = None  # above a list, on whole pages
@@ -273,6 +274,7 @@ def _frame(
         read_only=services.read_only.state,
         following=services.following,
         lag_bytes=services.following.lag_bytes(services.host.broker.log_end),
+        heir=services.leadership.state.heir,
         is_local=is_loopback(services.settings.host),
         dead=console.sampler.snapshot.dead,
         block=block,
