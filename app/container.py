@@ -121,6 +121,7 @@ class Services:
         self.rpc_figures = RpcFigures()
         self.remoting_figures = RemotingFigures()
         self.standbys = Standbys()
+        self.broker_address = ""  # of `LeaderProfile`, once the port of classic clients is open
         self.leadership = Leadership(settings.data, self.host, self.following)
         self.authenticator = Authenticator(self.user_directory)
         self.refusal_audit = RefusalAudit(self.database, clock)

@@ -138,13 +138,12 @@ class ServerRun(NamedTuple):
 def _serve_once(settings: Settings, setting_origins: Mapping[str, str]) -> ServerRun:
     """Serve in one role until it changes, or a signal comes.
 
-    A standby has neither of the ports of RocketMQ's protocols: their clients' heartbeats and
-    commits change something.
+    A standby has no port for gRPC clients, which stay with the first of their addresses that
+    answers; and no broker for classic ones, but a name server: without it not all of them start
+    (docs/standby.md).
     """
     if settings.follow:
-        settings = replace(
-            settings, grpc_listen=OFF, remoting_listen=OFF, remoting_broker_listen=""
-        )
+        settings = replace(settings, grpc_listen=OFF, remoting_broker_listen="")
     try:
         host = open_host(settings)
         if not (is_loopback(host) or settings.allow_open or _has_users(settings)):
