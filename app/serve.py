@@ -327,6 +327,8 @@ class Server(uvicorn.Server):
     async def _open(self, others: Sequence[tuple[str, "OtherPort"]]) -> bool:
         """Open the ports of other protocols; False (the log says why) where one cannot be."""
         for clients, port in others:
+            if self.should_exit:  # another one leads
+                break
             self._ports.append(port)
             try:
                 await port.start()
@@ -337,6 +339,10 @@ class Server(uvicorn.Server):
 
     def _others(self) -> "Iterator[tuple[str, OtherPort]]":
         """The ports besides HTTP with their clients; their code is loaded only where they are."""
+        if not self._services.following.leader and (peer := self._services.leadership.state.peer):
+            from app.replication.fencer import Fencer
+
+            yield "as the leader of an epoch", Fencer(self._services, peer)
         for listener in self._listeners.get(GRPC, ()):
             from app.grpc.port import GrpcPort
 
@@ -352,10 +358,6 @@ class Server(uvicorn.Server):
             from app.replication.follower import Follower
 
             yield "as a standby", Follower(self._services)
-        elif peer := self._services.leadership.state.peer:
-            from app.replication.fencer import Fencer
-
-            yield "as the leader of an epoch", Fencer(self._services, peer)
         for listener in self._listeners.get(HA, ()):
             from app.replication.port import StandbyPort
 
