@@ -139,6 +139,7 @@ class Services:
         try:
             self.leadership.load()
             await self.host.start()
+            self.leadership.begin()
         except EngineError as error:
             log.critical("KiteMQ cannot start: %s. %s", error.detail, error.remedy)
             raise

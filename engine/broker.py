@@ -359,6 +359,10 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         """Refuse every change from now on: another server leads."""
         self._is_running = False
 
+    def begin_epoch(self) -> None:
+        """This was a standby until now: pulls from beyond what it had begin where that ended."""
+        self._delivery.pulls.begin_epoch(self._store.written)
+
     def cursor_for(self, standby: StandbyState) -> LeaderCursor:
         """What a standby lacks, piece by piece; its `check` is to be called first."""
         return LeaderCursor(self._store, self._files, self._config.data, standby)

@@ -11,7 +11,7 @@ from bench.process import free_port
 from kitemq import Client, KiteError
 from tests.patience import until
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 90.0
 CALL_TIMEOUT_S = 5.0
 SERVE = (sys.executable, "-m", "kitemq", "serve")
 # The ports beside a free one may be taken.

@@ -25,7 +25,7 @@ from tests.patience import until
 PROMOTIONS = int(os.environ.get("PROMOTIONS", "3"))
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300 + 60 * PROMOTIONS)]
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 MOVE_S = 90.0  # until each client has found the new leader
 DRAIN_S = 180.0  # what a dead leader had handed out comes when its time is over
 TOPIC = "orders"
