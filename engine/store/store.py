@@ -177,7 +177,9 @@ class Store(StoreCopy):
         is_held = durability is not Durability.STORED
         needs_copy = durability is Durability.REPLICATED
         runs = self._dispatch_written(
-            DispatchBatch(end, stored_ms, is_held, batch.runs, batch.keyed, [], needs_copy)
+            DispatchBatch(
+                end, stored_ms, is_held, batch.runs, batch.keyed, [], needs_copy=needs_copy
+            )
         )
         if is_held and not waits:
             self._flusher.request(end, _ignore)
@@ -205,7 +207,7 @@ class Store(StoreCopy):
         hashed = [batch.hashed] if batch.hashed.hashes else []
         needs_copy = durability is Durability.REPLICATED
         runs = self._dispatch_written(
-            DispatchBatch(end, stored_ms, is_held, batch.runs, [], hashed, needs_copy)
+            DispatchBatch(end, stored_ms, is_held, batch.runs, [], hashed, needs_copy=needs_copy)
         )
         id_prefix = self._encoder.id_prefix
         results = [ColumnsResult(*place, durability, id_prefix) for place in batch.places]
