@@ -15,10 +15,12 @@ from typing import Protocol
 from kitemq import Consumer, KiteError, Producer, TimedOut
 from tests.clients.conftest import require
 from tests.clients.official import ClientError, Official, body_of
-from tests.remoting.test_java import driver_of
+from tests.patience import until
+from tests.remoting.test_java import Driver, driver_of
 from tests.remoting.test_java_faults import Watched
 
 PAUSE_S = 0.02
+START_S = 90.0
 JAVA, GRPC_JAVA = "5.5.0", "java"
 POLL_MS = 1000  # in which classic clients read their routes
 
@@ -121,7 +123,7 @@ class ClassicCarrier:
         home.mkdir()
         driver = driver_of(JAVA, ";".join(name_servers), home, *options)
         self._producer = Watched(driver, "flood", topic)
-        self._consumer = Watched(driver, "member", "classic", topic)
+        self._consumer = until(lambda: _member(driver, topic), "it never started", START_S)
 
     def accepted(self) -> list[str]:
         return self._producer.said("SENT")
@@ -135,6 +137,17 @@ class ClassicCarrier:
     def close(self) -> None:
         self._producer.kill()
         self._consumer.kill()
+
+
+def _member(driver: Driver, topic: str) -> Watched | None:
+    """A consumer that runs; None where it gave up, as no name server's port is open yet."""
+    consumer = Watched(driver, "member", "classic", topic)
+    ended = consumer.process.poll
+    until(lambda: ["STARTED"] in consumer.lines or ended() is not None, limit_s=START_S)
+    if ended() is None:
+        return consumer
+    consumer.kill()
+    return None
 
 
 class GrpcCarrier:
