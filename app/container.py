@@ -125,6 +125,7 @@ class Services:
         self.rpc_figures = RpcFigures()
         self.remoting_figures = RemotingFigures()
         self.standbys = Standbys()
+        self.broker_address = ""  # of `LeaderProfile`, once the port of classic clients is open
         self.leadership = Leadership(settings.data, self.host, self.following)
         self.handover = Handover(self.leadership, self.host, self.standbys, settings)
         self.authenticator = Authenticator(self.user_directory)
@@ -143,6 +144,7 @@ class Services:
         try:
             self.leadership.load()
             await self.host.start()
+            self.leadership.begin()
             self.handover.load()
         except EngineError as error:
             log.critical("KiteMQ cannot start: %s. %s", error.detail, error.remedy)

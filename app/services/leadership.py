@@ -68,6 +68,13 @@ class Leadership:
         """Read one small file; Corrupt."""
         self.state = load_epochs(self._data)
 
+    def begin(self) -> None:
+        """After the engine's start: the first one since a promotion begins its epoch."""
+        epoch, starts = self.state.epoch, self.state.history.starts
+        begins = bool(starts) and starts[-1].epoch == epoch and self.state.role is EpochRole.LEADER
+        if begins and starts[-1].log_end == self._host.broker.log_end:
+            self._host.broker.begin_epoch()
+
     async def tails(self) -> list[TailFile]:
         """What was set aside of this directory as it became a standby's, the newest first."""
         return await asyncio.to_thread(tails, self._data)
