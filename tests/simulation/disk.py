@@ -288,9 +288,10 @@ class FakeFiles:
 
     def names(self, directory: Path) -> list[str]:
         self._check()
-        return sorted(
-            path.name for path in self.disk.shown if path.parent == directory and path != directory
-        )
+        start = f"{directory}/".replace("//", "/")
+        texts = [str(path) for path in self.disk.shown]  # several times as fast as their parents
+        names = [text.removeprefix(start) for text in texts if text.startswith(start)]
+        return sorted(name for name in names if name and "/" not in name)
 
     def make_directory(self, path: Path) -> None:
         for place in (*reversed(path.parents), path):
