@@ -78,6 +78,7 @@ class Disk:
         self.kept: dict[Path, Node | None] = {Path("/"): None}
         self._renames: list[Change] = []  # changes of names that no sync covered, oldest first
         self.steps = 0
+        self.boots = 1  # of the machine
         self.crash_in: int | None = None  # operations until the process dies
         self.room_bytes = ROOM_UNLIMITED
         self.total_bytes = 0  # the size that it states; 0: none
@@ -100,6 +101,7 @@ class Disk:
     def lose_power(self) -> None:
         """The machine is gone, and with it what was not brought to the disk."""
         self.kill()
+        self.boots += 1
         chance = self.chance
         # File systems write changes of names in their order: some first part of them has survived.
         for change in self._renames[: chance.randrange(len(self._renames) + 1)]:

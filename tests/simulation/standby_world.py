@@ -18,6 +18,7 @@ from engine.broker import Broker
 from engine.errors import Busy, Conflict, Corrupt, EngineError
 from engine.message import Durability, PutResult
 from engine.replicas import NOT_REPLICATED
+from engine.replication.boots import after_boot
 from engine.replication.comparison import DataDirectory, compare
 from engine.replication.cursor import LeaderCursor
 from engine.replication.epochs import (
@@ -101,10 +102,10 @@ class StandbyWorld(BrokerWorld):
 
     def start(self) -> None:
         self.disconnect()
-        super().start()
-        files = FakeFiles(self.disk)
-        self.epochs = load_epochs(self.config.data, files)
+        files, root = FakeFiles(self.disk), self.config.data
+        self.epochs = after_boot(root, load_epochs(root, files), f"{self.disk.boots}", files)
         assert self.epochs.role is EpochRole.LEADER
+        super().start()
         if not self.epochs.history.cluster:
             self.epochs = self.epochs.with_cluster()
             save_epochs(self.config.data, self.epochs, files)
@@ -151,6 +152,8 @@ class StandbyWorld(BrokerWorld):
         self.standby_pool = SeededPool(self.chance)
         config = replace(self.config, data=self.standby_root)
         self.standby_files = self.standby_disk.boot()
+        state, boot = self.load_standby_epochs(), f"{self.standby_disk.boots}"
+        after_boot(self.standby_root, state, boot, self.standby_files)
         try:
             self.standby = Standby(
                 config, clock=self.clock, pool=self.standby_pool, files=self.standby_files
@@ -208,10 +211,7 @@ class StandbyWorld(BrokerWorld):
             try:
                 piece = self.next_piece()
             except Conflict as error:
-                if not self.power:
-                    raise AssertionError(error.detail) from error
-                self.make_standby()
-                return True
+                raise AssertionError(error.detail) from error
             if piece is None:
                 return False
             try:
