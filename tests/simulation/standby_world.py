@@ -18,7 +18,7 @@ from engine.broker import Broker
 from engine.errors import Busy, Conflict, Corrupt, EngineError
 from engine.message import Durability, PutResult
 from engine.replicas import NOT_REPLICATED
-from engine.replication.boots import after_boot
+from engine.replication.boots import after_boot, save_boot
 from engine.replication.comparison import DataDirectory, compare
 from engine.replication.cursor import LeaderCursor
 from engine.replication.epochs import (
@@ -103,11 +103,14 @@ class StandbyWorld(BrokerWorld):
     def start(self) -> None:
         self.disconnect()
         files, root = FakeFiles(self.disk), self.config.data
-        self.epochs = after_boot(root, load_epochs(root, files), f"{self.disk.boots}", files)
+        self.epochs, boot = load_epochs(root, files), f"{self.disk.boots}"
         assert self.epochs.role is EpochRole.LEADER
+        if self.epochs.history.cluster:
+            self.epochs = after_boot(root, self.epochs, boot, files)
         super().start()
         if not self.epochs.history.cluster:
             self.epochs = self.epochs.with_cluster()
+            save_boot(root, boot, files)
             save_epochs(self.config.data, self.epochs, files)
         self.is_damaged |= bool(self.broker._store.damages)
 
@@ -161,6 +164,10 @@ class StandbyWorld(BrokerWorld):
         except Corrupt:
             assert self.power, "a standby that lost no power is whole"
             self.make_standby()
+        except EngineError as error:
+            if self.standby_disk.room_bytes == ROOM_UNLIMITED:
+                raise
+            raise Crash from error  # it starts once there is room
 
     def on_standby(self, verb: Callable[[], None]) -> None:
         """Something that the standby may die of."""
