@@ -77,7 +77,10 @@ def _merge(then: Knowledge, now: Knowledge) -> set[str]:
         if shares != then.shares_of(message_id):
             for share in shares.values():
                 share.lose_power()
-            then.sent[message_id] = now.sent[message_id]
+            sent = now.sent[message_id]
+            if sent.is_recalled and not then.sent[message_id].is_recalled:
+                sent.is_recalled, sent.may_be_recalled = False, True
+            then.sent[message_id] = sent
             then.shares.update(shares)
     later = {each: sent for each, sent in now.sent.items() if each not in then.sent}
     then.unsure.update(now.unsure | later)

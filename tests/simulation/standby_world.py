@@ -5,6 +5,7 @@ promoted one has what it had confirmed, as its clients knew it then. The leader 
 while, and comes back as a standby: what it alone had is in a tail.
 """
 
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -61,14 +62,16 @@ class Link:
     def __init__(self, broker: Broker, cursor: LeaderCursor) -> None:
         self._progress = StandbyProgress(cast("StandbyPort", Port(broker)))
         self.cursor = cursor
-        self.reports = 0  # on their way
+        self.pieces: deque[Piece] = deque()  # on their way
+        self.reports = 0  # on theirs
+        self.is_cut = False  # the standby makes records of a cut readable
 
-    def next(self, size_max: int) -> Piece | None:
-        """The next piece."""
+    def send(self, size_max: int) -> None:
+        """Send the next piece, if there is one."""
         piece = self.cursor.next(size_max)
         if piece is not None:
+            self.pieces.append(piece)
             self._progress.note_frame(piece.log_end if isinstance(piece, ReplicaCut) else None)
-        return piece
 
     def hear(self, count_max: int) -> None:
         """Let some reports arrive."""
@@ -93,7 +96,7 @@ class StandbyWorld(BrokerWorld):
         self.is_damaged = False  # the leader's log may lack what a queue of its own has
         self.copies = 0  # directories that were filled from nothing
         self.promotions = 0
-        self.planned: Confirmed | None = None  # the cut to which pieces are being given
+        self.planned: deque[Confirmed] = deque()  # cuts that are on their way
         self.confirmed: Confirmed | None = None  # the last one that the standby has taken
         self.open_ids: set[str] = set()  # of messages that a promotion may have lost
         self.lost: dict[bytes, Sent] = {}  # what must be in the old leader's tail
@@ -236,11 +239,13 @@ class StandbyWorld(BrokerWorld):
             self.connect()
         assert self.link is not None
         cursor = self.link.cursor
-        was_planned = cursor._target is not None
-        if cursor.plan() and cursor._target is not None and not was_planned:
-            end = cursor._target.log_end, cursor._target.journal
-            self.planned = Confirmed.at(end, self)
-        return self.link.next(self.chance.choice(SIZES))
+        for _ in range(self.chance.choice((1, 1, 4))):
+            was_planned = cursor._target is not None
+            if cursor.plan() and cursor._target is not None and not was_planned:
+                end = cursor._target.log_end, cursor._target.journal
+                self.planned.append(Confirmed.at(end, self))
+            self.link.send(self.chance.choice(SIZES))
+        return self.link.pieces.popleft() if self.link.pieces else None
 
     def connect(self) -> None:
         """As `app.replication` does it: by the leader's epochs, then by what is there."""
@@ -256,7 +261,7 @@ class StandbyWorld(BrokerWorld):
         state = msgspec.structs.replace(state, cluster=history.cluster, epoch=history.epoch)
         cursor = self.broker.cursor_for(state)
         cursor.check()
-        self.link, self.planned = Link(self.broker, cursor), None
+        self.link = Link(self.broker, cursor)
 
     def cut_tail(self, start: EpochStart, epoch: int) -> None:
         """Have a directory cut; what goes is in the tail's file, in its order."""
@@ -288,7 +293,9 @@ class StandbyWorld(BrokerWorld):
         self.standby.take(piece)
         if self.standby.must_reopen:
             self.reopen_standby()
-        elif isinstance(piece, ReplicaCut):
+            return
+        self.link.is_cut = isinstance(piece, ReplicaCut)
+        if self.link.is_cut:
             self.settle_cut()
         else:
             self.link.reports += 1
@@ -296,12 +303,12 @@ class StandbyWorld(BrokerWorld):
     def settle_cut(self) -> None:
         """A cut is reported once its records can be read."""
         assert self.standby is not None
-        planned = self.planned
-        if planned is None or self.link is None or self.standby.is_busy:
+        if self.link is None or not self.link.is_cut or self.standby.is_busy:
             return
-        if self.standby.end == planned.end:
-            self.confirmed, self.planned = planned, None
-            self.link.reports += 1
+        self.link.is_cut = False
+        self.confirmed = self.planned.popleft()
+        assert self.standby.end == self.confirmed.end
+        self.link.reports += 1
 
     def reopen_standby(self) -> None:
         assert self.standby is not None
@@ -315,10 +322,11 @@ class StandbyWorld(BrokerWorld):
             raise Crash from error  # as the server's next try does it
 
     def disconnect(self) -> None:
-        """The connection is lost, and with it the reports on their way."""
+        """The connection is lost, and with it the pieces and reports on their way."""
         if self.link is not None:
             self.link.close()
-        self.link = self.planned = None
+        self.link = None
+        self.planned.clear()
 
     def hear(self) -> None:
         """The leader gets reports of the standby's."""
