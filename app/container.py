@@ -3,6 +3,7 @@
 Those of `Services.__init__` exist before the server starts, the others while `running` is held.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -142,7 +143,7 @@ class Services:
         self.log_ring.attach()
         warn_of_plain(self.settings)
         try:
-            self.leadership.load()
+            await asyncio.to_thread(self.leadership.load)
             await self.host.start()
             self.leadership.begin()
             self.handover.load()
