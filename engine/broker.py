@@ -132,6 +132,7 @@ from engine.txn.transactions import (
 )
 from engine.verbs.consuming import ConsumeVerbs
 from engine.verbs.groups import GroupVerbs
+from engine.verbs.lone_sender import LoneSender
 from engine.verbs.reading import ReadVerbs
 from engine.verbs.scheduled import ScheduleVerbs
 from engine.verbs.topics import QueueContent, QueueStats, TopicStats
@@ -186,6 +187,7 @@ __all__ = [
     "LevelWaiting",
     "LockResult",
     "LockedQueue",
+    "LoneSender",
     "LongPoll",
     "Lookup",
     "Member",
@@ -442,6 +444,19 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
                 count, lambda index: first.body_size(index % first.count), began_s, waits_for
             )
         return sent
+
+    def lone_sender(
+        self, columns: MessageColumns, durability: Durability | None = None
+    ) -> LoneSender | None:
+        """Prepare to send messages one at a time which differ from this one in little.
+
+        That has been accepted, has its id from its sender, and of columns only that of the bodies.
+        None where each has to be looked at.
+        """
+        level = self._intake.lone_durability(columns, durability) if KERNEL == "compiled" else None
+        if level is None:
+            return None
+        return LoneSender(self._parts, self._clock, self._check_running, columns, level)
 
     @property
     def log_end(self) -> int:

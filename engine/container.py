@@ -211,7 +211,7 @@ class Container:
         self.store.journal.sync()
         self.traces.start()
         self.statistics.load()
-        self.events.subscribe(self.statistics.hear)
+        self.events.subscribe(self.statistics.hear, self.statistics.kinds)
 
     def follow(self) -> None:
         """Open the data directory as a standby's: what is there is read, nothing is decided.

@@ -148,6 +148,10 @@ class Connection:
             return
         self._begin(self._on_data(data))
 
+    def on_lone_message(self, data: bytes) -> None:
+        self.on_message(data)
+        self.on_read_end()
+
     def on_read_end(self) -> None:
         if self._is_overfull and self._work is None:
             self._begin(self._until_room())

@@ -5,7 +5,7 @@ number, the number of the id, the born time and the bodies. Only the first of th
 """
 
 import struct
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from engine.message_columns import BODY_LENGTH_BYTES, SHARED, ColumnsResult, Mes
 from engine.plain_columns import COLUMNS_COUNT_MIN
 from kitemq.protocol.columns import I64, NOTHING, SAME, ProtocolError, put_numbers, take_blobs
 from kitemq.protocol.frames import COUNT_MAX, HEADER, encode
-from kitemq.protocol.sends import SEND, SendFrame, SentFrame, message_ids
+from kitemq.protocol.sends import SEND, DurabilityCode, SendFrame, SentFrame, message_ids
 
 HEAD = struct.Struct(">BIIBiII")  # the header and what SEND begins with
 assert HEAD.size == HEADER.size + SEND.size
@@ -78,6 +78,11 @@ class FrameRun(NamedTuple):
     def is_small(self) -> bool:
         """Whether it is stored sooner by messages than by columns."""
         return len(self.frames) == 1 and self.pattern.frame.count < LONE_COUNT_MIN
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether it is one message, whose id its client chose."""
+        return self.message_count == 1 and self.pattern.frame.id_prefix != ""
 
     @property
     def requests(self) -> list[int]:
@@ -258,24 +263,28 @@ def _answers_of_one(requests: list[int], result: BatchSlice | ColumnsResult) -> 
     """The SENTs of frames of one message each, whose ids the client knows."""
     # Of plain messages of one topic that are stored together, all are in one queue.
     queue = result.queue if isinstance(result, ColumnsResult) else result.messages[0].queue
-    column, durability = put_numbers((queue,)), DURABILITY_CODES[result.durability]
-    layout = _sent_of_one(len(column))
-    pack, size_bytes = layout.pack, layout.size - HEADER.size
+    durability = DURABILITY_CODES[result.durability]
     places = zip(requests, result.offsets, result.positions, strict=True)
-    answers = [
-        pack(
-            *(SentFrame.TYPE, request, size_bytes, durability, 1, column),
-            *(SAME, offset, SAME, position, NOTHING),
-        )
-        for request, offset, position in places
-    ]
-    if result.offsets[0] == 0 or result.positions[0] == 0:  # a column of a 0 is NOTHING
-        first = part_of(result, slice(0, 1))
-        answers[0] = encode(requests[0], sent_frame(first, with_ids=False))
-    return b"".join(answers)
+    return b"".join(
+        [answer_of_one(request, durability, queue, *place) for request, *place in places]
+    )
 
 
-@cache
-def _sent_of_one(column_bytes: int) -> struct.Struct:
-    """The layout of a SENT of one message, whose column of queues has so many bytes."""
-    return struct.Struct(f">BIIBI{column_bytes}sBqBqB")
+def answer_of_one(
+    request: int, durability: DurabilityCode, queue: int, offset: int, position: int
+) -> bytes:
+    """The SENT of a frame of one message, whose id the client knows."""
+    if not (offset and position):  # a column of a 0 is NOTHING
+        return encode(request, SentFrame(durability, [queue], [offset], [position], [""]))
+    layout, column = _sent_of_one(queue)
+    return layout.pack(
+        *(SentFrame.TYPE, request, layout.size - HEADER.size, durability, 1, column),
+        *(SAME, offset, SAME, position, NOTHING),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _sent_of_one(queue: int) -> tuple[struct.Struct, bytes]:
+    """The layout of a SENT of one message, and its column of queues."""
+    column = put_numbers((queue,))
+    return struct.Struct(f">BIIBI{len(column)}sBqBqB"), column

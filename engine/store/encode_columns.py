@@ -4,13 +4,15 @@ The loop over the messages is the kernel's. Here is what they share: the parts o
 that are the same in each.
 """
 
+import struct
 from array import array
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import msgspec
 
+from engine.host import pack_host
 from engine.message import (
     KEYS,
     NAME_SEPARATOR,
@@ -27,6 +29,12 @@ from engine.store.encode import Encoder
 from engine.store.hashing import absolute_hash, continue_hash, tag_hash, unsigned_hash
 from engine.store.kernel import EncodedColumns, IndexNumbers, RecordColumns
 from engine.store.record import topic_field
+
+BORN_AT = 4  # in what the messages of a sender share
+NO_COLUMNS = (SHARED,) * 6  # but for the bodies
+pack_i64 = struct.Struct(">q").pack
+_to_columns = partial(tuple.__new__, RecordColumns)
+_to_encoded = partial(tuple.__new__, EncodedColumns)
 
 
 class HashedKeys(NamedTuple):
@@ -79,6 +87,53 @@ class EncodedColumnsBatch(NamedTuple):
     runs: list[PackedRun]
     places: list[PlacedColumns]
     hashed: HashedKeys
+
+
+class LoneMessage(NamedTuple):
+    """In what a message differs from its sender's others; `bodies_at` is as in `MessageColumns`."""
+
+    data: bytes
+    bodies_at: int
+    born_ms: int  # 0: when it is stored
+    id_number: int
+
+
+class RecordShape:
+    """Encodes plain messages of one sender one at a time: what they share is prepared once."""
+
+    def __init__(self, encoder: Encoder, batch: MessageColumns) -> None:
+        """`batch` is one of them, which has its id from its sender."""
+        columns = _columns(encoder, batch, 0, 0, 0, 1)
+        self.topic = batch.topic
+        self.tag_codes = [columns.tag_code]
+        host_bytes = len(pack_host(batch.born_host))
+        shared = columns.shared
+        self._shared_parts = shared[:BORN_AT], shared[BORN_AT + 8 :][:host_bytes]
+        self._shared_end = shared[BORN_AT + 8 + host_bytes + 8 :]
+        self._before_queue, self._before_born = (columns.magic,), (columns.flag, columns.tag_code)
+        self._before_id = columns.topic_field, columns.id_prefix
+        self._after_id = columns[RecordColumns._fields.index("tag") :]
+
+    def encode(
+        self, message: LoneMessage, queue: ConsumeQueue, position: int, stored_ms: int
+    ) -> EncodedColumns:
+        """The record of `message` at `position`, next in its queue."""
+        data, bodies_at, born_ms, id_number = message
+        flag, host = self._shared_parts
+        shared = b"".join(
+            (flag, pack_i64(born_ms or stored_ms), host, pack_i64(stored_ms), self._shared_end)
+        )
+        return _to_encoded(
+            kernel.encode_records(
+                _to_columns(
+                    (
+                        *(data, 1, bodies_at, *NO_COLUMNS, position, queue.next_offset),
+                        *(*self._before_queue, queue.id.queue, *self._before_born, stored_ms),
+                        *(shared, *self._before_id, id_number, *self._after_id),
+                    )
+                )
+            )
+        )
 
 
 def encode_columns(
