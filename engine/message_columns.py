@@ -122,5 +122,5 @@ class LonePlace(NamedTuple):
     queue: int
     offset: int
     position: int
-    end: int
-    stored_ms: int
+    end: int = 0
+    stored_ms: int = 0

@@ -5,8 +5,7 @@ is the same in each.
 """
 
 from app.send_batcher import LoneSends
-from app.ws.send_runs import HEAD, RUN_BYTES_MAX, SendPattern, answer_of_one
-from app.ws.shapes import DURABILITY_CODES
+from app.ws.send_runs import HEAD, RUN_BYTES_MAX, SendPattern
 from engine.message_columns import LonePlace
 from kitemq.protocol.frames import HEADER
 from kitemq.protocol.sends import SendFrame
@@ -20,7 +19,6 @@ class LoneFrames:
         self.sender = sender
         self._pattern = pattern
         self._bytes_max = min(frame_bytes_max, RUN_BYTES_MAX)
-        self._durability = DURABILITY_CODES[sender.durability]
 
     def fits(self, data: bytes) -> bool:
         """Whether a WebSocket message is such a frame."""
@@ -39,11 +37,6 @@ class LoneFrames:
         born_ms = int.from_bytes(data[born_at:bodies_at], "big", signed=True)
         id_number: int = HEAD.unpack_from(data)[6]
         return self.sender.send(data, bodies_at, born_ms, id_number)
-
-    def answer(self, data: bytes, place: LonePlace) -> bytes:
-        """The SENT of a frame whose message was stored."""
-        request = request_of(data)
-        return answer_of_one(request, self._durability, place.queue, place.offset, place.position)
 
 
 def request_of(data: bytes) -> int:

@@ -14,12 +14,18 @@ from app.send_batcher import BatchSlice, part_of
 from app.ws.packed_send import ID_NUMBERS, PackedSendFrame, parse_plain, sum_of_lengths
 from app.ws.shapes import DURABILITY_CODES, sent_frame
 from engine.broker import KERNEL
-from engine.message import Message
-from engine.message_columns import BODY_LENGTH_BYTES, SHARED, ColumnsResult, MessageColumns
+from engine.message import Durability, Message
+from engine.message_columns import (
+    BODY_LENGTH_BYTES,
+    SHARED,
+    ColumnsResult,
+    LonePlace,
+    MessageColumns,
+)
 from engine.plain_columns import COLUMNS_COUNT_MIN
 from kitemq.protocol.columns import I64, NOTHING, SAME, ProtocolError, put_numbers, take_blobs
 from kitemq.protocol.frames import COUNT_MAX, HEADER, encode
-from kitemq.protocol.sends import SEND, DurabilityCode, SendFrame, SentFrame, message_ids
+from kitemq.protocol.sends import SEND, SendFrame, SentFrame, message_ids
 
 HEAD = struct.Struct(">BIIBiII")  # the header and what SEND begins with
 assert HEAD.size == HEADER.size + SEND.size
@@ -263,22 +269,31 @@ def _answers_of_one(requests: list[int], result: BatchSlice | ColumnsResult) -> 
     """The SENTs of frames of one message each, whose ids the client knows."""
     # Of plain messages of one topic that are stored together, all are in one queue.
     queue = result.queue if isinstance(result, ColumnsResult) else result.messages[0].queue
-    durability = DURABILITY_CODES[result.durability]
+    layout, column = _sent_of_one(queue)
+    pack, size_bytes = layout.pack, layout.size - HEADER.size
+    code = DURABILITY_CODES[result.durability]
     places = zip(requests, result.offsets, result.positions, strict=True)
-    return b"".join(
-        [answer_of_one(request, durability, queue, *place) for request, *place in places]
-    )
+    answers = [
+        pack(
+            *(SentFrame.TYPE, request, size_bytes, code, 1, column),
+            *(SAME, offset, SAME, position, NOTHING),
+        )
+        for request, offset, position in places
+    ]
+    if result.offsets[0] == 0 or result.positions[0] == 0:  # a column of a 0 is NOTHING
+        place = LonePlace(queue, result.offsets[0], result.positions[0])
+        answers[0] = answer_of_one(requests[0], place, result.durability)
+    return b"".join(answers)
 
 
-def answer_of_one(
-    request: int, durability: DurabilityCode, queue: int, offset: int, position: int
-) -> bytes:
+def answer_of_one(request: int, place: LonePlace, durability: Durability) -> bytes:
     """The SENT of a frame of one message, whose id the client knows."""
+    code, queue, offset, position = DURABILITY_CODES[durability], *place[:3]
     if not (offset and position):  # a column of a 0 is NOTHING
-        return encode(request, SentFrame(durability, [queue], [offset], [position], [""]))
+        return encode(request, SentFrame(code, [queue], [offset], [position], [""]))
     layout, column = _sent_of_one(queue)
     return layout.pack(
-        *(SentFrame.TYPE, request, layout.size - HEADER.size, durability, 1, column),
+        *(SentFrame.TYPE, request, layout.size - HEADER.size, code, 1, column),
         *(SAME, offset, SAME, position, NOTHING),
     )
 

@@ -14,7 +14,7 @@ from app.ws.lone_sends import LoneFrames, request_of
 from app.ws.packed_deliver import AckRunFrame
 from app.ws.packed_send import PackedSendFrame
 from app.ws.push import Subscription
-from app.ws.send_runs import FrameRun, SendPattern, SendRuns
+from app.ws.send_runs import FrameRun, SendPattern, SendRuns, answer_of_one
 from app.ws.shapes import (
     DURABILITIES,
     RESULT_CODES,
@@ -60,13 +60,19 @@ class Session(Connection):
             if not lone.sender.is_current:
                 self._lone = self._last_pattern = None
             return False
-        if lone.sender.waits:
-            request, size_bytes = request_of(data), len(data)
-            done = self._answering(request, 1, size_bytes, is_text=False, with_ids=False)
-            lone.sender.when_accepted(place, done)
-        else:
+        request = request_of(data)
+        if not lone.sender.waits:
             self._services.client_figures.sent(self.client, 1, place.stored_ms)
-            self._outbox.put_now(lone.answer(data, place))
+            self._outbox.put_now(answer_of_one(request, place, lone.sender.durability))
+            return True
+
+        def answer(part: BatchSlice | ColumnsResult) -> None:
+            self._outbox.put_now(answer_of_one(request, place, part.durability))
+
+        def refuse(error: EngineError) -> None:
+            self._answer(request, error_frame(error), is_text=False)
+
+        lone.sender.when_accepted(place, self._when_sent(1, len(data), answer, refuse))
         return True
 
     def _prepare_lone(self, run: FrameRun, durability: Durability | None) -> None:
@@ -245,7 +251,7 @@ class Session(Connection):
     async def _on_decide(
         self, request: int, frame: transactions.DecideFrame, is_text: bool
     ) -> None:
-        if not self._authenticator.is_open or self._authenticator.anonymous.is_read_only:
+        if not self._authenticator.is_unrestricted:
             transactions = self._messaging.transactions
             transaction = await transactions.get(frame.transaction_id, group=frame.group)
             self._require(Action.PRODUCE, Kind.TOPIC, transaction.topic)

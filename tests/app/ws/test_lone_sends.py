@@ -16,7 +16,7 @@ from app.host import EngineHost
 from app.send_batcher import LoneSends, SendBatcher
 from app.turn_end import TurnEnd
 from app.ws.lone_sends import LoneFrames, request_of
-from app.ws.send_runs import FrameRun, SendRuns
+from app.ws.send_runs import FrameRun, SendRuns, answer_of_one
 from app.ws.shapes import DURABILITIES, sent_frame
 from engine.broker import KERNEL
 from engine.message import Durability, Message
@@ -73,7 +73,7 @@ class LoneRoad(Road):
             if lone.sender.waits:
                 lone.sender.when_accepted(place, done)
             else:
-                answers.append(lone.answer(data, place))
+                answers.append(answer_of_one(request_of(data), place, sender.durability))
         while self.broker.tick() <= 0:  # the flush
             pass
         (answer,) = answers
