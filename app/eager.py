@@ -87,7 +87,7 @@ def run(coroutine: Coroutine[Any, Any, T], done: Done[T]) -> None:
         done(None, as_engine_error(error))
         return
     if type(result) is not Remainder:  # of an abstract class `isinstance` takes long
-        done(result, None)
+        done(result, None)  # type: ignore[arg-type]
         return
     task = asyncio.get_running_loop().create_task(_finish(result, done))
     _tasks.add(task)

@@ -32,6 +32,7 @@ from kitemq.protocol import batches, calls, frames, sends, transactions
 from kitemq.protocol.stream import iter_frames
 
 SERVER = "kitemq"
+ALIKE_COUNT = 2  # SENDs that came alone, until there is a shorter way for those like them
 
 
 class Session(Connection):
@@ -42,6 +43,7 @@ class Session(Connection):
         self._sends = SendRuns(hub.limits.frame_bytes_max)
         self._lone: LoneFrames | None = None
         self._last_pattern: SendPattern | None = None  # of the last SEND that came alone
+        self._alike_count = 0  # of those that came alone and had it
 
     def on_lone_message(self, data: bytes) -> None:
         if self._lone is None or not self._send_lone(self._lone, data):
@@ -49,7 +51,8 @@ class Session(Connection):
 
     def _send_lone(self, lone: LoneFrames, data: bytes) -> bool:
         """Store and answer a SEND at once; False where it has to go the longer way."""
-        if self._inflight_bytes or self._is_closing or not lone.fits(data):
+        is_calm = not (self._inflight_bytes or self._outbox.size_bytes or self._is_closing)
+        if not (is_calm and lone.fits(data)):
             return False
         try:
             self._require(Action.PRODUCE, Kind.TOPIC, lone.topic)
@@ -76,11 +79,12 @@ class Session(Connection):
         return True
 
     def _prepare_lone(self, run: FrameRun, durability: Durability | None) -> None:
-        """Have a shorter way for SENDs that are like this one and the last."""
+        """Have a shorter way for SENDs like this one, once it is not the first of them."""
         pattern = run.pattern
         if pattern is not self._last_pattern:
-            self._lone, self._last_pattern = None, pattern
-        elif self._lone is None:
+            self._lone, self._last_pattern, self._alike_count = None, pattern, 0
+        self._alike_count += 1
+        if self._alike_count == ALIKE_COUNT:
             sender = self._messaging.lone_sender(run.columns(self._remote), durability)
             if sender is not None:
                 self._lone = LoneFrames(pattern, sender, self._limits.frame_bytes_max)

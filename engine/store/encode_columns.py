@@ -28,11 +28,11 @@ from engine.store.consume_queue import ConsumeQueue
 from engine.store.encode import Encoder
 from engine.store.hashing import absolute_hash, continue_hash, tag_hash, unsigned_hash
 from engine.store.kernel import EncodedColumns, IndexNumbers, RecordColumns
+from engine.store.kernel.interface import BORN_AT
 from engine.store.record import topic_field
 
-BORN_AT = 4  # in what the messages of a sender share
 NO_COLUMNS = (SHARED,) * 6  # but for the bodies
-pack_i64 = struct.Struct(">q").pack
+I64 = struct.Struct(">q")
 _to_columns = partial(tuple.__new__, RecordColumns)
 _to_encoded = partial(tuple.__new__, EncodedColumns)
 
@@ -106,34 +106,28 @@ class RecordShape:
         columns = _columns(encoder, batch, 0, 0, 0, 1)
         self.topic = batch.topic
         self.tag_codes = [columns.tag_code]
-        host_bytes = len(pack_host(batch.born_host))
-        shared = columns.shared
-        self._shared_parts = shared[:BORN_AT], shared[BORN_AT + 8 :][:host_bytes]
-        self._shared_end = shared[BORN_AT + 8 + host_bytes + 8 :]
-        self._before_queue, self._before_born = (columns.magic,), (columns.flag, columns.tag_code)
-        self._before_id = columns.topic_field, columns.id_prefix
+        self._magic, self._flag, self._tag_code = columns.magic, columns.flag, columns.tag_code
+        self._topic_field, self._id_prefix = columns.topic_field, columns.id_prefix
         self._after_id = columns[RecordColumns._fields.index("tag") :]
+        host_at = BORN_AT + I64.size
+        stored_at = host_at + len(pack_host(batch.born_host))
+        shared = columns.shared
+        self._sys_flag, self._born_host = shared[:BORN_AT], shared[host_at:stored_at]
+        self._after_stored = shared[stored_at + I64.size :]
 
     def encode(
         self, message: LoneMessage, queue: ConsumeQueue, position: int, stored_ms: int
     ) -> EncodedColumns:
         """The record of `message` at `position`, next in its queue."""
         data, bodies_at, born_ms, id_number = message
-        flag, host = self._shared_parts
-        shared = b"".join(
-            (flag, pack_i64(born_ms or stored_ms), host, pack_i64(stored_ms), self._shared_end)
+        born, stored = I64.pack(born_ms or stored_ms), I64.pack(stored_ms)
+        shared = b"".join((self._sys_flag, born, self._born_host, stored, self._after_stored))
+        fields = (
+            *(data, 1, bodies_at, *NO_COLUMNS, position, queue.next_offset, self._magic),
+            *(queue.id.queue, self._flag, self._tag_code, stored_ms, shared, self._topic_field),
+            *(self._id_prefix, id_number, *self._after_id),
         )
-        return _to_encoded(
-            kernel.encode_records(
-                _to_columns(
-                    (
-                        *(data, 1, bodies_at, *NO_COLUMNS, position, queue.next_offset),
-                        *(*self._before_queue, queue.id.queue, *self._before_born, stored_ms),
-                        *(shared, *self._before_id, id_number, *self._after_id),
-                    )
-                )
-            )
-        )
+        return _to_encoded(kernel.encode_records(_to_columns(fields)))
 
 
 def encode_columns(

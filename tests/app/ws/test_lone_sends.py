@@ -1,6 +1,7 @@
 """SENDs that come one at a time: stored and answered as others are, by a shorter way."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from app.send_batcher import LoneSends, SendBatcher
 from app.turn_end import TurnEnd
 from app.ws.lone_sends import LoneFrames, request_of
 from app.ws.send_runs import FrameRun, SendRuns, answer_of_one
+from app.ws.session import Session
 from app.ws.shapes import DURABILITIES, sent_frame
 from engine.broker import KERNEL
 from engine.message import Durability, Message
@@ -32,6 +34,7 @@ from tests.app.ws.test_send_runs import (
     server,
 )
 from tests.live import LiveServer
+from tests.patience import until
 
 pytestmark = pytest.mark.skipif(KERNEL != "compiled", reason="by messages without the kernel")
 __all__ = ["server"]
@@ -163,6 +166,27 @@ def test_one_that_is_wrong_is_told_so_and_the_others_go_on(server: LiveServer) -
         "messages[0].born_ms",
         "sent",
     ]
+
+
+def test_while_answers_wait_for_a_client_that_does_not_read_none_is_stored_so(
+    server: LiveServer,
+) -> None:
+    topic = new_topic(server)
+    frames = [encode(n, send(topic, b"x", id_first=n)) for n in range(1, 9)]
+    with short_ways() as stored, linked(server) as link:
+        for frame in frames[:3]:
+            link.ask([frame])
+        (session,) = [
+            each for each in gc.get_objects() if isinstance(each, Session) and not each._is_closing
+        ]
+        protocol = session._socket
+        server.call(protocol.pause_writing)
+        for number, frame in enumerate(frames[3:], 4):
+            link.write([frame])
+            until(lambda number=number: len(pulled(server, topic)) == number)
+        server.call(protocol.resume_writing)
+        assert sorted(link.read(5)) == [4, 5, 6, 7, 8]
+    assert stored == [True, True]  # the answer to the second of them waits
 
 
 def deleted(server: LiveServer, topic: str) -> None:
