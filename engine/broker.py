@@ -453,7 +453,7 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         That has been accepted, has its id from its sender, and of columns only that of the bodies.
         None where each has to be looked at.
         """
-        level = self._intake.lone_durability(columns, durability) if KERNEL == "compiled" else None
+        level = self._intake.lone_durability(columns, durability)
         if level is None:
             return None
         return LoneSender(self._parts, self._clock, self._check_running, columns, level)

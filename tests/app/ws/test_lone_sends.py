@@ -20,7 +20,6 @@ from app.ws.lone_sends import LoneFrames, request_of
 from app.ws.send_runs import FrameRun, SendRuns, answer_of_one
 from app.ws.session import Session
 from app.ws.shapes import DURABILITIES, sent_frame
-from engine.broker import KERNEL
 from engine.message import Durability, Message
 from kitemq.protocol.frames import Frame, encode
 from kitemq.protocol.sends import DurabilityCode, SendFrame
@@ -33,10 +32,10 @@ from tests.app.ws.test_send_runs import (
     send,
     server,
 )
+from tests.engine.store.kernel.twins import TWINS, using
 from tests.live import LiveServer
 from tests.patience import until
 
-pytestmark = pytest.mark.skipif(KERNEL != "compiled", reason="by messages without the kernel")
 __all__ = ["server"]
 
 FRAME_BYTES_MAX = 1 << 20
@@ -110,8 +109,9 @@ SENDS = st.builds(
 
 @settings(max_examples=25, deadline=None)
 @given(frames=st.lists(SENDS, min_size=1, max_size=40))
-def test_both_ways_store_and_answer_the_same(frames: list[SendFrame]) -> None:
-    with TemporaryDirectory() as folder:
+@pytest.mark.parametrize("name", sorted(TWINS))
+def test_both_ways_store_and_answer_the_same(name: str, frames: list[SendFrame]) -> None:
+    with using(name), TemporaryDirectory() as folder:
         short, other = (LoneRoad(Path(folder) / name, 16 * 1024) for name in ("short", "other"))
         for number, frame in enumerate(frames):
             data = encode(number, frame)
