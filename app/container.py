@@ -74,6 +74,7 @@ from app.settings import Settings, is_loopback
 from engine.broker import TransactionCheck
 from engine.clock import Clock
 from engine.errors import EngineError
+from engine.events import MemberJoined, MemberLeft
 
 log = logging.getLogger("kitemq")
 
@@ -171,7 +172,7 @@ class Services:
         self.connections = Connections()
         self.client_names = ClientNames(host.broker.members.is_alive)
         self.client_figures = ClientFigures(host.broker.members.count)
-        host.broker.events.subscribe(self.client_figures.hear)
+        host.broker.events.subscribe(self.client_figures.hear, self.client_figures.kinds)
         self.audit = Audit(database, host.clock, self.refusal_audit.flush)
         self.audit_pruning = AuditPruner(database, host.clock, settings)
         self.log_levels = LogLevels(self.audit)
@@ -196,7 +197,7 @@ class Services:
         meter = Meter(lambda: host.broker.statistics, host.clock.now_ms)
         self.sampler = Sampler(administration, meter, clock.now_ms)
         self.mixed_groups = MixedGroups(host, self.connections)
-        host.broker.events.subscribe(self.mixed_groups.on_event)
+        host.broker.events.subscribe(self.mixed_groups.on_event, (MemberJoined, MemberLeft))
         self.clients = Clients(administration, self.messaging, self.connections, self.audit)
         self.reports = Reports(host, self.audit, database, settings)
         self.alerts = Alerts(

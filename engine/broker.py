@@ -137,6 +137,7 @@ from engine.txn.transactions import (
 )
 from engine.verbs.consuming import ConsumeVerbs
 from engine.verbs.groups import GroupVerbs
+from engine.verbs.lone_sender import LoneSender
 from engine.verbs.reading import ReadVerbs
 from engine.verbs.scheduled import ScheduleVerbs
 from engine.verbs.topics import QueueContent, QueueStats, TopicStats
@@ -195,6 +196,7 @@ __all__ = [
     "LockResult",
     "LockedQueue",
     "LogSearch",
+    "LoneSender",
     "LongPoll",
     "Lookup",
     "Member",
@@ -490,6 +492,19 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
                 count, lambda index: first.body_size(index % first.count), began_s, waits_for
             )
         return sent
+
+    def lone_sender(
+        self, columns: MessageColumns, durability: Durability | None = None
+    ) -> LoneSender | None:
+        """Prepare to send messages one at a time which differ from this one in little.
+
+        That has been accepted, has its id from its sender, and of columns only that of the bodies.
+        None where each has to be looked at.
+        """
+        level = self._intake.lone_durability(columns, durability)
+        if level is None:
+            return None
+        return LoneSender(self._parts, self._clock, self._check_running, columns, level)
 
     @property
     def log_end(self) -> int:

@@ -213,7 +213,7 @@ class Container:
         self.store.end_rocketmq_copy()
         self.traces.start()
         self.statistics.load()
-        self.events.subscribe(self.statistics.hear)
+        self.events.subscribe(self.statistics.hear, self.statistics.kinds)
 
     def follow(self, *, is_rocketmq: bool = False) -> None:
         """Open the data directory as a standby's: what is there is read, nothing is decided.

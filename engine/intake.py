@@ -133,6 +133,20 @@ class Intake:
                 self._events.emit(Appended(now_ms, *run))
         return sent
 
+    def lone_durability(
+        self, columns: MessageColumns, durability: Durability | None
+    ) -> Durability | None:
+        """What messages like this one get, if they may be sent alone without being looked at.
+
+        None where they may not, or where it depends on the standbys of the moment.
+        """
+        topic = plain_topic([columns], self._open_topic, self._store)
+        if topic is None or topic is not self._catalog.find(topic.name):
+            return None
+        if Durability.REPLICATED in (durability, topic.durability or self._durability):
+            return None
+        return self._durability_of(durability, {topic.name: topic})
+
     def put(self, messages: Sequence[Message]) -> PutResult:
         """Accept the engine's own messages, which may go to system topics; no limit of producers.
 

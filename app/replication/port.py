@@ -14,7 +14,7 @@ from app.network.connection_monitor import ConnectionMonitor
 from app.replication.connection import StandbyConnection
 from app.tls import Certificate, Pair
 from engine.broker import Broker
-from engine.events import Appended, EngineEvent
+from engine.events import Appended
 from engine.host import host_text
 
 log = logging.getLogger("kitemq.replication")
@@ -57,7 +57,7 @@ class StandbyPort:
         if settings.tls_certificate:
             pair = Pair(Path(settings.tls_certificate), Path(settings.tls_key))
             certificate = await asyncio.to_thread(Certificate, pair)
-        self.broker.events.subscribe(self._on_event)
+        self.broker.events.subscribe(self._on_append, (Appended,))
         self.standbys.wake = self._wake
         self._services.targets.own_ports.add(self._listener.getsockname()[1])
         self._acceptor = Acceptor(
@@ -79,7 +79,7 @@ class StandbyPort:
         for connection in tuple(self._monitor.connections):
             if isinstance(connection, StandbyConnection):
                 await connection.stop()
-        self.broker.events.unsubscribe(self._on_event)
+        self.broker.events.unsubscribe(self._on_append)
 
     async def woken(self, wait_s: float) -> None:
         """Wait until messages were accepted, or for `wait_s`."""
@@ -89,8 +89,8 @@ class StandbyPort:
         except TimeoutError:
             return
 
-    def _on_event(self, event: EngineEvent) -> None:
-        if isinstance(event, Appended) and self.standbys.links:
+    def _on_append(self, _: Appended) -> None:
+        if self.standbys.links:
             self._wake()
 
     def _wake(self) -> None:

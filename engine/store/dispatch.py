@@ -51,6 +51,7 @@ class Dispatch:
         self._index = index
         self._held: deque[DispatchBatch] = deque()
         self.on_visible: list[OnVisible] = []
+        self.on_visible_in: dict[str, OnVisible] = {}  # by topic
         self.position = self.copied = 0
         self.failure: OSError | None = None
         self._owing: list[ConsumeQueue] = []
@@ -142,8 +143,12 @@ class Dispatch:
             return
         first = queue.visible
         queue.append(run.packed())
+        topic, number = queue.id
+        own = self.on_visible_in.get(topic)
+        if own is not None:
+            own(topic, number, first, run.tag_codes)
         for listener in self.on_visible:
-            listener(queue.id.topic, queue.id.queue, first, run.tag_codes)
+            listener(topic, number, first, run.tag_codes)
 
 
 class Redispatch:

@@ -17,7 +17,7 @@ from engine.errors import Busy, Corrupt, EngineError, OutOfFiles
 from engine.events import EventBus
 from engine.host import pack_host
 from engine.message import Durability, Message, PutResult, SentRun
-from engine.message_columns import ColumnsResult, MessageColumns, PutColumns
+from engine.message_columns import ColumnsResult, LonePlace, MessageColumns, PutColumns
 from engine.service import Service
 from engine.store.checkpoint import (
     Checkpoint,
@@ -30,7 +30,13 @@ from engine.store.commit_log import disk_full
 from engine.store.copying import StoreCopy
 from engine.store.dispatch import DispatchBatch
 from engine.store.encode import EncodedBatch, Encoder
-from engine.store.encode_columns import encode_columns
+from engine.store.encode_columns import (
+    HashedKeys,
+    LoneMessage,
+    PackedRun,
+    RecordShape,
+    encode_columns,
+)
 from engine.store.entry_codes import CodeCheck, TagCode
 from engine.store.expiry import Expiry
 from engine.store.files import Files, read_whole, sync_if_open, write_atomic
@@ -82,6 +88,11 @@ class Store(StoreCopy):
     def on_visible(self) -> list[Callable[[str, int, int, list[int]], None]]:
         """Called with (topic, queue, first offset, tag codes) when messages became readable."""
         return self._dispatch.on_visible
+
+    @property
+    def on_visible_in(self) -> dict[str, Callable[[str, int, int, list[int]], None]]:
+        """The same for messages of one topic, by its name: at most one for each."""
+        return self._dispatch.on_visible_in
 
     @property
     def flushed(self) -> int:
@@ -217,6 +228,36 @@ class Store(StoreCopy):
         id_prefix = self._encoder.id_prefix
         results = [ColumnsResult(*place, durability, id_prefix) for place in batch.places]
         return PutColumns(results, durability, end, runs)
+
+    def append_lone(
+        self, shape: RecordShape, message: LoneMessage, queue: int, *, is_held: bool
+    ) -> LonePlace:
+        """Write one plain message of a prepared shape; as `append` does.
+
+        With `is_held` it becomes readable only after the flush.
+        """
+        self.journal.check_leader()
+        self._check_writable()
+        known, log = self._queue(shape.topic, queue), self._log
+        stored_ms = self._last_ms = self._clock.now_ms()
+        position = log.written
+        encoded = shape.encode(message, known, position, stored_ms)
+        start = log.place(len(encoded.records))
+        if start != position:  # it did not fit this segment: positions are part of the bytes
+            encoded = shape.encode(message, known, start, stored_ms)
+        data, entry, _, _, hashes, places = encoded
+        log.append(data, start)
+        size_bytes, offset = len(data), known.next_offset
+        known.next_offset = offset + 1
+        run = PackedRun(known, offset, entry, shape.tag_codes, size_bytes)
+        hashed = [HashedKeys(hashes, places)]
+        end = start + size_bytes
+        self._dispatch.add(DispatchBatch(end, stored_ms, is_held, [run], [], hashed))
+        return LonePlace(queue, offset, start, end, stored_ms)
+
+    def record_shape(self, columns: MessageColumns) -> RecordShape:
+        """The shape of messages like the one that came as columns, for `append_lone`."""
+        return RecordShape(self._encoder, columns)
 
     def _dispatch_written(self, batch: DispatchBatch) -> list[SentRun]:
         """Bring what the log has now on its way to the readers; the result for each queue."""
