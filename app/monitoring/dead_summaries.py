@@ -17,7 +17,7 @@ from engine.broker import (
     DeadLetterState,
     DeadLetterTally,
 )
-from engine.errors import NotFound
+from engine.errors import MessageNotFound
 
 TALLIED_MAX = 200
 HOURS = 24
@@ -74,5 +74,5 @@ class DeadSummaries:
         """The time when the oldest dead letter was stored; None if its record cannot be read."""
         try:
             return (await self._messaging.message(topic, GROUP_QUEUE, offset)).stored_ms
-        except NotFound:
+        except MessageNotFound:
             return None
