@@ -26,6 +26,12 @@ ENTRIES_MAX = 100_000
 RETRY_MAX = 16
 T = TypeVar("T")
 
+# What only an engine of our own keeps beside its messages.
+OF_THE_ENGINE = (
+    "dismissals", "reset_history", "purges", "content_search", "journeys", "traffic_figures",
+    "lag_history", "log_figures", "reports",
+)  # fmt: skip
+
 
 class Kept(Generic[T]):
     """Values by name, each asked for again after KEPT_S."""
@@ -89,6 +95,7 @@ class ClusterCatalog:
             dead_letter_replays=False,
             uncounted_releases=False,
             member_shares=False,
+            **dict.fromkeys(OF_THE_ENGINE, False),
         )
 
     # -- topics ---------------------------------------------------------------------------------
