@@ -34,6 +34,9 @@ LACKS = {
     "transaction_queries": Lack(
         "neither lists nor looks up transactions", "ask the producer that began the transaction"
     ),
+    "transaction_callbacks": Lack(
+        "keeps no callbacks of producer groups", "answer checks over a producer's connection"
+    ),
     "dead_letter_replays": Lack(
         "replays no dead letters", "consume the topic %DLQ% of the group, and send them again"
     ),
@@ -55,6 +58,14 @@ LACKS = {
     "lag_history": Lack("keeps no lag over time", "see the group's lag of now"),
     "log_figures": Lack("shows neither its log nor its disk", "see its brokers' own figures"),
     "reports": Lack("records nothing that reports compute from", "read its topics with Spark"),
+    "topic_overrides": Lack(
+        "sets durability, retention and traces for all topics alike",
+        "leave it out, and set it for the brokers",
+    ),
+    "group_policies": Lack(
+        "sets retries, order and a pause of a group, and no more",
+        "leave it out, or set it in the consumers",
+    ),
 }
 
 

@@ -11,14 +11,11 @@ from typing import Protocol
 
 from starlette.types import Scope
 
-from app.administration import Administration
 from app.db.worker import DatabaseWorker
-from app.engine_administration import EngineAdministration
-from app.engine_messaging import EngineMessaging
+from app.engines import engine_of
 from app.following import Following
 from app.heartbeat import Heartbeat
 from app.host import EngineHost
-from app.messaging import Messaging
 from app.monitoring.meter import Meter
 from app.monitoring.sampler import Sampler
 from app.network.connection_limits import ConnectionLimits
@@ -117,10 +114,8 @@ class Services:
             clock.monotonic_s,
             is_trusted=TrustedProxies(getattr(settings, "trusted_proxies", ())).trusts,
         )
-        self.host = EngineHost(settings, clock=clock, leader=settings.follow)
+        self.host, self.messaging, self.administration = engine_of(settings, clock)
         self.following = Following(settings.follow)
-        self.messaging: Messaging = EngineMessaging(self.host)
-        self.administration: Administration = EngineAdministration(self.host)
         self.database = DatabaseWorker(settings.database)
         self.user_directory = UserDirectory(self.database, clock, settings)
         self.access_keys = AccessKeys(settings.data)
@@ -138,6 +133,17 @@ class Services:
         self.provider_login = ProviderLogin(settings, self.accounts, clock)
         self._check_document = check_document
 
+    @property
+    def has_embedded_engine(self) -> bool:
+        """Whether what only the embedded engine has (its events, journals, log) is there."""
+        return isinstance(self.host, EngineHost)
+
+    @property
+    def engine_host(self) -> EngineHost:
+        """The host of the embedded engine, for ports that are open only with it."""
+        assert isinstance(self.host, EngineHost)
+        return self.host
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Start the engine, then what listens to it; stop in the opposite order."""
@@ -145,9 +151,7 @@ class Services:
         warn_of_plain(self.settings)
         try:
             await asyncio.to_thread(self.leadership.load)
-            await self.host.start()
-            self.leadership.begin()
-            self.handover.load()
+            await self._start()
         except EngineError as error:
             log.critical("KiteMQ cannot start: %s. %s", error.detail, error.remedy)
             raise
@@ -155,11 +159,21 @@ class Services:
             log.critical("KiteMQ cannot start", exc_info=True)
             raise
         try:
-            self._build()
             yield
         finally:
             await self.host.stop(self.settings.stop_timeout_s)
             self.log_ring.detach()
+
+    async def _start(self) -> None:
+        await self.host.start()
+        try:
+            if self.has_embedded_engine:
+                self.leadership.begin()
+                self.handover.load()
+            self._build()
+        except BaseException:
+            await self.host.stop(self.settings.stop_timeout_s)
+            raise
 
     def _build(self) -> None:
         """Make what needs the running engine."""
@@ -170,9 +184,13 @@ class Services:
         self.heartbeat = Heartbeat()
         self.memory_trimmer = MemoryTrimmer()
         self.connections = Connections()
-        self.client_names = ClientNames(host.broker.members.is_alive)
-        self.client_figures = ClientFigures(host.broker.members.count)
-        host.broker.events.subscribe(self.client_figures.hear, self.client_figures.kinds)
+        if self.has_embedded_engine:
+            members = host.broker.members
+            self.client_names = ClientNames(members.is_alive)
+            self.client_figures = ClientFigures(members.count)
+        else:  # a cluster tells members apart by connections, and all of ours are one
+            self.client_names = ClientNames(lambda group, client: False)
+            self.client_figures = ClientFigures(lambda group: 0)
         self.audit = Audit(database, host.clock, self.refusal_audit.flush)
         self.audit_pruning = AuditPruner(database, host.clock, settings)
         self.log_levels = LogLevels(self.audit)
@@ -194,10 +212,14 @@ class Services:
             connections=self.connection_limits.state,
             plain_ports=plain_ports(settings),
         )
-        meter = Meter(lambda: host.broker.statistics, host.clock.now_ms)
+        meter = Meter(
+            lambda: host.broker.statistics if self.has_embedded_engine else None, clock.now_ms
+        )
         self.sampler = Sampler(administration, meter, clock.now_ms)
         self.mixed_groups = MixedGroups(host, self.connections)
-        host.broker.events.subscribe(self.mixed_groups.on_event, (MemberJoined, MemberLeft))
+        if self.has_embedded_engine:
+            host.broker.events.subscribe(self.client_figures.hear, self.client_figures.kinds)
+            host.broker.events.subscribe(self.mixed_groups.on_event, (MemberJoined, MemberLeft))
         self.clients = Clients(administration, self.messaging, self.connections, self.audit)
         self.reports = Reports(host, self.audit, database, settings)
         self.alerts = Alerts(
@@ -235,7 +257,9 @@ class Services:
         """Run the background work of all services."""
         background: list[BackgroundWork] = [self.audit_pruning]
         if not self.following.leader:  # checks, notifications and runs are a leader's
-            background += [self.transactions, self.alerts, self.replay_copies, self.reports]
+            background += [self.transactions, self.alerts]
+            if self.has_embedded_engine:
+                background += [self.replay_copies, self.reports]
         parts = (self.heartbeat, self.sampler, self.memory_trimmer, self.database)
         for each in parts:
             each.start()

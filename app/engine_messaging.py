@@ -15,6 +15,7 @@ from app.messaging import LockVerbs, MemberVerbs, Messaging, TransactionVerbs
 from app.send_batcher import BatchSlice, ColumnsDone, Done, LoneSends, SendBatcher
 from app.tasks import settle
 from engine.broker import (
+    Asker,
     Broker,
     Decider,
     Delivery,
@@ -49,6 +50,10 @@ class EngineTransactions(HostVerbs, TransactionVerbs):
     @property
     def _engine(self) -> TransactionSubsystem:
         return self._host.broker.transactions
+
+    @property
+    def askers(self) -> list[Asker]:
+        return self._engine.askers
 
     async def decide(
         self,

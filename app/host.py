@@ -9,18 +9,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property, partial
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from app.tasks import settle
-from app.turn_end import TurnEnd
+from app.server_host import STOP_TIMEOUT_S, ServerHost
 from engine.broker import Broker, LongPoll
-from engine.clock import Clock, SystemClock
+from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import Busy
-from engine.message import Durability
 from engine.standby_broker import StandbyBroker
 
 __all__ = ["EngineHost", "LongPoll", "LoopPool"]
@@ -31,14 +28,6 @@ T = TypeVar("T")
 PoolCall = tuple[Callable[[], Any], Callable[[Any, Exception | None], None]]
 
 POOL_THREADS = 4
-STOP_TIMEOUT_S = 10.0
-
-
-class Place(Protocol):
-    """A place in something that is waited for."""
-
-    def cancel(self) -> None:
-        """Nobody waits any more."""
 
 
 class LoopPool:
@@ -119,29 +108,20 @@ class LoopPool:
                 self._idle.set()
 
 
-class EngineHost:
+class EngineHost(ServerHost):
     """Owns the `Broker` between `start` and `stop`, both called once on the loop's thread."""
 
     def __init__(
         self, config: EngineConfig, *, clock: Clock | None = None, leader: str = ""
     ) -> None:
         """With a `leader` it is a `StandbyBroker`, which somebody has to feed."""
-        self.config, self.leader = config, leader
-        self.is_loading = False  # a standby's directory, anew
+        super().__init__(config, clock)
+        self.leader = leader
         self._loading: asyncio.Future[None] | None = None
-        self.clock: Clock = clock or SystemClock()
         self._broker: Broker | None = None
         self._pool: LoopPool | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due_s = 0.0
-        self._waiting: set[asyncio.Future[bool]] = set()
-        self._is_draining = False
-        self.turn_end = TurnEnd()
-
-    @cached_property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, kept: `asyncio.get_running_loop` of Python 3.11 makes a system call."""
-        return asyncio.get_running_loop()
 
     @property
     def broker(self) -> Broker:
@@ -159,11 +139,6 @@ class EngineHost:
         """The engine of a standby."""
         assert isinstance(self._broker, StandbyBroker)
         return self._broker
-
-    @property
-    def waiting_count(self) -> int:
-        """Long polls that wait right now."""
-        return len(self._waiting)
 
     @property
     def next_tick_s(self) -> float:
@@ -218,12 +193,6 @@ class EngineHost:
         self.is_loading = False
         self._arm(0.0)
 
-    def drain(self) -> None:
-        """End every long poll with what it has, and let none wait any more; for the way out."""
-        self._is_draining = True
-        for waiting in tuple(self._waiting):
-            settle(waiting, False)
-
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End waits, let the threads finish, then stop the engine cleanly."""
         self.drain()
@@ -246,58 +215,6 @@ class EngineHost:
     def poke(self) -> None:
         """Tick soon: something was asked for that is due earlier than the engine last said."""
         self._arm(0.0)
-
-    # -- waiting for the engine -----------------------------------------------------------------
-
-    async def wait(self, begin: Callable[[Callable[[], None]], Place], wait_s: float) -> bool:
-        """Begin something that calls back when it is over, and wait: whether it called in time.
-
-        `begin` gets the callback; what it returns is cancelled where nobody waits any more: after
-        `wait_s`, when the caller is cancelled, and while the server stops, when it may not even
-        begin.
-        """
-        return await self.wait_until(begin, self.loop.time() + wait_s)
-
-    async def flushed(self, position: int) -> None:
-        """Wait until the log is on disk up to `position`; raises what kept it from that."""
-        flushed: asyncio.Future[None] = self.loop.create_future()
-        self.broker.when_flushed(position, partial(settle, flushed, None))
-        await flushed
-
-    async def accepted(self, position: int, durability: Durability) -> Durability:
-        """Wait for what `when_accepted` says; the durability, or raises what kept it from that."""
-        level: asyncio.Future[Durability] = self.loop.create_future()
-        self.broker.when_accepted(position, durability, partial(settle, level))
-        return await level
-
-    async def wait_until(
-        self, park: Callable[[Callable[[], None]], Place], deadline_s: float
-    ) -> bool:
-        """Wait until the engine wakes us (True) or the time is over or we drain (False).
-
-        A caller that does not ask the engine again cancels its place, which passes on a wake that
-        it had got; a caller that was woken and asks again must not.
-        """
-        loop = self.loop
-        if self._is_draining or loop.time() >= deadline_s:
-            return False
-        woken: asyncio.Future[bool] = loop.create_future()
-        parked = park(partial(settle, woken, True))
-        timer = loop.call_at(deadline_s, settle, woken, False)
-        self._waiting.add(woken)
-        try:
-            if woken.done():  # there is more to examine at once: let others run in between
-                await asyncio.sleep(0)
-            is_woken = await woken
-        except BaseException:  # cancelled, or closed before a task awaited it
-            parked.cancel()
-            raise
-        finally:
-            timer.cancel()
-            self._waiting.discard(woken)
-        if not is_woken:
-            parked.cancel()
-        return is_woken
 
     # -- ticks ----------------------------------------------------------------------------------
 

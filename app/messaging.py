@@ -15,6 +15,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from app.send_batcher import BatchSlice, ColumnsDone, Done, LoneSends
 from engine.broker import (
+    Asker,
     Broker,
     Decider,
     Delivery,
@@ -75,6 +76,11 @@ def wait_verb(
 
 class TransactionVerbs(VerbSet[TransactionSubsystem]):
     """Decides, checks and lists transactions."""
+
+    @property
+    @abstractmethod
+    def askers(self) -> list[Asker]:
+        """Who is asked to answer a check, in order: the first that returns True passes it on."""
 
     @abstractmethod
     async def decide(

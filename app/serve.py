@@ -144,12 +144,14 @@ def _serve_once(settings: Settings, setting_origins: Mapping[str, str], follow: 
 
     A standby has no port for gRPC clients, which stay with the first of their addresses that
     answers; and no broker for classic ones, but a name server: without it not all of them start
-    (docs/standby.md).
+    (docs/standby.md). A server before a cluster has neither, as those clients reach it themselves.
     """
     if settings.follow:
         settings = replace(settings, grpc_listen=OFF, remoting_broker_listen="")
-        if settings.follow.startswith(ROCKETMQ_SCHEME):  # its clients have their own name servers
-            settings = replace(settings, remoting_listen=OFF)
+    if settings.rocketmq or settings.follow.startswith(ROCKETMQ_SCHEME):
+        settings = replace(
+            settings, grpc_listen=OFF, remoting_listen=OFF, remoting_broker_listen=""
+        )
     try:
         host = open_host(settings)
         if not (is_loopback(host) or settings.allow_open or _has_users(settings)):

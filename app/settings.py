@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from app import (
     access_settings,
     bounds,
+    cluster_settings,
     grpc_settings,
     network_settings,
     oidc_settings,
@@ -32,6 +33,7 @@ from app import (
     report_settings,
 )
 from app.access_settings import AccessSettings
+from app.cluster_settings import ClusterSettings
 from app.connection_settings import ConnectionSettings
 from app.grpc_settings import GrpcSettings
 from app.listen_address import OFF
@@ -68,6 +70,7 @@ class Settings(
     GrpcSettings,
     RemotingSettings,
     ReplicationSettings,
+    ClusterSettings,
     ReportSettings,
 ):
     """What the server can be told, the engine's settings included."""
@@ -260,6 +263,7 @@ def settings_fields() -> tuple[Field[Any], ...]:
         GrpcSettings,
         RemotingSettings,
         ReplicationSettings,
+        ClusterSettings,
         OidcSettings,
         ReportSettings,
         EngineConfig,
@@ -334,6 +338,7 @@ def _checked(settings: Settings) -> Settings:
     wrong = (
         bounds.complaint(settings)
         or replication_settings.complaint(settings)
+        or cluster_settings.complaint(settings, follow=settings.follow)
         or _complaint(settings)
         or oidc_settings.complaint(settings)
         or access_settings.complaint(settings)

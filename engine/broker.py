@@ -15,7 +15,14 @@ from engine.config import EngineConfig
 from engine.container import Container
 from engine.delivery.changes import OffsetMove, Reset
 from engine.delivery.filter import Filter, parse_filter
-from engine.delivery.group import GroupConfig, Mode
+from engine.delivery.group import (
+    GroupConfig,
+    Mode,
+    changed_group,
+    check_group,
+    group_exists,
+    group_missing,
+)
 from engine.delivery.locks import LockedQueue, LockResult, QueueLock, QueueLocks
 from engine.delivery.long_polling import LongPoll
 from engine.delivery.member import Assignment, Member
@@ -48,18 +55,26 @@ from engine.delivery.values import (
     Receipt,
     ReceiptRun,
     Receipts,
+    total,
 )
 from engine.errors import EngineError, unusable
 from engine.message import Durability, Message, PutResult
 from engine.message_checks import check_message
 from engine.message_columns import MessageColumns, PutColumns
-from engine.replay.conditions import DeadLetterConditions, error_class_of, error_line_of, fits_error
+from engine.replay.conditions import (
+    DeadLetterConditions,
+    error_class_of,
+    error_line_of,
+    fits_error,
+    origin_of,
+)
 from engine.replay.dead_letters import (
     DeadLetter,
     DeadLetterArrivals,
     DeadLetterPage,
     DeadLetters,
     DeadLetterTally,
+    dead_letter_of,
 )
 from engine.replay.dismissal_snapshot import DismissalSnapshot, DismissalSummary
 from engine.replay.dismissals import DismissalPlan
@@ -112,8 +127,21 @@ from engine.store.hashing import tag_hash
 from engine.store.journal import JournalPlace
 from engine.store.kernel import KERNEL, StoredColumns
 from engine.store.pool import Pool
-from engine.topic.catalog import TopicConfig, TopicType
-from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, REPLY_TOPIC, RETRY_PREFIX
+from engine.topic.catalog import (
+    TopicConfig,
+    TopicType,
+    changed_topic,
+    check_deletable,
+    check_topic,
+    topic_exists,
+)
+from engine.topic.names import (
+    DEAD_LETTER_PREFIX,
+    GROUP_QUEUE,
+    REPLY_TOPIC,
+    RETRY_PREFIX,
+    is_system_topic,
+)
 from engine.trace.journey import (
     Branch,
     CheckedReason,
@@ -126,7 +154,7 @@ from engine.trace.journey import (
     StageOutcome,
 )
 from engine.trace.traces import Traces, TraceStatus
-from engine.txn.check import TransactionCheck
+from engine.txn.check import Asker, TransactionCheck
 from engine.txn.producers import Callback, Callbacks
 from engine.txn.resolve import Decider, TransactionDecision
 from engine.txn.transactions import (
@@ -153,6 +181,7 @@ __all__ = [
     "RETRY_PREFIX",
     "AckResult",
     "ActivePin",
+    "Asker",
     "Assignment",
     "Branch",
     "Broker",
@@ -283,11 +312,23 @@ __all__ = [
     "TransactionState",
     "TransactionSubsystem",
     "WindowRates",
+    "changed_group",
+    "changed_topic",
+    "check_deletable",
+    "check_group",
+    "check_topic",
+    "dead_letter_of",
     "error_class_of",
     "error_line_of",
     "fits_error",
+    "group_exists",
+    "group_missing",
+    "is_system_topic",
+    "origin_of",
     "parse_filter",
     "tag_hash",
+    "topic_exists",
+    "total",
 ]
 
 
@@ -298,16 +339,17 @@ class Health(msgspec.Struct, frozen=True):
     """Health of the engine; `failures` names the faults, empty when there are none.
 
     `warnings` names what a person should see to while everything still works. `kernel` is
-    "compiled" or "pure": how the engine's loops over batches run.
+    "compiled" or "pure": how the engine's loops over batches run. None is what the
+    engine cannot tell.
     """
 
     is_ready: bool
     failures: dict[str, str]
     durability: Durability
-    log_bytes: int
-    unflushed_bytes: int
+    log_bytes: int | None
+    unflushed_bytes: int | None
     disk_free_bytes: int | None
-    disk_free_min_bytes: int
+    disk_free_min_bytes: int | None
     damages: list[Damage]
     warnings: dict[str, str] = {}
     kernel: str = KERNEL

@@ -6,6 +6,8 @@ first use where that is allowed.
 
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, Generic, TypeVar
 
 from app.capabilities import EMBEDDED
@@ -15,7 +17,7 @@ from app.cluster.errors import ClusterUnreachable
 from app.cluster.groups import ClusterGroup
 from app.cluster.numbering import NAME, QueueNumbers, queue_numbers
 from app.cluster.routes import ClusterQueue, TopicRoute
-from engine.broker import GroupConfig, TopicConfig, TopicType
+from engine.broker import GroupConfig, TopicConfig, TopicType, group_missing
 from engine.clock import Clock
 from engine.errors import GroupNotFound, TopicNotFound
 from engine.message import Durability
@@ -24,23 +26,25 @@ from kitemq.model.server import Capabilities
 KEPT_S = 30.0
 ENTRIES_MAX = 100_000
 RETRY_MAX = 16
+K = TypeVar("K")
 T = TypeVar("T")
 
 # What only an engine of our own keeps beside its messages.
 OF_THE_ENGINE = (
     "dismissals", "reset_history", "purges", "content_search", "journeys", "traffic_figures",
-    "lag_history", "log_figures", "reports",
+    "lag_history", "log_figures", "reports", "transaction_callbacks",
 )  # fmt: skip
 
 
-class NamedCache(Generic[T]):
-    """Values by name, each asked for again after KEPT_S."""
+class Kept(Generic[K, T]):
+    """Values by key, each asked for again after `kept_s`."""
 
-    def __init__(self, ask: Callable[[str], Coroutine[Any, Any, T]]) -> None:
+    def __init__(self, ask: Callable[[K], Coroutine[Any, Any, T]], kept_s: float = KEPT_S) -> None:
         self._ask = ask
-        self._values: dict[str, tuple[T, float]] = {}
+        self._kept_s = kept_s
+        self._values: dict[K, tuple[T, float]] = {}
 
-    async def get(self, name: str) -> T:
+    async def get(self, name: K) -> T:
         """The value; what `ask` raises is not kept."""
         value, until_s = self._values.get(name, (None, 0.0))
         if value is not None and time.monotonic() < until_s:
@@ -48,10 +52,10 @@ class NamedCache(Generic[T]):
         fresh = await self._ask(name)
         if len(self._values) >= ENTRIES_MAX:
             self._values.clear()
-        self._values[name] = fresh, time.monotonic() + KEPT_S
+        self._values[name] = fresh, time.monotonic() + self._kept_s
         return fresh
 
-    def forget(self, name: str) -> None:
+    def forget(self, name: K) -> None:
         """Ask again when it is needed next."""
         self._values.pop(name, None)
 
@@ -76,9 +80,9 @@ class ClusterCatalog:
         self._order = order
         self._auto_create = auto_create
         self._default_queues = default_queues
-        self._topics = NamedCache(self._read_topic)
-        self._groups = NamedCache(self._read_group)
-        self._settings = NamedCache(client.settings)
+        self._topics = Kept(self._read_topic)
+        self._groups = Kept(self._read_group)
+        self._settings = Kept(client.settings)
         self._homes: dict[str, dict[str, int]] = {}  # queues for writing, by topic and broker
 
     async def start(self) -> None:
@@ -96,6 +100,8 @@ class ClusterCatalog:
             dead_letter_replays=False,
             uncounted_releases=False,
             member_shares=False,
+            topic_overrides=False,
+            group_policies=False,
             **dict.fromkeys(OF_THE_ENGINE, False),
         )
 
@@ -112,10 +118,12 @@ class ClusterCatalog:
         """A topic as it is in the cluster; TopicNotFound."""
         route = await self.route(name)  # its queues as they are now
         kind = await self._topics.get(name)
+        return self.topic_of(name, kind, route)
+
+    def topic_of(self, name: str, kind: TopicType, route: TopicRoute) -> TopicConfig:
+        """A topic by what each broker has of it."""
         reads, writes = self.numbers.counts(route)
-        permission = 0
-        for each in route.queue_datas:
-            permission |= each.perm
+        permission = reduce(or_, (each.perm for each in route.queue_datas), 0)
         return TopicConfig(name, kind, reads, writes, permission & 6)
 
     def write_numbers(self, topic: str, route: TopicRoute) -> list[int]:
@@ -143,6 +151,10 @@ class ClusterCatalog:
         queues = self.numbers.share(self._default_queues) * len(self.numbers.brokers)
         return TopicConfig(name, TopicType.NORMAL, queues, queues, is_automatic=True)
 
+    def forget_topic(self, name: str) -> None:
+        """Ask again for what was changed."""
+        self._topics.forget(name)
+
     async def ensure_topic(self, name: str, *, queues: int = 0) -> TopicConfig:
         """The same, created where it is not there, with `queues` on each broker if given."""
         try:
@@ -160,6 +172,10 @@ class ClusterCatalog:
     async def group(self, name: str) -> GroupConfig:
         """The settings of a group; GroupNotFound."""
         return await self._groups.get(name)
+
+    def forget_group(self, name: str) -> None:
+        """Ask again for what was changed."""
+        self._groups.forget(name)
 
     async def ensure_group(self, name: str) -> GroupConfig:
         """The same, created where it is not there."""
@@ -204,20 +220,26 @@ class ClusterCatalog:
     async def _read_topic(self, name: str) -> TopicType:
         with engine_errors("topic"):
             kind = await self.client.topics.kind(name)
-        return TopicType(kind) if kind in TopicType.__members__ else TopicType.NORMAL
+        return topic_type(kind)
 
     async def _read_group(self, name: str) -> GroupConfig:
         with engine_errors("group"):
             group = await self.client.groups.find(name)
         if group is None:
-            raise GroupNotFound(
-                f"there is no consumer group {name!r}",
-                field="group",
-                remedy="create it, or check its spelling",
-            )
-        return GroupConfig(
-            name,
-            retry_max=group.retry_max_times,
-            consume_enabled=group.consume_enable,
-            ordered=group.consume_message_orderly,
-        )
+            raise group_missing(name)
+        return group_config(group)
+
+
+def topic_type(kind: str) -> TopicType:
+    """A topic's type by its message type; NORMAL for one that KiteMQ does not have."""
+    return TopicType(kind) if kind in TopicType.__members__ else TopicType.NORMAL
+
+
+def group_config(group: ClusterGroup) -> GroupConfig:
+    """A group of a cluster as the engine describes its own."""
+    return GroupConfig(
+        group.group_name,
+        retry_max=group.retry_max_times,
+        consume_enabled=group.consume_enable,
+        ordered=group.consume_message_orderly,
+    )

@@ -4,11 +4,12 @@ import msgspec
 
 from app.cluster.errors import ClusterUnreachable
 from app.cluster.link import ClusterLink, Fields, number
-from app.cluster.routes import ClusterQueue, decoded, queue_of
+from app.cluster.routes import ClusterQueue, decoded, decoded_aside, queue_of
 from protocol.remoting.codes import RequestCode, ResponseCode
 from protocol.remoting.loose_json import standard_json
 
-# Whoever has one of these is a group of the broker's own.
+TABLE_PAGE = 10_000  # some 4 MB
+# A group with one of these names is the broker's own.
 SYSTEM_PREFIX = "CID_"
 SYSTEM_GROUPS = frozenset(
     {
@@ -35,9 +36,37 @@ class ClusterGroup(msgspec.Struct, frozen=True, rename="camel"):
     which_broker_when_consume_slowly: int = 1
     notify_consumer_ids_changed_enable: bool = True
 
+    @property
+    def is_system(self) -> bool:
+        """Whether it is one of the brokers' own."""
+        return self.group_name in SYSTEM_GROUPS or self.group_name.startswith(SYSTEM_PREFIX)
+
 
 class _GroupTable(msgspec.Struct, rename="camel"):
     subscription_group_table: dict[str, ClusterGroup] = {}
+    data_version: dict[str, int] = {}
+
+
+# Topic to queue to the next message that the group gets.
+GroupOffsets = dict[str, dict[int, int]]
+
+
+class _OffsetTable(msgspec.Struct, rename="camel"):
+    offset_table: dict[str, dict[int, int]] = {}
+
+
+class _QueueName(msgspec.Struct, rename="camel"):
+    queue_id: int
+
+
+class _TimeSpan(msgspec.Struct, rename="camel"):
+    message_queue: _QueueName
+    min_time_stamp: int = 0
+    delay_time: int = 0
+
+
+class _TimeSpans(msgspec.Struct, rename="camel"):
+    consume_time_span_set: list[_TimeSpan] = []
 
 
 class ClusterProgress(msgspec.Struct, frozen=True):
@@ -70,8 +99,18 @@ class ClusterConsumer(msgspec.Struct, frozen=True, rename="camel"):
     version: int = 0
 
 
-class _Consumers(msgspec.Struct, rename="camel"):
+class ClusterSubscription(msgspec.Struct, frozen=True, rename="camel"):
+    """A subscription of a group to a topic, as the last heartbeat had it."""
+
+    sub_string: str = "*"
+    expression_type: str = "TAG"
+
+
+class ClusterConsumers(msgspec.Struct, frozen=True, rename="camel"):
+    """The clients of a group, and what the last of their heartbeats subscribed to."""
+
     connection_set: list[ClusterConsumer] = []
+    subscription_table: dict[str, ClusterSubscription] = {}
 
 
 class ClusterGroups:
@@ -86,11 +125,7 @@ class ClusterGroups:
         groups: dict[str, ClusterGroup] = {}
         for answer in answers.values():
             groups |= decoded(answer.body, _GroupTable).subscription_group_table
-        return [
-            groups[name]
-            for name in sorted(groups)
-            if name not in SYSTEM_GROUPS and not name.startswith(SYSTEM_PREFIX)
-        ]
+        return [groups[name] for name in sorted(groups) if not groups[name].is_system]
 
     async def find(self, name: str) -> ClusterGroup | None:
         """The settings of a group as the first master has them that knows it; None for no group.
@@ -127,17 +162,62 @@ class ClusterGroups:
 
     async def consumers(self, name: str) -> list[ClusterConsumer]:
         """The clients that are connected; those that receive by POP without a heartbeat are not."""
+        return (await self.connected(name)).connection_set
+
+    async def connected(self, name: str) -> ClusterConsumers:
+        """The same by client id, with what they subscribe to."""
         answers = await self._link.ask_masters(
             RequestCode.GET_CONSUMER_CONNECTION_LIST,
             {"consumerGroup": name},
             allowed=(ResponseCode.CONSUMER_NOT_ONLINE,),
         )
         clients: dict[str, ClusterConsumer] = {}
+        topics: dict[str, ClusterSubscription] = {}
         for answer in answers.values():
             if answer.code == ResponseCode.SUCCESS:
-                connected = decoded(answer.body, _Consumers).connection_set
-                clients |= {each.client_id: each for each in connected}
-        return [clients[name] for name in sorted(clients)]
+                connected = decoded(answer.body, ClusterConsumers)
+                clients |= {each.client_id: each for each in connected.connection_set}
+                topics |= connected.subscription_table
+        return ClusterConsumers([clients[name] for name in sorted(clients)], topics)
+
+    async def table(self, broker: str) -> dict[str, ClusterGroup]:
+        """All groups of one broker, TABLE_PAGE in an answer where it can."""
+        groups: dict[str, ClusterGroup] = {}
+        version = ""
+        while True:
+            fields = {"groupSeq": len(groups), "maxGroupNum": TABLE_PAGE, "dataVersion": version}
+            answer = await self._link.ask(
+                broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, fields
+            )
+            page = await decoded_aside(answer.body, _GroupTable)
+            is_over = not page.subscription_group_table.keys() - groups.keys()
+            groups |= page.subscription_group_table
+            if is_over or len(groups) >= int(answer.fields.get("totalGroupNum", 0)):
+                return groups
+            version = msgspec.json.encode(page.data_version).decode()
+
+    async def offsets(self, broker: str) -> dict[str, GroupOffsets]:
+        """How far all groups are on one broker, in the queues where they have committed."""
+        answer = await self._link.ask(broker, RequestCode.GET_ALL_CONSUMER_OFFSET, {})
+        table = (await decoded_aside(answer.body, _OffsetTable)).offset_table
+        groups: dict[str, GroupOffsets] = {}
+        for key, queues in table.items():
+            topic, _, group = key.rpartition("@")
+            groups.setdefault(group, {})[topic] = queues
+        return groups
+
+    async def ages(self, name: str, broker: str, topic: str) -> dict[int, tuple[int, int]]:
+        """By queue the age of the next message that a group gets, and when the first was stored.
+
+        The age is 0 where there is none; more than can be where the group has no offset.
+        """
+        answer = await self._link.ask(
+            broker, RequestCode.QUERY_CONSUME_TIME_SPAN, {"group": name, "topic": topic}
+        )
+        spans = decoded(standard_json(answer.body), _TimeSpans).consume_time_span_set
+        return {
+            each.message_queue.queue_id: (each.delay_time, each.min_time_stamp) for each in spans
+        }
 
     async def progress(self, name: str, topic: str = "") -> dict[ClusterQueue, ClusterProgress]:
         """How far it is in each queue of the topics that it consumes, or of one."""

@@ -52,7 +52,7 @@ class ClusterMessaging(
             default_queues=default_queues,
             clock=clock or SystemClock(),
         )
-        self._catalog = catalog
+        self.catalog = catalog
         self.capabilities = catalog.capabilities
         self._waits = ClusterWaits()
         self.transactions = ClusterTransactions(catalog)
@@ -67,8 +67,8 @@ class ClusterMessaging(
 
     async def start(self) -> None:
         """Learn what the cluster is; Busy while it cannot be reached."""
-        await self._catalog.start()
-        self.capabilities = self._catalog.capabilities
+        await self.catalog.start()
+        self.capabilities = self.catalog.capabilities
         self.transactions.start()
 
     def drain(self) -> None:
@@ -79,7 +79,7 @@ class ClusterMessaging(
         """End all waits and the client."""
         await self._waits.close()
         await self.transactions.close()
-        await self._catalog.client.close()
+        await self.catalog.client.close()
 
     async def __aenter__(self) -> Self:
         await self.start()

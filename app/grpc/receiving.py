@@ -14,8 +14,8 @@ from app.grpc.clients import GrpcClient
 from app.grpc.codes import GrpcRefusal, ok, status
 from app.grpc.leases import LEASE_S
 from app.grpc.shapes import delivered, handle_of, receipt_of
-from app.host import Place
 from app.security.access import Action
+from app.server_host import Place
 from app.services import bodies
 from app.services.receive_attempts import ReceiveAttempts
 from engine.broker import AckResult, Delivery, Nack, Receipt

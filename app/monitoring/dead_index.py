@@ -12,17 +12,16 @@ from dataclasses import dataclass
 
 import msgspec
 
-from app.administration import Administration
-from app.messaging import Messaging
+from app.administration import Administration, DeadLetterLists
 from app.pause import Pause
 from engine.broker import (
     DEAD_LETTER_PREFIX,
-    GROUP_QUEUE,
+    DeadLetter,
     error_class_of,
     error_line_of,
 )
 from engine.errors import NotFound
-from engine.message import FAILED_CLIENT, FAILED_ERROR, FAILED_REASON, REDRIVEN_JOB, StoredMessage
+from engine.message import FAILED_CLIENT, FAILED_ERROR, FAILED_REASON, REDRIVEN_JOB
 
 COUNTED_MAX = 50_000
 GROUPS_MAX = 4
@@ -65,15 +64,15 @@ class DeadLetterListing:
 class _GroupIndex:
     """One group's rows: offsets from `low` up to `high` - 1 were looked at."""
 
-    def __init__(self, topic: str, since_position: int, end: int) -> None:
+    def __init__(self, group: str, since_position: int, end: int) -> None:
         self.since_position = since_position
-        self._topic = topic
+        self._group = group
         self._rows: deque[DeadRow] = deque()
         self._low = self._high = end
         self._lock = asyncio.Lock()
 
     async def extend(
-        self, messaging: Messaging, low: int, end: int, until_s: float
+        self, letters: DeadLetterLists, low: int, end: int, until_s: float
     ) -> DeadLetterListing:
         """Read what is new, then what is older, down to `low` or until the time is up."""
         async with self._lock:
@@ -83,22 +82,22 @@ class _GroupIndex:
                 self._low = self._high = end
             pause = Pause()
             while self._high < end:
-                self._rows.extend(await self._read(messaging, self._high))
+                self._rows.extend(await self._read(letters, self._high))
                 self._high += 1
                 await pause.when_due()
             while self._low > floor and time.monotonic() < until_s:
                 self._low -= 1
-                self._rows.extendleft(await self._read(messaging, self._low))
+                self._rows.extendleft(await self._read(letters, self._low))
                 await pause.when_due()
             while self._rows and self._rows[0].offset < floor:
                 self._rows.popleft()
             self._low = max(self._low, floor)
             return DeadLetterListing(tuple(self._rows), self._high - self._low, end - low)
 
-    async def _read(self, messaging: Messaging, offset: int) -> list[DeadRow]:
+    async def _read(self, letters: DeadLetterLists, offset: int) -> list[DeadRow]:
         """The row of an offset; none where its record is damaged or gone."""
         try:
-            return [row_of(await messaging.message(self._topic, GROUP_QUEUE, offset))]
+            return [row_of(await letters.get(self._group, offset))]
         except NotFound:
             return []
 
@@ -106,8 +105,7 @@ class _GroupIndex:
 class DeadIndex:
     """Rows of the groups that were looked at last."""
 
-    def __init__(self, messaging: Messaging, administration: Administration) -> None:
-        self._messaging = messaging
+    def __init__(self, administration: Administration) -> None:
         self._administration = administration
         self._shelves: OrderedDict[str, _GroupIndex] = OrderedDict()
 
@@ -122,23 +120,25 @@ class DeadIndex:
         except NotFound:
             await self._administration.group(group)
             return DeadLetterListing((), 0, 0)
-        low, end = await self._administration.dead_letters.bounds(group)
+        letters = self._administration.dead_letters
+        low, end = await letters.bounds(group)
         shelf = self._shelves.pop(group, None)
         if shelf is None or shelf.since_position != config.since_position:
-            shelf = _GroupIndex(topic, config.since_position, end)
+            shelf = _GroupIndex(group, config.since_position, end)
         self._shelves[group] = shelf
         while len(self._shelves) > GROUPS_MAX:
             self._shelves.popitem(last=False)
-        return await shelf.extend(self._messaging, low, end, time.monotonic() + budget_s)
+        return await shelf.extend(letters, low, end, time.monotonic() + budget_s)
 
 
-def row_of(message: StoredMessage) -> DeadRow:
+def row_of(letter: DeadLetter) -> DeadRow:
+    message = letter.message
     properties = message.properties
     origin = message.origin_topic
     error = properties.get(FAILED_ERROR, "")
     line = error_line_of(error)
     return DeadRow(
-        offset=message.offset,
+        offset=letter.offset,
         died_ms=message.stored_ms,
         reason=sys.intern(properties.get(FAILED_REASON, "")),
         topic="" if origin.startswith(DEAD_LETTER_PREFIX) else sys.intern(origin),

@@ -9,15 +9,12 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from app.administration import Administration
-from app.messaging import Messaging
 from engine.broker import (
     DEAD_LETTER_PREFIX,
-    GROUP_QUEUE,
     DeadLetterArrivals,
     DeadLetterState,
     DeadLetterTally,
 )
-from engine.errors import MessageNotFound
 
 TALLIED_MAX = 200
 HOURS = 24
@@ -38,10 +35,7 @@ class DeadSummary:
 class DeadSummaries:
     """Summaries of at most a thousand groups, those that were looked at last."""
 
-    def __init__(
-        self, messaging: Messaging, administration: Administration, now_ms: Callable[[], int]
-    ) -> None:
-        self._messaging = messaging
+    def __init__(self, administration: Administration, now_ms: Callable[[], int]) -> None:
         self._administration = administration
         self._now_ms = now_ms
         self._cache: OrderedDict[str, tuple[Hashable, DeadSummary]] = OrderedDict()
@@ -62,7 +56,7 @@ class DeadSummaries:
                 DeadSummary(
                     await letters.tally(group, count_max=TALLIED_MAX, state=DeadLetterState.OPEN),
                     await letters.arrived(group, times_ms),
-                    await self._oldest_ms(topic, states.first),
+                    await self._oldest_ms(group, states.first),
                 ),
             )
         self._cache[group] = known
@@ -70,9 +64,10 @@ class DeadSummaries:
             self._cache.popitem(last=False)
         return known[1]
 
-    async def _oldest_ms(self, topic: str, offset: int) -> int | None:
+    async def _oldest_ms(self, group: str, offset: int) -> int | None:
         """The time when the oldest dead letter was stored; None if its record cannot be read."""
         try:
-            return (await self._messaging.message(topic, GROUP_QUEUE, offset)).stored_ms
-        except MessageNotFound:
+            letter = await self._administration.dead_letters.get(group, offset)
+        except NotFound:
             return None
+        return letter.message.stored_ms

@@ -26,16 +26,16 @@ class NextAction(StrEnum):
 class GroupCondition(msgspec.Struct, frozen=True, gc=False):
     """What is known of a group; `unread` is None before its first offset.
 
-    `rate` are the messages consumed a second over the last minute, `growth` those by which the lag
-    clearly grew over a quarter of an hour and still does.
+    `rate` are the messages consumed a second over the last minute, None if unknown, `growth` those
+    by which the lag clearly grew over a quarter of an hour and still does.
     """
 
     is_paused: bool
     members: int
     unread: int | None
-    inflight: int
+    inflight: int | None  # None: unknown
     oldest_age_ms: int
-    rate: float
+    rate: float | None
     forecast: Forecast = UNKNOWN
     growth: int = 0
 
@@ -46,7 +46,7 @@ class GroupCondition(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_late(self) -> bool:
         """Whether messages that no client holds have waited for too long."""
-        return (self.unread or 0) > self.inflight and self.oldest_age_ms >= LATE_MS
+        return (self.unread or 0) > (self.inflight or 0) and self.oldest_age_ms >= LATE_MS
 
 
 class GroupStanding(msgspec.Struct, frozen=True, gc=False):
@@ -95,10 +95,10 @@ def _reason(now: GroupCondition) -> StatusReason:
     if not now.members and not now.rate:
         return StatusReason.NO_CONSUMERS
     if now.growth:
-        return StatusReason.GROWING if now.rate else StatusReason.STALLED
+        return StatusReason.STALLED if now.rate == 0 else StatusReason.GROWING
     if now.oldest_age_ms >= BEHIND_MS and now.forecast.outlook is Outlook.SHRINKING:
         return StatusReason.SHRINKING
-    if now.is_late and not now.rate:
+    if now.is_late and now.rate == 0:
         return StatusReason.STALLED
     if now.is_late and now.forecast.outlook is Outlook.NOT_SHRINKING:
         return StatusReason.NOT_SHRINKING

@@ -20,61 +20,74 @@ class Traffic:
 
 
 class Meter:
-    """Asks the engine; keeps nothing of its own."""
+    """Asks the engine; keeps nothing of its own. What an engine does not count is None or []."""
 
-    def __init__(self, statistics: Callable[[], Statistics], now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, statistics: Callable[[], Statistics | None], now_ms: Callable[[], int]
+    ) -> None:
+        """`statistics` gives None where the engine counts no traffic."""
         self._statistics = statistics
         self._now_ms = now_ms
 
-    def accepted_rate(self) -> float:
+    def accepted_rate(self) -> float | None:
         """Messages accepted per second over the last ten seconds."""
         return self._latest(Metric.MESSAGES_IN)
 
-    def delivered_rate(self) -> float:
+    def delivered_rate(self) -> float | None:
         """Messages delivered per second over the last ten seconds."""
         return self._latest(Metric.MESSAGES_OUT)
 
     def p99_ms(self) -> int | None:
         """Time from a message's birth to its acknowledgement; None if unknown."""
-        spread = self._statistics().end_to_end()
-        return round(spread.p99 / 1000) if spread.count else None
+        statistics = self._statistics()
+        spread = statistics.end_to_end() if statistics else None
+        return round(spread.p99 / 1000) if spread and spread.count else None
 
-    def topic_rate(self, name: str) -> float:
+    def topic_rate(self, name: str) -> float | None:
         """Messages accepted per second over the last minute."""
-        return self._statistics().topic_rate(name)
+        statistics = self._statistics()
+        return statistics.topic_rate(name) if statistics else None
 
-    def topic_bytes_rate(self, name: str) -> float:
+    def topic_bytes_rate(self, name: str) -> float | None:
         """Bytes of records accepted per second over the last minute."""
-        return self._statistics().topic_bytes_rate(name)
+        statistics = self._statistics()
+        return statistics.topic_bytes_rate(name) if statistics else None
 
-    def group_rate(self, name: str) -> float:
+    def group_rate(self, name: str) -> float | None:
         """Messages acknowledged per second over the last minute."""
-        return self._statistics().group_rate(name)
+        statistics = self._statistics()
+        return statistics.group_rate(name) if statistics else None
 
-    def group_out_rate(self, name: str) -> float:
+    def group_out_rate(self, name: str) -> float | None:
         """Messages delivered and pulled per second over the last minute."""
-        return self._statistics().group_out_rate(name)
+        statistics = self._statistics()
+        return statistics.group_out_rate(name) if statistics else None
 
     def topic_history(self, name: str) -> list[int]:
         """Messages accepted in each ten seconds of the window, oldest first; [] when silent."""
-        return self._statistics().topic_history(name, STEPS)
+        statistics = self._statistics()
+        return statistics.topic_history(name, STEPS) if statistics else []
 
-    def traffic(self) -> Traffic:
+    def traffic(self) -> Traffic | None:
         """Both totals over the window, without what came before the process began."""
+        statistics = self._statistics()
+        if statistics is None:
+            return None
         now_ms = self._now_ms()
         end_ms = now_ms // STEP_MS * STEP_MS
-        since_ms = self._statistics().since_ms
-        steps = max(1, min(STEPS, (end_ms - since_ms) // STEP_MS + 1))
+        steps = max(1, min(STEPS, (end_ms - statistics.since_ms) // STEP_MS + 1))
         return Traffic(
             start_ms=end_ms - steps * STEP_MS,
             step_ms=STEP_MS,
-            accepted=self._line(Metric.MESSAGES_IN, steps),
-            delivered=self._line(Metric.MESSAGES_OUT, steps),
+            accepted=_line(statistics, Metric.MESSAGES_IN, steps),
+            delivered=_line(statistics, Metric.MESSAGES_OUT, steps),
         )
 
-    def _latest(self, metric: Metric) -> float:
-        return self._statistics().broker_rate(metric)
+    def _latest(self, metric: Metric) -> float | None:
+        statistics = self._statistics()
+        return statistics.broker_rate(metric) if statistics else None
 
-    def _line(self, metric: Metric, steps: int) -> list[float]:
-        counts = self._statistics().broker_history(metric, steps) or [0] * steps
-        return [count * 1000 / STEP_MS for count in counts]
+
+def _line(statistics: Statistics, metric: Metric, steps: int) -> list[float]:
+    counts = statistics.broker_history(metric, steps) or [0] * steps
+    return [count * 1000 / STEP_MS for count in counts]

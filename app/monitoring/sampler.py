@@ -29,6 +29,7 @@ from engine.broker import (
     GroupLag,
     TopicConfig,
     TopicStats,
+    total,
 )
 from engine.errors import EngineError
 
@@ -52,8 +53,8 @@ class TopicFigures(msgspec.Struct, frozen=True, gc=False):
     kind: str
     messages: int
     last_ms: int | None
-    rate: float
-    bytes_rate: float
+    rate: float | None
+    bytes_rate: float | None
 
 
 class GroupFigures(msgspec.Struct, frozen=True, gc=False):
@@ -65,12 +66,12 @@ class GroupFigures(msgspec.Struct, frozen=True, gc=False):
 
     lag: int
     oldest_ms: int | None
-    inflight: int
-    retry_waiting: int
+    inflight: int | None
+    retry_waiting: int | None
     dead: int
     lag_by_topic: Mapping[str, int]
-    rate: float = 0.0
-    consumed: float = 0.0
+    rate: float | None = 0.0
+    consumed: float | None = 0.0
     members: int = 0
     dead_new: int = 0  # of the dead, those of the last 24 hours
 
@@ -96,10 +97,10 @@ class Totals(msgspec.Struct, frozen=True, gc=False):
     idle: int = 0
     messages: int = 0
     lag: int = 0
-    inflight: int = 0
-    retry_waiting: int = 0
+    inflight: int | None = 0
+    retry_waiting: int | None = 0
     dead: int = 0
-    log_bytes: int = 0
+    log_bytes: int | None = 0
     disk_free_bytes: int | None = None
     p99_ms: int | None = None
 
@@ -167,14 +168,16 @@ class Snapshot:
 
 
 def topic_figures(
-    topic: TopicConfig, stats: TopicStats, rate: float, bytes_rate: float
+    topic: TopicConfig, stats: TopicStats, rate: float | None, bytes_rate: float | None
 ) -> TopicFigures:
     """The sums of a topic's queues."""
     times = [queue.last_stored_ms for queue in stats.queues if queue.last_stored_ms]
     return TopicFigures(kind_of(topic), stats.messages, max(times, default=None), rate, bytes_rate)
 
 
-def group_figures(lag: GroupLag, rate: float, consumed: float, members: int) -> GroupFigures:
+def group_figures(
+    lag: GroupLag, rate: float | None, consumed: float | None, members: int
+) -> GroupFigures:
     """The sums of a group's queues, beside its rates and the number of its members."""
     by_topic: dict[str, int] = {}
     for queue in lag.queues:
@@ -373,8 +376,8 @@ class Sampler:
             idle=sum(not each.lag and not each.consumed for each in figures),
             messages=sum(each.messages for each in topics.values()),
             lag=sum(each.lag for each in figures),
-            inflight=sum(each.inflight for each in figures),
-            retry_waiting=sum(each.retry_waiting for each in figures),
+            inflight=total(each.inflight for each in figures),
+            retry_waiting=total(each.retry_waiting for each in figures),
             dead=sum(each.dead for each in figures),
             log_bytes=health.log_bytes,
             disk_free_bytes=health.disk_free_bytes,

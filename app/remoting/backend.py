@@ -79,7 +79,7 @@ class RemotingBackend:
 
     def __post_init__(self) -> None:
         services = self.services
-        self.host, self.settings = services.host, services.settings
+        self.host, self.settings = services.engine_host, services.settings
         self.messaging = services.messaging
         self.request_limits, self.activity = services.request_limits, services.client_figures
 

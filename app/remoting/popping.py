@@ -10,12 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from app.eager import eager
-from app.host import Place
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.remoting.heartbeats import engine_filter
 from app.remoting.records import record_of, records_of
 from app.security.access import Action
+from app.server_host import Place
 from engine.broker import RETRY_PREFIX, Delivery, Receipt
 from engine.errors import Busy, DiskFull, EngineError
 from engine.message import StoredMessage

@@ -46,7 +46,7 @@ class RemotingPort:
         self._listeners = tuple(listeners)
         self._monitor = monitor
         clients = RemotingClients(
-            services.host,
+            services.engine_host,
             services.messaging,
             services.transactions,
             services.client_names,

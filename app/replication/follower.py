@@ -34,7 +34,7 @@ class Follower:
     def __init__(self, services: Services) -> None:
         settings = services.settings
         self._settings, self._leadership = settings, services.leadership
-        self._host, self._following = services.host, services.following
+        self._host, self._following = services.engine_host, services.following
         self._secret, self._ca = settings.ha_secret, settings.follow_ca
         self._services, self._ha_listen = services, settings.ha_listen
         self._tls: ssl.SSLContext | None = None

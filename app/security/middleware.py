@@ -13,7 +13,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.db.rows import CLIENT_ADDRESS
 from app.errors import AUDITED, REFUSED, ProblemError, problem_answer
 from app.following import Following
-from app.host import EngineHost
 from app.security.access import PRINCIPAL, principal_of
 from app.security.authenticator import Authenticator
 from app.security.headers import Header, secured, stay_secure
@@ -23,6 +22,7 @@ from app.security.proxies import client_address, proxies_of
 from app.security.refusal_audit import ACTION, KIND, RefusalAudit, RefusedAttempt
 from app.security.request_body import RequestBody
 from app.security.request_limits import RequestLimits
+from app.server_host import ServerHost
 from app.settings import Settings
 from kitemq.protocol.frames import STANDBY_HEADER
 
@@ -51,7 +51,7 @@ class SecurityMiddleware:
         authenticator: Authenticator,
         refusals: RefusalAudit,
         following: Following,
-        host: EngineHost,
+        host: ServerHost,
     ) -> None:
         self._app = app
         self._following, self._host = following, host

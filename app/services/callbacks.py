@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from app.addresses import redacted_text, redacted_url
-from app.host import EngineHost
+from app.server_host import ServerHost
 from app.services import bodies
 from app.services.targets import TargetClient, TargetRefused, Targets
 from app.tasks import end_tasks
@@ -44,7 +44,7 @@ class CallbackCaller:
     """Calls on the event loop; httpx is loaded at the first one."""
 
     def __init__(
-        self, host: EngineHost, document: Callable[[TransactionCheck], bytes], targets: Targets
+        self, host: ServerHost, document: Callable[[TransactionCheck], bytes], targets: Targets
     ) -> None:
         self._host = host
         self._targets = targets

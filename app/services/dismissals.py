@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from app.db.rows import Actor
-from app.host import EngineHost
+from app.server_host import ServerHost
 from app.services.audit import Audit
 from engine.broker import (
     DeadLetterConditions,
@@ -42,7 +42,7 @@ class Impact(msgspec.Struct, frozen=True):
 class Dismissals:
     """Dismisses and restores on behalf of an actor, who is named in the trail and on the note."""
 
-    def __init__(self, host: EngineHost, audit: Audit) -> None:
+    def __init__(self, host: ServerHost, audit: Audit) -> None:
         self._host = host
         self._audit = audit
 

@@ -6,7 +6,7 @@ REST's receive take single messages. In one group, both kinds get the same messa
 
 import logging
 
-from app.host import EngineHost
+from app.server_host import ServerHost
 from app.services.connections import Connections
 from engine.events import MemberJoined, MemberLeft
 
@@ -18,7 +18,7 @@ CLASSIC = "TCP"  # the endpoint of classic clients, as `Connections` names it
 class MixedGroups:
     """Finds groups with classic clients and members that take single messages."""
 
-    def __init__(self, host: EngineHost, connections: Connections) -> None:
+    def __init__(self, host: ServerHost, connections: Connections) -> None:
         self._host = host
         self._connections = connections
         self._logged: set[str] = set()

@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from app.db.rows import Actor
-from app.host import EngineHost
+from app.server_host import ServerHost
 from app.services.audit import Audit
 from app.services.leadership import Leadership, RoleChange
 from app.services.standbys import KITEMQ, StandbyLink, Standbys
@@ -36,7 +36,7 @@ class Handover:
     """For the event loop's thread; `settings` are those of a leader."""
 
     def __init__(
-        self, leadership: Leadership, host: EngineHost, standbys: Standbys, settings: Settings
+        self, leadership: Leadership, host: ServerHost, standbys: Standbys, settings: Settings
     ) -> None:
         self._leadership, self._host = leadership, host
         self._standbys, self._settings = standbys, settings

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from app.host import EngineHost
 from app.messaging import VerbSet, verb
+from app.server_host import ServerHost
 from app.services.search import SearchService
 from engine.broker import GroupState, Journey, Traces
 from engine.message import StoredMessage
@@ -14,7 +14,7 @@ MOVED_ON = frozenset({GroupState.RETRY_WAITING, GroupState.DEAD})
 class Journeys(VerbSet[Traces]):
     """Finds the records of a message, and has the engine tell what happened to them."""
 
-    def __init__(self, host: EngineHost, search: SearchService) -> None:
+    def __init__(self, host: ServerHost, search: SearchService) -> None:
         self._host = host
         self._search = search
 

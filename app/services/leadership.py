@@ -14,7 +14,7 @@ from typing import Protocol
 
 from app.db.rows import Actor, actor_at
 from app.following import Following
-from app.host import EngineHost
+from app.server_host import ServerHost
 from app.services.audit import Audit
 from app.settings import Settings
 from engine.config import ROCKETMQ_SCHEME
@@ -56,7 +56,7 @@ class LeaderFeed(Protocol):
 class Leadership:
     """`load` it before the engine starts; for the event loop's thread."""
 
-    def __init__(self, data: Path, host: EngineHost, following: Following) -> None:
+    def __init__(self, data: Path, host: ServerHost, following: Following) -> None:
         self._data, self._host, self._following = data, host, following
         self._saving, self._promoting = asyncio.Lock(), asyncio.Lock()
         self.state = EpochState()

@@ -13,7 +13,7 @@ import msgspec
 
 from app.db.rows import DatabaseError, JobFilter, JobRow, json_text
 from app.db.worker import DatabaseAsker, DatabaseWorker
-from app.host import EngineHost
+from app.server_host import ServerHost
 from app.tasks import end_tasks
 from engine.broker import ReplayJob
 from engine.errors import Invalid
@@ -34,7 +34,7 @@ SELECTION = (
 class ReplayCopies:
     """Keeps the copies while the server runs, and finds them; on the loop's thread."""
 
-    def __init__(self, host: EngineHost, database: DatabaseWorker) -> None:
+    def __init__(self, host: ServerHost, database: DatabaseWorker) -> None:
         self._host = host
         self._database = database
         self._ask = DatabaseAsker(

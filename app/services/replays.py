@@ -10,8 +10,8 @@ import msgspec
 from app.administration import Administration
 from app.capabilities import require
 from app.db.rows import Actor
-from app.host import EngineHost
 from app.messaging import Messaging, VerbSet, verb
+from app.server_host import ServerHost
 from app.services.audit import Audit
 from engine.broker import NewReplay, ReplayJob, ReplayJobs, RetryRequest
 from kitemq.model.conversion import convert
@@ -26,7 +26,7 @@ class Replays(VerbSet[ReplayJobs]):
 
     def __init__(
         self,
-        host: EngineHost,
+        host: ServerHost,
         messaging: Messaging,
         administration: Administration,
         audit: Audit,

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from app.errors import ReplyTimeout
-from app.host import EngineHost
 from app.messaging import Messaging
-from engine.broker import PendingRequest, RequestCounts
+from app.server_host import ServerHost
+from engine.broker import PendingRequest, RequestCounts, RequestReply
 from engine.errors import Invalid, Stopping
 from engine.message import Message, StoredMessage
 from kitemq.model.numbers import is_whole
@@ -28,19 +28,19 @@ class Answered(NamedTuple):
 class Requests:
     """Requests and replies for every endpoint; the engine stores them."""
 
-    def __init__(self, host: EngineHost, messaging: Messaging) -> None:
+    def __init__(self, host: ServerHost, messaging: Messaging) -> None:
         self._host = host
         self._messaging = messaging
-        self._engine = host.broker.requests
-        # The engine's own verbs, for endpoints that wait by themselves, reply or look.
-        self.begin = self._engine.request
-        self.reply = self._engine.reply
-        self.find = self._engine.find
+
+    @property
+    def engine(self) -> RequestReply:
+        """The engine's own verbs, for endpoints that wait by themselves, reply or look."""
+        return self._host.broker.requests
 
     @property
     def counts(self) -> RequestCounts:
         """How many requests wait, and how the others ended since the start."""
-        return self._engine.counts
+        return self.engine.counts
 
     async def ask(
         self, message: Message, *, timeout_ms: int, client: str, correlation_id: str = ""
@@ -53,7 +53,7 @@ class Requests:
         begun: list[PendingRequest] = []
 
         def begin(wake: Callable[[], None]) -> PendingRequest:
-            request = self.begin(
+            request = self.engine.request(
                 message,
                 timeout_ms=timeout_ms,
                 client=client,

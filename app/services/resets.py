@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from app.db.rows import Actor
-from app.host import EngineHost
 from app.messaging import VerbSet, verb
+from app.server_host import ServerHost
 from app.services.audit import Audit
 from engine.broker import OffsetResets, Reset, ResetPlan, ResetPreview, ResetTarget
 
@@ -31,7 +31,7 @@ class Resets(VerbSet[OffsetResets]):
     Each raises what `engine.delivery.resets` says, and Busy where the trail cannot be written.
     """
 
-    def __init__(self, host: EngineHost, audit: Audit) -> None:
+    def __init__(self, host: ServerHost, audit: Audit) -> None:
         self._host = host
         self._audit = audit
 

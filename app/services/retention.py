@@ -6,8 +6,8 @@ import msgspec
 
 from app.administration import Administration
 from app.db.rows import Actor
-from app.host import EngineHost
 from app.messaging import VerbSet, verb
+from app.server_host import ServerHost
 from app.services.audit import Audit
 from engine.broker import Purge, RetentionService
 
@@ -23,7 +23,7 @@ class Extent(msgspec.Struct, frozen=True, omit_defaults=True):
 class Purges(VerbSet[RetentionService]):
     """Purges topics on behalf of an actor, who is named in the trail."""
 
-    def __init__(self, host: EngineHost, administration: Administration, audit: Audit) -> None:
+    def __init__(self, host: ServerHost, administration: Administration, audit: Audit) -> None:
         self._host = host
         self._administration = administration
         self._audit = audit

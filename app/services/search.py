@@ -8,8 +8,8 @@ from functools import partial
 import msgspec
 
 from app.administration import Administration
-from app.host import EngineHost
 from app.messaging import VerbSet, verb
+from app.server_host import ServerHost
 from app.tasks import settle
 from engine.broker import ANYWHERE, FOREVER_MS, LogSearch, Lookup, ScanPage, ScanQuery
 from engine.errors import Busy, Invalid
@@ -54,7 +54,7 @@ class KeyPage(msgspec.Struct, frozen=True):
 class SearchService(VerbSet[LogSearch]):
     """Two searches work at once, 32 more may wait; beyond that Busy."""
 
-    def __init__(self, host: EngineHost, administration: Administration) -> None:
+    def __init__(self, host: ServerHost, administration: Administration) -> None:
         self._host = host
         self._administration = administration
         self._turns = asyncio.Semaphore(AT_ONCE_MAX)

@@ -12,7 +12,7 @@ from pathlib import Path
 from app.administration import Administration
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
-from app.host import EngineHost
+from app.server_host import ServerHost
 from kitemq.model.server import CheckOutcome, SelfCheck
 
 FRESH_MS = 10_000
@@ -32,7 +32,7 @@ class SelfChecks:
 
     def __init__(
         self,
-        host: EngineHost,
+        host: ServerHost,
         administration: Administration,
         database: DatabaseWorker,
         data: Path,

@@ -10,9 +10,10 @@ import msgspec
 
 from app import eager
 from app.addresses import HIDDEN, redacted_url
+from app.capabilities import require
 from app.db.rows import Actor
-from app.host import EngineHost
 from app.messaging import Messaging
+from app.server_host import ServerHost
 from app.services import bodies
 from app.services.audit import Audit
 from app.services.callbacks import CallbackCaller
@@ -95,7 +96,7 @@ class Transactions:
 
     def __init__(
         self,
-        host: EngineHost,
+        host: ServerHost,
         messaging: Messaging,
         audit: Audit,
         targets: Targets,
@@ -104,14 +105,16 @@ class Transactions:
     ) -> None:
         """`document` is the body that callbacks are sent, `targets` what they may call."""
         self._host = host
-        self._verbs = messaging.transactions
+        self._verbs, self._capabilities = messaging.transactions, messaging.capabilities
         self._audit = audit
         self.producers = LiveProducers()
         self._caller = CallbackCaller(host, document, targets)
 
     def start(self) -> None:
         """Register with the engine as askers of its checks."""
-        self._host.broker.transactions.askers.extend((self.producers.ask, self._caller.ask))
+        self._verbs.askers.append(self.producers.ask)
+        if self._capabilities.transaction_callbacks:
+            self._verbs.askers.append(self._caller.ask)
 
     async def stop(self) -> None:
         """Cancel the calls under way; their checks are repeated."""
@@ -120,7 +123,8 @@ class Transactions:
 
     @property
     def callbacks(self) -> Callbacks:
-        """The callbacks of producer groups, with their secrets."""
+        """The callbacks of producer groups, with their secrets; Refused where none are kept."""
+        require(self._capabilities, "transaction_callbacks")
         return self._host.broker.transactions.callbacks
 
     async def decide(

@@ -15,12 +15,12 @@ from starlette.types import Scope
 
 from app import eager
 from app.container import services_of
-from app.host import EngineHost
 from app.network.websocket_protocol import RESERVATION, SOCKET, BoundedWebSocketProtocol
 from app.security.access import Action, Kind, Principal, principal_of, require
 from app.security.authenticator import Authenticator
 from app.security.byte_budget import ByteReservation
 from app.security.client_names import check_name, owner_of
+from app.server_host import ServerHost
 from app.ws.calls import Calls
 from app.ws.limits import SocketLimits
 from app.ws.outbox import Outbox
@@ -54,7 +54,7 @@ RIGHTS_EVERY_S = 5.0  # how soon a connection ends after its token was revoked o
 class Hub:
     """State that the connections of one server share: the names and owners of clients."""
 
-    def __init__(self, host: EngineHost, limits: SocketLimits) -> None:
+    def __init__(self, host: ServerHost, limits: SocketLimits) -> None:
         self.host = host
         self.limits = limits
         self._sessions: dict[str, Connection] = {}

@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
 from app.container import services_of
-from app.host import EngineHost
+from app.server_host import ServerHost
 from app.ws.connection import Hub
 from app.ws.limits import SocketLimits
 from app.ws.session import Session
@@ -27,7 +27,7 @@ class SocketEndpoint:
     """Accepts connections and gives each a `Session`."""
 
     def __init__(self) -> None:
-        self._hubs: WeakKeyDictionary[EngineHost, Hub] = WeakKeyDictionary()
+        self._hubs: WeakKeyDictionary[ServerHost, Hub] = WeakKeyDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect

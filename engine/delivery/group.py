@@ -4,7 +4,7 @@ A group is created by hand or, where the engine allows it, at its first use. Wha
 consumed is not here but in `progress_store.py`; `DeliverySubsystem` deletes both.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -115,11 +115,7 @@ class GroupCatalog:
         """The group's settings; raises GroupNotFound."""
         config = self._groups.get(name)
         if config is None:
-            raise GroupNotFound(
-                f"there is no consumer group {name!r}",
-                field="group",
-                remedy="create it, or check its spelling",
-            )
+            raise group_missing(name)
         return config
 
     def ensure(self, name: str) -> GroupConfig:
@@ -136,11 +132,7 @@ class GroupCatalog:
         """Add a group; raises Invalid, Conflict when it exists, Refused when there are too many."""
         check_group(config)
         if config.name in self._groups:
-            raise Conflict(
-                f"the consumer group {config.name!r} exists already",
-                field="name",
-                remedy="change it instead, or choose another name",
-            )
+            raise group_exists(config.name)
         if len(self._groups) >= self._groups_max:
             raise Refused(
                 f"there are {len(self._groups)} consumer groups, the most allowed",
@@ -153,13 +145,7 @@ class GroupCatalog:
     def change(self, name: str, /, **changes: Any) -> GroupConfig:
         """Replace some settings; raises GroupNotFound, Invalid."""
         config = self.get(name)
-        unknown = sorted(set(changes) - set(config.__struct_fields__) | {"name"} & set(changes))
-        if unknown:
-            raise Invalid(f"a group has no changeable {unknown[0]!r}", field=unknown[0])
-        if changes.get("start", StartAt.TIME) is not StartAt.TIME:
-            changes.setdefault("start_at_ms", 0)
-        changed = msgspec.structs.replace(config, **changes)
-        check_group(changed)
+        changed = changed_group(config, changes)
         if changed != config:
             self._write(_entry(changed))
         return changed
@@ -200,6 +186,36 @@ def _entry(config: GroupConfig) -> GroupSet:
 def _check(entry: GroupSet | GroupGone) -> None:
     if isinstance(entry, GroupSet):
         check_by(check_group, entry.config)
+
+
+def group_missing(name: str) -> GroupNotFound:
+    """The error for a name that no group has."""
+    return GroupNotFound(
+        f"there is no consumer group {name!r}",
+        field="group",
+        remedy="create it, or check its spelling",
+    )
+
+
+def group_exists(name: str) -> Conflict:
+    """The error for a name that is taken."""
+    return Conflict(
+        f"the consumer group {name!r} exists already",
+        field="name",
+        remedy="change it instead, or choose another name",
+    )
+
+
+def changed_group(config: GroupConfig, changes: Mapping[str, Any]) -> GroupConfig:
+    """The group with these changes; Invalid."""
+    unknown = sorted(set(changes) - set(config.__struct_fields__) | {"name"} & set(changes))
+    if unknown:
+        raise Invalid(f"a group has no changeable {unknown[0]!r}", field=unknown[0])
+    if changes.get("start", StartAt.TIME) is not StartAt.TIME:
+        changes = {"start_at_ms": 0, **changes}
+    changed = msgspec.structs.replace(config, **changes)
+    check_group(changed)
+    return changed
 
 
 def check_group(config: GroupConfig) -> None:

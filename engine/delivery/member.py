@@ -14,7 +14,7 @@ class Member(msgspec.Struct, frozen=True):
     """A consumer of a group; times are ms since 1970 UTC.
 
     `is_pulling`: it sends heartbeats and takes part in the sharing of queues. `is_connected`: it
-    has a subscription on an open connection.
+    has a subscription on an open connection. None is what the engine cannot tell.
     """
 
     client: str
@@ -24,8 +24,8 @@ class Member(msgspec.Struct, frozen=True):
     topics: Subscription
     is_pulling: bool
     is_connected: bool
-    joined_ms: int
-    seen_ms: int
+    joined_ms: int | None
+    seen_ms: int | None
 
 
 class Assignment(msgspec.Struct, frozen=True):

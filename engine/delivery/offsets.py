@@ -11,7 +11,7 @@ from engine.delivery.progress_store import ProgressStore
 from engine.delivery.queue_progress import QueueProgress
 from engine.delivery.start import Starts
 from engine.delivery.subscription_filters import SubscriptionFilters
-from engine.delivery.values import GroupLag, LagBasis, QueueLag
+from engine.delivery.values import GroupLag, LagBasis, QueueLag, total
 from engine.errors import Invalid, QueueNotFound
 from engine.legality import NUMBER_MAX
 from engine.run_length import to_runs
@@ -144,7 +144,7 @@ class ConsumerOffsets:
         return GroupLag(
             queues=queues,
             count=sum(queue.count for queue in queues),
-            inflight=sum(queue.inflight for queue in queues),
+            inflight=total(queue.inflight for queue in queues),
             retry_waiting=self.retry_waiting(group),
             dead=end - first,
             oldest_age_ms=max(0, self._clock.now_ms() - min(oldest)) if oldest else None,

@@ -1,6 +1,6 @@
 """Values that delivery returns to its callers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
@@ -8,6 +8,12 @@ import msgspec
 
 from engine.message import StoredMessage
 from engine.store.kernel import StoredColumns
+
+
+def total(counts: Iterable[int | None]) -> int | None:
+    """The sum; None where one of them is not known."""
+    known = list(counts)
+    return None if None in known else sum(filter(None, known))
 
 
 class Receipt(NamedTuple):
@@ -106,7 +112,7 @@ class QueueLag(msgspec.Struct, frozen=True):
     is done; `cursor` is the next to be delivered for the first time. `oldest_ms` is when the
     oldest one that is not done was stored. `expired` counts those that retention or a purge ever
     took before the group was done with them. `counts` says whether what the group's filter leaves
-    out is counted too (see `subscription_filters.py`).
+    out is counted too (see `subscription_filters.py`). None is what the engine cannot tell.
     """
 
     topic: str
@@ -116,9 +122,9 @@ class QueueLag(msgspec.Struct, frozen=True):
     committed: int
     cursor: int
     count: int
-    inflight: int
+    inflight: int | None
     oldest_ms: int | None
-    expired: int = 0
+    expired: int | None = 0
     counts: LagBasis = LagBasis.ALL
 
 
@@ -131,8 +137,8 @@ class GroupLag(msgspec.Struct, frozen=True):
 
     queues: list[QueueLag]
     count: int
-    inflight: int
-    retry_waiting: int
+    inflight: int | None
+    retry_waiting: int | None
     dead: int
     oldest_age_ms: int | None
     counts: LagBasis = LagBasis.ALL

@@ -40,6 +40,9 @@ READ_AT_ONCE = 50  # a page that has enough reads no more than these in vain
 class DeadLetter(msgspec.Struct, frozen=True):
     """One dead letter. `failures` counts its deliveries, `reason` is a Reason's value.
 
+    `offset` is its number among those of its group. Here these lie in one queue, and it is that of
+    the message.
+
     `error_class` is the class that the error names, empty where it names none.
 
     `origin_id` is the offset id of the record first sent. `redriven_by` are the jobs that sent it
@@ -48,6 +51,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
     """
 
     message: StoredMessage
+    offset: int
     reason: str
     error: str
     client: str
@@ -368,20 +372,31 @@ class DeadLetters:
         marks = self._marks.within(name, GROUP_QUEUE, min(offsets), max(offsets) + 1)
         dismissed_offsets = self._dismissals.dismissed_offsets(name)
         return [
-            DeadLetter(
-                message=stored,
-                reason=stored.properties.get(FAILED_REASON, ""),
-                error=stored.properties.get(FAILED_ERROR, ""),
-                client=stored.properties.get(FAILED_CLIENT, ""),
-                failures=stored.attempt - 1,
-                origin_topic=origin_of(stored),
-                origin_id=origin_id_of(stored),
+            msgspec.structs.replace(
+                dead_letter_of(stored, stored.offset),
                 redriven_by=marks.get(stored.offset, []),
-                redriven_from=stored.properties.get(REDRIVEN_JOB, ""),
-                redrive_count=times_of(stored),
                 state=states.of(stored.offset),
-                error_class=error_class_of(stored.properties.get(FAILED_ERROR, "")),
                 dismissed=dismissed_offsets.note_of(stored.offset),
             )
             for stored in records
         ]
+
+
+def dead_letter_of(stored: StoredMessage, offset: int) -> DeadLetter:
+    """A record as a dead letter of which nothing was done yet."""
+    properties = stored.properties
+    return DeadLetter(
+        message=stored,
+        offset=offset,
+        reason=properties.get(FAILED_REASON, ""),
+        error=properties.get(FAILED_ERROR, ""),
+        client=properties.get(FAILED_CLIENT, ""),
+        failures=stored.attempt - 1,
+        origin_topic=origin_of(stored),
+        origin_id=origin_id_of(stored),
+        redriven_by=[],
+        redriven_from=properties.get(REDRIVEN_JOB, ""),
+        redrive_count=times_of(stored),
+        state=DeadLetterState.OPEN,
+        error_class=error_class_of(properties.get(FAILED_ERROR, "")),
+    )

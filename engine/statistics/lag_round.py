@@ -70,7 +70,7 @@ class RoundBuilder:
 
         `active_ms` tells of a group, topic and queue when the group last did something there.
         """
-        last = (lag.retry_waiting, lag.dead, -1 if members is None else members)
+        last = (lag.retry_waiting or 0, lag.dead, -1 if members is None else members)
         before = len(self._names)
         for queue in lag.queues:
             self._names.append(LagName(group, queue.topic, queue.queue))
@@ -83,11 +83,11 @@ class RoundBuilder:
                     queue.cursor,
                     queue.count,
                     queue.oldest_ms or 0,
-                    queue.inflight,
+                    queue.inflight or 0,
                     *last,
                     queue.counts == "matching",
                     active_ms(group, queue.topic, queue.queue),
-                    queue.expired,
+                    queue.expired or 0,
                     resets,
                 )
             )

@@ -4,7 +4,7 @@
 Apache RocketMQ.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -169,26 +169,11 @@ class Catalog:
         """Topics that say for themselves how long their messages are kept."""
         return [self._topics[name] for name in self._aged]
 
-    def check(self, config: TopicConfig) -> None:
-        """Raise Invalid or Forbidden as `create` would for a topic like this; changes nothing."""
-        check_topic_name(config.name, field="name")
-        if is_system_topic(config.name):
-            raise Forbidden(
-                f"{config.name!r} is a name of the system's own",
-                field="name",
-                remedy="choose another name",
-            )
-        _check(config)
-
     def create(self, config: TopicConfig) -> TopicConfig:
         """Add a topic; Conflict when the name is taken, Forbidden for the engine's own names."""
-        self.check(config)
+        check_topic(config)
         if config.name in self._topics:
-            raise Conflict(
-                f"the topic {config.name!r} exists already",
-                field="name",
-                remedy="change it, or choose another name",
-            )
+            raise topic_exists(config.name)
         return self._add(config)
 
     def change(self, name: str, /, **changes: Any) -> TopicConfig:
@@ -198,16 +183,9 @@ class Catalog:
         unknown or has a wrong value.
         """
         config = self.get(name)
-        unknown = sorted(changes.keys() - CHANGEABLE)
-        if unknown:
-            raise Invalid(f"a topic has no changeable {unknown[0]!r}", field=unknown[0])
-        changed = msgspec.structs.replace(config, **changes)
-        if changed == config:
-            return config
-        if is_system_topic(name) and not is_group_topic(name):
-            raise Forbidden(f"{name!r} is the system's own topic", field="topic")
-        _check(changed)
-        self._set(changed)
+        changed = changed_topic(config, changes)
+        if changed != config:
+            self._set(changed)
         return changed
 
     def delete(
@@ -219,8 +197,7 @@ class Catalog:
         before `position`, or all there are, belong to it.
         """
         self.get(name)
-        if name in CLOSED_TOPICS:
-            raise Forbidden(f"{name!r} is the system's own topic", field="topic")
+        check_deletable(name)
         entry = TopicDeleted(name, self._log.written if position is None else position)
         self._journal.append_all([entry, *also], is_lasting=True)
         self._apply(entry)
@@ -384,6 +361,46 @@ def _check_entry(entry: TopicSet | TopicDeleted) -> None:
     check_by(_check, config)
     check_number("created_ms", config.created_ms)
     check_number("since_position", config.since_position)
+
+
+def check_topic(config: TopicConfig) -> None:
+    """Raise Invalid or Forbidden for what no topic of the users' can be."""
+    check_topic_name(config.name, field="name")
+    if is_system_topic(config.name):
+        raise Forbidden(
+            f"{config.name!r} is a name of the system's own",
+            field="name",
+            remedy="choose another name",
+        )
+    _check(config)
+
+
+def changed_topic(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
+    """The topic with these changes; Invalid, and Forbidden for the engine's own."""
+    unknown = sorted(changes.keys() - CHANGEABLE)
+    if unknown:
+        raise Invalid(f"a topic has no changeable {unknown[0]!r}", field=unknown[0])
+    changed = msgspec.structs.replace(config, **changes)
+    if changed != config:
+        if is_system_topic(config.name) and not is_group_topic(config.name):
+            raise Forbidden(f"{config.name!r} is the system's own topic", field="topic")
+        _check(changed)
+    return changed
+
+
+def check_deletable(name: str) -> None:
+    """Raise Forbidden for a topic that the engine cannot be without."""
+    if name in CLOSED_TOPICS:
+        raise Forbidden(f"{name!r} is the system's own topic", field="topic")
+
+
+def topic_exists(name: str) -> Conflict:
+    """The error for a name that is taken."""
+    return Conflict(
+        f"the topic {name!r} exists already",
+        field="name",
+        remedy="change it, or choose another name",
+    )
 
 
 def _check(config: TopicConfig) -> None:

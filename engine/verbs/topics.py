@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from engine.errors import QueueNotFound
-from engine.topic.catalog import TopicConfig
+from engine.topic.catalog import TopicConfig, check_topic
 from engine.verbs.verbs import Verbs
 
 
@@ -46,7 +46,7 @@ class TopicVerbs(Verbs):
 
     def check_topic(self, config: TopicConfig) -> None:
         """Raise Invalid or Forbidden for what no topic of the users' can be; changes nothing."""
-        self._catalog.check(config)
+        check_topic(config)
 
     def change_topic(self, name: str, /, **changes: Any) -> TopicConfig:
         """Change settings of a topic; None is the broker's default where TopicConfig allows it.

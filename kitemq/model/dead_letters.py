@@ -20,7 +20,7 @@ from kitemq.model.replays import (
     TimeLimit,
     WithDismissed,
 )
-from kitemq.model.values import OffsetText
+from kitemq.model.values import Int64, OffsetText
 
 DeadOffsets = Annotated[list[OffsetText], Meta(max_length=10_000)]
 
@@ -56,6 +56,9 @@ class DeadLetterInfo(msgspec.Struct, frozen=True):
     """
 
     message: MessageView
+    offset: Annotated[
+        Int64, Meta(description="Its number among its group's, by which requests name it.")
+    ]
     reason: Annotated[str, Meta(description="attempts_exhausted, rejected …")]
     error: Annotated[str, Meta(description="What its consumer said last.")]
     client: Annotated[str, Meta(description="Which client had it last.")]

@@ -113,13 +113,13 @@ class Capabilities(msgspec.Struct, frozen=True):
     sql_filters: Annotated[bool, Meta(description="Filter by SQL92 expressions.")]
     transaction_queries: Annotated[bool, Meta(description="List and look up transactions.")]
     dead_letter_replays: Annotated[bool, Meta(description="Replay dead letters by jobs.")]
+    # Of these an older server says nothing, which can do them all.
     uncounted_releases: Annotated[
         bool, Meta(description="Put messages back without counting the attempt.")
-    ]
+    ] = True
     member_shares: Annotated[
         bool, Meta(description="Share the queues of a topic out among the members of a group.")
-    ]
-    # Of these an older server says nothing, which can do them all.
+    ] = True
     dismissals: Annotated[bool, Meta(description="Dismiss dead letters, and restore them.")] = True
     reset_history: Annotated[bool, Meta(description="Remember and undo offset resets.")] = True
     purges: Annotated[bool, Meta(description="Delete messages before their time.")] = True
@@ -133,6 +133,19 @@ class Capabilities(msgspec.Struct, frozen=True):
     reports: Annotated[bool, Meta(description="Record what the hourly reports compute from.")] = (
         True
     )
+    transaction_callbacks: Annotated[
+        bool, Meta(description="Ask callbacks of producer groups what became of a transaction.")
+    ] = True
+    topic_overrides: Annotated[
+        bool, Meta(description="Give a topic its own durability, retention and traces.")
+    ] = True
+    group_policies: Annotated[
+        bool,
+        Meta(
+            description="Give a group more settings than its retries, its order and a pause of "
+            "all its topics."
+        ),
+    ] = True
 
 
 class ServerInfo(msgspec.Struct, frozen=True):

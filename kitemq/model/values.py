@@ -4,6 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+UNTOLD = "Null where the engine cannot tell it, as a RocketMQ cluster."
+
 OFFSET_MAX = 2**63 - 1
 
 

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import uuid4
 
+from app.administration import Administration
 from app.messaging import Messaging
 from engine.broker import Delivery, TransactionCheck
 from engine.message import Message
@@ -23,6 +24,7 @@ class Maker:
     create_group: Callable[[str, int, bool], Awaitable[None]]  # name, retries, ordered
     askers: list[Callable[[TransactionCheck], bool]]
     check_s: float  # after which an undecided transaction is asked about
+    administration: Administration = field(init=False)  # where a test needs it
 
     async def topic(self, queues: int = 4, kind: str = "NORMAL") -> str:
         """A new topic."""

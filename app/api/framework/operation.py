@@ -23,13 +23,13 @@ from app.administration import Administration
 from app.container import Services, services_of
 from app.db.rows import Actor, actor_at
 from app.errors import REFUSED, Headers, ProblemError, answer_headers, problem_answer
-from app.host import EngineHost
 from app.messaging import Messaging
 from app.network.whole_request import DirectRequests
 from app.security.access import NAMED, Action, Kind, Needs, Principal, principal_of, require
 from app.security.client_names import owner_of
 from app.security.message_rights import require_messages
 from app.security.origins import check_own_page
+from app.server_host import ServerHost
 from app.settings import Settings
 from engine.errors import Invalid
 from engine.host import host_text
@@ -88,7 +88,7 @@ class Call(Generic[Q, B]):
         self.content = b""  # the body's bytes, where the operation decodes them itself
 
     @property
-    def host(self) -> EngineHost:
+    def host(self) -> ServerHost:
         return self.services.host
 
     @property

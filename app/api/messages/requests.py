@@ -79,7 +79,7 @@ async def reply(call: Call[None, NewReply]) -> ReplyState:
     requests = call.services.requests
     call.require(Action.PRODUCE, Kind.TOPIC, REPLY_TOPIC)
     new = await _engine_reply(requests, call.body, call.client)
-    replying = requests.reply(new)
+    replying = requests.engine.reply(new)
     return ReplyState(new.correlation_id, replying.result.value, replying.message_id or None)
 
 
@@ -91,7 +91,7 @@ async def get_reply(call: Call[ShowQuery, None]) -> StoredReply:
     """
     call.require_messages(REPLY_TOPIC)
     correlation_id = call.path("correlation_id")
-    reply = call.services.requests.find(correlation_id)
+    reply = call.services.requests.engine.find(correlation_id)
     await bodies.decompress([reply.message])
     message = Stored(*fields_of(reply.message, call.query.encoding))
     return StoredReply(correlation_id, reply.is_late, message)

@@ -22,7 +22,7 @@ from app.services.remoting_figures import RemotingFigures
 from app.services.reports.reports import Reports
 from app.services.rpc_figures import RpcFigures
 from app.version import VERSION
-from engine.broker import GroupLag, LagBasis, Metric, Spread, Statistics
+from engine.broker import GroupLag, LagBasis, Metric, Spread, Statistics, total
 from engine.errors import NotFound
 
 operations = Operations("system")
@@ -40,10 +40,11 @@ class MetricsPage:
     def __init__(self) -> None:
         self._samples: dict[str, list[Sample]] = {}
 
-    def add(self, name: str, value: float, labels: Labels = ()) -> None:
-        """One sample; `labels` are the values, in the family's order."""
+    def add(self, name: str, value: float | None, labels: Labels = ()) -> None:
+        """One sample, none of an unknown value; `labels` are the values, in the family's order."""
         assert len(labels) == len(FAMILIES[name].labels), name
-        self._samples.setdefault(name, []).append((labels, value))
+        if value is not None:
+            self._samples.setdefault(name, []).append((labels, value))
 
     def text(self) -> bytes:
         """Render all families; with ten thousand topics this takes longer than the loop may wait.
@@ -79,7 +80,8 @@ async def metrics(call: Call[None, None]) -> Raw:
     _add_connections(page, call.services.connection_limits)
     _add_grpc(page, call.services.rpc_figures)
     _add_remoting(page, call.services.remoting_figures)
-    _add_replication(page, call.services)
+    if has.log_figures:
+        _add_replication(page, call.services)
     _add_reports(page, call.services.reports, call.host.clock.now_ms())
     page.add("process_resident_memory_bytes", await asyncio.to_thread(resident_bytes))
     await _add_topics(page, call.administration, labels)
@@ -262,7 +264,7 @@ def _add_lag(page: MetricsPage, labels: Labels, group: str, lag: GroupLag, now_m
         page.add("rocketmq_message_accumulation", count, consumer)
         page.add("rocketmq_group_get_latency_by_storetime", age_ms, consumer)
         page.add("rocketmq_group_diff", count, (group, topic))
-        page.add("kitemq_group_inflight", sum(queue.inflight for queue in queues), (group, topic))
+        page.add("kitemq_group_inflight", total(queue.inflight for queue in queues), (group, topic))
 
 
 def resident_bytes() -> int:

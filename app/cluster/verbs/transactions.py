@@ -9,7 +9,6 @@ looked into for what another process committed, which its index shows a little l
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable
 from typing import NoReturn
 
 import msgspec
@@ -24,6 +23,7 @@ from app.cluster.verbs.part import ClusterPart, not_supported, stored_message
 from app.messaging import TransactionVerbs
 from app.tasks import end_tasks
 from engine.broker import (
+    Asker,
     Decider,
     Transaction,
     TransactionCheck,
@@ -63,7 +63,6 @@ STATES = {
     TransactionDecision.COMMIT: TransactionState.COMMITTED,
     TransactionDecision.ROLLBACK: TransactionState.ROLLED_BACK,
 }
-Asker = Callable[[TransactionCheck], bool]
 
 
 class ClusterTransactions(ClusterPart, TransactionVerbs):
@@ -71,7 +70,7 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
 
     def __init__(self, catalog: ClusterCatalog) -> None:
         super().__init__(catalog)
-        self.askers: list[Asker] = []  # the first that returns True has asked a producer
+        self._askers: list[Asker] = []
         self._begun: OrderedDict[str, tuple[HalfMessage, StoredMessage]] = OrderedDict()
         self._decided: OrderedDict[str, Transaction] = OrderedDict()
         self._deciding: dict[str, asyncio.Lock] = {}
@@ -80,6 +79,10 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         self._beats: asyncio.Task[None] | None = None
         self._drops: set[asyncio.Task[None]] = set()
         self._is_new = asyncio.Event()
+
+    @property
+    def askers(self) -> list[Asker]:
+        return self._askers
 
     @property
     def _engine(self) -> TransactionSubsystem:
@@ -236,7 +239,7 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         check = TransactionCheck(
             half.transaction_id, half.producer_group, max(1, number), half.offset, stored
         )
-        if any(asker(check) for asker in self.askers):
+        if any(asker(check) for asker in self._askers):
             return
         waiting = self._checks.setdefault(half.producer_group, deque(maxlen=CHECKS_MAX))
         if all(each.transaction_id != half.transaction_id for each in waiting):

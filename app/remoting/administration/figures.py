@@ -180,7 +180,7 @@ def _storage(backend: "RemotingBackend") -> dict[str, str]:
     total_bytes = shutil.disk_usage(backend.settings.data).total
     free_bytes = health.disk_free_bytes or 0
     used = f"{1 - free_bytes / total_bytes:.4f}" if total_bytes else "0.0"
-    first = broker.log_end - health.log_bytes
+    first = broker.log_end - (health.log_bytes or 0)
     return {
         "commitLogDirCapacity": f"Total : {_gib(total_bytes)}, Free : {_gib(free_bytes)}.",
         "commitLogDiskRatio": used,

@@ -39,7 +39,7 @@ async def broker_consume_stats(backend: "RemotingBackend", call: RemotingCall) -
         for each in queue_lags(backend, group.name):
             topics.setdefault(each.topic, []).append(each)
             lag += each.max_offset - each.committed
-            inflight += each.inflight
+            inflight += each.inflight or 0
         parts = [await _stats_body(backend, group.name, queues) for queues in topics.values()]
         entries.append(b"{" + json_body(group.name) + b":[" + b",".join(parts) + b"]}")
     rest = {

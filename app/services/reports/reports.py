@@ -17,7 +17,7 @@ from msgspec import UNSET
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
 from app.db.rows import Actor, DatabaseError
 from app.db.worker import DatabaseAsker, DatabaseWorker
-from app.host import EngineHost
+from app.server_host import ServerHost
 from app.services.audit import Audit
 from app.services.reports import schedule
 from app.services.reports.child import ChildTimeout
@@ -72,7 +72,7 @@ class Reports:
     """Between `start` and `stop` it runs what is due; `tick` looks once."""
 
     def __init__(
-        self, host: EngineHost, audit: Audit, database: DatabaseWorker, settings: Settings
+        self, host: ServerHost, audit: Audit, database: DatabaseWorker, settings: Settings
     ) -> None:
         self._host = host
         self._audit = audit

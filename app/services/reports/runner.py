@@ -16,8 +16,8 @@ import msgspec
 from app.db.report_rows import Loaded, NotOurs, ResultFilter, Row, RunRow
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker, Work
-from app.host import EngineHost
 from app.report_settings import FILE_URL
+from app.server_host import ServerHost
 from app.services.reports import child, inputs
 from app.services.reports.contract import (
     BadResult,
@@ -63,7 +63,7 @@ class RunFailed(Exception):
 class Runner:
     """Does the runs of a server, one at a time; `progress` is of the one under way."""
 
-    def __init__(self, host: EngineHost, database: DatabaseWorker, settings: Settings) -> None:
+    def __init__(self, host: ServerHost, database: DatabaseWorker, settings: Settings) -> None:
         self._host = host
         self._database = database
         self._settings = settings

@@ -43,7 +43,7 @@ class ClientEntry:
     language: str
     version: str
     address: str
-    since_ms: int
+    since_ms: int | None
     member: Member | None
 
 
@@ -221,8 +221,8 @@ def _cells(row: ClientLine) -> Sequence[str | int | None]:
         *(row.client, row.group, row.kind, row.language, row.version, row.address),
         " ".join(row.ways),
         " ".join(sorted(member.topics)) if member else "",
-        formats.iso(row.since_ms),
-        formats.iso(member.seen_ms) if member else None,
+        formats.iso(row.since_ms) if row.since_ms else None,
+        formats.iso(member.seen_ms) if member and member.seen_ms else None,
         row.inflight,
         f"{activity.handed_rate:.3f}",
         None if row.sent_rate is None else f"{row.sent_rate:.3f}",

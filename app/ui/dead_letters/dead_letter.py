@@ -73,7 +73,7 @@ async def show(request: PageRequest) -> Response:
     steps, why = await _steps(request, group, letter)
     await decompress([letter.message])
     context = await _context(request, letter, steps, why)
-    title = _("Dead letter %(offset)s of %(group)s", offset=letter.message.offset, group=group)
+    title = _("Dead letter %(offset)s of %(group)s", offset=letter.offset, group=group)
     return await pages.respond(request, "dlq_letter.html", context, title=title)
 
 
@@ -83,7 +83,7 @@ async def download(request: PageRequest) -> Response:
     group = request.path_params["group"]
     letter = await console.administration.dead_letters.get(group, offset_of(request))
     require_message(request.who, letter.message)
-    return await body_file(letter.message, f"{group}-dead-{letter.message.offset}.bin")
+    return await body_file(letter.message, f"{group}-dead-{letter.offset}.bin")
 
 
 async def _context(

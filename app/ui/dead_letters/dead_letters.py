@@ -105,6 +105,7 @@ class DeadLine:
     """A dead letter in the list; `error` is the main line of its consumer's error."""
 
     offset: int
+    place: str  # its queue and offset, as paths name them
     died_ms: int
     message_id: str
     tag: str
@@ -366,7 +367,7 @@ def line_of(letter: DeadLetter, message: StoredMessage, copy: CopyOutcome | None
     return convert(
         letter,
         DeadLine,
-        offset=message.offset,
+        place=f"{message.queue}/{message.offset}",
         died_ms=message.stored_ms,
         message_id=message.message_id,
         tag=message.tag,

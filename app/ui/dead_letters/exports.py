@@ -98,7 +98,7 @@ async def _letters(
             letter = await console.administration.dead_letters.get(group, offset)
         except (MessageNotFound, GroupNotFound):  # deleted by retention or with its topic
             continue
-        row = dead_index.row_of(letter.message)
+        row = dead_index.row_of(letter)
         if not dead_filter.meets(row, criteria, now_ms, letter.state):
             continue
         chunk.append(letter)
@@ -142,7 +142,7 @@ def _json_lines(group: str, letters: list[DeadLetter]) -> bytes:
     lines = bytearray()
     for letter in letters:
         values: dict[str, object] = dict(zip(COLUMNS, _row(group, letter), strict=True))
-        values["offset"] = str(letter.message.offset)
+        values["offset"] = str(letter.offset)
         values["keys"] = letter.message.keys
         values["redriven_by"] = letter.redriven_by
         values["properties"] = letter.message.properties
@@ -158,7 +158,7 @@ def _row(group: str, letter: DeadLetter) -> list[Cell]:
     message.decompressed = None  # a step of them would take much memory
     rest = letter.dismissed
     return [
-        group, message.offset, formats.iso(message.stored_ms), message.message_id,
+        group, letter.offset, formats.iso(message.stored_ms), message.message_id,
         " ".join(message.keys), message.tag, letter.origin_topic, letter.origin_id,
         letter.state.value, letter.reason, letter.error_class, letter.error, letter.client,
         letter.failures,

@@ -18,6 +18,7 @@ from app.ui.framework import pages
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.page_request import PageRequest
+from engine.broker import total
 from engine.errors import EngineError, Forbidden, NotFound
 
 ITEMS_MAX = 5_000
@@ -67,7 +68,7 @@ class Sheet:
     is_done: bool
     rows: Sequence[BulkRow]
     counts: Mapping[str, int]
-    sums: Mapping[str, int]
+    sums: Mapping[str, int | None]
     confirm: str
     total: int
     matching: int
@@ -138,7 +139,7 @@ async def respond(
         is_done=is_done,
         rows=sorted(rows, key=lambda row: order.index(row.outcome))[:SHOWN_MAX],
         counts={name: tally[name] for name in OUTCOMES if tally[name]},
-        sums={name: sum(getattr(row, name) for row in would) for name in summed},
+        sums={name: total(getattr(row, name) for row in would) for name in summed},
         confirm=confirmation(len(would)),
         total=len(rows),
         matching=matching,

@@ -12,7 +12,6 @@ from starlette.requests import Request
 
 from app.administration import Administration
 from app.db.rows import Actor, actor_at
-from app.host import EngineHost
 from app.messaging import Messaging
 from app.monitoring.dead_index import DeadIndex
 from app.monitoring.dead_summaries import DeadSummaries
@@ -20,6 +19,7 @@ from app.monitoring.lag_reader import LagReader
 from app.monitoring.sampler import Sampler
 from app.monitoring.trends import Trends
 from app.security.access import principal_of
+from app.server_host import ServerHost
 from app.services.group_members import MixedGroups
 from app.ui.framework.assets import Assets
 from app.ui.framework.language import N_
@@ -41,7 +41,7 @@ class Console:
 
     def __init__(
         self,
-        host: EngineHost,
+        host: ServerHost,
         messaging: Messaging,
         administration: Administration,
         mixed_groups: MixedGroups,
@@ -62,8 +62,8 @@ class Console:
         self.started_ms = self.now_ms()
         self.meter = sampler.meter
         self.sampler = sampler
-        self.dead_index = DeadIndex(messaging, administration)
-        self.dead_summaries = DeadSummaries(messaging, administration, self.now_ms)
+        self.dead_index = DeadIndex(administration)
+        self.dead_summaries = DeadSummaries(administration, self.now_ms)
         self.lags = LagReader(lambda: host.broker.statistics, self.now_ms)
         self.trends = Trends(lambda: host.broker.statistics, self.now_ms)
 

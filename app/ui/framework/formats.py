@@ -24,9 +24,9 @@ FINE_STEPS = (
 )
 
 
-def count(value: int) -> str:
-    """1234567 as "1,234,567"."""
-    return f"{value:,}"
+def count(value: int | None) -> str:
+    """1234567 as "1,234,567", a dash for what the engine cannot tell."""
+    return "\N{EN DASH}" if value is None else f"{value:,}"
 
 
 def size(value: int) -> str:
@@ -43,8 +43,10 @@ def size(value: int) -> str:
     return f"{amount:.{digits}f} {unit}"
 
 
-def rate(value: float) -> str:
-    """Messages per second: "0", "0.2", "12.5", "1,234"."""
+def rate(value: float | None) -> str:
+    """Messages per second: "0", "0.2", "12.5", "1,234"; a dash for what the engine cannot tell."""
+    if value is None:
+        return "\N{EN DASH}"
     if value <= 0:
         return "0"
     if value < 0.05:

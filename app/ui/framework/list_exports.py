@@ -155,13 +155,17 @@ def _topic(topic: TopicConfig, snapshot: Snapshot) -> Row:
     return (
         *known,
         figures.messages,
-        f"{figures.rate:.2f}",
+        _rate(figures.rate),
         len(snapshot.readers(topic.name)),
         lag,
         _time(figures.last_ms),
         NO_READER if lag is None else "",
         read_at,
     )
+
+
+def _rate(value: float | None) -> str | None:
+    return None if value is None else f"{value:.2f}"
 
 
 def _setting(value: object) -> Cell:
@@ -183,7 +187,7 @@ def _group(group: GroupConfig, snapshot: Snapshot) -> Row:
         figures.inflight,
         figures.retry_waiting,
         figures.dead,
-        f"{figures.rate:.2f}",
+        _rate(figures.rate),
         "" if has_place else NO_PLACE,
         read_at,
     )

@@ -259,6 +259,7 @@ def _frame(
     choices = preferences.read(request)
     who = principal_of(request.scope)
     services = services_of(request.scope)
+    following = services.following
     tag = hashlib.blake2b(
         f"{choices}{request.url.query}{who!r}{context!r}".encode(), digest_size=12
     )
@@ -279,8 +280,8 @@ def _frame(
         ptag=tag.hexdigest(),
         who=who,
         read_only=services.read_only.state,
-        following=services.following,
-        lag_bytes=services.following.lag_bytes(services.host.broker.log_end),
+        following=following,
+        lag_bytes=following.lag_bytes(services.host.broker.log_end) if following.leader else None,
         heir=services.leadership.state.heir,
         is_local=is_loopback(services.settings.host),
         capabilities=services.messaging.capabilities,

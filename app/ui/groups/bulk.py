@@ -47,7 +47,7 @@ class GroupBulkRow(BulkRow):
     """The result for one group; its `state` is the precondition of its reset."""
 
     unread: int = 0
-    inflight: int = 0
+    inflight: int | None = 0
     moving: int = 0
     redelivered: int = 0
     skipped: int = 0

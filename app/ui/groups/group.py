@@ -37,6 +37,7 @@ from engine.broker import (
     LagHistoryPage,
     LagHistoryRetention,
     QueueLag,
+    total,
 )
 from kitemq.model.conversion import convert
 
@@ -70,7 +71,7 @@ class TopicProgress:
     topic: str
     queues: int
     lag: int
-    inflight: int
+    inflight: int | None
     oldest_ms: int | None
     is_paused: bool
 
@@ -245,7 +246,7 @@ def _topics(everywhere: Sequence[QueueLag], config: GroupConfig) -> list[TopicPr
             topic=name,
             queues=len(queues),
             lag=sum(queue.count for queue in queues),
-            inflight=sum(queue.inflight for queue in queues),
+            inflight=total(queue.inflight for queue in queues),
             oldest_ms=min((q.oldest_ms for q in queues if q.oldest_ms is not None), default=None),
             is_paused=name in config.paused_topics,
         )

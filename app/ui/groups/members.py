@@ -40,7 +40,7 @@ class GroupClients(GroupTab):
 
     cut: Cut[GroupClient]
     query: Query
-    inflight: int
+    inflight: int | None
     timeout_ms: int
 
 

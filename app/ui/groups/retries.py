@@ -8,7 +8,7 @@ from starlette.responses import Response
 from app.ui.framework.page_request import PageRequest
 from app.ui.groups import policy as group_policy
 from app.ui.groups.head import GroupTab, group_of, head_of, respond
-from engine.broker import GroupMetrics
+from engine.broker import GroupMetrics, total
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class GroupRetries(GroupTab):
     waits: Sequence[str]
     waits_more: int
     keeps_dead_letters: bool
-    retry_waiting: int
+    retry_waiting: int | None
     retry_unread: int
-    retry_inflight: int
+    retry_inflight: int | None
     retry_messages: int | None
     dead_messages: int | None
     figures: GroupMetrics | None
@@ -52,7 +52,7 @@ async def show(request: PageRequest) -> Response:
         keeps_dead_letters=config.dead_letters,
         retry_waiting=lag.retry_waiting,
         retry_unread=sum(queue.count for queue in retries),
-        retry_inflight=sum(queue.inflight for queue in retries),
+        retry_inflight=total(queue.inflight for queue in retries),
         retry_messages=(await stats_of(head.retry_topic)).messages
         if head.has_retry_topic
         else None,

@@ -8,7 +8,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from app.db.rows import Actor
-from app.ui.framework import forms, typed_forms
+from app.ui.framework import formats, forms, typed_forms
 from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
@@ -26,7 +26,7 @@ from app.ui.groups.head import (
     respond,
     topics_of_group,
 )
-from engine.broker import GroupConfig, QueueLag
+from engine.broker import GroupConfig, QueueLag, total
 from engine.errors import Forbidden, Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.groups import GroupSettings, Mode, StartAt, Strategy
@@ -80,7 +80,7 @@ class GroupConfigPage(GroupTab):
 
     form: Form
     topics: Sequence[PauseRow]
-    inflight: int
+    inflight: int | None
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ class GroupDeletion(GroupTab):
     queues: int
     topics: int
     lag: int
-    inflight: int
-    retry_waiting: int
+    inflight: int | None
+    retry_waiting: int | None
     retry_messages: int
-    rate: float
+    rate: float | None
 
 
 async def show(request: PageRequest) -> Response:
@@ -181,7 +181,7 @@ async def pause_page(request: PageRequest) -> Response:
         ),
         _(
             "%(inflight)s messages in flight can still be acknowledged or redelivered.",
-            inflight=f"{sum(queue.inflight for queue in places):,}",
+            inflight=formats.count(total(queue.inflight for queue in places)),
         ),
         _(
             "Receives and pulls get a 403; %(members)s consumers are connected. WebSocket "

@@ -255,9 +255,9 @@ def engine(health: Health) -> Iterator[Concern]:
             yield _of_engine(name, 55, f"{warning}.")
 
 
-def disk(free_bytes: int | None, min_bytes: int) -> Iterator[Concern]:
+def disk(free_bytes: int | None, min_bytes: int | None) -> Iterator[Concern]:
     """A disk that is full or nearly full; nothing if its free space is unknown."""
-    if free_bytes is None or free_bytes >= DISK_WARNING_FACTOR * min_bytes:
+    if free_bytes is None or min_bytes is None or free_bytes >= DISK_WARNING_FACTOR * min_bytes:
         return
     weight, text = 55, N_("Filling up: %(free)s free. Below %(needed)s writes are refused.")
     if free_bytes < min_bytes:

@@ -62,16 +62,16 @@ class Overview:
 
     as_of_ms: int
     attention: Attention
-    accepted_rate: float
-    delivered_rate: float
-    traffic: Traffic
+    accepted_rate: float | None
+    delivered_rate: float | None
+    traffic: Traffic | None
     totals: Totals
     lines: dict[str, Sparkline]
     topics: list[Top[TopicFigures]]
     groups: list[Top[GroupFigures]]
     health: Health
     started_ms: int
-    chart: Chart
+    chart: Chart | None
     guide: StartGuide | None  # of a server without topics, unless it was closed
 
 
@@ -114,7 +114,7 @@ async def show(request: PageRequest) -> Response:
         groups=[await _top_group(console, snapshot, name) for name in tops.groups],
         health=health,
         started_ms=console.started_ms,
-        chart=_traffic_chart(request, traffic, tops.topics),
+        chart=_traffic_chart(request, traffic, tops.topics) if traffic else None,
         guide=await _guide(request),
     )
     return await pages.respond(request, "overview.html", context, title=_("Overview"), is_live=True)
@@ -155,10 +155,12 @@ def _traffic_chart(request: PageRequest, traffic: Traffic, topics: Sequence[str]
     return charts.lines(canvas, series, words, charts.RATES)
 
 
-def _lines(history: Sequence[Totals], traffic: Traffic) -> dict[str, Sparkline]:
+def _lines(history: Sequence[Totals], traffic: Traffic | None) -> dict[str, Sparkline]:
     """The sparklines of the tiles; times of an unknown figure are gaps."""
     series = {name: [getattr(each, name) for each in history] for name in TILES}
     lines = {name: line(values) for name, values in series.items()}
+    if traffic is None:
+        return lines
     return lines | {"in": line(traffic.accepted), "out": line(traffic.delivered)}
 
 
@@ -166,7 +168,9 @@ def _busiest(snapshot: Snapshot) -> list[str]:
     """Topics by the rate of the last minute, then by size."""
     topics = snapshot.topics
     own = [name for name in topics if topics[name].kind in USER_KINDS]
-    return heapq.nlargest(TOP, own, key=lambda name: (topics[name].rate, topics[name].messages))
+    return heapq.nlargest(
+        TOP, own, key=lambda name: (topics[name].rate or 0, topics[name].messages)
+    )
 
 
 def _furthest(snapshot: Snapshot) -> list[str]:

@@ -22,7 +22,7 @@ from app.ui.topics.defaults import PERMISSIONS, InForce, in_force
 from app.ui.topics.head import TopicTab, head_of, respond, topic_of
 from app.ui.topics.sizes import QUEUE_MESSAGES_MAX, Size, size_of
 from app.ui.topics.topics import DURABILITIES, SettingFields
-from engine.broker import QueueContent, QueueStats, TopicConfig, TopicMetrics, TopicStats
+from engine.broker import QueueContent, QueueStats, TopicConfig, TopicMetrics, TopicStats, total
 from engine.config import EngineConfig
 from engine.errors import Forbidden, Invalid, NotFound
 from kitemq.model.conversion import convert
@@ -57,7 +57,7 @@ class TopicOverview(TopicTab):
     one table that shows them uses `moving`.
     """
 
-    rate: float
+    rate: float | None
     history: Sparkline
     history_counts: list[int]
     last_ms: int | None
@@ -76,9 +76,9 @@ class Reader:
 
     group: str
     lag: int
-    inflight: int
+    inflight: int | None
     oldest_ms: int | None
-    rate: float
+    rate: float | None
     is_ordered: bool
     status: StatusView
 
@@ -110,7 +110,7 @@ class TopicDeletion(TopicTab):
 
     form: Form
     last_ms: int | None
-    rate: float
+    rate: float | None
     readers: list[tuple[str, int]]
 
 
@@ -197,7 +197,7 @@ async def _reader(console: Console, topic: str, group: str) -> Reader:
     return Reader(
         group=group,
         lag=sum(queue.count for queue in queues),
-        inflight=sum(queue.inflight for queue in queues),
+        inflight=total(queue.inflight for queue in queues),
         oldest_ms=min((q.oldest_ms for q in queues if q.oldest_ms is not None), default=None),
         rate=figures.rate,
         is_ordered=config.ordered,

@@ -219,7 +219,7 @@ def _facets(counts: Counter[str], active: str) -> list[KindFacet]:
 def sort_key(snapshot: Snapshot, sort: str, stars: Collection[str]) -> Callable[[TopicConfig], Any]:
     """The sort key of a topic; None if it is newer than the snapshot."""
     if sort == "star":  # then the busiest, by powers of two: rows do not swap at each refresh
-        rates = {name: round(figures.rate) for name, figures in snapshot.topics.items()}
+        rates = {name: round(figures.rate or 0) for name, figures in snapshot.topics.items()}
         return lambda t: (t.name not in stars, -rates.get(t.name, 0).bit_length())
     if sort == "name":
         return lambda topic: topic.name

@@ -3,7 +3,6 @@
 import pytest
 
 from app.engine_administration import EngineAdministration
-from app.engine_messaging import EngineMessaging
 from app.host import EngineHost
 from app.monitoring.dead_summaries import DeadSummaries
 from engine.broker import Broker, GroupConfig, Nack
@@ -28,7 +27,7 @@ def kill(broker: Broker, *errors: str) -> None:
 def summaries(host: EngineHost, broker: Broker, clock: ManualClock) -> DeadSummaries:
     broker.create_group(GroupConfig("g", retry_max=0))
     kill(broker, "KeyError: 1", "KeyError: 2", "ValueError: 3")
-    return DeadSummaries(EngineMessaging(host), EngineAdministration(host), clock.now_ms)
+    return DeadSummaries(EngineAdministration(host), clock.now_ms)
 
 
 async def test_a_summary_is_read_once_while_nothing_changes(summaries: DeadSummaries) -> None:

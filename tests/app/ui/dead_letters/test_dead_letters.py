@@ -428,7 +428,7 @@ def test_counting_that_takes_long_goes_on_where_it_stopped(
         kill(scenery, "sloth", "slow", [{"body": str(n)} for n in range(20)])
         assert live.app is not None
         services = live.app.services
-        index = DeadIndex(services.messaging, services.administration)
+        index = DeadIndex(services.administration)
 
         def known(budget_s: float) -> DeadLetterListing:
             assert live.loop is not None

@@ -1,0 +1,53 @@
+"""The verbs of `app.administration`, answered by a RocketMQ cluster."""
+
+from app.administration import Administration
+from app.cluster.catalog import ClusterCatalog
+from app.cluster.census import ClusterCensus
+from app.cluster.engine_errors import engine_errors
+from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
+from app.cluster.verbs.group_lists import ClusterGroupLists
+from app.cluster.verbs.member_lists import ClusterMemberLists
+from app.cluster.verbs.part import not_supported
+from app.cluster.verbs.topic_lists import ClusterTopicLists
+from engine.broker import Broker, Health
+from engine.errors import EngineError
+from engine.message import Durability
+
+
+class ClusterAdministration(ClusterTopicLists, ClusterGroupLists, Administration):
+    """`Administration` of the cluster whose catalog a started `ClusterMessaging` has."""
+
+    def __init__(self, catalog: ClusterCatalog) -> None:
+        census = ClusterCensus(catalog)
+        ClusterTopicLists.__init__(self, catalog, census)
+        ClusterGroupLists.__init__(self, catalog, census, self)
+        self.members = ClusterMemberLists(catalog, census)
+        self.dead_letters = ClusterDeadLetterLists(catalog, self)
+
+    @property
+    def _engine(self) -> Broker:
+        raise not_supported("has no such verb", field="engine", remedy="use the cluster's tools")
+
+    async def health(self) -> Health:
+        """Whether its brokers answer; their logs and disks are not told."""
+        brokers = self._catalog.numbers.brokers
+        try:
+            with engine_errors():
+                masters = await self._client.masters()
+            durability = await self._catalog.durability(masters)
+        except EngineError as error:
+            masters, durability, failures = [], Durability.STORED, {"cluster": error.detail}
+        else:
+            failures = {}
+        away = [each for each in brokers if each not in masters]
+        return Health(
+            is_ready=not failures,
+            failures=failures,
+            durability=durability,
+            log_bytes=None,
+            unflushed_bytes=None,
+            disk_free_bytes=None,
+            disk_free_min_bytes=None,
+            damages=[],
+            warnings={f"broker {each}": "it does not answer" for each in away},
+        )

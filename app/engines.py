@@ -1,0 +1,49 @@
+"""The place that chooses what is behind a server: the embedded engine, or a RocketMQ cluster."""
+
+from typing import NamedTuple
+
+from app.administration import Administration
+from app.engine_administration import EngineAdministration
+from app.engine_messaging import EngineMessaging
+from app.host import EngineHost
+from app.messaging import Messaging
+from app.server_host import ServerHost
+from app.settings import Settings
+from engine.clock import Clock
+
+
+class Engine(NamedTuple):
+    """A host, and the verbs by which messages, topics and groups are reached while it runs."""
+
+    host: ServerHost
+    messaging: Messaging
+    administration: Administration
+
+
+def engine_of(settings: Settings, clock: Clock) -> Engine:
+    """What the settings name; nothing is opened before the host starts."""
+    if settings.rocketmq:
+        return _cluster(settings, clock)
+    host = EngineHost(settings, clock=clock, leader=settings.follow)
+    return Engine(host, EngineMessaging(host), EngineAdministration(host))
+
+
+def _cluster(settings: Settings, clock: Clock) -> Engine:
+    from app.cluster.administration import ClusterAdministration  # only where there is one
+    from app.cluster.client import ClusterClient
+    from app.cluster.host import ClusterHost
+    from app.cluster.messaging import ClusterMessaging
+
+    client = ClusterClient(
+        settings.rocketmq,
+        access_key=settings.rocketmq_access_key,
+        secret_key=settings.rocketmq_secret_key,
+    )
+    messaging = ClusterMessaging(
+        client,
+        auto_create=settings.auto_create_topics,
+        default_queues=settings.default_queues,
+        clock=clock,
+    )
+    host = ClusterHost(settings, messaging, clock=clock)
+    return Engine(host, messaging, ClusterAdministration(messaging.catalog))
