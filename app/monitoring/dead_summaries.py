@@ -15,6 +15,7 @@ from engine.broker import (
     DeadLetterState,
     DeadLetterTally,
 )
+from engine.errors import NotFound
 
 TALLIED_MAX = 200
 HOURS = 24
