@@ -17,6 +17,8 @@ EMBEDDED = Capabilities(
     sql_filters=True,
     transaction_queries=True,
     dead_letter_replays=True,
+    uncounted_releases=True,
+    member_shares=True,
 )
 
 
@@ -42,6 +44,13 @@ LACKS = {
     ),
     "dead_letter_replays": Lack(
         "replays no dead letters", "consume the topic %DLQ% of the group, and send them again"
+    ),
+    "uncounted_releases": Lack(
+        "counts the attempt of a message that is put back", "give the group more retries"
+    ),
+    "member_shares": Lack(
+        "shares no queues out among the members of a group",
+        "receive instead of pulling, or choose the queues in the consumers",
     ),
 }
 

@@ -10,7 +10,9 @@ from typing import Protocol
 
 from starlette.types import Scope
 
+from app.administration import Administration
 from app.db.worker import DatabaseWorker
+from app.engine_administration import EngineAdministration
 from app.engine_messaging import EngineMessaging
 from app.following import Following
 from app.heartbeat import Heartbeat
@@ -41,6 +43,7 @@ from app.services.dismissals import Dismissals
 from app.services.exposure import plain_ports, warn_of_plain
 from app.services.group_members import MixedGroups
 from app.services.groups import Groups
+from app.services.handover import Handover
 from app.services.journeys import Journeys
 from app.services.leadership import Leadership
 from app.services.log_levels import LogLevels, LogRing
@@ -116,6 +119,7 @@ class Services:
         self.host = EngineHost(settings, clock=clock, leader=settings.follow)
         self.following = Following(settings.follow)
         self.messaging: Messaging = EngineMessaging(self.host)
+        self.administration: Administration = EngineAdministration(self.host)
         self.database = DatabaseWorker(settings.database)
         self.user_directory = UserDirectory(self.database, clock, settings)
         self.access_keys = AccessKeys(settings.data)
@@ -123,6 +127,7 @@ class Services:
         self.remoting_figures = RemotingFigures()
         self.standbys = Standbys()
         self.leadership = Leadership(settings.data, self.host, self.following)
+        self.handover = Handover(self.leadership, self.host, self.standbys, settings)
         self.authenticator = Authenticator(self.user_directory)
         self.refusal_audit = RefusalAudit(self.database, clock)
         self.accounts = Accounts(
@@ -139,6 +144,7 @@ class Services:
         try:
             self.leadership.load()
             await self.host.start()
+            self.handover.load()
         except EngineError as error:
             log.critical("KiteMQ cannot start: %s. %s", error.detail, error.remedy)
             raise
@@ -155,6 +161,7 @@ class Services:
     def _build(self) -> None:
         """Make what needs the running engine."""
         settings, host, database = self.settings, self.host, self.database
+        administration, clock = self.administration, self.host.clock
         self.targets = Targets(settings)
         self.started_ms = host.clock.now_ms()
         self.heartbeat = Heartbeat()
@@ -176,6 +183,7 @@ class Services:
         self.read_only.load()
         self.self_checks = SelfChecks(
             host,
+            administration,
             database,
             settings.data,
             loop_late_s=lambda: self.heartbeat.worst_s,
@@ -184,28 +192,34 @@ class Services:
             plain_ports=plain_ports(settings),
         )
         meter = Meter(lambda: host.broker.statistics, host.clock.now_ms)
-        self.sampler = Sampler(host.broker, meter, host.clock.now_ms)
+        self.sampler = Sampler(administration, meter, clock.now_ms)
         self.mixed_groups = MixedGroups(host, self.connections)
         host.broker.events.subscribe(self.mixed_groups.on_event, (MemberJoined, MemberLeft))
-        self.clients = Clients(host, self.messaging, self.connections, self.audit)
+        self.clients = Clients(administration, self.messaging, self.connections, self.audit)
         self.reports = Reports(host, self.audit, database, settings)
         self.alerts = Alerts(
-            host, self.audit, database, self.reports, settings, targets=self.targets
+            administration,
+            self.audit,
+            database,
+            self.reports,
+            settings,
+            targets=self.targets,
+            clock=clock,
         )
-        self.topics = Topics(host, self.audit)
-        self.topic_imports = TopicImports(host, self.topics, settings.default_queues)
-        self.message_imports = MessageImports(host, self.messaging)
-        self.purges = Purges(host, self.audit)
-        self.groups = Groups(host, self.audit)
+        self.topics = Topics(administration, self.audit)
+        self.topic_imports = TopicImports(administration, self.topics, settings.default_queues)
+        self.message_imports = MessageImports(self.messaging, clock)
+        self.purges = Purges(host, administration, self.audit)
+        self.groups = Groups(administration, self.messaging.members, self.audit)
         self.resets = Resets(host, self.audit)
-        self.search = SearchService(host)
+        self.search = SearchService(host, administration)
         self.journeys = Journeys(host, self.search)
-        self.replays = Replays(host, self.messaging, self.audit)
+        self.replays = Replays(host, self.messaging, administration, self.audit)
         self.replay_copies = ReplayCopies(host, database)
         self.report_results = ReportResults(self.reports, database, settings)
         self.views = Views(database, host.clock)
         self.templates = ProduceTemplates(database, host.clock)
-        self.stars_and_notes = StarsAndNotes(host, database)
+        self.stars_and_notes = StarsAndNotes(administration, database, clock)
         self.dismissals = Dismissals(host, self.audit)
         self.requests = Requests(host, self.messaging)
         self.scheduled = ScheduledMessages(self.messaging, self.audit)

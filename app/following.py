@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from engine.config import ROCKETMQ_SCHEME
+
 
 @dataclass
 class Following:
@@ -15,6 +17,11 @@ class Following:
     is_connected: bool = False
     leader_end: int = 0
     failure: str = ""
+
+    @property
+    def follows_rocketmq(self) -> bool:
+        """Whether the leader is a master of Apache RocketMQ."""
+        return self.leader.startswith(ROCKETMQ_SCHEME)
 
     def lag_bytes(self, log_end: int) -> int | None:
         """How much of the leader's log is missing in one that goes to `log_end`; None: unknown."""

@@ -89,6 +89,7 @@ async def _lifespan(app: Application) -> AsyncIterator[None]:
         app.console = Console(
             services.host,
             services.messaging,
+            services.administration,
             services.mixed_groups,
             services.sampler,
             environment=settings.environment,

@@ -166,6 +166,8 @@ class Messaging(VerbSet[Broker]):
         None where there is none; see `engine.broker.Broker.lone_sender`.
         """
 
+    check_message = verb(Broker.check_message)
+
     # -- receiving and settling -----------------------------------------------------------------
 
     @abstractmethod
@@ -246,6 +248,7 @@ class Messaging(VerbSet[Broker]):
     # -- scheduled messages ---------------------------------------------------------------------
 
     scheduled = verb(Broker.scheduled)
+    delay_levels = verb(Broker.delay_levels)
     find_scheduled = verb(Broker.find_scheduled)
     recall = verb(Broker.recall)
     deliver_now = verb(Broker.deliver_now)

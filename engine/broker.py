@@ -14,6 +14,7 @@ from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.container import Container
 from engine.delivery.changes import OffsetMove, Reset
+from engine.delivery.filter import Filter, parse_filter
 from engine.delivery.group import GroupConfig, Mode
 from engine.delivery.locks import LockedQueue, LockResult, QueueLock, QueueLocks
 from engine.delivery.long_polling import LongPoll
@@ -57,12 +58,14 @@ from engine.replay.dead_letters import (
     DeadLetter,
     DeadLetterArrivals,
     DeadLetterPage,
+    DeadLetters,
     DeadLetterTally,
 )
 from engine.replay.dismissal_snapshot import DismissalSnapshot, DismissalSummary
 from engine.replay.dismissals import DismissalPlan
 from engine.replay.dismissed_offsets import DismissNote
 from engine.replay.job import ReplayState, ReplayTo
+from engine.replay.replays import ReplayJobs
 from engine.replay.states import DeadLetterState, LetterStates, StateCounts
 from engine.replay.values import NewReplay, OutcomeRow, ReplayJob, ReplayOutcomePage, RetryRequest
 from engine.replicas import Accepted
@@ -79,12 +82,13 @@ from engine.reply.requests import (
 )
 from engine.retention.pins import ActivePin
 from engine.retention.purge import Purge, QueuePurge
-from engine.retention.retention import RetentionStatus
+from engine.retention.retention import RetentionService, RetentionStatus
 from engine.schedule.deliver import LevelWaiting
 from engine.schedule.timer import check_due
 from engine.schedule.timers import Scheduled, ScheduledPage, TimerAnswer
 from engine.search.lookup import Lookup
 from engine.search.scan import ANYWHERE, FOREVER_MS, MessageScan, ScanPage, ScanQuery
+from engine.search.search import LogSearch
 from engine.service import ServiceRunner
 from engine.statistics.latency_histogram import LatencySpreads, Spread
 from engine.statistics.metric_series import Metric, MetricSeries
@@ -105,6 +109,7 @@ from engine.statistics.windows import WindowRates
 from engine.store.damage import Damage
 from engine.store.files import Files, OsFiles
 from engine.store.hashing import tag_hash
+from engine.store.journal import JournalPlace
 from engine.store.kernel import KERNEL, StoredColumns
 from engine.store.pool import Pool
 from engine.topic.catalog import TopicConfig, TopicType
@@ -120,7 +125,7 @@ from engine.trace.journey import (
     StageName,
     StageOutcome,
 )
-from engine.trace.traces import TraceStatus
+from engine.trace.traces import Traces, TraceStatus
 from engine.txn.check import TransactionCheck
 from engine.txn.producers import Callback, Callbacks
 from engine.txn.resolve import Decider, TransactionDecision
@@ -136,6 +141,7 @@ from engine.verbs.lone_sender import LoneSender
 from engine.verbs.reading import ReadVerbs
 from engine.verbs.scheduled import ScheduleVerbs
 from engine.verbs.topics import QueueContent, QueueStats, TopicStats
+from engine.verbs.verbs import stopping
 
 __all__ = [
     "ANYWHERE",
@@ -160,6 +166,7 @@ __all__ = [
     "DeadLetterPage",
     "DeadLetterState",
     "DeadLetterTally",
+    "DeadLetters",
     "Decider",
     "Delivery",
     "DeliveryColumns",
@@ -170,6 +177,7 @@ __all__ = [
     "DismissalSummary",
     "Exponential",
     "ExtendResult",
+    "Filter",
     "FoundReply",
     "GroupConfig",
     "GroupLag",
@@ -187,6 +195,7 @@ __all__ = [
     "LevelWaiting",
     "LockResult",
     "LockedQueue",
+    "LogSearch",
     "LoneSender",
     "LongPoll",
     "Lookup",
@@ -224,6 +233,7 @@ __all__ = [
     "Receipts",
     "Recent",
     "ReplayJob",
+    "ReplayJobs",
     "ReplayOutcomePage",
     "ReplayState",
     "ReplayTo",
@@ -238,6 +248,7 @@ __all__ = [
     "ResetPreview",
     "ResetTarget",
     "ResetTo",
+    "RetentionService",
     "RetentionStatus",
     "RetryPolicy",
     "RetryRequest",
@@ -263,6 +274,7 @@ __all__ = [
     "TopicStats",
     "TopicType",
     "TraceStatus",
+    "Traces",
     "TrafficRates",
     "Transaction",
     "TransactionCheck",
@@ -274,6 +286,7 @@ __all__ = [
     "error_class_of",
     "error_line_of",
     "fits_error",
+    "parse_filter",
     "tag_hash",
 ]
 
@@ -315,7 +328,7 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         """`on_wake` is called when `tick` is wanted sooner than it said."""
         self._config = config
         self._clock = clock
-        self._is_running = False
+        self._is_running, self._refusal = False, stopping
         self._files = files or OsFiles()
         parts = Container(
             config,
@@ -325,7 +338,8 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
             check_running=self._check_running,
         )
         self._use(parts)
-        self._runner = ServiceRunner(parts.services(), clock, on_wake)
+        self._runner, self._on_wake = ServiceRunner(parts.services(), clock, on_wake), on_wake
+        self._working = self._runner  # the one of all services, also while another runs
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -359,7 +373,37 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
 
     def refuse_changes(self) -> None:
         """Refuse every change from now on: another server leads."""
-        self._is_running = False
+        self._is_running, self._refusal = False, stopping
+
+    def suspend(self, refusal: Callable[[], EngineError]) -> None:
+        """Refuse every change with `refusal`, and make none, until `resume`.
+
+        What was accepted is flushed, copied and answered as ever. Log and journal end where they
+        end, but for what the pool was doing.
+        """
+        self.traces.settle()
+        self._is_running, self._refusal = False, refusal
+        self._store.journal.refusal = refusal
+        services = (self.replicas, self._store.flush_service, *self.statistics.services())
+        self._runner = ServiceRunner(services, self._clock, self._on_wake)
+
+    def resume(self) -> None:
+        """Take changes again after `suspend`."""
+        self._is_running, self._refusal = True, stopping
+        self._store.journal.refusal = None
+        self._runner = self._working
+        self._on_wake()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was accepted is on the disk, and nothing waits for room there."""
+        store = self._store
+        return store.flushed == store.written and not (store.journal.is_behind or store.refusal())
+
+    @property
+    def end(self) -> tuple[int, JournalPlace]:
+        """Where log and journal end."""
+        return self._store.written, self._store.journal.place
 
     def cursor_for(self, standby: StandbyState) -> LeaderCursor:
         """What a standby lacks, piece by piece; its `check` is to be called first."""

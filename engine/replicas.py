@@ -15,6 +15,7 @@ from engine.service import IDLE_WAIT_MAX_S, Service
 Accepted = Callable[[Durability, Exception | None], None]
 
 NOT_REPLICATED = "not_replicated"
+RETRY_S = 0.1  # one that was lost comes back as soon as that
 REMEDY = "see to the standby; or set replicated_fallback, or ask for less durability"
 
 
@@ -44,7 +45,8 @@ class Replicas(Service):
             return Durability.REPLICATED
         if self._falls_back:
             return Durability.FLUSHED
-        raise Busy("no standby is in step", code=NOT_REPLICATED, remedy=REMEDY)
+        detail = "no standby is in step"
+        raise Busy(detail, code=NOT_REPLICATED, remedy=REMEDY, retry_after_s=RETRY_S)
 
     def request(self, position: int, done: Accepted) -> None:
         """Call `done` once a standby has all before `position`, or the wait is over."""

@@ -22,4 +22,4 @@ async def get_journey(call: Call[None, None]) -> Journey:
 @operations.get("/traces/status", needs=READ_SERVER)
 async def trace_status(call: Call[None, None]) -> TraceStatus:
     """Tell how the recording of traces goes."""
-    return convert(call.host.broker.traces.status(), TraceStatus)
+    return convert(await call.services.journeys.status(), TraceStatus)

@@ -5,11 +5,14 @@ from typing import Self
 
 from app.cluster.deliveries import ClusterDeliveries
 from app.cluster.groups import ClusterGroups
+from app.cluster.half_messages import ClusterHalfMessages
 from app.cluster.link import ClusterLink
+from app.cluster.locks import ClusterLocks
 from app.cluster.reading import ClusterReads
 from app.cluster.sending import ClusterSends
 from app.cluster.topics import ClusterTopics
 from app.cluster.values import ClusterValues
+from protocol.remoting.codes import RequestCode, ResponseCode
 
 
 class ClusterClient:
@@ -27,10 +30,23 @@ class ClusterClient:
         self.reads = ClusterReads(link)
         self.deliveries = ClusterDeliveries(link)
         self.values = ClusterValues(link)
+        self.half_messages = ClusterHalfMessages(link)
+        self.locks = ClusterLocks(link)
 
     async def masters(self) -> list[str]:
         """The names of the brokers that take messages just now."""
         return await self._link.masters()
+
+    async def settings(self, broker: str) -> dict[str, str]:
+        """The settings of a broker's master by RocketMQ's names; empty where it tells none."""
+        answer = await self._link.ask(
+            broker,
+            RequestCode.GET_BROKER_CONFIG,
+            {},
+            allowed=(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION),
+        )
+        lines = answer.body.decode("utf-8", "replace").splitlines()
+        return {name: value for name, _, value in (each.partition("=") for each in lines) if value}
 
     async def close(self) -> None:
         """Close all connections."""

@@ -2,10 +2,12 @@
 
 Requests are written at once, in their order; answers come in any order. At most REQUESTS_MAX are
 under way, later ones wait for their turn within their own time. What the other side asks of a
-client (transaction checks, notices) is answered with REQUEST_CODE_NOT_SUPPORTED.
+client (transaction checks, notices) goes to its owner; what that does not take is answered with
+REQUEST_CODE_NOT_SUPPORTED.
 """
 
 import asyncio
+from collections.abc import Callable
 from itertools import count
 from typing import cast
 
@@ -15,15 +17,25 @@ from protocol.remoting.codes import Flag, ResponseCode
 from protocol.remoting.frames import INT_MAX, Command, FrameError, FrameReader, encode
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # Apache's own limit
-REQUESTS_MAX = 1024
+REQUESTS_MAX = 16_384  # long polls among them
 CONNECT_TIMEOUT_S = 3.0
+
+
+# Whether a request of the other side, by its address, is taken; must return at once.
+OnRequest = Callable[[str, Command], bool]
+
+
+def take_none(_address: str, _command: Command) -> bool:
+    """Takes no request."""
+    return False
 
 
 class ClusterConnection(asyncio.Protocol):
     """A connection that `connect` made; it cannot be used again once `is_closed`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, on_request: OnRequest = take_none) -> None:
         self.address = address
+        self._on_request = on_request
         self.is_closed = False
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader(frame_bytes_max=FRAME_BYTES_MAX)
@@ -35,6 +47,7 @@ class ClusterConnection(asyncio.Protocol):
 
     async def ask(self, command: Command, timeout_s: float) -> Command:
         """The answer to a request; ClusterUnreachable or, once it was sent, ClusterNoAnswer."""
+        await asyncio.sleep(0)  # verbs may begin outside a task, which a timeout needs
         was_sent = False
         answer: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         number = command.opaque = next(self._numbers) & INT_MAX
@@ -86,6 +99,8 @@ class ClusterConnection(asyncio.Protocol):
         if command.is_answer:
             if waiting := self._waiting.get(command.opaque):
                 settle(waiting, command)
+        elif self._on_request(self.address, command):
+            return
         elif not command.is_one_way and self._transport is not None:
             refusal = Command(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED, command.opaque, Flag.RESPONSE
@@ -99,7 +114,7 @@ class ClusterConnection(asyncio.Protocol):
             settle(waiting, None, ClusterNoAnswer(f"the connection to {self.address} {why}"))
 
 
-async def connect(address: str) -> ClusterConnection:
+async def connect(address: str, on_request: OnRequest = take_none) -> ClusterConnection:
     """A connection to "host:port"; ClusterUnreachable."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
@@ -110,7 +125,7 @@ async def connect(address: str) -> ClusterConnection:
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             _, connection = await loop.create_connection(
-                lambda: ClusterConnection(address), host.strip("[]"), int(port)
+                lambda: ClusterConnection(address, on_request), host.strip("[]"), int(port)
             )
     except (OSError, OverflowError, TimeoutError) as error:
         why = str(error) or f"no connection within {CONNECT_TIMEOUT_S:g} s"

@@ -7,7 +7,7 @@ that time gets the failure at once.
 import asyncio
 import time
 
-from app.cluster.connection import ClusterConnection, connect
+from app.cluster.connection import ClusterConnection, OnRequest, connect, take_none
 from app.cluster.errors import ClusterError, ClusterUnreachable
 from app.tasks import end_tasks
 from protocol.remoting.frames import Command
@@ -23,6 +23,7 @@ class ConnectionPool:
 
     def __init__(self, access_key: str = "", secret_key: str = "") -> None:
         self._access_key, self._secret_key = access_key, secret_key
+        self.on_request: OnRequest = take_none
         self._connections: dict[str, ClusterConnection] = {}
         self._making: dict[str, asyncio.Task[ClusterConnection]] = {}
         self._failures: dict[str, tuple[int, float, ClusterError]] = {}  # how many, until when
@@ -54,9 +55,12 @@ class ConnectionPool:
             making = self._making[address] = asyncio.create_task(self._make(address))
         return await asyncio.shield(making)
 
+    def _hear(self, address: str, command: Command) -> bool:
+        return self.on_request(address, command)
+
     async def _make(self, address: str) -> ClusterConnection:
         try:
-            connection = await connect(address)
+            connection = await connect(address, self._hear)
         except ClusterUnreachable as error:
             failures = min(self._failures.get(address, (0, 0.0, error))[0] + 1, FAILURES_MAX)
             wait_s = min(BACKOFF_FIRST_S * 2.0**failures, BACKOFF_MAX_S)

@@ -6,7 +6,9 @@ of one (NOTIFICATION) on all of them at once, so that a wait that ends holds bac
 
 import asyncio
 import time
+from collections.abc import Mapping, Sequence
 from itertools import count
+from typing import NamedTuple
 
 import msgspec
 
@@ -40,6 +42,28 @@ class ClusterDelivery(msgspec.Struct, frozen=True):
     attempt: int
 
 
+class PopRequest(NamedTuple):
+    """What is received: with `queue` below 0 from any; `is_sql` says what `tags` is."""
+
+    group: str
+    topic: str
+    invisible_ms: int
+    tags: str = "*"
+    queue: int = -1
+    is_ordered: bool = False
+    is_sql: bool = False
+
+
+class NoticeRequest(NamedTuple):
+    """Where a message is waited for."""
+
+    group: str
+    topic: str
+    broker: str
+    queue: int = -1
+    is_ordered: bool = False
+
+
 class ClusterDeliveries:
     """The verbs for receiving."""
 
@@ -64,35 +88,30 @@ class ClusterDeliveries:
         end_s = time.monotonic() + min(wait_s, WAIT_S_MAX)
         while True:
             brokers = (await self._link.routes.route(topic)).brokers
-            turn = next(self._turns) % max(1, len(brokers))
-            deliveries: list[ClusterDelivery] = []
-            failure: ClusterUnreachable | None = None
-            for broker in brokers[turn:] + brokers[:turn]:
-                open_count = min(count_max, RECEIVE_MAX) - len(deliveries)
-                if open_count > 0:
-                    fields = {
-                        "consumerGroup": group,
-                        "topic": topic,
-                        "queueId": -1,
-                        "maxMsgNums": open_count,
-                        "invisibleTime": round(invisible_s * 1000),
-                        "pollTime": 0,
-                        "bornTime": born_now_ms(),
-                        "initMode": 0,
-                        "expType": "TAG",
-                        "exp": tags,
-                        "order": False,
-                    }
-                    try:
-                        deliveries += await self._pop(broker, fields)
-                    except ClusterUnreachable as error:
-                        failure = error
+            pop = PopRequest(group, topic, invisible_ms=round(invisible_s * 1000), tags=tags)
+            deliveries, failure = await self.pop_some(brokers, pop, count_max)
             rest_s = end_s - time.monotonic()
             if failure is not None and not deliveries and rest_s <= 0:
                 raise failure
             if deliveries or rest_s <= 0:
                 return deliveries
-            await self._notice(group, topic, brokers, rest_s)
+            await self.notice([NoticeRequest(group, topic, each) for each in brokers], rest_s)
+
+    async def pop_some(
+        self, brokers: Sequence[str], pop: PopRequest, count_max: int
+    ) -> tuple[list[ClusterDelivery], ClusterUnreachable | None]:
+        """Up to 32 messages of these brokers, asked in turn; and why one of them gave none."""
+        turn = next(self._turns) % max(1, len(brokers))
+        deliveries: list[ClusterDelivery] = []
+        failure: ClusterUnreachable | None = None
+        for broker in (*brokers[turn:], *brokers[:turn]):
+            open_count = min(count_max, RECEIVE_MAX) - len(deliveries)
+            if open_count > 0:
+                try:
+                    deliveries += await self._pop(broker, pop, open_count)
+                except ClusterUnreachable as error:
+                    failure = error
+        return deliveries, failure
 
     async def ack(self, group: str, topic: str, receipt: str) -> None:
         """A delivered message is done. Too late, it is delivered again all the same."""
@@ -115,39 +134,52 @@ class ClusterDeliveries:
             (parts[OFFSET_AT], *times, field(answer, "reviveQid"), *parts[MARK_AT:PARTS])
         )
 
-    async def _pop(self, broker: str, fields: dict[str, object]) -> list[ClusterDelivery]:
+    async def _pop(self, broker: str, pop: PopRequest, count_max: int) -> list[ClusterDelivery]:
+        fields = {
+            "consumerGroup": pop.group,
+            "topic": pop.topic,
+            "queueId": pop.queue,
+            "maxMsgNums": count_max,
+            "invisibleTime": pop.invisible_ms,
+            "pollTime": 0,
+            "bornTime": born_now_ms(),
+            "initMode": 0,
+            "expType": "SQL92" if pop.is_sql else "TAG",
+            "exp": pop.tags,
+            "order": pop.is_ordered,
+        }
         answer = await self._link.ask(
             broker, RequestCode.POP_MESSAGE, fields, allowed=NOTHING, timeout_s=TIMEOUT_S
         )
         if answer.code != ResponseCode.SUCCESS:
             return []
         starts = _starts(answer.fields.get("startOffsetInfo", ""))
+        failures = _failures(answer.fields.get("orderCountInfo", ""))
         return [
-            _delivery(message, answer, starts, broker)
+            _delivery(message, answer, starts, failures)
             for message in messages_of(answer.body, broker)
         ]
 
-    async def _notice(self, group: str, topic: str, brokers: list[str], wait_s: float) -> None:
-        """Return once a broker may have a message, or after the wait."""
-        fields = {
-            "consumerGroup": group,
-            "topic": topic,
-            "queueId": -1,
-            "pollTime": round(wait_s * 1000),
-            "bornTime": born_now_ms(),
-            "order": False,
-        }
+    async def notice(self, requests: Sequence[NoticeRequest], wait_s: float) -> bool:
+        """Whether a broker said in time that it may have a message; True where none waits, too."""
         tasks = [
             asyncio.create_task(
                 self._link.ask(
-                    broker,
+                    each.broker,
                     RequestCode.NOTIFICATION,
-                    fields,
+                    {
+                        "consumerGroup": each.group,
+                        "topic": each.topic,
+                        "queueId": each.queue,
+                        "pollTime": round(wait_s * 1000),
+                        "bornTime": born_now_ms(),
+                        "order": each.is_ordered,
+                    },
                     timeout_s=wait_s + TIMEOUT_S,
                     allowed=NOTHING,
                 )
             )
-            for broker in brokers
+            for each in requests
         ]
         try:
             end_s = time.monotonic() + wait_s
@@ -160,9 +192,11 @@ class ClusterDeliveries:
                     each.exception() is None and each.result().fields.get("hasMsg") == "true"
                     for each in done
                 ):
-                    return
+                    return True
             if (rest_s := end_s - time.monotonic()) > 0:  # no broker waits with us
                 await asyncio.sleep(min(rest_s, PAUSE_S))
+                return True
+            return False
         finally:
             await end_tasks(*tasks)
 
@@ -198,14 +232,25 @@ def _starts(text: str) -> dict[str, str]:
     return {place: offset for place, _, offset in parts}
 
 
+def _failures(text: str) -> dict[str, int]:
+    """How often the delivery of each ordered message failed before ("mark qo<queue>%<offset>")."""
+    parts = [each.rpartition(" ") for each in text.split(";") if each]
+    return {place: int(times) for place, _, times in parts if times.isdecimal()}
+
+
 def _delivery(
-    message: ClusterMessage, answer: Command, starts: dict[str, str], broker: str
+    message: ClusterMessage,
+    answer: Command,
+    starts: Mapping[str, str],
+    failures: Mapping[str, int],
 ) -> ClusterDelivery:
     receipt = message.properties.get(POP_CK)  # Apache's broker sets it on retries
+    attempt = message.reconsume_times + 1
     if receipt is None:
-        topic, _, queue = message.place
+        topic, broker, queue = message.place
         mark = RETRY_MARK if topic.startswith(RETRY_PREFIX) else NORMAL_MARK
         start = starts.get(f"{mark} {queue}", str(message.offset))
+        attempt += failures.get(f"{mark} qo{queue}%{message.offset}", 0)
         parts = (
             start,
             number(answer, "popTime"),
@@ -217,4 +262,4 @@ def _delivery(
             message.offset,
         )
         receipt = " ".join(map(str, parts))
-    return ClusterDelivery(message, receipt, message.reconsume_times + 1)
+    return ClusterDelivery(message, receipt, attempt)

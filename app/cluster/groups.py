@@ -2,7 +2,8 @@
 
 import msgspec
 
-from app.cluster.link import ClusterLink, number
+from app.cluster.errors import ClusterUnreachable
+from app.cluster.link import ClusterLink, Fields, number
 from app.cluster.routes import ClusterQueue, decoded, queue_of
 from protocol.remoting.codes import RequestCode, ResponseCode
 from protocol.remoting.loose_json import standard_json
@@ -91,6 +92,29 @@ class ClusterGroups:
             if name not in SYSTEM_GROUPS and not name.startswith(SYSTEM_PREFIX)
         ]
 
+    async def find(self, name: str) -> ClusterGroup | None:
+        """The settings of a group as the first master has them that knows it; None for no group.
+
+        ClusterUnreachable where none that answers knows it, and one does not answer.
+        """
+        failure: ClusterUnreachable | None = None
+        for broker in await self._link.masters():
+            try:
+                answer = await self._link.ask(
+                    broker,
+                    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+                    {"group": name},
+                    allowed=(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,),
+                )
+            except ClusterUnreachable as error:
+                failure = error
+            else:
+                if answer.code == ResponseCode.SUCCESS:
+                    return decoded(standard_json(answer.body), ClusterGroup)
+        if failure is not None:
+            raise failure
+        return None
+
     async def create(self, group: ClusterGroup) -> None:
         """Make a group on all masters, or change its settings to these."""
         body = msgspec.json.encode(group)
@@ -128,19 +152,18 @@ class ClusterGroups:
 
     async def committed(self, name: str, queue: ClusterQueue) -> int | None:
         """The next message that the group gets from a queue; None where none is committed."""
-        fields = {
-            "consumerGroup": name,
-            "topic": queue.topic,
-            "queueId": queue.queue,
-            "setZeroIfNotFound": False,
-        }
-        answer = await self._link.ask(
-            queue.broker,
-            RequestCode.QUERY_CONSUMER_OFFSET,
-            fields,
-            allowed=(ResponseCode.QUERY_NOT_FOUND,),
-        )
-        return number(answer, "offset") if answer.code == ResponseCode.SUCCESS else None
+        return await self._committed(name, queue, is_zero_if_young=False)
+
+    async def is_young(self, name: str, queue: ClusterQueue) -> bool:
+        """Whether a group without an offset gets the whole queue, by the broker's own rule.
+
+        `name` is one that never commits.
+        """
+        return await self._committed(name, queue, is_zero_if_young=True) == 0
+
+    async def send_back(self, broker: str, fields: Fields) -> None:
+        """Have a message retried, or given up, as a pushed client does."""
+        await self._link.ask(broker, RequestCode.CONSUMER_SEND_MSG_BACK, fields)
 
     async def commit(self, name: str, queue: ClusterQueue, offset: int) -> None:
         """Set the next message that the group gets from a queue, backwards too."""
@@ -151,3 +174,20 @@ class ClusterGroups:
             "commitOffset": offset,
         }
         await self._link.ask(queue.broker, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+
+    async def _committed(
+        self, name: str, queue: ClusterQueue, *, is_zero_if_young: bool
+    ) -> int | None:
+        fields = {
+            "consumerGroup": name,
+            "topic": queue.topic,
+            "queueId": queue.queue,
+            "setZeroIfNotFound": is_zero_if_young,
+        }
+        answer = await self._link.ask(
+            queue.broker,
+            RequestCode.QUERY_CONSUMER_OFFSET,
+            fields,
+            allowed=(ResponseCode.QUERY_NOT_FOUND,),
+        )
+        return number(answer, "offset") if answer.code == ResponseCode.SUCCESS else None

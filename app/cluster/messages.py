@@ -24,6 +24,7 @@ class NewClusterMessage(msgspec.Struct, frozen=True):
     """A message to be sent. `delay_level` 1 to 18, or `deliver_at_ms`, delays it.
 
     `properties` are the producer's own and those of the system, without the ones that have a field.
+    A half message names its `producer_group`, and says so in `sys_flag`.
     """
 
     body: bytes
@@ -35,6 +36,9 @@ class NewClusterMessage(msgspec.Struct, frozen=True):
     deliver_at_ms: int = 0
     born_ms: int = 0  # 0: now
     reconsume_times: int = 0
+    flag: int = 0
+    sys_flag: int = 0
+    producer_group: str = ""
 
     def property_text(self) -> str:
         """The property string; ClusterError where it is too long or has a separator in it."""
@@ -59,7 +63,7 @@ class NewClusterMessage(msgspec.Struct, frozen=True):
 
 
 class ClusterMessage(msgspec.Struct, frozen=True):
-    """A message that a broker keeps; `body` is decompressed."""
+    """A message that a broker keeps; `body` is decompressed when it is asked for."""
 
     place: ClusterQueue
     offset: int
@@ -69,12 +73,18 @@ class ClusterMessage(msgspec.Struct, frozen=True):
     tag: str
     keys: tuple[str, ...]
     properties: dict[str, str]
-    body: bytes
     born_ms: int
     born_host: str
     stored_ms: int
     store_host: str
     reconsume_times: int
+    record: Record
+
+    @property
+    def body(self) -> bytes:
+        """The body as its producer wrote it; takes a while where that compressed it."""
+        record = self.record
+        return plain_body(record.body, record.sys_flag, bytes_max=PLAIN_BYTES_MAX).body
 
 
 def messages_of(body: bytes, broker: str) -> list[ClusterMessage]:
@@ -104,7 +114,6 @@ def with_key(messages: Iterable[ClusterMessage], topic: str, key: str) -> list[C
 
 def _message(record: Record, broker: str) -> ClusterMessage:
     properties = split_properties(record.properties)
-    plain = plain_body(record.body, record.sys_flag, bytes_max=PLAIN_BYTES_MAX)
     return ClusterMessage(
         place=ClusterQueue(record.topic, broker, record.queue),
         offset=record.offset,
@@ -114,10 +123,10 @@ def _message(record: Record, broker: str) -> ClusterMessage:
         tag=properties.pop(TAGS, ""),
         keys=tuple(properties.pop(KEYS, "").split()),
         properties=properties,
-        body=plain.body,
         born_ms=record.born_ms,
         born_host=unpack_host(record.born_host),
         stored_ms=record.stored_ms,
         store_host=unpack_host(record.store_host),
         reconsume_times=record.reconsume_times,
+        record=record,
     )

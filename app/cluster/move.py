@@ -15,14 +15,13 @@ import msgspec
 from app.cluster.client import ClusterClient
 from app.cluster.errors import ClusterError
 from app.cluster.groups import ClusterGroup
+from app.cluster.numbering import QueueNumbers, queue_numbers
 from app.cluster.queue_copy import RETRY_PREFIX, SETTLE_S, QueueCopy, SourceQueues
-from app.cluster.routes import ClusterQueue
 from app.tasks import end_tasks
 from kitemq.model.groups import Group, Mode
 from kitemq.model.progress import Lag, QueueLag
 from kitemq.model.topics import Topic, TopicDetail
 
-NAMESPACE = "KITEMQ_MOVE"
 DEAD_PREFIX = "%DLQ%"
 QUEUES_AT_ONCE = 8
 FAILURES_MAX = 20  # that a round tells of
@@ -63,7 +62,7 @@ class Move:
         self._source = source
         self._cluster = cluster
         self._name = name
-        self._brokers: list[str] = []
+        self._numbers = QueueNumbers([])
         self._copies: dict[tuple[str, int], QueueCopy] = {}
         self._groups: dict[str, ClusterGroup] = {}
         self._offsets: dict[tuple[str, str, int], int] = {}  # committed here, by group and queue
@@ -78,14 +77,10 @@ class Move:
 
     async def prepare(self) -> None:
         """Fix the order of the brokers, or learn it."""
-        text = await self._cluster.values.get(NAMESPACE, self._name)
-        if text:
+        self._numbers, is_known = await queue_numbers(self._cluster, self._name)
+        if is_known:
             # A request that a killed process left behind is stored or dropped by then.
             await asyncio.sleep(SETTLE_S)
-        else:
-            text = ";".join(await self._cluster.masters())
-            await self._cluster.values.put(NAMESPACE, self._name, text)
-        self._brokers = text.split(";")
 
     async def round(self) -> MoveRound:
         """Bring the cluster in step; what fails is named, and tried again in the next round.
@@ -143,8 +138,7 @@ class Move:
         if name not in self._ready or (name, count - 1) not in self._copies:
             await self._ensure_topic(topic)
             for queue in range(count):
-                broker = self._brokers[queue % len(self._brokers)]
-                target = ClusterQueue(name, broker, queue // len(self._brokers))
+                target = self._numbers.place(name, queue)
                 if (name, queue) not in self._copies:
                     self._copies[name, queue] = QueueCopy(
                         self._source, self._cluster, self._name, queue, target
@@ -156,12 +150,12 @@ class Move:
 
     async def _ensure_topic(self, topic: Topic) -> None:
         name, topics = topic.name, self._cluster.topics
-        share = -(-topic.read_queues // len(self._brokers))
+        share = self._numbers.share(topic.read_queues)
         counts: dict[str, int] = {}
         if await topics.exists(name):
             datas = (await topics.route(name)).queue_datas
             counts = {each.broker_name: each.write_queue_nums for each in datas}
-        if min(counts.get(each, 0) for each in self._brokers) < share:
+        if min(counts.get(each, 0) for each in self._numbers.brokers) < share:
             await topics.create(name, max(share, *counts.values(), 1), kind=topic.type)
         else:
             self._ready.add(name)

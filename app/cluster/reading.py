@@ -30,12 +30,14 @@ PULL_ANSWERS = (
 
 
 class ClusterPage(msgspec.Struct, frozen=True):
-    """Messages of a queue; pull again from `next_offset`."""
+    """Messages of a queue; pull again from `next_offset`. `code` and `remark` say why none came."""
 
     messages: list[ClusterMessage]
     next_offset: int
     min_offset: int
     max_offset: int
+    code: int = ResponseCode.SUCCESS
+    remark: str = ""
 
 
 class ClusterReads:
@@ -52,14 +54,17 @@ class ClusterReads:
         *,
         count_max: int = 32,
         tags: str = "*",
+        is_sql: bool = False,
         group: str = READER,
         wait_s: float = 0.0,
+        bytes_max: int = PULL_BYTES_MAX,
         is_from_master: bool = False,
     ) -> ClusterPage:
         """Messages from `offset` on, at most 160 (32 of most brokers); waits up to `wait_s` (30).
 
-        `tags` are joined by `||`. The broker compares their hashes, so a message of another tag may
-        be among them. Slaves may lack the last messages: `is_from_master` asks none of them.
+        `tags` are joined by `||`, or an SQL92 expression. The broker compares hashes of tags, so a
+        message of another tag may be among them. Slaves may lack the last messages:
+        `is_from_master` asks none of them.
         """
         wait_s = min(wait_s, WAIT_S_MAX)
         fields = {
@@ -73,8 +78,8 @@ class ClusterReads:
             "suspendTimeoutMillis": round(wait_s * 1000),
             "subscription": tags,
             "subVersion": 0,
-            "expressionType": "TAG",
-            "maxMsgBytes": PULL_BYTES_MAX,
+            "expressionType": "SQL92" if is_sql else "TAG",
+            "maxMsgBytes": bytes_max,
         }
         members = [MASTER] if is_from_master else self._members(queue.broker)
         answer = await self._pull(queue.broker, members, fields, TIMEOUT_S + wait_s * 2)
@@ -84,6 +89,8 @@ class ClusterReads:
             number(answer, "nextBeginOffset"),
             number(answer, "minOffset"),
             number(answer, "maxOffset"),
+            answer.code,
+            answer.remark,
         )
 
     async def min_offset(self, queue: ClusterQueue) -> int:

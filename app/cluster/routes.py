@@ -191,6 +191,13 @@ class RouteTable:
             raise ClusterUnreachable(f"broker {broker} has no member {broker_id} just now")
         return known.broker_addrs[broker_id]
 
+    def broker_at(self, address: str, broker_id: int) -> str:
+        """The name of the known broker whose member of an id listens there; "" for none."""
+        for name, each in self._brokers.items():
+            if each.broker_addrs.get(broker_id) == address:
+                return name
+        return ""
+
     def slaves(self, broker: str) -> list[int]:
         """The ids of the known slaves of a broker."""
         known = self._brokers.get(broker)

@@ -149,7 +149,7 @@ def _request(
         body = b"".join(
             part
             for each, text in zip(messages, texts, strict=True)
-            for part in message_parts(0, each.body, text.encode())
+            for part in message_parts(each.flag, each.body, text.encode())
         )
     if len(body) > BODY_BYTES_MAX:
         raise ClusterError(
@@ -157,13 +157,13 @@ def _request(
             remedy="send less at once, or a reference to what is large",
         )
     return {
-        "producerGroup": GROUP,
+        "producerGroup": first.producer_group or GROUP,
         "topic": topic,
         "defaultTopic": "TBW102",
         "defaultTopicQueueNums": 4,
-        "sysFlag": 0,
+        "sysFlag": first.sys_flag,
         "bornTimestamp": first.born_ms or born_now_ms(),
-        "flag": 0,
+        "flag": first.flag,
         "properties": "WAIT\x01true\x02" if is_batch else texts[0],
         "reconsumeTimes": first.reconsume_times,
         "unitMode": False,

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from app.cluster.errors import ClusterRefused, ClusterUnreachable
+from app.cluster.errors import ClusterError, ClusterRefused, ClusterUnreachable
 from app.cluster.link import ClusterLink, command_of
 from app.cluster.routes import ClusterQueue, TopicRoute, decoded, queue_of
 from protocol.remoting.codes import RequestCode, ResponseCode
@@ -13,6 +13,12 @@ from protocol.remoting.loose_json import standard_json
 READ_WRITE = 6
 LOOK_AGAIN_S = 0.1  # a broker tells the name servers of a new topic at once
 LOOKS_MAX = 150
+TYPE_ATTRIBUTE = "message.type"
+NO_TOPIC_CONFIG = (
+    ResponseCode.TOPIC_NOT_EXIST,
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+    ResponseCode.SYSTEM_ERROR,
+)
 
 
 class _NameList(msgspec.Struct, rename="camel"):
@@ -26,6 +32,10 @@ class _QueueOffsets(msgspec.Struct, rename="camel"):
 
 class _TopicStats(msgspec.Struct, rename="camel"):
     offset_table: dict[str, _QueueOffsets] = {}
+
+
+class _TopicSettings(msgspec.Struct, rename="camel"):
+    attributes: dict[str, str] = {}
 
 
 class ClusterTopics:
@@ -44,6 +54,26 @@ class ClusterTopics:
     async def route(self, topic: str) -> TopicRoute:
         """Its brokers and queues; ClusterRefused where there is none."""
         return await self._link.routes.route(topic)
+
+    async def kind(self, topic: str) -> str:
+        """The message type of a topic; "" where its brokers know none."""
+        failure: ClusterError = ClusterUnreachable(f"no broker has {topic}")
+        for broker in (await self.route(topic)).brokers:
+            try:
+                answer = await self._link.ask(
+                    broker,
+                    RequestCode.GET_TOPIC_CONFIG,
+                    {"topic": topic},
+                    allowed=NO_TOPIC_CONFIG,
+                )
+            except ClusterUnreachable as error:
+                failure = error
+                continue
+            if answer.code != ResponseCode.SUCCESS:
+                return ""
+            settings = decoded(standard_json(answer.body), _TopicSettings)
+            return settings.attributes.get(TYPE_ATTRIBUTE, "")
+        raise failure
 
     async def exists(self, topic: str) -> bool:
         """Whether it has a route."""

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 
 import msgspec
 
+from app.administration import Administration
+from app.messaging import Messaging
 from app.pause import Pause
 from engine.broker import (
     DEAD_LETTER_PREFIX,
     GROUP_QUEUE,
-    Broker,
     error_class_of,
     error_line_of,
 )
-from engine.errors import MessageNotFound, NotFound
+from engine.errors import NotFound
 from engine.message import FAILED_CLIENT, FAILED_ERROR, FAILED_REASON, REDRIVEN_JOB, StoredMessage
 
 COUNTED_MAX = 50_000
@@ -71,7 +72,9 @@ class _GroupIndex:
         self._low = self._high = end
         self._lock = asyncio.Lock()
 
-    async def extend(self, broker: Broker, low: int, end: int, until_s: float) -> DeadLetterListing:
+    async def extend(
+        self, messaging: Messaging, low: int, end: int, until_s: float
+    ) -> DeadLetterListing:
         """Read what is new, then what is older, down to `low` or until the time is up."""
         async with self._lock:
             floor = max(low, end - COUNTED_MAX)
@@ -80,22 +83,22 @@ class _GroupIndex:
                 self._low = self._high = end
             pause = Pause()
             while self._high < end:
-                self._rows.extend(self._read(broker, self._high))
+                self._rows.extend(await self._read(messaging, self._high))
                 self._high += 1
                 await pause.when_due()
             while self._low > floor and time.monotonic() < until_s:
                 self._low -= 1
-                self._rows.extendleft(self._read(broker, self._low))
+                self._rows.extendleft(await self._read(messaging, self._low))
                 await pause.when_due()
             while self._rows and self._rows[0].offset < floor:
                 self._rows.popleft()
             self._low = max(self._low, floor)
             return DeadLetterListing(tuple(self._rows), self._high - self._low, end - low)
 
-    def _read(self, broker: Broker, offset: int) -> list[DeadRow]:
+    async def _read(self, messaging: Messaging, offset: int) -> list[DeadRow]:
         """The row of an offset; none where its record is damaged or gone."""
         try:
-            return [row_of(broker.message(self._topic, GROUP_QUEUE, offset))]
+            return [row_of(await messaging.message(self._topic, GROUP_QUEUE, offset))]
         except NotFound:
             return []
 
@@ -103,8 +106,9 @@ class _GroupIndex:
 class DeadIndex:
     """Rows of the groups that were looked at last."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, messaging: Messaging, administration: Administration) -> None:
+        self._messaging = messaging
+        self._administration = administration
         self._shelves: OrderedDict[str, _GroupIndex] = OrderedDict()
 
     async def listing(self, group: str, budget_s: float) -> DeadLetterListing:
@@ -114,37 +118,18 @@ class DeadIndex:
         """
         topic = DEAD_LETTER_PREFIX + group
         try:
-            config = self._broker.topic(topic)
+            config = await self._administration.topic(topic)
         except NotFound:
-            self._broker.group(group)
+            await self._administration.group(group)
             return DeadLetterListing((), 0, 0)
-        low, end = bounds(self._broker, topic)
+        low, end = await self._administration.dead_letters.bounds(group)
         shelf = self._shelves.pop(group, None)
         if shelf is None or shelf.since_position != config.since_position:
             shelf = _GroupIndex(topic, config.since_position, end)
         self._shelves[group] = shelf
         while len(self._shelves) > GROUPS_MAX:
             self._shelves.popitem(last=False)
-        return await shelf.extend(self._broker, low, end, time.monotonic() + budget_s)
-
-
-def bounds(broker: Broker, topic: str) -> tuple[int, int]:
-    """The first offset of a group's dead letters, and the one after the last."""
-    for queue in broker.topic_stats(topic).queues:
-        if queue.queue == GROUP_QUEUE:
-            return queue.min_offset, queue.max_offset
-    return 0, 0
-
-
-def oldest_ms(broker: Broker, topic: str) -> int | None:
-    """The time when the oldest dead letter was stored; None if its record cannot be read."""
-    low, end = bounds(broker, topic)
-    if low >= end:
-        return None
-    try:
-        return broker.message(topic, GROUP_QUEUE, low).stored_ms
-    except MessageNotFound:
-        return None
+        return await shelf.extend(self._messaging, low, end, time.monotonic() + budget_s)
 
 
 def row_of(message: StoredMessage) -> DeadRow:

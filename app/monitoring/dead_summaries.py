@@ -8,14 +8,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from app.monitoring import dead_index
+from app.administration import Administration
+from app.messaging import Messaging
 from engine.broker import (
     DEAD_LETTER_PREFIX,
-    Broker,
+    GROUP_QUEUE,
     DeadLetterArrivals,
     DeadLetterState,
     DeadLetterTally,
 )
+from engine.errors import NotFound
 
 TALLIED_MAX = 200
 HOURS = 24
@@ -36,30 +38,41 @@ class DeadSummary:
 class DeadSummaries:
     """Summaries of at most a thousand groups, those that were looked at last."""
 
-    def __init__(self, broker: Broker, now_ms: Callable[[], int]) -> None:
-        self._broker = broker
+    def __init__(
+        self, messaging: Messaging, administration: Administration, now_ms: Callable[[], int]
+    ) -> None:
+        self._messaging = messaging
+        self._administration = administration
         self._now_ms = now_ms
         self._cache: OrderedDict[str, tuple[Hashable, DeadSummary]] = OrderedDict()
 
-    def of(self, group: str) -> DeadSummary:
+    async def of(self, group: str) -> DeadSummary:
         """The summary of a group as of this minute; raises GroupNotFound."""
-        letters, topic = self._broker.dead_letters, DEAD_LETTER_PREFIX + group
-        states = letters.states(group)
+        letters, topic = self._administration.dead_letters, DEAD_LETTER_PREFIX + group
+        states = await letters.states(group)
         minute = self._now_ms() // MINUTE_MS
-        since = self._broker.topic(topic).since_position if states.end else 0
+        since = (await self._administration.topic(topic)).since_position if states.end else 0
         mark = (since, states.first, states.end, states.mark(states.first), minute)
         known = self._cache.pop(group, None)
         if known is None or known[0] != mark:
             begin_ms = minute * MINUTE_MS - HOURS * HOUR_MS
+            times_ms = [begin_ms + hour * HOUR_MS for hour in range(HOURS)]
             known = (
                 mark,
                 DeadSummary(
-                    letters.tally(group, count_max=TALLIED_MAX, state=DeadLetterState.OPEN),
-                    letters.arrived(group, [begin_ms + hour * HOUR_MS for hour in range(HOURS)]),
-                    dead_index.oldest_ms(self._broker, topic),
+                    await letters.tally(group, count_max=TALLIED_MAX, state=DeadLetterState.OPEN),
+                    await letters.arrived(group, times_ms),
+                    await self._oldest_ms(topic, states.first),
                 ),
             )
         self._cache[group] = known
         if len(self._cache) > GROUPS_MAX:
             self._cache.popitem(last=False)
         return known[1]
+
+    async def _oldest_ms(self, topic: str, offset: int) -> int | None:
+        """The time when the oldest dead letter was stored; None if its record cannot be read."""
+        try:
+            return (await self._messaging.message(topic, GROUP_QUEUE, offset)).stored_ms
+        except NotFound:
+            return None

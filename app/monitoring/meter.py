@@ -34,6 +34,11 @@ class Meter:
         """Messages delivered per second over the last ten seconds."""
         return self._latest(Metric.MESSAGES_OUT)
 
+    def p99_ms(self) -> int | None:
+        """Time from a message's birth to its acknowledgement; None if unknown."""
+        spread = self._statistics().end_to_end()
+        return round(spread.p99 / 1000) if spread.count else None
+
     def topic_rate(self, name: str) -> float:
         """Messages accepted per second over the last minute."""
         return self._statistics().topic_rate(name)

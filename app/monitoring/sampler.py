@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from app.administration import Administration
 from app.monitoring.forecast import UNKNOWN, Forecast, forecast
 from app.monitoring.group_status import GroupCondition, GroupStanding, standing_of
 from app.monitoring.meter import Meter
@@ -24,7 +25,6 @@ from app.tasks import end_tasks
 from engine.broker import (
     DEAD_LETTER_PREFIX,
     RETRY_PREFIX,
-    Broker,
     GroupConfig,
     GroupLag,
     TopicConfig,
@@ -226,8 +226,10 @@ class History:
 class Sampler:
     """Keeps the newest `Snapshot` and each group's lag history."""
 
-    def __init__(self, broker: Broker, meter: Meter, now_ms: Callable[[], int]) -> None:
-        self._broker = broker
+    def __init__(
+        self, administration: Administration, meter: Meter, now_ms: Callable[[], int]
+    ) -> None:
+        self._administration = administration
         self.meter = meter
         self._now_ms = now_ms
         self._running: asyncio.Task[None] | None = None
@@ -273,14 +275,14 @@ class Sampler:
                 await asyncio.wait_for(self.refresh(), wait_s)
         return self.snapshot
 
-    def read(self, group: str, lag: GroupLag | None = None) -> GroupFigures:
+    async def read(self, group: str, lag: GroupLag | None = None) -> GroupFigures:
         """A group's figures of now; `lag` if it was read already. Raises GroupNotFound."""
-        lag = lag or self._broker.lag(group)
-        members, rate = self._broker.members, self.meter.group_rate(group)
+        lag = lag or await self._administration.lag(group)
+        members, rate = self._administration.members, self.meter.group_rate(group)
         consumed = rate or self.meter.group_out_rate(group)
-        if consumed and not rate and not any(each.is_pulling for each in members.of(group)):
+        if consumed and not rate and not any(each.is_pulling for each in await members.of(group)):
             consumed = 0.0
-        return group_figures(lag, rate, consumed, members.count(group))
+        return group_figures(lag, rate, consumed, await members.count(group))
 
     def lag_history(self, group: str) -> list[int]:
         """The group's lag every half minute, oldest first; [] before the first walk."""
@@ -312,9 +314,9 @@ class Sampler:
                 growth[name] = grown
             await pause.when_due()
         self._histories = histories
-        totals = self._sum(topics, groups, taken_ms)
+        totals = await self._sum(topics, groups, taken_ms)
         await pause.when_due()
-        dead_of_deleted = self._dead_of_deleted(topics, groups)
+        dead_of_deleted = await self._dead_of_deleted(topics, groups)
         await pause.when_due()
         if not self._totals or taken_ms - self._totals[-1].at_ms >= TOTALS_STEP_MS:
             self._totals.append(totals)
@@ -332,9 +334,9 @@ class Sampler:
 
     async def _walk_topics(self, pause: Pause) -> dict[str, TopicFigures]:
         figures: dict[str, TopicFigures] = {}
-        for topic in self._broker.topics(system=True):
+        for topic in await self._administration.topics(system=True):
             try:
-                stats = self._broker.topic_stats(topic.name)
+                stats = await self._administration.topic_stats(topic.name)
             except EngineError:
                 continue  # deleted since the walk began
             rate = self.meter.topic_rate(topic.name)
@@ -345,24 +347,24 @@ class Sampler:
 
     async def _walk_groups(self, pause: Pause) -> dict[str, GroupFigures]:
         figures: dict[str, GroupFigures] = {}
-        for group in self._broker.groups():
+        for group in await self._administration.groups():
             try:
-                lag = self._broker.lag(group.name)
+                lag = await self._administration.lag(group.name)
             except EngineError:
                 continue
             figures[group.name] = msgspec.structs.replace(
-                self.read(group.name, lag), dead_new=self._dead_new(group.name, lag)
+                await self.read(group.name, lag), dead_new=await self._dead_new(group.name, lag)
             )
             await pause.when_due()
         return figures
 
-    def _sum(
+    async def _sum(
         self,
         topics: Mapping[str, TopicFigures],
         groups: Mapping[str, GroupFigures],
         taken_ms: int,
     ) -> Totals:
-        health, spread = self._broker.health(), self._broker.statistics.end_to_end()
+        health = await self._administration.health()
         figures = groups.values()
         return Totals(
             at_ms=taken_ms,
@@ -376,10 +378,10 @@ class Sampler:
             dead=sum(each.dead for each in figures),
             log_bytes=health.log_bytes,
             disk_free_bytes=health.disk_free_bytes,
-            p99_ms=round(spread.p99 / 1000) if spread.count else None,
+            p99_ms=self.meter.p99_ms(),
         )
 
-    def _dead_of_deleted(
+    async def _dead_of_deleted(
         self, topics: Mapping[str, TopicFigures], groups: Mapping[str, GroupFigures]
     ) -> int:
         """Open dead letters whose groups are gone; those of the others are in their figures."""
@@ -388,11 +390,11 @@ class Sampler:
             for name, each in topics.items()
             if each.kind == "DLQ"
         )
-        count = self._broker.dead_letters.state_counts
-        return sum(count(name).open for name in names if name not in groups)
+        count = self._administration.dead_letters.state_counts
+        return sum([(await count(name)).open for name in names if name not in groups])
 
-    def _dead_new(self, group: str, lag: GroupLag) -> int:
+    async def _dead_new(self, group: str, lag: GroupLag) -> int:
         if not lag.dead_open:
             return 0
         yesterday_ms = self._now_ms() - DAY_MS
-        return self._broker.dead_letters.arrived(group, [yesterday_ms]).open
+        return (await self._administration.dead_letters.arrived(group, [yesterday_ms])).open

@@ -6,7 +6,7 @@ import logging
 from msgspec.structs import replace
 
 from app.container import Services
-from app.listen_address import host_and_port
+from app.listen_address import host_and_port, listen_text
 from app.replication.link import LeaderLink, tls_context
 from app.tasks import end_tasks
 from engine.errors import EngineError, Refused
@@ -54,7 +54,9 @@ class Fencer:
             if link.history.epoch > own.epoch:
                 await leadership.fence(link.history.epoch, self._peer)
             elif link.history.epoch < own.epoch:
-                link.begin(replace(EMPTY_STATE, cluster=own.cluster, epoch=own.epoch))
+                listen = listen_text(self._services.settings.ha_listen)
+                mark = replace(EMPTY_STATE, ha_listen=listen)
+                link.begin(replace(mark, cluster=own.cluster, epoch=own.epoch))
                 try:
                     await link.next()
                 except Refused:

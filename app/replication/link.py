@@ -8,7 +8,7 @@ import msgspec
 
 from app.replication.frames import GIVEN, FrameTooLong, LeaderRefusal, encode, read_frame
 from engine.errors import Refused
-from engine.replication.epochs import EpochHistory
+from engine.replication.epochs import EpochHistory, TakeOver
 from engine.replication.pieces import Piece, StandbyState
 from protocol.replication import (
     GREETING,
@@ -76,8 +76,8 @@ class LeaderLink:
         """Say where the leader has to go on."""
         self._writer.write(frame(state.log_end, encode(state)))
 
-    async def next(self) -> tuple[int, Piece | None]:
-        """Where the leader's log ends now, and the next piece; None with a heartbeat.
+    async def next(self) -> tuple[int, Piece | TakeOver | None]:
+        """Where the leader's log ends now, and the next piece or order; None with a heartbeat.
 
         Refused with the leader's reason; OSError, TimeoutError.
         """
@@ -87,7 +87,7 @@ class LeaderLink:
             raise ConnectionAbortedError("the leader sent its epochs twice")
         return log_end, given
 
-    async def _next(self) -> tuple[int, Piece | EpochHistory | None]:
+    async def _next(self) -> tuple[int, Piece | EpochHistory | TakeOver | None]:
         try:
             log_end, body = await read_frame(self._reader)
             given = GIVEN.decode(body) if body else None
@@ -100,7 +100,10 @@ class LeaderLink:
         return log_end, given
 
     def report(self, position: int) -> None:
-        """Say how far the log goes here, once after each frame; ConnectionError."""
+        """Say how far the log goes here, once after each frame; ConnectionError.
+
+        The answer to an order is the epoch that was begun, made negative, or `REFUSED`.
+        """
         if self._writer.is_closing():
             raise ConnectionResetError("the leader closed the connection")
         self._writer.write(REPORT.pack(position))

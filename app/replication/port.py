@@ -33,6 +33,7 @@ class StandbyPort:
         self.secret, self.standbys_max = settings.ha_secret, settings.ha_standbys_max
         self.leadership = services.leadership
         self.standbys, self.limits = services.standbys, services.connection_limits
+        self.handover = services.handover
         self.now_ms: Callable[[], int] = services.host.clock.now_ms
         self.address = host_text(*listener.getsockname()[:2])
 
@@ -50,6 +51,7 @@ class StandbyPort:
             pair = Pair(Path(settings.tls_certificate), Path(settings.tls_key))
             certificate = await asyncio.to_thread(Certificate, pair)
         self.broker.events.subscribe(self._on_append, (Appended,))
+        self.standbys.wake = self._wake
         self._services.targets.own_ports.add(self._listener.getsockname()[1])
         self._acceptor = Acceptor(
             self._listener,
@@ -82,8 +84,11 @@ class StandbyPort:
 
     def _on_append(self, _: Appended) -> None:
         if self.standbys.links:
-            self._news.set()  # for those who wait now
-            self._news.clear()
+            self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()  # for those who wait now
+        self._news.clear()
 
     def _make_connection(self, slot: ConnectionSlot) -> asyncio.Protocol:
         return StandbyConnection(self, slot, self._monitor)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.administration import Administration
 from app.db.rows import Actor
-from app.host import EngineHost
 from app.messaging import Messaging
 from app.services.audit import Audit
 from app.services.connections import REST_ONLY, ClientEndpoint, ClientFacts, Connections, why_not
@@ -61,17 +61,21 @@ class Clients:
     """Queries and disconnects clients on behalf of an actor, who is named in the trail."""
 
     def __init__(
-        self, host: EngineHost, messaging: Messaging, connections: Connections, audit: Audit
+        self,
+        administration: Administration,
+        messaging: Messaging,
+        connections: Connections,
+        audit: Audit,
     ) -> None:
-        self._host = host
+        self._administration = administration
         self._messaging = messaging
         self._connections = connections
         self._audit = audit
 
-    def find(self, name: str) -> ClientState:
+    async def find(self, name: str) -> ClientState:
         """Find a client; NotFound if no endpoint or group knows the name."""
         endpoints = self._connections.find(name)
-        memberships = self._memberships(name)
+        memberships = await self._memberships(name)
         if not endpoints and not memberships:
             raise NotFound(
                 f"no client named {name[:255]!r} is connected or a member of a group",
@@ -81,21 +85,22 @@ class Clients:
             )
         return _state(name, endpoints, memberships)
 
-    def offers(self, group: str) -> Iterator[ClientState]:
+    async def offers(self, group: str) -> Iterator[ClientState]:
         """The members of a group one by one, as there may be thousands; none of a missing group.
 
         Their memberships are left out.
         """
         try:
-            names = [member.client for member in self._host.broker.members.of(group)]
+            members = await self._administration.members.of(group)
         except GroupNotFound:
-            return
-        for name, endpoints in zip(names, self._connections.of_each(names), strict=True):
-            yield _state(name, endpoints)
+            return iter(())
+        names = [member.client for member in members]
+        each = zip(names, self._connections.of_each(names), strict=True)
+        return (_state(name, endpoints) for name, endpoints in each)
 
     async def stack(self, actor: Actor, name: str) -> ThreadStack:
         """Ask a client what its threads do; NotFound, Refused where it offers none, Busy."""
-        endpoint = self._endpoint(name, self.find(name).why_no_stack)
+        endpoint = self._endpoint(name, (await self.find(name)).why_no_stack)
         began_s = time.monotonic()
         async with self._audit.change(actor, "client.stack", name) as change:
             text, answer, detail = "", StackAnswer.ANSWERED, ""
@@ -116,9 +121,8 @@ class Clients:
         The client does with it whatever it does with messages. Raises NotFound, Refused where the
         client is no member or offers none, Busy.
         """
-        broker = self._host.broker
-        client = self.find(name)
-        broker.group(group)
+        client = await self.find(name)
+        await self._administration.group(group)
         message = await self._messaging.message(topic, queue, offset)
         if group not in client.groups:
             raise Refused(
@@ -141,7 +145,7 @@ class Clients:
 
         It may connect again. Raises NotFound.
         """
-        client = self.find(name)
+        client = await self.find(name)
         before: dict[str, Any] = {"endpoints": [each.endpoint for each in client.endpoints]}
         before["in_flight"] = {each.group: each.in_flight for each in client.memberships}
         async with self._audit.change(actor, "client.disconnect", name, before=before) as change:
@@ -152,7 +156,7 @@ class Clients:
             ended = self._connections.disconnect(name)
             returned = 0
             for group, receipts in in_flight.items():
-                self._leave(group, name)
+                await self._leave(group, name)
                 returned += await self._bring_back(group, receipts)
             remaining = sum(map(len, in_flight.values())) - returned
             done = SentAway(name, ended, list(in_flight), returned, remaining)
@@ -161,11 +165,10 @@ class Clients:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _memberships(self, name: str) -> list[Membership]:
-        broker = self._host.broker
+    async def _memberships(self, name: str) -> list[Membership]:
         return [
-            Membership(group, member, len(broker.held(group, name)))
-            for group, member in broker.members.memberships(name)
+            Membership(group, member, len(await self._messaging.held(group, name)))
+            for group, member in await self._administration.members.memberships(name)
         ]
 
     def _endpoint(self, name: str, reason: str) -> ClientEndpoint:
@@ -179,9 +182,9 @@ class Clients:
             )
         return endpoint
 
-    def _leave(self, group: str, name: str) -> None:
+    async def _leave(self, group: str, name: str) -> None:
         try:
-            self._host.broker.members.leave(group, name)
+            await self._messaging.members.leave(group, name)
         except GroupNotFound:
             return  # it was deleted meanwhile
 

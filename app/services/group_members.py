@@ -25,9 +25,8 @@ class MixedGroups:
 
     def is_mixed(self, group: str) -> bool:
         """Whether a group has live members of both kinds; each gets everything in a broadcast."""
-        broker = self._host.broker
-        members = broker.members
-        if members.count(group) < 2 or broker.is_broadcast(group):
+        members = self._host.broker.members
+        if members.count(group) < 2 or self._host.broker.is_broadcast(group):
             return False
         live = members.of(group)
         if all(each.is_pulling for each in live):

@@ -3,19 +3,29 @@
 import asyncio
 
 from app.host import EngineHost
+from app.messaging import VerbSet, verb
 from app.services.search import SearchService
-from engine.broker import GroupState, Journey
+from engine.broker import GroupState, Journey, Traces
 from engine.message import StoredMessage
 
 MOVED_ON = frozenset({GroupState.RETRY_WAITING, GroupState.DEAD})
 
 
-class Journeys:
+class Journeys(VerbSet[Traces]):
     """Finds the records of a message, and has the engine tell what happened to them."""
 
     def __init__(self, host: EngineHost, search: SearchService) -> None:
         self._host = host
         self._search = search
+
+    @property
+    def _engine(self) -> Traces:
+        return self._host.broker.traces
+
+    # Of these, without the records of a search.
+    traced = verb(Traces.journey)
+    recent = verb(Traces.recent)
+    status = verb(Traces.status)
 
     async def find(self, message_id: str) -> Journey:
         """The journey of the message with this id or offset id.
@@ -34,7 +44,7 @@ class Journeys:
 
     async def of(self, message_id: str, records: list[StoredMessage]) -> Journey:
         """The same for records, oldest first, that are at hand already."""
-        steps = self._host.broker.traces.journey_steps(message_id, records)
+        steps = self._engine.journey_steps(message_id, records)
         while True:
             try:
                 next(steps)

@@ -14,12 +14,12 @@ import msgspec
 
 from engine.errors import Invalid
 from kitemq.model.produce import NewMessage
+from kitemq.model.spreadsheet_cells import unguarded
 
 ROWS_MAX = 5_000
 CHARS_MAX = 4_000_000
 PROPERTY = "properties."  # a column "properties.NAME" holds one property
 COLUMNS = tuple(field.name for field in msgspec.structs.fields(NewMessage))
-GUARDED = ("'=", "'+", "'-", "'@", "'\t", "'\r")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _csv_message(number: int, head: list[str], cells: list[str]) -> FileMessage:
         detail = f"the line has {len(cells)} cells, its head {len(head)}"
         fault = Invalid(detail, field="", remedy="put cells with commas in quotes")
         return FileMessage(number, None, fault)
-    values = dict(zip(head, map(_cell, cells), strict=False))
+    values = dict(zip(head, map(unguarded, cells), strict=False))
     fields: dict[str, Any] = {
         name: text for name, text in values.items() if text and name in COLUMNS
     }
@@ -115,11 +115,6 @@ def _properties(values: Mapping[str, str]) -> dict[str, str]:
         for name, text in values.items()
         if text and name.startswith(PROPERTY)
     }
-
-
-def _cell(text: str) -> str:
-    """The text without the apostrophe that spreadsheets need before a formula's first sign."""
-    return text[1:] if text.startswith(GUARDED) else text
 
 
 def _fault(error: Exception) -> Invalid:

@@ -10,12 +10,12 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from app.host import EngineHost
 from app.messaging import Messaging
 from app.pause import Pause
 from app.services import message_files
 from app.services.message_files import FileMessage
 from app.services.new_message import message_of
+from engine.clock import Clock
 from engine.errors import EngineError, Invalid, NotFound
 from engine.message import Message
 
@@ -59,19 +59,19 @@ class ImportRun:
 class MessageImports:
     """Checks and sends files of messages."""
 
-    def __init__(self, host: EngineHost, messaging: Messaging) -> None:
-        self._host = host
+    def __init__(self, messaging: Messaging, clock: Clock) -> None:
+        self._clock = clock
         self._messaging = messaging
         self._runs: OrderedDict[str, ImportRun] = OrderedDict()
 
     async def check(self, topic: str, content: str, born_host: str = "") -> list[LineResult]:
         """Each line as ready or refused; Invalid for a file that cannot be read."""
         lines = await asyncio.to_thread(message_files.read, content)
-        now_ms = self._host.clock.now_ms()
+        now_ms = self._clock.now_ms()
         results: list[LineResult] = []
         pause = Pause()
         for line in lines:
-            results.append(self._check(topic, line, born_host, now_ms))
+            results.append(await self._check(topic, line, born_host, now_ms))
             await pause.when_due()
         return results
 
@@ -86,7 +86,7 @@ class MessageImports:
                 results.update((line.number, line) for line in await self._send(topic, batch))
         # Without the messages, which may be megabytes.
         lines = [replace(line, message=None) for line in results.values()]
-        run = ImportRun(secrets.token_hex(8), owner, topic, self._host.clock.now_ms(), lines)
+        run = ImportRun(secrets.token_hex(8), owner, topic, self._clock.now_ms(), lines)
         self._runs[run.id] = run
         while len(self._runs) > RUNS_MAX:
             self._runs.popitem(last=False)
@@ -103,13 +103,15 @@ class MessageImports:
             )
         return run
 
-    def _check(self, topic: str, line: FileMessage, born_host: str, now_ms: int) -> LineResult:
+    async def _check(
+        self, topic: str, line: FileMessage, born_host: str, now_ms: int
+    ) -> LineResult:
         result = LineResult(line.number, "refused")
         try:
             if line.new is None:
                 raise line.fault or Invalid("the line is no message")
             message = message_of(topic, line.new, born_host, "", now_ms)
-            self._host.broker.check_message(message)
+            await self._messaging.check_message(message)
         except EngineError as error:
             return _refused(result, error)
         return replace(result, outcome="ready", message=message)

@@ -8,8 +8,9 @@ import msgspec
 
 from app.db.rows import Actor
 from app.host import EngineHost
+from app.messaging import VerbSet, verb
 from app.services.audit import Audit
-from engine.broker import Reset, ResetPlan, ResetPreview, ResetTarget
+from engine.broker import OffsetResets, Reset, ResetPlan, ResetPreview, ResetTarget
 
 
 class ResetOrder(msgspec.Struct, frozen=True):
@@ -24,7 +25,7 @@ class ResetOrder(msgspec.Struct, frozen=True):
     goals: Sequence[tuple[str, int, int | None]] = ()
 
 
-class Resets:
+class Resets(VerbSet[OffsetResets]):
     """The engine's resets with the work spread over turns of the loop, and an entry in the trail.
 
     Each raises what `engine.delivery.resets` says, and Busy where the trail cannot be written.
@@ -34,13 +35,20 @@ class Resets:
         self._host = host
         self._audit = audit
 
+    @property
+    def _engine(self) -> OffsetResets:
+        return self._host.broker.resets
+
+    get = verb(OffsetResets.get)
+    history = verb(OffsetResets.history)
+
     async def preview(self, group: str, order: ResetOrder) -> ResetPreview:
         """Preview a reset; changes nothing."""
         return (await self._plan(group, order)).preview()
 
     async def preview_undo(self, group: str, number: int) -> ResetPreview:
         """Preview undoing a reset; changes nothing."""
-        return self._host.broker.resets.plan_undo(group, number).preview()
+        return self._engine.plan_undo(group, number).preview()
 
     async def apply(
         self, actor: Actor, group: str, order: ResetOrder, *, precondition: str, force: bool
@@ -58,17 +66,13 @@ class Resets:
 
         Without a precondition: if it still is where that reset put it.
         """
-        plan = self._host.broker.resets.plan_undo(group, number)
+        plan = self._engine.plan_undo(group, number)
         return await self._carry_out(
             actor, "group.undo_reset", plan, precondition=precondition, force=force
         )
 
-    def history(self, group: str) -> Sequence[Reset]:
-        """The remembered resets, newest first."""
-        return self._host.broker.resets.history(group)
-
     async def _plan(self, group: str, order: ResetOrder) -> ResetPlan:
-        resets = self._host.broker.resets
+        resets = self._engine
         if order.goals:
             goals = {(topic, queue): offset for topic, queue, offset in order.goals}
             return resets.plan_offsets(group, goals)
@@ -86,7 +90,7 @@ class Resets:
         before: dict[str, Any] = {"to": preview.to, "force": force}
         before["queues"] = [(each.topic, each.queue, each.current) for each in preview.queues]
         async with self._audit.change(actor, action, plan.group, before=before) as change:
-            reset = self._host.broker.resets.apply(plan, precondition=precondition, force=force)
+            reset = self._engine.apply(plan, precondition=precondition, force=force)
             change.after = {
                 "reset": reset.number,
                 "undoes": reset.undoes,

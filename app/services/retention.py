@@ -4,10 +4,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from app.administration import Administration
 from app.db.rows import Actor
 from app.host import EngineHost
+from app.messaging import VerbSet, verb
 from app.services.audit import Audit
-from engine.broker import Purge
+from engine.broker import Purge, RetentionService
 
 
 class Extent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -18,12 +20,19 @@ class Extent(msgspec.Struct, frozen=True, omit_defaults=True):
     everything: bool = False
 
 
-class Purges:
+class Purges(VerbSet[RetentionService]):
     """Purges topics on behalf of an actor, who is named in the trail."""
 
-    def __init__(self, host: EngineHost, audit: Audit) -> None:
+    def __init__(self, host: EngineHost, administration: Administration, audit: Audit) -> None:
         self._host = host
+        self._administration = administration
         self._audit = audit
+
+    @property
+    def _engine(self) -> RetentionService:
+        return self._host.broker.retention
+
+    status = verb(RetentionService.status)
 
     def preview(self, topic: str, extent: Extent) -> Purge:
         """Preview a purge; raises the errors of `purge`."""
@@ -31,7 +40,7 @@ class Purges:
 
     async def purge(self, actor: Actor, topic: str, extent: Extent) -> Purge:
         """Take messages away for good; TopicNotFound, QueueNotFound, Invalid, Forbidden."""
-        self._host.broker.topic(topic)
+        await self._administration.topic(topic)
         request = msgspec.to_builtins(extent, str_keys=True)
         async with self._audit.change(actor, "topic.purge", topic, before=request) as change:
             change.after = done = self._purge(topic, extent, dry_run=False)
@@ -39,4 +48,4 @@ class Purges:
 
     def _purge(self, topic: str, extent: Extent, *, dry_run: bool) -> Purge:
         fields = msgspec.structs.asdict(extent)
-        return self._host.broker.retention.purge(topic, **fields, dry_run=dry_run)
+        return self._engine.purge(topic, **fields, dry_run=dry_run)

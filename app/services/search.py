@@ -7,9 +7,11 @@ from functools import partial
 
 import msgspec
 
+from app.administration import Administration
 from app.host import EngineHost
+from app.messaging import VerbSet, verb
 from app.tasks import settle
-from engine.broker import ANYWHERE, FOREVER_MS, Lookup, ScanPage, ScanQuery
+from engine.broker import ANYWHERE, FOREVER_MS, LogSearch, Lookup, ScanPage, ScanQuery
 from engine.errors import Busy, Invalid
 from engine.message import StoredMessage
 from kitemq.model.numbers import INT64_DIGITS, is_whole
@@ -49,13 +51,21 @@ class KeyPage(msgspec.Struct, frozen=True):
     is_least: bool
 
 
-class SearchService:
+class SearchService(VerbSet[LogSearch]):
     """Two searches work at once, 32 more may wait; beyond that Busy."""
 
-    def __init__(self, host: EngineHost) -> None:
+    def __init__(self, host: EngineHost, administration: Administration) -> None:
         self._host = host
+        self._administration = administration
         self._turns = asyncio.Semaphore(AT_ONCE_MAX)
         self._waiting = 0
+
+    @property
+    def _engine(self) -> LogSearch:
+        return self._host.broker.search
+
+    record_of_id = verb(LogSearch.record_of_id)
+    purged = verb(LogSearch.purged)
 
     async def scan(
         self, query: ScanQuery, *, count_max: int, cursor: str = "", budget_s: float = BUDGET_S
@@ -65,7 +75,7 @@ class SearchService:
         Raises TopicNotFound, Invalid (filter, cursor), Busy.
         """
         async with self._turn():
-            scan = self._host.broker.search.scan(query, count_max=count_max, cursor=cursor)
+            scan = self._engine.scan(query, count_max=count_max, cursor=cursor)
             end_s = _now_s() + budget_s
             has_scanned = False  # each page comes further, however short its time
             while not scan.is_over and not (has_scanned and _now_s() >= end_s):
@@ -78,7 +88,7 @@ class SearchService:
 
     async def by_id(self, message_id: str) -> list[StoredMessage]:
         """Every record of a message, oldest first, at most 64; raises Busy."""
-        lookup = self._host.broker.search.id_lookup(message_id)
+        lookup = self._engine.id_lookup(message_id)
         await self._carry_on(lookup)
         return sorted(lookup.messages, key=lambda message: message.position)
 
@@ -100,7 +110,7 @@ class SearchService:
         Raises TopicNotFound, Invalid (cursor), Busy: also where nothing was found in time, as
         looking on would begin anew.
         """
-        lookup = self._host.broker.search.key_lookup(
+        lookup = self._engine.key_lookup(
             topic,
             key,
             count_max=count_max,
@@ -134,7 +144,7 @@ class SearchService:
 
         It is not over if the time was up before all topics were asked. Raises Busy.
         """
-        lookup = self._host.broker.search.any_lookup(
+        lookup = self._engine.any_lookup(
             text, total_max=total_max, begin_ms=begin_ms, end_ms=end_ms
         )
         await self._carry_on(lookup, budget_s)
@@ -142,14 +152,13 @@ class SearchService:
 
     async def anything(self, text: str, *, budget_s: float = BUDGET_S) -> Anything:
         """Whatever the text may mean; raises Busy."""
-        broker = self._host.broker
         messages = await self.by_id(text)
         is_cut = False
         if not messages:
             lookup = await self.by_text(text, budget_s=budget_s)
             messages, is_cut = lookup.messages, lookup.is_cut
-        topics = [topic.name for topic in broker.topics(system=True)]
-        groups = [group.name for group in broker.groups()]
+        topics = [topic.name for topic in await self._administration.topics(system=True)]
+        groups = [group.name for group in await self._administration.groups()]
         near_topics = await asyncio.to_thread(near, topics, text)
         near_groups = await asyncio.to_thread(near, groups, text)
         return Anything(
@@ -170,7 +179,7 @@ class SearchService:
                     await asyncio.sleep(0)
                     continue
                 finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._host.broker.search.read(lookup, partial(settle, finished, None))
+                self._engine.read(lookup, partial(settle, finished, None))
                 await finished
 
     @asynccontextmanager

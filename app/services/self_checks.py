@@ -9,6 +9,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from app.administration import Administration
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
@@ -32,6 +33,7 @@ class SelfChecks:
     def __init__(
         self,
         host: EngineHost,
+        administration: Administration,
         database: DatabaseWorker,
         data: Path,
         *,
@@ -45,6 +47,7 @@ class SelfChecks:
         `plain_ports` are those that a network reaches and that serve without TLS.
         """
         self._host = host
+        self._administration = administration
         self._database = database
         self._data = data
         self._loop_late_s = loop_late_s
@@ -111,7 +114,7 @@ class SelfChecks:
         return SelfCheck(code, outcome, detail, took_ms, self._host.clock.now_ms())
 
     async def _engine(self) -> CheckResult:
-        health = self._host.broker.health()
+        health = await self._administration.health()
         faults = ((CheckOutcome.FAILED, health.failures), (CheckOutcome.WARNING, health.warnings))
         for outcome, texts in faults:
             if texts:
@@ -119,7 +122,7 @@ class SelfChecks:
         return CheckOutcome.OK, "every service runs"
 
     async def _recovery(self) -> CheckResult:
-        damages = self._host.broker.health().damages
+        damages = (await self._administration.health()).damages
         if damages:
             first = damages[0]
             copy_note = f"; a copy is in {first.copy}" if first.copy else ""

@@ -7,11 +7,12 @@ to the name: they outlive the topic and apply again when it is created anew.
 
 from dataclasses import dataclass
 
+from app.administration import Administration
 from app.db.rows import Actor, NoteRow
 from app.db.worker import DatabaseWorker
-from app.host import EngineHost
 from app.services.audited_store import AuditedStore
 from app.services.ttl_cache import TtlCache
+from engine.clock import Clock
 from engine.errors import Invalid
 from kitemq.model.stars_and_notes import NOTE_CHARS_MAX
 
@@ -30,14 +31,16 @@ class TopicAnnotations:
 class StarsAndNotes:
     """Stores stars and notes, and caches them for pages."""
 
-    def __init__(self, host: EngineHost, database: DatabaseWorker) -> None:
-        self._host = host
+    def __init__(
+        self, administration: Administration, database: DatabaseWorker, clock: Clock
+    ) -> None:
+        self._administration = administration
         self._store = AuditedStore(
-            database, host.clock, code="stars_and_notes_unavailable", what="stars and notes"
+            database, clock, code="stars_and_notes_unavailable", what="stars and notes"
         )
         nothing: frozenset[str] = frozenset()
-        self._stars = TtlCache(host.clock, self._read_stars, nothing)
-        self._noted = TtlCache(host.clock, self._read_noted, nothing)
+        self._stars = TtlCache(clock, self._read_stars, nothing)
+        self._noted = TtlCache(clock, self._read_noted, nothing)
 
     async def glance(self, owner: str, people_version: int = 0) -> TopicAnnotations:
         """An owner's stars and the topics with notes, for a page; see `TtlCache.of`."""
@@ -51,7 +54,7 @@ class StarsAndNotes:
 
     async def star(self, actor: Actor, owner: str, topic: str) -> None:
         """Star a topic that there is; TopicNotFound, Conflict for one too many."""
-        self._host.broker.topic(topic)
+        await self._administration.topic(topic)
         entry = self._store.entry(actor, "topic.star", topic)
         await self._store.run(lambda database: database.stars_and_notes.star(owner, topic, entry))
         self._stars.forget(owner)
@@ -64,7 +67,7 @@ class StarsAndNotes:
 
     async def note(self, topic: str) -> NoteRow:
         """A topic's note, without text where it has none; TopicNotFound."""
-        self._host.broker.topic(topic)
+        await self._administration.topic(topic)
         return await self._store.run(lambda database: database.stars_and_notes.note(topic))
 
     async def write_note(self, actor: Actor, topic: str, text: str, expected_ms: int) -> NoteRow:
@@ -72,7 +75,7 @@ class StarsAndNotes:
 
         Conflict where the note is not the one of `expected_ms` any more (0: where there was none).
         """
-        self._host.broker.topic(topic)
+        await self._administration.topic(topic)
         entry = self._store.entry(actor, "topic.note", topic)
         row = NoteRow(topic=topic, text=checked(text), author=actor.name, changed_ms=entry.at_ms)
         note = await self._store.run(

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from engine.errors import Invalid
+from kitemq.model.spreadsheet_cells import unguarded
 from kitemq.model.topics import DEFINITION_COLUMNS, IMPORT_CHARS_MAX, NULLABLE, TopicDefinition
 
 ROWS_MAX = 10_000
@@ -27,7 +28,6 @@ FIGURES = frozenset(
 # Types of the engine's own topics, whose names are refused anyway.
 SYSTEM_TYPES = frozenset({"RETRY", "DLQ", "SYSTEM"})
 NO_JSON = (msgspec.DecodeError, RecursionError)
-GUARDED = ("'=", "'+", "'-", "'@", "'\t", "'\r")
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _lines(text: str) -> Iterator[Mapping[str, Any]]:
 
 def _cell(text: str) -> str | None:
     text = text.strip()
-    return (text[1:] if text.startswith(GUARDED) else text) or None
+    return unguarded(text) or None
 
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from app.administration import Administration
 from app.db.rows import Actor
-from app.host import EngineHost
 from app.pause import Pause
 from app.services import topic_files
 from app.services.topic_files import FileRow
@@ -61,8 +61,8 @@ class ImportRow:
 class TopicImports:
     """Imports topic definitions on behalf of an actor, who is named in the trail."""
 
-    def __init__(self, host: EngineHost, topics: Topics, default_queues: int) -> None:
-        self._host = host
+    def __init__(self, administration: Administration, topics: Topics, default_queues: int) -> None:
+        self._administration = administration
         self._topics = topics
         self._default_queues = default_queues
 
@@ -106,11 +106,11 @@ class TopicImports:
                 results.append(ImportRow(row.number, row.name, "unreached", detail=late))
                 continue
             number = first.setdefault(row.name, row.number)
-            results.append(await work(self._plan(row, number, allowed)))
+            results.append(await work(await self._plan(row, number, allowed)))
             await pause.when_due()
         return results
 
-    def _plan(self, row: FileRow, number: int, allowed: Allowed) -> ImportRow:
+    async def _plan(self, row: FileRow, number: int, allowed: Allowed) -> ImportRow:
         """Preview a row; a refused one has the column at fault and a remedy."""
         planned = ImportRow(row.number, row.name, "refused")
         try:
@@ -121,13 +121,13 @@ class TopicImports:
                     f"row {number} defines this topic already", field="name", remedy="keep one"
                 )
             allowed(row.name)
-            return self._planned(planned, row.definition)
+            return await self._planned(planned, row.definition)
         except EngineError as error:
             return _with_error(planned, "refused", error)
 
-    def _planned(self, row: ImportRow, definition: TopicDefinition) -> ImportRow:
+    async def _planned(self, row: ImportRow, definition: TopicDefinition) -> ImportRow:
         try:
-            current: TopicConfig | None = self._host.broker.topic(definition.name)
+            current: TopicConfig | None = await self._administration.topic(definition.name)
         except TopicNotFound:
             current = None
         tag = NEW if current is None else config_tag(current)
@@ -135,7 +135,7 @@ class TopicImports:
             raise changed_meanwhile(definition.name)
         before = {} if current is None else described(current)
         config = self._config(definition, current)
-        self._host.broker.check_topic(config)
+        await self._administration.check_topic(config)
         if current is not None and config.type is not current.type:
             raise Conflict(
                 f"the topic is {current.type.value}, a topic keeps its type for life",

@@ -8,10 +8,10 @@ from hashlib import blake2b
 
 import msgspec
 
+from app.administration import Administration
 from app.db.rows import Actor
-from app.host import EngineHost
 from app.services.audit import Audit
-from engine.broker import Broker, TopicConfig
+from engine.broker import TopicConfig
 from engine.errors import Conflict
 from kitemq.model.conversion import changes
 from kitemq.model.topics import DEFINITION_COLUMNS, TopicSettings
@@ -20,14 +20,14 @@ from kitemq.model.topics import DEFINITION_COLUMNS, TopicSettings
 class Topics:
     """Changes topics on behalf of an actor, who is named in the trail."""
 
-    def __init__(self, host: EngineHost, audit: Audit) -> None:
-        self._host = host
+    def __init__(self, administration: Administration, audit: Audit) -> None:
+        self._administration = administration
         self._audit = audit
 
     async def create(self, actor: Actor, config: TopicConfig) -> TopicConfig:
         """Create a topic; Conflict where its name is taken, Invalid where a value is wrong."""
         async with self._audit.change(actor, "topic.create", config.name) as change:
-            created = self._host.broker.create_topic(config)
+            created = await self._administration.create_topic(config)
             change.after = described(created)
         return created
 
@@ -38,12 +38,12 @@ class Topics:
 
         Conflict if its `config_tag` is not `seen`.
         """
-        broker = self._host.broker
-        before = described(broker.topic(name))
+        verbs = self._administration
+        before = described(await verbs.topic(name))
         async with self._audit.change(actor, "topic.change", name, before=before) as change:
-            if seen and seen != config_tag(broker.topic(name)):
+            if seen and seen != config_tag(await verbs.topic(name)):
                 raise changed_meanwhile(name)
-            changed = broker.change_topic(name, **changes(broker.topic(name), settings))
+            changed = await verbs.change_topic(name, **changes(await verbs.topic(name), settings))
             change.after = described(changed)
         return changed
 
@@ -52,16 +52,16 @@ class Topics:
 
         Conflict where it does not hold what its `content_tag` was `seen` of.
         """
-        broker = self._host.broker
-        before = described(broker.topic(name))
+        verbs = self._administration
+        before = described(await verbs.topic(name))
         async with self._audit.change(actor, "topic.delete", name, before=before):
-            if seen and seen != content_tag(broker, name):
+            if seen and seen != await content_tag(verbs, name):
                 raise Conflict(
                     f"messages, groups or settings of {name!r} changed since it was looked at",
                     field="topic",
                     remedy="look again; what is in use is closed for sends first",
                 )
-            broker.delete_topic(name)
+            await verbs.delete_topic(name)
 
 
 def config_tag(config: TopicConfig) -> str:
@@ -69,10 +69,10 @@ def config_tag(config: TopicConfig) -> str:
     return _tag([config.created_ms, described(config)])
 
 
-def content_tag(broker: Broker, name: str) -> str:
+async def content_tag(verbs: Administration, name: str) -> str:
     """A tag that also covers queue ends and readers: what a deletion would lose."""
-    ends = [queue.max_offset for queue in broker.topic_stats(name).queues]
-    return _tag([config_tag(broker.topic(name)), ends, sorted(broker.groups_of(name))])
+    ends = [queue.max_offset for queue in (await verbs.topic_stats(name)).queues]
+    return _tag([config_tag(await verbs.topic(name)), ends, sorted(await verbs.groups_of(name))])
 
 
 def changed_meanwhile(name: str) -> Conflict:

@@ -156,7 +156,11 @@ class Redispatch:
         index: KeyIndex,
         queue_of: Callable[[str, int], ConsumeQueue],
         code_of: Callable[[StoredMessage], int],
+        *,
+        oldest: int,
     ) -> None:
+        """`oldest` is where the log begins."""
+        self._oldest = oldest
         self._index = index
         self._queue_of = queue_of
         self._code_of = code_of
@@ -192,7 +196,10 @@ class Redispatch:
         else:
             if missing:
                 self.gaps.add(queue.id)
-            pending += ENTRY.pack(message.position, FILLER_BYTES, 0) * missing
+                # What a log that does not begin at 0 lacks of a queue's begin is gone, not damaged.
+                is_gone = self._oldest and not pending and queue.first() is None
+                position = 0 if is_gone else message.position
+                pending += ENTRY.pack(position, FILLER_BYTES, 0) * missing
         pending += ENTRY.pack(message.position, message.size_bytes, self._code_of(message))
 
     def finish(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from engine.errors import PASSING_ERRORS, Corrupt, Illegal, OnStandby
+from engine.errors import PASSING_ERRORS, Corrupt, EngineError, Illegal, OnStandby
 from engine.service import Service
 from engine.store.commit_log import disk_full, out_of_memory
 from engine.store.damage import DamageLog
@@ -145,6 +145,7 @@ class Journal(Service):
         self.before_reread: Callable[[int], None] = lambda start: None  # of a copy
         self.is_keeping = False  # a snapshot of the leader's is being written
         self.is_copy = False  # of a leader's: `append_copy` alone writes
+        self.refusal: Callable[[], EngineError] | None = None  # while changes are held back
         self._is_pinned = False  # what could not be set aside must not go with the old files
 
     def register(
@@ -210,7 +211,8 @@ class Journal(Service):
         One that `is_owed` follows from a record that the log already has: no full disk refuses it
         any more. It waits for room, and no checkpoint moves over that record.
         """
-        self.check_leader()
+        if self.is_copy or not is_owed:  # an owed one belongs to what the log has already
+            self.check_leader()
         self._checks[type(entry)](entry)
         try:
             payload = self._encode(entry)
@@ -240,9 +242,11 @@ class Journal(Service):
             self._must_sync = True
 
     def check_leader(self) -> None:
-        """Raise OnStandby where every change has to come from the leader."""
+        """Raise OnStandby where every change has to come from the leader, or the refusal."""
         if self.is_copy:
             raise OnStandby
+        if self.refusal is not None:
+            raise self.refusal()
 
     def append_copy(self, data: bytes) -> list[JournalEntry]:
         """Keep frames as a leader wrote them, all whole, and apply them; their entries, in order.

@@ -99,6 +99,11 @@ class Store(StoreCopy):
         """The position up to which the log is on disk."""
         return self._flusher.flushed
 
+    @property
+    def flush_service(self) -> Service:
+        """The one of `services` without which nothing that was accepted is answered."""
+        return self._flusher
+
     def services(self) -> list[Service]:
         checkpointer = Checkpointer(self, self._config.checkpoint_interval_s)
         return [self._flusher, checkpointer, DiskWatch(self), self.journal]
@@ -169,7 +174,7 @@ class Store(StoreCopy):
         wait for it.
         DiskFull, Invalid (too large) and Corrupt (the disk failed) leave nothing behind.
         """
-        self.journal.check_leader()
+        self.check_leader()
         self._check_writable()
         stored_ms = self._last_ms = self._clock.now_ms()
         position = self._log.written
@@ -200,7 +205,7 @@ class Store(StoreCopy):
 
         Those that name no queue go to `queue`.
         """
-        self.journal.check_leader()
+        self.check_leader()
         self._check_writable()
         stored_ms = self._last_ms = self._clock.now_ms()
         position = self._log.written
@@ -226,7 +231,7 @@ class Store(StoreCopy):
 
         With `is_held` it becomes readable only after the flush.
         """
-        self.journal.check_leader()
+        self.check_leader()
         self._check_writable()
         known, log = self._queue(shape.topic, queue), self._log
         stored_ms = self._last_ms = self._clock.now_ms()

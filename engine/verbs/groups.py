@@ -17,7 +17,7 @@ class GroupVerbs(TopicVerbs):
         """Add a consumer group. Raises Invalid, Conflict when the name is taken."""
         return self._delivery.groups.create(config)
 
-    def change_group(self, name: str, **changes: Any) -> GroupConfig:
+    def change_group(self, name: str, /, **changes: Any) -> GroupConfig:
         """Change settings of a group. Raises GroupNotFound, Invalid."""
         return self._delivery.change_group(name, **changes)
 

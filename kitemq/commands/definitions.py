@@ -25,10 +25,10 @@ from kitemq.commands.command import (
 )
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import Invalid
+from kitemq.model.spreadsheet_cells import guarded
 from kitemq.model.topics import DEFINITION_COLUMNS, ImportedTopic
 
 ROW_COLUMNS = ("number", "topic", "outcome", "changed", "field", "detail", "remedy")
-RISKY = ("=", "+", "-", "@", "\t", "\r")
 FILE_BYTES_MAX = 16 * 2**20
 FORMATS = ("csv", "json")
 DOING = ("create", "change")
@@ -148,6 +148,6 @@ def _write_csv(file: TextIO, topics: Iterator[dict[str, Any]]) -> int:
     count = 0
     for topic in topics:
         cells = ("" if topic[name] is None else str(topic[name]) for name in DEFINITION_COLUMNS)
-        writer.writerow([f"'{cell}" if cell.startswith(RISKY) else cell for cell in cells])
+        writer.writerow(map(guarded, cells))
         count += 1
     return count

@@ -1,4 +1,4 @@
-"""Endpoints reach messages through `Messaging`; what else they use of the broker is listed."""
+"""Endpoints, pages and services reach the engine by verbs; what else they use of it is listed."""
 
 import ast
 from collections.abc import Iterator
@@ -8,79 +8,75 @@ import pytest
 
 import app
 
-TOPICS = "topics: their lists and figures are no messages"
-GROUPS = "groups: their lists and figures are no messages"
-MEMBERS = "members of groups: their lists are no messages"
-JOBS = "jobs and reports of the embedded engine, which no other engine has"
-FIGURES = "figures of the embedded engine itself"
-EVENTS = "the engine's events, which connections follow"
+CLASSIC = "classic clients' port, which stays closed before another engine"
+FIGURES = "figures of the embedded engine itself; `traffic_figures`, `lag_history` or `log_figures`"
+OWN_SERVICE = "a service of the embedded engine, with which another one brings its own"
+STANDBY = "how far a standby is behind; only an embedded engine follows another"
 
-# What an endpoint may use of the broker, and why. The lists only shrink.
+# What may be used of the broker beside the verbs, and why. The lists only shrink.
 USES: dict[str, dict[str, str]] = {
-    "api": {
-        "dead_letters": JOBS,
-        "groups": GROUPS,
-        "health": FIGURES,
-        "lag": GROUPS,
-        "log_end": FIGURES,
-        "members": MEMBERS,
-        "replays": JOBS,
-        "retention": JOBS,
-        "statistics": FIGURES,
-        "topic_stats": TOPICS,
-        "topics": TOPICS,
-        "traces": FIGURES,
-    },
+    "api": {"log_end": STANDBY, "statistics": FIGURES},
     "grpc": {},
-    "remoting": {
-        "create_group": GROUPS,
-        "events": EVENTS,
-        "group": GROUPS,
-        "groups": GROUPS,
-        "groups_of": TOPICS,
-        "health": FIGURES,
-        "lag": GROUPS,
-        "log_end": FIGURES,
-        "members": MEMBERS,
-        "passed_levels": FIGURES,
-        "retention": FIGURES,
+    "monitoring": {},
+    "remoting": dict.fromkeys(
+        (
+            *("create_group", "events", "group", "groups", "groups_of", "health", "lag", "log_end"),
+            *("members", "passed_levels", "retention", "statistics", "topic", "topic_stats"),
+            *("topics", ""),
+        ),
+        CLASSIC,
+    ),
+    "security": {"log_end": STANDBY},
+    "services": {
+        "dead_letters": OWN_SERVICE,
+        "is_broadcast": OWN_SERVICE,
+        "log_end": OWN_SERVICE,
+        "members": OWN_SERVICE,
+        "refuse_changes": STANDBY,
+        "replays": OWN_SERVICE,
+        "requests": OWN_SERVICE,
+        "resets": OWN_SERVICE,
+        "retention": OWN_SERVICE,
+        "search": OWN_SERVICE,
         "statistics": FIGURES,
-        "topic": TOPICS,
-        "topic_stats": TOPICS,
-        "topics": TOPICS,
+        "traces": OWN_SERVICE,
+        "transactions": OWN_SERVICE,
     },
-    "ui": {
-        "dead_letters": JOBS,
-        "delay_levels": FIGURES,
-        "group": GROUPS,
-        "groups": GROUPS,
-        "groups_of": TOPICS,
-        "health": FIGURES,
-        "lag": GROUPS,
-        "log_end": FIGURES,
-        "members": MEMBERS,
-        "replays": JOBS,
-        "resets": JOBS,
-        "retention": JOBS,
-        "scheduled_counts": FIGURES,
-        "search": JOBS,
-        "statistics": FIGURES,
-        "topic": TOPICS,
-        "topic_stats": TOPICS,
-        "topics": TOPICS,
-        "traces": FIGURES,
-    },
+    "ui": {"log_end": STANDBY, "scheduled_counts": FIGURES, "statistics": FIGURES},
     "ws": {},
+}
+# The services that hold the embedded engine; every other works before any engine.
+SERVICES_OF_THE_ENGINE = {
+    "callbacks.py",
+    "dismissals.py",
+    "group_members.py",
+    "journeys.py",
+    "leadership.py",
+    "replay_copies.py",
+    "replays.py",
+    "requests.py",
+    "resets.py",
+    "retention.py",
+    "runner.py",
+    "search.py",
+    "self_checks.py",
+    "transactions.py",
 }
 MEMBER_VERBS = {"assignment", "connect", "heartbeat", "leave", "seen"}
 
 
 def uses_of_broker(folder: Path) -> Iterator[tuple[str, str]]:
-    """Attributes of a `broker`, each with its place."""
+    """Attributes of a `broker`, each with its place; "" for the whole broker."""
     for path in sorted(folder.rglob("*.py")):
+        owners: set[ast.expr] = set()
         for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                owners.add(node.func)  # the figures of the whole broker are no broker
             if isinstance(node, ast.Attribute) and _is_broker(node.value):
+                owners.add(node.value)
                 yield node.attr, f"{path.name}:{node.lineno}"
+            elif isinstance(node, ast.Attribute) and _is_broker(node) and node not in owners:
+                yield "", f"{path.name}:{node.lineno}"
 
 
 def _is_broker(node: ast.expr) -> bool:
@@ -93,6 +89,11 @@ def test_an_endpoint_uses_of_the_broker_what_is_listed(endpoint: str) -> None:
     uses = list(uses_of_broker(Path(app.__path__[0]) / endpoint))
     assert [use for use in uses if use[0] not in USES[endpoint]] == []
     assert sorted(USES[endpoint].keys() - {name for name, _ in uses}) == [], "no longer used"
+
+
+def test_a_service_that_holds_the_engine_is_listed() -> None:
+    uses = uses_of_broker(Path(app.__path__[0]) / "services")
+    assert {place.split(":")[0] for _, place in uses} == SERVICES_OF_THE_ENGINE
 
 
 @pytest.mark.parametrize("endpoint", sorted(USES))

@@ -199,11 +199,14 @@ def test_clients_of_both_addresses_go_on_with_the_promoted_standby(couple: Coupl
 
 
 class Sender:
-    """Sends numbers for as long as it may; `accepted` are those a standby has as well."""
+    """Sends numbers for as long as it may; `accepted` are those that were answered.
 
-    def __init__(self, servers: str) -> None:
+    By default they are on a standby as well then.
+    """
+
+    def __init__(self, servers: str, *, durability: str = "replicated", prefix: str = "") -> None:
         self.accepted: list[str] = []
-        self._servers = servers
+        self._servers, self._durability, self._prefix = servers, durability, prefix
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -220,8 +223,9 @@ class Sender:
             for number in itertools.count():
                 while not self._stop.is_set():
                     with suppress(KiteError):  # nobody leads, or no standby is in step
-                        producer.send(TOPIC, f"{number}", durability="replicated")
-                        self.accepted.append(f"{number}")
+                        body = f"{self._prefix}{number}"
+                        producer.send(TOPIC, body, durability=self._durability)
+                        self.accepted.append(body)
                         break
                     time.sleep(0.02)
                 if self._stop.is_set():

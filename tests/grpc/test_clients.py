@@ -235,12 +235,12 @@ async def test_the_clients_of_a_large_group_are_looked_up_one_by_one(
         return find(reach, client)
 
     monkeypatch.setattr(GrpcClientDirectory, "find", counted)
-    offers = running.app.services.clients.offers("g")
+    offers = await running.app.services.clients.offers("g")
     first = next(offers)
     assert (first.name, first.why_no_verify, asked) == ("c0", NO_STREAM, ["c0"])
     assert [each.name for each in offers] == ["c1", "c2"]
     assert asked == ["c0", "c1", "c2"]
-    assert list(running.app.services.clients.offers("none")) == []
+    assert list(await running.app.services.clients.offers("none")) == []
 
 
 async def test_a_connection_that_others_share_stays(running: Running) -> None:

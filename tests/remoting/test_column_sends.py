@@ -16,13 +16,13 @@ from app.remoting import plain_sends
 from app.remoting.column_sends import ColumnSends
 from app.remoting.signature import RemotingSignatures
 from engine.broker import TopicConfig, TopicType
-from engine.plain_columns import COLUMNS_COUNT_MIN
 from protocol.remoting.batches import BatchMessage, encode_batch
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, encode
 from tests.engine.store.kernel.twins import TWINS, using
 from tests.remoting.port import Client, Running, opened, sending
 
+COUNT_MIN = 4  # sends of one read that travel as columns, with either twin of the kernel
 ID = "7F0000010BE4C4A1C4A1{:012X}"
 LONG_NAMES = {
     "a": "producerGroup", "b": "topic", "e": "queueId", "f": "sysFlag", "g": "bornTimestamp",
@@ -46,6 +46,13 @@ ODD_PROPERTIES = (
     "n\x01a\x01b\x02", "TAGS\x01c\x02TAGS\x01d\x02", "\u00a0\x01v\x02", "\x85\x01v\x02",
     "TIMER_DELAY_MS\x01900\x02", "DELAY\x01x\x02",
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def count_min() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plain_sends, "COLUMNS_COUNT_MIN", COUNT_MIN)
+        yield
 
 
 @st.composite
@@ -226,8 +233,7 @@ def both(folder: Path, sent: list[list[Command]], **changes: Any) -> tuple[Outco
 @given(sent=reads())
 @pytest.mark.parametrize("name", sorted(TWINS))
 def test_both_roads_store_and_answer_the_same(name: str, sent: list[list[Command]]) -> None:
-    with TemporaryDirectory() as folder, using(name), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain_sends, "COLUMNS_COUNT_MIN", 4)
+    with TemporaryDirectory() as folder, using(name):
         both(Path(folder), sent)
 
 
@@ -281,7 +287,7 @@ def test_a_batch_and_the_messages_around_it_stay_in_order(tmp_path: Path) -> Non
 
 
 def test_few_sends_in_one_read_go_one_by_one(tmp_path: Path) -> None:
-    _, counts = both(tmp_path, [[send(number) for number in range(COLUMNS_COUNT_MIN - 1)]])
+    _, counts = both(tmp_path, [[send(number) for number in range(COUNT_MIN - 1)]])
     assert counts == []
 
 

@@ -72,7 +72,7 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadLetterList:
     query, group = call.query, call.path("group")
     if looks_inside(query.filter):
         call.require_messages(DEAD_LETTER_PREFIX + group)
-    page = call.host.broker.dead_letters.page(
+    page = await call.administration.dead_letters.page(
         group,
         convert(query, DeadLetterConditions),
         after=number_in(query.after),
@@ -97,7 +97,7 @@ async def count_dead_letters(call: Call[CountQuery, None]) -> DeadLetterCounts:
 async def get_dead_letter(call: Call[None, None]) -> DeadLetterInfo:
     """Get one dead letter; without the right to read it, without its content."""
     offset = call.number("offset")
-    letter = call.host.broker.dead_letters.get(call.path("group"), offset)
+    letter = await call.administration.dead_letters.get(call.path("group"), offset)
     await bodies.decompress([letter.message])
     return dead_letter_out(call.who, letter)
 

@@ -18,6 +18,7 @@ import msgspec
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from app.administration import Administration
 from app.container import Services, services_of
 from app.db.rows import Actor, actor_at
 from app.errors import REFUSED, Headers, ProblemError, answer_headers, problem_answer
@@ -92,6 +93,10 @@ class Call(Generic[Q, B]):
     @property
     def messaging(self) -> Messaging:
         return self.services.messaging
+
+    @property
+    def administration(self) -> Administration:
+        return self.services.administration
 
     @property
     def settings(self) -> Settings:

@@ -37,9 +37,9 @@ class PauseQuery(msgspec.Struct, forbid_unknown_fields=True):
     topic: Annotated[str, Meta(description="Only this topic; the whole group without one.")] = ""
 
 
-def group_out(call: Call[Any, Any], config: GroupConfig) -> Group:
+async def group_out(call: Call[Any, Any], config: GroupConfig) -> Group:
     """A group as the API shows it."""
-    figures = call.services.sampler.read(config.name)
+    figures = await call.services.sampler.read(config.name)
     standing = call.services.sampler.snapshot.standing(config, figures)
     return convert(
         config,
@@ -59,7 +59,8 @@ async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     """
     query = call.query
     text, standing = query.q.lower(), call.services.sampler.snapshot.standing
-    groups = [config for config in call.host.broker.groups() if text in config.name.lower()]
+    groups = await call.administration.groups()
+    groups = [config for config in groups if text in config.name.lower()]
     if query.status:
         groups = [
             config async for config in paced(groups) if standing(config).status == query.status
@@ -68,7 +69,7 @@ async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     items: list[Group] = []
     async for config in paced(page):
         with contextlib.suppress(NotFound):  # deleted while the others were read
-            items.append(group_out(call, config))
+            items.append(await group_out(call, config))
     return GroupPage(items, next_cursor, len(groups))
 
 
@@ -87,13 +88,13 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     new = call.body
     call.require(Action.ADMINISTER, Kind.GROUP, new.name)
     config = convert(new, GroupConfig, **{"retry_max": call.settings.retry_max, **set_fields(new)})
-    return group_out(call, await call.services.groups.create(call.actor, config))
+    return await group_out(call, await call.services.groups.create(call.actor, config))
 
 
 @operations.get("/groups/{group}", needs=Action.READ)
 async def get_group(call: Call[None, None]) -> Group:
     """Look at one consumer group."""
-    return group_out(call, await call.messaging.group(call.path("group")))
+    return await group_out(call, await call.messaging.group(call.path("group")))
 
 
 @operations.patch(
@@ -102,7 +103,7 @@ async def get_group(call: Call[None, None]) -> Group:
 async def change_group(call: Call[None, GroupSettings]) -> Group:
     """Change a consumer group. Only what is given changes."""
     groups = call.services.groups
-    return group_out(call, await groups.change(call.actor, call.path("group"), call.body))
+    return await group_out(call, await groups.change(call.actor, call.path("group"), call.body))
 
 
 @operations.post("/groups/{group}/pause", needs=Action.ADMINISTER, example="?topic=orders")
@@ -112,15 +113,15 @@ async def pause_group(call: Call[PauseQuery, None]) -> Group:
     Deliveries stop: receive and pull answer 403, subscriptions on open connections stay
     and wait. What is in flight can be settled.
     """
-    groups = call.services.groups
-    return group_out(call, await groups.pause(call.actor, call.path("group"), call.query.topic))
+    config = await call.services.groups.pause(call.actor, call.path("group"), call.query.topic)
+    return await group_out(call, config)
 
 
 @operations.post("/groups/{group}/resume", needs=Action.ADMINISTER, example="?topic=orders")
 async def resume_group(call: Call[PauseQuery, None]) -> Group:
     """Resume a group, or one topic of it. Waiting clients are woken."""
-    groups = call.services.groups
-    return group_out(call, await groups.resume(call.actor, call.path("group"), call.query.topic))
+    config = await call.services.groups.resume(call.actor, call.path("group"), call.query.topic)
+    return await group_out(call, config)
 
 
 @operations.delete("/groups/{group}", needs=Action.ADMINISTER)

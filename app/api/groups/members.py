@@ -82,7 +82,7 @@ async def heartbeat(call: Call[None, NewHeartbeat]) -> HeartbeatAnswer:
     """
     new, group = call.body, call.path("group")
     call.claim_client(group, new.client)
-    members = call.host.broker.members
+    members = call.administration.members
     member = await call.messaging.members.heartbeat(
         group,
         new.client,
@@ -95,8 +95,8 @@ async def heartbeat(call: Call[None, NewHeartbeat]) -> HeartbeatAnswer:
         group=group,
         client=member.client,
         timeout_ms=round(members.timeout_s * 1000),
-        members=members.count(group),
-        warnings=_warnings(call, group),
+        members=await members.count(group),
+        warnings=await _warnings(call, group),
     )
 
 
@@ -107,16 +107,16 @@ async def list_members(call: Call[MemberQuery, None]) -> MemberPage:
     Warns where they subscribe to different things: a message goes to one of them only.
     """
     group, query = call.path("group"), call.query
-    members = call.host.broker.members
-    alive = members.of(group)
+    members = call.administration.members
+    alive = await members.of(group)
     page, next_cursor = page_by(alive, attrgetter("client"), query.cursor, query.limit)
     return MemberPage(
         group=group,
         items=[convert(member, MemberInfo) for member in page],
         next_cursor=next_cursor,
         total=len(alive),
-        subscription=members.subscription(group),
-        warnings=_warnings(call, group),
+        subscription=await members.subscription(group),
+        warnings=await _warnings(call, group),
     )
 
 
@@ -196,8 +196,8 @@ async def list_locks(call: Call[LockQuery, None]) -> LockPage:
     return LockPage(group, [convert(each, LockHolder) for each in locks[: query.limit]], len(locks))
 
 
-def _warnings(call: Call[Any, Any], group: str) -> list[GroupWarning]:
-    warning = call.host.broker.members.warning(group)
+async def _warnings(call: Call[Any, Any], group: str) -> list[GroupWarning]:
+    warning = await call.administration.members.warning(group)
     warnings = [] if warning is None else [convert(warning, GroupWarning, code=DIFFER)]
     if call.services.mixed_groups.is_mixed(group):
         warnings.append(GroupWarning(MIXED, MIXED_DETAIL, []))

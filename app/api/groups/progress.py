@@ -24,8 +24,7 @@ operations = Operations("groups")
 async def get_lag(call: Call[None, None]) -> Lag:
     """Get a group's lag, queue by queue."""
     name = call.path("group")
-    lag = call.host.broker.lag(name)
-    return convert(lag, Lag, group=name)
+    return convert(await call.administration.lag(name), Lag, group=name)
 
 
 @operations.get("/groups/{group}/offsets", needs=Action.READ, example="?topic=orders")

@@ -99,7 +99,8 @@ async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     group, query = call.path("group"), call.query
     resets = call.services.resets
     before = number_in(query.cursor)
-    older = [each for each in resets.history(group) if before is None or each.number < before]
+    history = await resets.history(group)
+    older = [each for each in history if before is None or each.number < before]
     page = older[: query.limit]
     more = len(older) > len(page)
     return GroupResetPage(

@@ -12,17 +12,16 @@ from pathlib import Path
 from app.api.framework.operation import Call, Operations, Raw
 from app.api.monitoring.metric_families import FAMILIES, Family, Labels, document
 from app.container import Services
-from app.host import EngineHost
 from app.network.connection_limits import ConnectionLimits
 from app.pause import paced
 from app.security.access import READ_SERVER
 from app.security.byte_budget import RefusalReason
+from app.services.journeys import Journeys
 from app.services.remoting_figures import RemotingFigures
 from app.services.reports.reports import Reports
 from app.services.rpc_figures import RpcFigures
-from app.settings import Settings
 from app.version import VERSION
-from engine.broker import Broker, GroupLag, LagBasis, Metric, Spread
+from engine.broker import GroupLag, LagBasis, Metric, Spread, Statistics
 from engine.errors import NotFound
 
 operations = Operations("system")
@@ -67,32 +66,28 @@ class MetricsPage:
 async def metrics(call: Call[None, None]) -> Raw:
     """Read the metrics in Prometheus text."""
     page = MetricsPage()
-    host, settings = call.host, call.settings
-    _add_totals(page, host.broker)
-    _add_server(page, call)
+    _add_totals(page, call.host.broker.statistics)
+    await _add_traces(page, call.services.journeys)
+    await _add_server(page, call)
     _add_connections(page, call.services.connection_limits)
     _add_grpc(page, call.services.rpc_figures)
     _add_remoting(page, call.services.remoting_figures)
     _add_replication(page, call.services)
-    _add_reports(page, call.services.reports, host.clock.now_ms())
+    _add_reports(page, call.services.reports, call.host.clock.now_ms())
     page.add("process_resident_memory_bytes", await asyncio.to_thread(resident_bytes))
-    await _add_topics(page, host, settings)
-    await _add_groups(page, host, settings)
+    await _add_topics(page, call)
+    await _add_groups(page, call)
     return Raw(await asyncio.to_thread(page.text), MEDIA_TYPE)
 
 
-def _add_totals(page: MetricsPage, broker: Broker) -> None:
-    totals = broker.statistics.broker()
+def _add_totals(page: MetricsPage, statistics: Statistics) -> None:
+    totals = statistics.broker()
     for code, count in totals.refused_by_code.items():
         page.add("kitemq_sends_refused_total", count, (code,))
-    for labels, count in broker.statistics.dead_letters().items():
+    for labels, count in statistics.dead_letters().items():
         page.add("kitemq_dead_letters_total", count, labels)
     page.add("kitemq_delayed_released_total", totals.released)
     page.add("kitemq_corrupt_records_total", totals.corrupt)
-    traces = broker.traces.status()
-    page.add("kitemq_traces_recorded_total", traces.recorded)
-    page.add("kitemq_traces_dropped_total", traces.dropped)
-    page.add("kitemq_traces_bytes_total", traces.bytes)
     latency = totals.put_latency
     for durability, spread in (
         ("stored", latency.stored.recent),
@@ -100,13 +95,20 @@ def _add_totals(page: MetricsPage, broker: Broker) -> None:
     ):
         for quantile, value in _quantiles(spread):
             page.add("kitemq_put_latency_seconds", value / 1e6, (durability, quantile))
-    for quantile, value in _quantiles(broker.statistics.end_to_end()):
+    for quantile, value in _quantiles(statistics.end_to_end()):
         page.add("kitemq_end_to_end_seconds", value / 1e6, (quantile,))
     for quantile, value in _quantiles(totals.message_size):
         page.add("kitemq_message_size_bytes", value, (quantile,))
-    keeping = broker.statistics.lag_keeping()
+    keeping = statistics.lag_keeping()
     page.add("kitemq_lag_history_bytes", keeping.size_bytes)
     page.add("kitemq_lag_rounds_lost_total", keeping.rounds_lost)
+
+
+async def _add_traces(page: MetricsPage, journeys: Journeys) -> None:
+    traces = await journeys.status()
+    page.add("kitemq_traces_recorded_total", traces.recorded)
+    page.add("kitemq_traces_dropped_total", traces.dropped)
+    page.add("kitemq_traces_bytes_total", traces.bytes)
 
 
 def _quantiles(spread: Spread) -> list[tuple[str, int]]:
@@ -116,7 +118,7 @@ def _quantiles(spread: Spread) -> list[tuple[str, int]]:
     return [("0.5", spread.p50), ("0.95", spread.p95), ("0.99", spread.p99), ("1", spread.max)]
 
 
-def _add_server(page: MetricsPage, call: Call[None, None]) -> None:
+async def _add_server(page: MetricsPage, call: Call[None, None]) -> None:
     load = call.services.request_limits
     heartbeat = call.services.heartbeat
     page.add("kitemq_requests_under_way", load.requests)
@@ -127,7 +129,7 @@ def _add_server(page: MetricsPage, call: Call[None, None]) -> None:
     page.add("kitemq_requests_refused_total", load.refused)
     page.add("kitemq_event_loop_delay_worst_seconds", heartbeat.worst_s)
     page.add("kitemq_event_loop_delay_worst_ever_seconds", heartbeat.worst_ever_s)
-    health = call.host.broker.health()
+    health = await call.administration.health()
     page.add("kitemq_ready", int(health.is_ready))
     for service in health.failures:
         page.add("kitemq_service_failing", 1, (service,))
@@ -191,23 +193,24 @@ def _add_reports(page: MetricsPage, reports: Reports, now_ms: int) -> None:
             page.add("kitemq_report_last_duration_seconds", figures.last_s, (job,))
 
 
-async def _add_topics(page: MetricsPage, host: EngineHost, settings: Settings) -> None:
-    broker = host.broker
-    now_ms, figures = host.clock.now_ms(), broker.statistics.broker()
+async def _add_topics(page: MetricsPage, call: Call[None, None]) -> None:
+    administration, settings = call.administration, call.settings
+    statistics, now_ms = call.host.broker.statistics, call.host.clock.now_ms()
+    figures = statistics.broker()
     labels = (settings.cluster_name, settings.broker_name)
     page.add("rocketmq_broker_tps", figures.traffic.messages_in.minute, labels)
     page.add("rocketmq_broker_qps", figures.traffic.messages_out.minute, labels)
-    topics = broker.topics(system=True)
+    topics = await administration.topics(system=True)
     page.add("kitemq_topics", len(topics))
     async for config in paced(topics):
         name = config.name
         try:
-            queues = broker.topic_stats(name).queues
+            queues = (await administration.topic_stats(name)).queues
         except NotFound:
             continue  # deleted while others ran
         of_topic = (*labels, name)
         page.add("rocketmq_producer_offset", sum(q.max_offset for q in queues), of_topic)
-    async for name, account in paced(list(broker.statistics.topics())):
+    async for name, account in paced(list(statistics.topics())):
         of_topic = (*labels, name)
         page.add("kitemq_messages_in_total", account.total(Metric.MESSAGES_IN), (name,))
         page.add("kitemq_bytes_in_total", account.total(Metric.BYTES_IN), (name,))
@@ -217,22 +220,22 @@ async def _add_topics(page: MetricsPage, host: EngineHost, settings: Settings) -
         page.add("rocketmq_producer_message_size", bytes_s, of_topic)
 
 
-async def _add_groups(page: MetricsPage, host: EngineHost, settings: Settings) -> None:
-    broker = host.broker
-    now_ms = host.clock.now_ms()
+async def _add_groups(page: MetricsPage, call: Call[None, None]) -> None:
+    administration, settings = call.administration, call.settings
+    statistics, now_ms = call.host.broker.statistics, call.host.clock.now_ms()
     labels = (settings.cluster_name, settings.broker_name)
-    groups = broker.groups()
+    groups = await administration.groups()
     page.add("kitemq_groups", len(groups))
     async for config in paced(groups):
         name = config.name
         try:
-            lag = broker.lag(name)
+            lag = await administration.lag(name)
         except NotFound:
             continue
-        _add_lag(page, labels, name, lag, host.clock.now_ms())
-    async for name, account in paced(list(broker.statistics.groups())):
+        _add_lag(page, labels, name, lag, call.host.clock.now_ms())
+    async for name, account in paced(list(statistics.groups())):
         page.add("kitemq_retried_total", account.total(Metric.RETRIED), (name,))
-    async for place, account in paced(list(broker.statistics.readers())):
+    async for place, account in paced(list(statistics.readers())):
         page.add("kitemq_messages_out_total", account.total(Metric.MESSAGES_OUT), place)
         page.add("kitemq_bytes_out_total", account.total(Metric.BYTES_OUT), place)
         page.add("kitemq_acked_total", account.total(Metric.ACKED), place)

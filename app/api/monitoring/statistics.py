@@ -48,17 +48,15 @@ async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
 @operations.get("/topics/{topic}/statistics", needs=Action.READ)
 async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     """Get a topic's rates in and out, by queue and by group."""
-    broker = call.host.broker
     name = (await call.messaging.topic(call.path("topic"))).name
-    return convert(broker.statistics.topic(name), TopicStatistics)
+    return convert(call.host.broker.statistics.topic(name), TopicStatistics)
 
 
 @operations.get("/groups/{group}/statistics", needs=Action.READ)
 async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
     """Get a group's deliveries, acknowledgements, failures and dead letters, by topic."""
-    broker = call.host.broker
     name = (await call.messaging.group(call.path("group"))).name
-    return convert(broker.statistics.group(name), GroupStatistics)
+    return convert(call.host.broker.statistics.group(name), GroupStatistics)
 
 
 @operations.get(
@@ -71,12 +69,12 @@ async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
     are more samples than points, each point tells the highest and the mean of its stretch. A
     stretch without a sample (the server did not run) has null, not 0.
     """
-    broker, query = call.host.broker, call.query
+    query = call.query
     group = (await call.messaging.group(call.path("group"))).name
     to_ms = query.to_ms or call.host.clock.now_ms() + 1
     from_ms = query.from_ms if query.from_ms > 0 else max(0, to_ms + query.from_ms)
     future: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()
-    broker.statistics.lag_history(
+    call.host.broker.statistics.lag_history(
         group,
         partial(settle, future),
         from_ms=from_ms,

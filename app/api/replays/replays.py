@@ -43,9 +43,9 @@ class OutcomeQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: NumberCursor = ""
 
 
-def _checked_id(call: Call[Any, Any]) -> str:
+async def _checked_id(call: Call[Any, Any]) -> str:
     """The id of the job in the path, to which the caller has the right."""
-    job = call.host.broker.replays.get(call.path("id"))
+    job = await call.services.replays.get(call.path("id"))
     require_replay(call.who, job.source, job.to, job.to_name)
     return job.id
 
@@ -79,7 +79,7 @@ async def create_replay(call: Call[None, NewReplayJob]) -> Replay:
 async def list_replays(call: Call[ReplayQuery, None]) -> ReplayPage:
     """List replay jobs, the newest first. The newest 1,000 are kept."""
     query = call.query
-    jobs = call.host.broker.replays.list(
+    jobs = await call.services.replays.list(
         source=query.source, state=query.state, after=query.cursor, count_max=query.limit
     )
     next_cursor = cursor_after(jobs, query.limit, attrgetter("id"))
@@ -89,7 +89,7 @@ async def list_replays(call: Call[ReplayQuery, None]) -> ReplayPage:
 @operations.get("/replays/{id}", needs=READ_SERVER)
 async def get_replay(call: Call[None, None]) -> Replay:
     """Look at one replay job: how far it is, and what became of its messages."""
-    return convert(call.host.broker.replays.get(call.path("id")), Replay)
+    return convert(await call.services.replays.get(call.path("id")), Replay)
 
 
 @operations.patch(
@@ -97,14 +97,14 @@ async def get_replay(call: Call[None, None]) -> Replay:
 )
 async def change_replay(call: Call[None, ReplayRate]) -> Replay:
     """Change how fast a replay job sends."""
-    job = await call.services.replays.change_rate(call.actor, _checked_id(call), call.body.rate)
-    return convert(job, Replay)
+    job_id, rate = await _checked_id(call), call.body.rate
+    return convert(await call.services.replays.change_rate(call.actor, job_id, rate), Replay)
 
 
 @operations.post("/replays/{id}/begin", needs=ADMINISTER_GROUPS, errors=(409,))
 async def begin_replay(call: Call[None, None]) -> Replay:
     """Do a dry run in earnest: the very messages that it looked at."""
-    job = await call.services.replays.begin(call.actor, _checked_id(call))
+    job = await call.services.replays.begin(call.actor, await _checked_id(call))
     return convert(job, Replay)
 
 
@@ -123,7 +123,7 @@ async def retry_replay(call: Call[None, NewReplayRetry]) -> Replay:
     group_gone, not_writable or refused.
     """
     body = call.body
-    job = call.host.broker.replays.get(_checked_id(call))
+    job = await call.services.replays.get(await _checked_id(call))
     if body.to is not None:
         require_replay(call.who, job.source, body.to, body.to_name)
     how = convert(body, RetryRequest)
@@ -133,21 +133,21 @@ async def retry_replay(call: Call[None, NewReplayRetry]) -> Replay:
 @operations.post("/replays/{id}/pause", needs=ADMINISTER_GROUPS, errors=(409,))
 async def pause_replay(call: Call[None, None]) -> Replay:
     """Pause a replay job; it stays paused over a restart."""
-    job = await call.services.replays.pause(call.actor, _checked_id(call))
+    job = await call.services.replays.pause(call.actor, await _checked_id(call))
     return convert(job, Replay)
 
 
 @operations.post("/replays/{id}/resume", needs=ADMINISTER_GROUPS, errors=(409,))
 async def resume_replay(call: Call[None, None]) -> Replay:
     """Let a paused replay job go on, at its rate and without a burst."""
-    job = await call.services.replays.resume(call.actor, _checked_id(call))
+    job = await call.services.replays.resume(call.actor, await _checked_id(call))
     return convert(job, Replay)
 
 
 @operations.post("/replays/{id}/stop", needs=ADMINISTER_GROUPS, errors=(409,))
 async def stop_replay(call: Call[None, None]) -> Replay:
     """End a replay job: its unsent messages are never sent."""
-    job = await call.services.replays.stop(call.actor, _checked_id(call))
+    job = await call.services.replays.stop(call.actor, await _checked_id(call))
     return convert(job, Replay)
 
 
@@ -157,10 +157,10 @@ async def list_outcomes(call: Call[OutcomeQuery, None]) -> OutcomePage:
 
     `keys` are empty without the right to read the source's messages.
     """
-    query, replays = call.query, call.host.broker.replays
-    job = replays.get(call.path("id"))
+    query, replays = call.query, call.services.replays
+    job = await replays.get(call.path("id"))
     hidden = {"keys": ()} if lacks_messages(call.who, job.source) else {}
-    page = replays.outcomes(
+    page = await replays.outcomes(
         job.id,
         outcome=query.outcome,
         after=int(query.cursor) if query.cursor else -1,

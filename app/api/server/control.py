@@ -109,8 +109,8 @@ async def get_support_bundle(call: Call[None, None]) -> Raw:
 
 async def _bundle(call: Call[None, None]) -> bytes:
     parts = await _figures(call)
-    broker = call.host.broker
-    topics, groups = broker.topics(system=True), broker.groups()
+    topics = await call.administration.topics(system=True)
+    groups = await call.administration.groups()
     # Beside the loop: a thousand names become text, sources and every package's files are read.
     parts += await asyncio.to_thread(_names, topics, groups)
     parts += await asyncio.to_thread(_process, call.services.log_ring)
@@ -126,17 +126,17 @@ async def _bundle(call: Call[None, None]) -> bytes:
 
 
 async def _figures(call: Call[None, None]) -> list[Part]:
-    broker, services = call.host.broker, call.services
+    statistics, services = call.host.broker.statistics, call.services
     checks = services.self_checks
     page = await metrics.handler(call)
     assert isinstance(page, Raw)
     engine = {
-        "readiness": readiness(call.host, services.database, services.following),
-        "health": broker.health(),
-        "retention": broker.retention.status(),
-        "statistics": broker.statistics.broker(),
-        "lag_keeping": broker.statistics.lag_keeping(),
-        "traces": broker.traces.status(),
+        "readiness": await readiness(services),
+        "health": await call.administration.health(),
+        "retention": await services.purges.status(),
+        "statistics": statistics.broker(),
+        "lag_keeping": statistics.lag_keeping(),
+        "traces": await services.journeys.status(),
         "read_only": replace(services.read_only.state, by=""),  # nobody is named
     }
     settings = describe_settings(call.settings, services.origins)

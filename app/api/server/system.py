@@ -8,10 +8,8 @@ from msgspec import Meta
 
 from app.api.framework.operation import Call, Operations, Raw, encode
 from app.api.framework.paging import PAGE_DEFAULT, Limit, NumberCursor, number_in
+from app.container import Services
 from app.db.rows import AuditFilter
-from app.db.worker import DatabaseWorker
-from app.following import Following
-from app.host import EngineHost
 from app.security.access import ADMINISTER_CONTROL, PUBLIC, READ_SERVER, Action, Kind, Needs
 from app.version import VERSION
 from kitemq.model.conversion import convert
@@ -19,7 +17,9 @@ from kitemq.model.server import (
     Alive,
     AuditItem,
     AuditPage,
+    HandoverDone,
     LogTailItem,
+    NewHandover,
     NewPromotion,
     Promotion,
     Readiness,
@@ -45,23 +45,24 @@ class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: NumberCursor = ""
 
 
-def readiness(host: EngineHost, database: DatabaseWorker, following: Following) -> Readiness:
+async def readiness(services: Services) -> Readiness:
     """Ready: the engine has started, is not stopping, and can write.
 
     A database that fails is a problem, yet messages flow without it.
     """
+    host, following = services.host, services.following
     if host.is_loading:
         return Readiness("starting", {"engine": "it loads what its leader sent"})
     if not host.is_ready:
         return Readiness("starting", {"engine": "it is starting or stopping"})
-    health = host.broker.health()
+    health = await services.administration.health()
     problems = dict(health.failures)
-    if database.failure:
-        problems["database"] = database.failure
+    if services.database.failure:
+        problems["database"] = services.database.failure
     if not health.is_ready:
         problems.setdefault("engine", "writes are refused; the log says why")
-    if following.failure:
-        problems["replication"] = following.failure
+    if failure := following.failure or services.handover.failure():
+        problems["replication"] = failure
     status = "ready" if health.is_ready else "degraded"
     warnings = dict(health.warnings)
     if health.damages:
@@ -87,26 +88,26 @@ async def readyz(call: Call[None, None]) -> Raw:
 
     200 when ready; 503 with the same body while starting, stopping, or unable to write.
     """
-    state = readiness(call.host, call.services.database, call.services.following)
+    state = await readiness(call.services)
     return Raw(encode(state), status=200 if state.status == "ready" else 503)
 
 
 @operations.get("/system", needs=READ_SERVER)
 async def about(call: Call[None, None]) -> ServerInfo:
     """Get the version and identity of this server."""
-    broker = call.host.broker
+    administration = call.administration
     started_ms: int = call.services.started_ms
     return ServerInfo(
         version=VERSION,
         environment=call.settings.environment,
         started_ms=started_ms,
         uptime_s=(call.host.clock.now_ms() - started_ms) / 1000,
-        topics=len(broker.topics()),
-        groups=len(broker.groups()),
+        topics=len(await administration.topics()),
+        groups=len(await administration.groups()),
         data=str(call.settings.data.absolute()),
         data_mark=_mark_of(call.settings.data),
         capabilities=call.messaging.capabilities,
-        kernel=broker.health().kernel,
+        kernel=(await administration.health()).kernel,
     )
 
 
@@ -126,6 +127,7 @@ async def replication(call: Call[None, None]) -> Replication:
         standbys=items,
         refusal=standbys.refusal,
         epoch=leadership.state.epoch,
+        heir=leadership.state.heir,
         tails=[
             convert(each.tail, LogTailItem, file=each.file, size_bytes=each.size_bytes)
             for each in await leadership.tails()
@@ -149,6 +151,27 @@ async def promote(call: Call[None, NewPromotion]) -> Promotion:
     leadership = services.leadership
     epoch = await leadership.promote(call.actor, services.audit, is_forced=call.body.force)
     return Promotion(epoch)
+
+
+@operations.post(
+    "/replication/handover",
+    needs=ADMINISTER_CONTROL,
+    errors=(404, 409, 503),
+    example_body='{"to": "10.0.0.2:10912"}',
+)
+async def hand_over(call: Call[None, NewHandover]) -> HandoverDone:
+    """Let a standby lead in this server's place, without loss.
+
+    Changes are refused with 503 and the code `handing_over` while the standby gets what it lacks;
+    then it leads, and this server starts anew in its process, as its standby. Where the standby has
+    not everything in time, or refuses, this server goes on (`handover_failed`). Where it was told
+    and has not answered (`heir_silent`), changes stay refused until it does.
+    """
+    services, body = call.services, call.body
+    epoch, leader = await services.handover.hand_over(
+        call.actor, services.audit, body.to, timeout_s=body.timeout_s
+    )
+    return HandoverDone(epoch, leader)
 
 
 def _mark_of(data: Path) -> str:

@@ -15,7 +15,7 @@ operations = Operations("retention")
 @operations.get("/retention", needs=READ_SERVER)
 async def get_retention(call: Call[None, None]) -> Retention:
     """See what is kept for how long, how full log and disk are, and what goes next."""
-    return convert(call.host.broker.retention.status(), Retention)
+    return convert(await call.services.purges.status(), Retention)
 
 
 @operations.post(

@@ -40,7 +40,7 @@ async def list_topics(call: Call[TopicQuery, None]) -> TopicPage:
     """
     query = call.query
     text = query.q.lower()
-    topics = call.host.broker.topics(system=query.system)
+    topics = await call.administration.topics(system=query.system)
     if text or query.type is not None:
         topics = [
             config
@@ -76,8 +76,8 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
 async def get_topic(call: Call[None, None]) -> TopicDetail:
     """Look at one topic with its queues."""
     name = call.path("topic")
-    config = await call.messaging.topic(name)
-    stats = call.host.broker.topic_stats(name)
+    config = await call.administration.topic(name)
+    stats = await call.administration.topic_stats(name)
     return convert(
         config, TopicDetail, system=config.is_system, messages=stats.messages, queues=stats.queues
     )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from app.administration import Administration
 from app.db.alert_rows import (
     DeliveryRow,
     ReceiverRow,
@@ -23,7 +24,6 @@ from app.db.alert_rows import (
 )
 from app.db.rows import Actor
 from app.db.worker import DatabaseAsker, DatabaseWorker
-from app.host import EngineHost
 from app.services.alerts import evaluation
 from app.services.alerts.machine import Reading
 from app.services.alerts.notifier import BACKOFF_S
@@ -37,6 +37,7 @@ from app.services.targets import Targets
 from app.settings import Settings
 from app.tasks import end_tasks
 from engine.broker import GroupLag
+from engine.clock import Clock
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
 from kitemq.model.alerts import RuleState
 
@@ -58,17 +59,18 @@ class Alerts:
 
     def __init__(
         self,
-        host: EngineHost,
+        administration: Administration,
         audit: Audit,
         database: DatabaseWorker,
         reports: Reports,
         settings: Settings,
         *,
         targets: Targets,
+        clock: Clock,
         backoff_s: Sequence[float] = BACKOFF_S,
     ) -> None:
         """Evaluates rules and notifies receivers; `targets` checks their addresses."""
-        self._host = host
+        self._clock = clock
         self._audit = audit
         self._ask = DatabaseAsker(database, "the alerts cannot be read or written: {error}")
         # Evaluations and changes follow one another, so that none works with what another changes.
@@ -76,14 +78,14 @@ class Alerts:
         self.receivers = Receivers(
             audit,
             database,
-            host.clock,
+            clock,
             settings,
             targets=targets,
             turn=self._turn,
             backoff_s=backoff_s,
         )
         self.receivers.rules_naming = self._rules_naming
-        self._readings = Readings(host, host.config.data, reports)
+        self._readings = Readings(administration, settings.data, reports, clock)
         self._statuses: dict[int, RuleStatus] = {}
         self._silences: list[SilenceRow] = []
         self._is_loaded = False
@@ -169,7 +171,7 @@ class Alerts:
 
     def is_silent(self, rule_id: int, subject: str) -> bool:
         """Whether notifications of a rule and a subject are silenced now."""
-        now_ms = self._host.clock.now_ms()
+        now_ms = self._clock.now_ms()
         return any(
             silence.rule_id in (0, rule_id)
             and silence.subject in ("", subject)
@@ -199,7 +201,7 @@ class Alerts:
                 await self._switch_off(status)
                 continue
             readings = await self._readings.read(status.rule, lags)
-            now_ms = self._host.clock.now_ms()
+            now_ms = self._clock.now_ms()
             states = sum(len(each.by_subject) for each in self._statuses.values())
             # On a thread, since thousands of groups may fire at once; the lock keeps changes out.
             evaluated = await asyncio.to_thread(
@@ -236,14 +238,14 @@ class Alerts:
 
     async def preview(self, rule: RuleRow) -> list[Reading]:
         """Evaluate a rule without storing anything. Raises Invalid."""
-        rule = replace(checked(rule), id=0, created_ms=self._host.clock.now_ms())
+        rule = replace(checked(rule), id=0, created_ms=self._clock.now_ms())
         return await self._readings.read(rule, {})
 
     # -- changing ---------------------------------------------------------------------------------
 
     async def create(self, actor: Actor, rule: RuleRow) -> RuleRow:
         """Add a rule. Raises Invalid, Conflict where its name is taken, Refused beyond 200."""
-        now_ms = self._host.clock.now_ms()
+        now_ms = self._clock.now_ms()
         rule = replace(checked(rule), id=0, created_ms=now_ms, changed_ms=now_ms)
         async with self._turn:
             await self._load()
@@ -261,7 +263,7 @@ class Alerts:
         async with self._turn:
             await self._load()
             status = self._find(rule.id)
-            before, now_ms = status.rule, self._host.clock.now_ms()
+            before, now_ms = status.rule, self._clock.now_ms()
             rule = replace(checked(rule), created_ms=before.created_ms, changed_ms=now_ms)
             self._check_name(rule)
             self.receivers.check_ids(rule.receivers)
@@ -308,7 +310,7 @@ class Alerts:
             async with self._audit.change(
                 actor, "alert.acknowledge", status.rule.name, kind=KIND, before=before
             ) as change:
-                row = replace(before, acked_by=actor.name, acked_ms=self._host.clock.now_ms())
+                row = replace(before, acked_by=actor.name, acked_ms=self._clock.now_ms())
                 await self._apply(StateChanges(states=(row,)))
                 change.after = row
             status.by_subject = {**status.by_subject, subject: row}
@@ -318,7 +320,7 @@ class Alerts:
         self, actor: Actor, rule_id: int, subject: str, until_ms: int, note: str
     ) -> SilenceRow:
         """Tell nothing of a rule (0: of any), or of one subject, until a time."""
-        now_ms = self._host.clock.now_ms()
+        now_ms = self._clock.now_ms()
         if not now_ms < until_ms <= now_ms + SILENCE_MAX_MS:
             raise Invalid(
                 "a silence ends in the future, within a year",
@@ -363,7 +365,7 @@ class Alerts:
     # -- inside -----------------------------------------------------------------------------------
 
     def _in_force(self) -> list[SilenceRow]:
-        now_ms = self._host.clock.now_ms()
+        now_ms = self._clock.now_ms()
         silences = (silence for silence in self._silences if silence.until_ms > now_ms)
         return sorted(silences, key=lambda silence: silence.until_ms)
 
@@ -377,7 +379,7 @@ class Alerts:
         """Load the stored state once; the caller holds the lock."""
         if self._is_loaded:
             return
-        now_ms = self._host.clock.now_ms()
+        now_ms = self._clock.now_ms()
         rules = await self._ask(lambda db: db.alerts.rules())
         states = await self._ask(lambda db: db.alerts.states())
         self._silences = await self._ask(lambda db: db.alerts.silences(now_ms))
@@ -412,7 +414,7 @@ class Alerts:
         status.by_subject = {}
 
     def _ended(self, status: RuleStatus, detail: str) -> StateChanges:
-        now_ms = self._host.clock.now_ms()
+        now_ms = self._clock.now_ms()
         return evaluation.ended(
             status.rule,
             status.by_subject,

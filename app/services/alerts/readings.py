@@ -2,17 +2,18 @@
 
 import asyncio
 import shutil
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
+from app.administration import Administration
 from app.db.alert_rows import RuleRow
-from app.host import EngineHost
 from app.pause import Pause
 from app.services.alerts.machine import Reading
 from app.services.alerts.rules import is_exact, matches
 from app.services.reports.reports import Reports
 from engine.broker import GroupLag, TopicStats
+from engine.clock import Clock
 from engine.errors import EngineError, GroupNotFound
 from kitemq.model.alerts import RuleKind
 
@@ -20,9 +21,12 @@ from kitemq.model.alerts import RuleKind
 class Readings:
     """Reads the broker's figures for rules."""
 
-    def __init__(self, host: EngineHost, data: Path, reports: Reports) -> None:
-        self._host = host
+    def __init__(
+        self, administration: Administration, data: Path, reports: Reports, clock: Clock
+    ) -> None:
+        self._administration = administration
         self._data = data
+        self._clock = clock
         self._reports = reports
 
     async def read(self, rule: RuleRow, lags: dict[str, GroupLag | None]) -> list[Reading]:
@@ -31,7 +35,7 @@ class Readings:
         if kind is RuleKind.DISK:
             return [await self._disk(rule)]
         if kind is RuleKind.ENGINE:
-            return list(self._engine())
+            return [reading async for reading in self._engine()]
         if kind is RuleKind.NO_DATA:
             return await self._topics(rule)
         if kind in (RuleKind.REPORT_FAILED, RuleKind.REPORT_AGE):
@@ -51,14 +55,14 @@ class Readings:
         readings: list[Reading] = []
         detail = f"no group matches {rule.group_pattern}"
         pause = Pause()
-        for group in self._host.broker.groups():
+        for group in await self._administration.groups():
             if matches(rule.group_pattern, group.name):
                 if group.name not in lags:
-                    lags[group.name] = self._lag_of(group.name)
+                    lags[group.name] = await self._lag_of(group.name)
                 lag = lags[group.name]
                 if lag is not None:
                     with suppress(GroupNotFound):  # deleted since another rule read its lag
-                        reading = read(rule, group.name, lag)
+                        reading = await read(rule, group.name, lag)
                         # Of many groups, those that read nothing yet are idle: nothing to watch.
                         if reading.is_over is not None or is_exact(rule.group_pattern):
                             readings.append(reading)
@@ -67,37 +71,37 @@ class Readings:
             await pause.when_due()
         return readings or [Reading("", None, None, detail)]
 
-    def _lag_of(self, group: str) -> GroupLag | None:
+    async def _lag_of(self, group: str) -> GroupLag | None:
         try:
-            return self._host.broker.lag(group)
+            return await self._administration.lag(group)
         except EngineError:
             return None  # deleted since the names were listed
 
-    def _lag(self, rule: RuleRow, group: str, lag: GroupLag) -> Reading:
+    async def _lag(self, rule: RuleRow, group: str, lag: GroupLag) -> Reading:
         queues = [queue for queue in lag.queues if matches(rule.topic_pattern, queue.topic)]
         if not queues:
             return Reading(group, None, None, f"reads no topic like {rule.topic_pattern}")
         count = sum(queue.count for queue in queues)
         return Reading(group, count, count > rule.threshold, f"{count:,} unread")
 
-    def _lag_age(self, rule: RuleRow, group: str, lag: GroupLag) -> Reading:
+    async def _lag_age(self, rule: RuleRow, group: str, lag: GroupLag) -> Reading:
         queues = [queue for queue in lag.queues if matches(rule.topic_pattern, queue.topic)]
         if not queues:
             return Reading(group, None, None, f"reads no topic like {rule.topic_pattern}")
         oldest_ms = min((q.oldest_ms for q in queues if q.oldest_ms is not None), default=None)
         if oldest_ms is None:
             return Reading(group, 0, False, "nothing is unread")
-        age_s = max(0, self._host.clock.now_ms() - oldest_ms) // 1000
+        age_s = max(0, self._clock.now_ms() - oldest_ms) // 1000
         return Reading(
             group, age_s, age_s > rule.threshold, f"oldest unread message: {_length(age_s)}"
         )
 
-    def _dead_letters(self, rule: RuleRow, group: str, lag: GroupLag) -> Reading:
+    async def _dead_letters(self, rule: RuleRow, group: str, lag: GroupLag) -> Reading:
         """Open dead letters of the window, counted as on the page of dead letters."""
         count = closed = 0
         if lag.dead:
-            since_ms = self._host.clock.now_ms() - rule.window_s * 1000
-            arrived = self._host.broker.dead_letters.arrived(group, [since_ms])
+            since_ms = self._clock.now_ms() - rule.window_s * 1000
+            arrived = await self._administration.dead_letters.arrived(group, [since_ms])
             count, closed = arrived.open, arrived.count - arrived.open
         detail = f"{count:,} new dead letters within {_length(rule.window_s)}"
         if closed:
@@ -111,22 +115,22 @@ class Readings:
     async def _topics(self, rule: RuleRow) -> list[Reading]:
         readings: list[Reading] = []
         pause = Pause()
-        for name in self._topic_names(rule.topic_pattern):
-            stats = self._stats_of(name)
+        for name in await self._topic_names(rule.topic_pattern):
+            stats = await self._stats_of(name)
             if stats is not None:
                 readings.append(self._silence(rule, name, stats))
             await pause.when_due()
         return readings or [Reading("", None, True, f"no topic matches {rule.topic_pattern}")]
 
-    def _topic_names(self, pattern: str) -> list[str]:
+    async def _topic_names(self, pattern: str) -> list[str]:
         if is_exact(pattern):
             return [pattern]
-        topics = self._host.broker.topics()
+        topics = await self._administration.topics()
         return [topic.name for topic in topics if matches(pattern, topic.name)]
 
-    def _stats_of(self, topic: str) -> TopicStats | None:
+    async def _stats_of(self, topic: str) -> TopicStats | None:
         try:
-            return self._host.broker.topic_stats(topic)
+            return await self._administration.topic_stats(topic)
         except EngineError:
             return None
 
@@ -134,7 +138,7 @@ class Readings:
         last_ms = max((queue.last_stored_ms or 0 for queue in stats.queues), default=0)
         # Of a topic that never got anything nothing is missed before the rule itself is old enough.
         since_ms = last_ms or rule.created_ms
-        age_s = max(0, self._host.clock.now_ms() - since_ms) // 1000
+        age_s = max(0, self._clock.now_ms() - since_ms) // 1000
         detail = f"last message: {_length(age_s)} ago" if last_ms else "holds no message"
         return Reading(name, age_s, age_s > rule.threshold, detail)
 
@@ -161,7 +165,7 @@ class Readings:
     def _age(self, rule: RuleRow, job: str, fresh_ms: int | None) -> Reading:
         if fresh_ms is None:
             return Reading(job, None, None, "it has no figures yet")
-        age_s = max(0, self._host.clock.now_ms() - fresh_ms) // 1000
+        age_s = max(0, self._clock.now_ms() - fresh_ms) // 1000
         detail = f"does not cover the last {_length(age_s)}"
         return Reading(job, age_s, age_s > rule.threshold, detail)
 
@@ -176,8 +180,8 @@ class Readings:
         detail = f"{percent} % used, {usage.free / 2**30:,.1f} GiB free"
         return Reading("disk", percent, percent > rule.threshold, detail)
 
-    def _engine(self) -> Iterator[Reading]:
-        health = self._host.broker.health()
+    async def _engine(self) -> AsyncIterator[Reading]:
+        health = await self._administration.health()
         for name, text in {**health.warnings, **health.failures}.items():
             if name != "damage":
                 yield Reading(name, 1, True, text)

@@ -24,13 +24,13 @@ from app.settings import Settings
 from engine.errors import Busy, Refused
 from engine.histogram import unpack
 from engine.report_tables import HOURS, ResultColumn, ResultTable
+from kitemq.model.spreadsheet_cells import guarded
 
 if TYPE_CHECKING:
     from app.services.reports.results import ReportResults
 
 ROWS_MAX = 100_000
 LIMIT_S = 120.0
-UNSAFE = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes what begins so for a formula
 LENGTH = ResultColumn("hours", "INT")
 
 
@@ -118,20 +118,11 @@ def histogram_text(packed: bytes) -> str:
     return msgspec.json.encode(unpack(packed)).decode()
 
 
-def csv_cell(value: object) -> object:
-    """A cell that no spreadsheet takes for a formula; NULL is empty."""
-    if value is None:
-        return ""
-    if isinstance(value, str) and value.startswith(UNSAFE):
-        return f"'{value}"
-    return value
-
-
 def _csv(rows: Iterable[Row], table: ResultTable) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     for row in rows:
-        writer.writerow([csv_cell(row[column.name]) for column in columns_of(table)])
+        writer.writerow([guarded(row[column.name]) for column in columns_of(table)])
     return text.getvalue().encode()
 
 

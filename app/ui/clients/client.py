@@ -57,21 +57,21 @@ def path_of(name: str) -> str:
 
 async def show(request: PageRequest) -> Response:
     """GET /clients/{id}"""
-    return await _page(request, request.services.clients.find(request.path_params["id"]))
+    return await _page(request, await request.services.clients.find(request.path_params["id"]))
 
 
 async def stack(request: PageRequest) -> Response:
     """POST /client/stack: request and show the client's thread stacks."""
     name = (await forms.read(request)).one("client")
     clients = request.services.clients
-    client = clients.find(name)
+    client = await clients.find(name)
     answer, trouble = None, ""
     try:
         answer = await clients.stack(request.actor, name)
     except (Refused, Busy) as error:
         trouble = error.detail
     try:
-        client = clients.find(name)  # as it is after five seconds
+        client = await clients.find(name)  # as it is after five seconds
     except NotFound:
         trouble = trouble or _("it is no longer connected")
     return await _page(request, client, answer, trouble)
@@ -79,7 +79,7 @@ async def stack(request: PageRequest) -> Response:
 
 async def disconnect_page(request: PageRequest) -> Response:
     """GET /client/disconnect?client=: ask for confirmation and show the impact."""
-    client = request.services.clients.find(request.query_params.get("client", ""))
+    client = await request.services.clients.find(request.query_params.get("client", ""))
     return await _disconnect(request, client.name, _impact(client))
 
 

@@ -126,7 +126,7 @@ async def show(request: PageRequest) -> Response:
         cut=selection.cut.with_rows(rows),
         query=query,
         members_max=console.host.config.members_max,
-        timeout_s=console.broker.members.timeout_s,
+        timeout_s=console.administration.members.timeout_s,
         versions=selection.versions[:VERSIONS_SHOWN_MAX],
         producers=producers[:CONNECTIONS_SHOWN_MAX],
         producers_total=len(producers),
@@ -141,7 +141,7 @@ async def _everyone(
 ) -> list[ClientEntry]:
     """All members of groups, then connected clients that are in no group."""
     entries: list[ClientEntry] = []
-    async for group, member in paced(console.broker.members.everyone()):
+    async for group, member in paced(await console.administration.members.everyone()):
         facts = (member.language, member.version, member.address, member.joined_ms)
         entries.append(ClientEntry(member.client, group, CONSUMER, *facts, member))
     consuming = {each.client for each in entries}

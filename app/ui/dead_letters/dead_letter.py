@@ -5,20 +5,18 @@ from dataclasses import dataclass, field
 import msgspec
 from starlette.responses import Response
 
-from app.monitoring import dead_index
 from app.security.message_rights import missing_right, require_message, visible
 from app.services.bodies import decompress
 from app.ui.bodies.bodies import Body
 from app.ui.dead_letters.copies import CopyOutcome, outcome_of
 from app.ui.dead_letters.resend import offset_of
 from app.ui.framework import pages
-from app.ui.framework.console import Console
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.page_request import PageRequest
 from app.ui.journeys import words as journey_words
 from app.ui.messages.message import Property, body_file, body_of, properties_of
 from app.ui.replays.jobs import Job, job_of
-from engine.broker import DEAD_LETTER_PREFIX, DeadLetter
+from engine.broker import DeadLetter
 from engine.errors import EngineError, NotFound
 from engine.message import StoredMessage
 
@@ -70,8 +68,8 @@ async def show(request: PageRequest) -> Response:
     """GET /dlq/{group}/{offset}"""
     console = request.console
     group = request.path_params["group"]
-    letter = console.broker.dead_letters.get(group, offset_of(request))
-    steps, why = _steps(console, group, letter)
+    letter = await console.administration.dead_letters.get(group, offset_of(request))
+    steps, why = await _steps(request, group, letter)
     await decompress([letter.message])
     context = await _context(request, letter, steps, why)
     title = _("Dead letter %(offset)s of %(group)s", offset=letter.message.offset, group=group)
@@ -82,7 +80,7 @@ async def download(request: PageRequest) -> Response:
     """GET /dlq/{group}/{offset}/raw: the body's bytes as a file."""
     console = request.console
     group = request.path_params["group"]
-    letter = console.broker.dead_letters.get(group, offset_of(request))
+    letter = await console.administration.dead_letters.get(group, offset_of(request))
     require_message(request.who, letter.message)
     return await body_file(letter.message, f"{group}-dead-{letter.message.offset}.bin")
 
@@ -92,14 +90,14 @@ async def _context(
 ) -> LetterPage:
     console, group = request.console, request.path_params["group"]
     message = visible(request.who, letter.message)
-    jobs, forgotten = _jobs(console, letter.redriven_by)
-    low, end = dead_index.bounds(console.broker, DEAD_LETTER_PREFIX + group)
+    jobs, forgotten = await _jobs(request, letter.redriven_by)
+    low, end = await console.administration.dead_letters.bounds(group)
     return LetterPage(
         group=group,
-        is_gone=not pages.exists(console.broker.group, group),
+        is_gone=not await pages.exists(console.administration.group, group),
         letter=msgspec.structs.replace(letter, message=message),
         message=message,
-        has_origin=pages.exists(console.broker.topic, letter.origin_topic),
+        has_origin=await pages.exists(console.administration.topic, letter.origin_topic),
         properties=properties_of(message),
         body=body_of(request, message),
         unread=missing_right(message),
@@ -113,22 +111,22 @@ async def _context(
     )
 
 
-def _jobs(console: Console, ids: list[str]) -> tuple[list[Job], list[str]]:
+async def _jobs(request: PageRequest, ids: list[str]) -> tuple[list[Job], list[str]]:
     """The jobs that resent the dead letter, and the ids of jobs that are deleted."""
     jobs: list[Job] = []
     forgotten: list[str] = []
     for job_id in ids:
         try:
-            jobs.append(job_of(console.broker.replays.get(job_id)))
+            jobs.append(job_of(await request.services.replays.get(job_id)))
         except NotFound:
             forgotten.append(job_id)
     return jobs, forgotten
 
 
-def _steps(console: Console, group: str, letter: DeadLetter) -> tuple[list[Step], str]:
+async def _steps(request: PageRequest, group: str, letter: DeadLetter) -> tuple[list[Step], str]:
     """The traced stages of the message in this group, oldest first, or the reason for none."""
     try:
-        journey = console.broker.traces.journey(letter.message.message_id)
+        journey = await request.services.journeys.traced(letter.message.message_id)
     except EngineError as error:
         return [], error.detail
     steps = [

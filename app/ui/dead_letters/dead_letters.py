@@ -172,18 +172,18 @@ async def show(request: PageRequest) -> Response:
 async def _counts(console: Console) -> list[DeadCount]:
     """Every group that has dead letters."""
     counts: list[DeadCount] = []
-    names = [topic.name for topic in console.broker.topics(system=True)]
+    names = [topic.name for topic in await console.administration.topics(system=True)]
     async for name in paced(name for name in names if name.startswith(DEAD_LETTER_PREFIX)):
         with contextlib.suppress(NotFound):  # deleted while the others were read
-            counts.append(_count(console, name))
+            counts.append(await _count(console, name))
     return [each for each in counts if each.open or each.resent or each.dismissed]
 
 
-def _count(console: Console, topic: str) -> DeadCount:
-    stats = console.broker.topic_stats(topic)
+async def _count(console: Console, topic: str) -> DeadCount:
+    stats = await console.administration.topic_stats(topic)
     newest = max((queue.last_stored_ms or 0 for queue in stats.queues), default=0)
     group = topic.removeprefix(DEAD_LETTER_PREFIX)
-    states = console.broker.dead_letters.state_counts(group)
+    states = await console.administration.dead_letters.state_counts(group)
     return convert(states, DeadCount, group=group, newest_ms=newest or None)
 
 
@@ -196,7 +196,7 @@ async def _groups(console: Console, query: Query, counts: list[DeadCount]) -> De
     rows: list[DeadGroup] = []
     async for count in paced(page.rows):
         with contextlib.suppress(NotFound):  # deleted while the others were read
-            rows.append(_group(console, count))
+            rows.append(await _group(console, count))
     return DeadGroups(
         cut=page.with_rows(rows),
         query=query,
@@ -207,9 +207,9 @@ async def _groups(console: Console, query: Query, counts: list[DeadCount]) -> De
     )
 
 
-def _group(console: Console, of: DeadCount) -> DeadGroup:
-    broker, group = console.broker, of.group
-    summary = console.dead_summaries.of(group)
+async def _group(console: Console, of: DeadCount) -> DeadGroup:
+    group = of.group
+    summary = await console.dead_summaries.of(group)
     tally = summary.tally
     causes = Counter({DeadCause("error_class", name): n for name, n in tally.error_classes.items()})
     if not tally.error_classes.keys() - {""}:  # clients that report no error
@@ -217,7 +217,7 @@ def _group(console: Console, of: DeadCount) -> DeadGroup:
     ranked = sorted(causes.items(), key=lambda pair: (-pair[1], pair[0].value))
     return DeadGroup(
         dead=of,
-        is_gone=not pages.exists(broker.group, group),
+        is_gone=not await pages.exists(console.administration.group, group),
         fresh=summary.arrived.open,
         history=sparkline.line(summary.arrived.steps),
         oldest_ms=summary.oldest_ms,
@@ -243,11 +243,11 @@ async def detail(request: PageRequest) -> Response:
     zone = request.zone
     context = DeadPage(
         group=group,
-        is_gone=not pages.exists(console.broker.group, group),
+        is_gone=not await pages.exists(console.administration.group, group),
         total=view.index.total,
         examined=view.index.examined,
         unreadable=view.index.unreadable,
-        whole=console.broker.dead_letters.state_counts(group),
+        whole=await console.administration.dead_letters.state_counts(group),
         states=view.selection.states,
         returned=view.selection.returned,
         criteria=criteria,
@@ -257,7 +257,7 @@ async def detail(request: PageRequest) -> Response:
         facets=view.selection.facets,
         cut=cut.with_rows(lines),
         note=view.note,
-        jobs=console.broker.replays.list(source=source, count_max=JOBS_MAX),
+        jobs=await request.services.replays.list(source=source, count_max=JOBS_MAX),
         dismissals=dismissals[:DISMISSALS_MAX],
         dismissals_total=len(dismissals),
         unread=lacks_messages(who, source),
@@ -291,7 +291,7 @@ async def view_of(
     console = request.console
     index = await console.dead_index.listing(group, budget_s)
     offsets, note = await _matching_offsets(request, group, criteria) if index.total else (None, "")
-    states = console.broker.dead_letters.states(group)
+    states = await console.administration.dead_letters.states(group)
     rows = index.rows
     selection = await console.render(
         lambda: dead_filter.select(
@@ -348,7 +348,7 @@ async def _lines(request: PageRequest, group: str, offsets: list[int]) -> list[D
     async for offset in paced(offsets):
         # Retention may have taken it since it was counted.
         with contextlib.suppress(MessageNotFound, GroupNotFound):
-            letter = console.broker.dead_letters.get(group, offset)
+            letter = await console.administration.dead_letters.get(group, offset)
             is_known = letter.redriven_by and time.monotonic() < until_s
             copy = await outcome_of(request, group, letter) if is_known else None
             lines.append(line_of(letter, visible(who, letter.message), copy))

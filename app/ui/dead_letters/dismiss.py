@@ -109,7 +109,7 @@ async def _page(
     choice = await _chosen(request, criteria, dismissal, 0, budget_s)
     impact = await request.services.dismissals.impact(group, choice.runs)
     is_dismissing = verb == DISMISS
-    low, end = request.broker.dead_letters.bounds(group)
+    low, end = await request.administration.dead_letters.bounds(group)
     context = Rest(
         group=group,
         verb=verb,
@@ -135,7 +135,7 @@ async def _chosen(
 ) -> DismissalChoice:
     """Choose dead letters below the offset `before`, 0 for the current end."""
     console, group = request.console, request.path_params["group"]
-    low, end = console.broker.dead_letters.bounds(group)
+    low, end = await console.administration.dead_letters.bounds(group)
     before = min(before or end, end)
     if dismissal:
         note, runs = await request.services.dismissals.of_dismissal(group, dismissal)
@@ -148,7 +148,7 @@ async def _chosen(
             chosen = [range(low, before)] if low < before else []
         else:
             state = DeadLetterState(criteria.wants)
-            states = console.broker.dead_letters.states(group)
+            states = await console.administration.dead_letters.states(group)
             chosen = await console.render(lambda: list(states.runs(state, before)))
         return DismissalChoice(chosen, True, before)
     view = await view_of(request, group, criteria, console.now_ms(), budget_s)

@@ -19,14 +19,14 @@ from app.security.message_rights import require_messages
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.dead_letters import check_ticked, criteria_of, view_of
 from app.ui.dead_letters.filters import Criteria
-from app.ui.framework import cells, formats, list_exports, pages
-from app.ui.framework.cells import Cell
+from app.ui.framework import cells, formats, list_exports
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.page_request import PageRequest
 from app.ui.framework.xlsx import CELL_CHARS_MAX, Workbook
 from engine.broker import DEAD_LETTER_PREFIX, DeadLetter
 from engine.errors import GroupNotFound, MessageNotFound
+from kitemq.model.spreadsheet_cells import Cell, guarded
 
 STEP = 50
 STEP_BYTES = 256 * 1024
@@ -55,7 +55,7 @@ async def export(request: PageRequest) -> Response:
     kind = list_exports.require_kind(request, ("csv", "ndjson", "xlsx"))
     check_ticked(request, _("go back and select some"))
     require_messages(request.who, DEAD_LETTER_PREFIX + group)
-    console.broker.dead_letters.page(group, count_max=1)  # GroupNotFound
+    await console.administration.dead_letters.page(group, count_max=1)  # GroupNotFound
     criteria = criteria_of(request).settled(console.now_ms())
     letters = await _chosen(request, console, group, criteria)
     headers = {
@@ -80,12 +80,7 @@ async def _chosen(
     if criteria.offsets or criteria.id or criteria.key:
         view = await view_of(request, group, criteria, console.now_ms(), WHOLE_S)
         return _letters(console, group, view.selection.offsets, Criteria(state=dead_filter.ALL))
-    topic = DEAD_LETTER_PREFIX + group
-    low, end = (
-        dead_index.bounds(console.broker, topic)
-        if pages.exists(console.broker.topic, topic)
-        else (0, 0)
-    )
+    low, end = await console.administration.dead_letters.bounds(group)
     return _letters(console, group, range(end - 1, low - 1, -1), criteria)
 
 
@@ -100,7 +95,7 @@ async def _letters(
     for offset in offsets:
         await pause.when_due()
         try:
-            letter = console.broker.dead_letters.get(group, offset)
+            letter = await console.administration.dead_letters.get(group, offset)
         except (MessageNotFound, GroupNotFound):  # deleted by retention or with its topic
             continue
         row = dead_index.row_of(letter.message)
@@ -228,7 +223,7 @@ def _cells(group: str, letters: list[DeadLetter]) -> list[list[Cell]]:
     """The rows, with a last column that names truncated cells."""
     rows: list[list[Cell]] = []
     for letter in letters:
-        values = list(map(cells.guarded, _row(group, letter)))
+        values = list(map(guarded, _row(group, letter)))
         long = [
             name
             for name, value in zip(COLUMNS, values, strict=True)

@@ -74,7 +74,7 @@ async def show(request: PageRequest) -> Response:
     console = request.console
     group = request.path_params["group"]
     check_ticked(request, _("go back and select some, or choose “resend all that match”"))
-    is_gone = not pages.exists(console.broker.group, group)
+    is_gone = not await pages.exists(console.administration.group, group)
     texts = {"rate": "100", "to": "origin"} if is_gone else {"rate": "100", "to": "group"}
     form = typed_forms.fill(texts | {"to_group": "" if is_gone else group}, jobs.TargetFields)
     return await _page(request, form, criteria_of(request).settled(console.now_ms()))
@@ -86,7 +86,7 @@ async def _page(request: PageRequest, form: Form, criteria: Criteria) -> Respons
     view = await view_of(request, group, criteria, console.now_ms(), BUDGET_S)
     context = Resend(
         group=group,
-        is_gone=not pages.exists(console.broker.group, group),
+        is_gone=not await pages.exists(console.administration.group, group),
         form=form,
         hidden=criteria.query(),
         words=criteria.words(),
@@ -95,20 +95,22 @@ async def _page(request: PageRequest, form: Form, criteria: Criteria) -> Respons
         total=view.index.total,
         examined=view.index.examined,
         returned=view.selection.returned,
-        sent_before=_sent_before(console, group, criteria),
+        sent_before=await _sent_before(console, group, criteria),
     )
     title = _("Resend dead letters of %(group)s", group=group)
     return await pages.respond(request, "dlq_resend.html", context, title=title)
 
 
-def _sent_before(console: Console, group: str, criteria: Criteria) -> int | None:
+async def _sent_before(console: Console, group: str, criteria: Criteria) -> int | None:
     """How many of the ticked dead letters were resent before; None unless 1 to 50 are ticked."""
     if not 0 < len(criteria.offsets) <= 50:
         return None
     count = 0
     for offset in criteria.offsets:
         try:
-            count += bool(console.broker.dead_letters.get(group, offset).redriven_by)
+            count += bool(
+                (await console.administration.dead_letters.get(group, offset)).redriven_by
+            )
         except NotFound:
             continue
     return count
@@ -220,7 +222,7 @@ async def one(request: PageRequest) -> Response:
     if form.is_wrong:
         field, error = next(iter(form.errors.items()))
         raise Invalid(error, field=field)
-    letter = request.broker.dead_letters.get(group, offset_of(request))
+    letter = await request.administration.dead_letters.get(group, offset_of(request))
     new = NewReplay(
         source=DEAD_LETTER_PREFIX + group,
         to=ReplayTo(fields.to),

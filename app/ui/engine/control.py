@@ -50,9 +50,9 @@ async def show(
     request: PageRequest, *, form: Form | None = None, level_form: Form | None = None
 ) -> Response:
     """GET /engine/control"""
-    services, broker = request.services, request.broker
+    services = request.services
     levels = services.log_levels
-    jobs = len(broker.replays.list(state="running", count_max=JOBS_MAX))
+    jobs = len(await services.replays.list(state="running", count_max=JOBS_MAX))
     context = ControlPage(
         form=form or typed_forms.fill({}, SwitchFields),
         level_form=level_form or typed_forms.fill({}, LevelFields),

@@ -118,6 +118,7 @@ class EnginePage:
     standbys: Standbys
     has_standby_port: bool
     epoch: int
+    heir: str  # the standby that was told to take over, until that is known
     tails: list[TailFile]
     bars_width: int = BARS_WIDTH
     bars_height: int = BARS_HEIGHT
@@ -126,9 +127,9 @@ class EnginePage:
 async def show(request: PageRequest) -> Response:
     """GET /engine"""
     console, services = request.console, request.services
-    broker, heartbeat = console.broker, services.heartbeat
+    statistics, heartbeat = console.statistics, services.heartbeat
 
-    retention, figures = broker.retention.status(), broker.statistics.broker()
+    retention, figures = await services.purges.status(), statistics.broker()
     latency = figures.put_latency
     distribution = latency.stored.distribution
     room = BARS_WIDTH // len(distribution)
@@ -143,7 +144,7 @@ async def show(request: PageRequest) -> Response:
     held = min((holder.position for holder in retention.held_by), default=None)
     log_end = retention.oldest_position + retention.log_bytes
     context = EnginePage(
-        health=broker.health(),
+        health=await request.administration.health(),
         database_failure=services.database.failure,
         retention=retention,
         held_bytes=0 if held is None else log_end - held,
@@ -159,8 +160,8 @@ async def show(request: PageRequest) -> Response:
         # Rounded to a tenth of a millisecond, so that an idle page does not change.
         loop_delay_ms=round(heartbeat.worst_s * 1000, 1),
         loop_delay_ever_ms=round(heartbeat.worst_ever_s * 1000, 1),
-        lag_keeping=broker.statistics.lag_keeping(),
-        traces=broker.traces.status(),
+        lag_keeping=statistics.lag_keeping(),
+        traces=await services.journeys.status(),
         settings=visible_rows,
         settings_total=len(rows),
         settings_set=sum(row.is_set for row in rows),
@@ -172,6 +173,7 @@ async def show(request: PageRequest) -> Response:
         standbys=services.standbys,
         has_standby_port=bool(replication_settings.listen_at(services.settings, "")),
         epoch=services.leadership.state.epoch,
+        heir=services.leadership.state.heir,
         tails=await services.leadership.tails(),
     )
     return await pages.respond(request, "engine.html", context, title=_("Engine"), is_live=True)

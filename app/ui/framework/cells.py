@@ -1,18 +1,10 @@
-"""Cells of a table for spreadsheets, none of which a spreadsheet would run. Pure."""
+"""Tables as CSV, none of whose cells a spreadsheet would run. Pure."""
 
 import csv
 import io
 from collections.abc import Iterable, Sequence
 
-RISKY = ("=", "+", "-", "@", "\t", "\r")
-
-
-Cell = str | int | float | None
-
-
-def guarded(value: Cell) -> Cell:
-    """The value, with an apostrophe before a text that a spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(RISKY) else value
+from kitemq.model.spreadsheet_cells import Cell, guarded
 
 
 def lines(rows: Iterable[Sequence[Cell]]) -> bytes:

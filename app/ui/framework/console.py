@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from starlette.requests import Request
 
+from app.administration import Administration
 from app.db.rows import Actor, actor_at
 from app.host import EngineHost
 from app.messaging import Messaging
@@ -23,7 +24,7 @@ from app.services.group_members import MixedGroups
 from app.ui.framework.assets import Assets
 from app.ui.framework.language import N_
 from app.ui.framework.turns import Turns
-from engine.broker import Broker
+from engine.broker import Statistics
 
 if TYPE_CHECKING:
     from app.ui.framework.templating import Templates
@@ -42,6 +43,7 @@ class Console:
         self,
         host: EngineHost,
         messaging: Messaging,
+        administration: Administration,
         mixed_groups: MixedGroups,
         sampler: Sampler,
         *,
@@ -51,6 +53,7 @@ class Console:
     ) -> None:
         self.host = host
         self.messaging = messaging
+        self.administration = administration
         self.mixed_groups = mixed_groups
         self.environment = environment or UNNAMED
         self.environment_color = environment_color
@@ -59,10 +62,10 @@ class Console:
         self.started_ms = self.now_ms()
         self.meter = sampler.meter
         self.sampler = sampler
-        self.dead_index = DeadIndex(host.broker)
-        self.dead_summaries = DeadSummaries(host.broker, self.now_ms)
-        self.lags = LagReader(lambda: host.broker.statistics, self.now_ms)
-        self.trends = Trends(lambda: host.broker.statistics, self.now_ms)
+        self.dead_index = DeadIndex(messaging, administration)
+        self.dead_summaries = DeadSummaries(messaging, administration, self.now_ms)
+        self.lags = LagReader(lambda: self.statistics, self.now_ms)
+        self.trends = Trends(lambda: self.statistics, self.now_ms)
 
         self.exports = Turns(EXPORTS_MAX, N_("exports of messages"))
         self.tails = Turns(TAILS_MAX, N_("live tails"))
@@ -91,8 +94,9 @@ class Console:
         _ = self.templates
 
     @property
-    def broker(self) -> Broker:
-        return self.host.broker
+    def statistics(self) -> Statistics:
+        """The engine's figures; one without `traffic_figures` has none."""
+        return self.host.broker.statistics
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:

@@ -18,12 +18,12 @@ from starlette.responses import Response
 from app.monitoring.sampler import Snapshot
 from app.services.topic_kinds import kind_of
 from app.ui.framework import cells, formats, pages
-from app.ui.framework.cells import Cell
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.xlsx import Workbook
 from engine.broker import GroupConfig, TopicConfig
 from engine.errors import Invalid
+from kitemq.model.spreadsheet_cells import Cell, guarded
 from kitemq.model.topics import SETTINGS
 
 ROWS_MAX = 100_000
@@ -131,7 +131,7 @@ def _xlsx(listing: Listing) -> bytes:
     file = io.BytesIO()
     with Workbook(file, listing.name.capitalize()) as book:
         book.add([listing.columns])
-        book.add(list(map(cells.guarded, row)) for row in _rows(listing))
+        book.add(list(map(guarded, row)) for row in _rows(listing))
     return file.getvalue()
 
 

@@ -4,6 +4,7 @@ from functools import cached_property
 
 from starlette.requests import Request
 
+from app.administration import Administration
 from app.container import Services, services_of
 from app.db.rows import Actor
 from app.security.access import Principal, principal_of
@@ -12,7 +13,6 @@ from app.ui.framework.console import Console, actor_of
 from app.ui.framework.forms import Form
 from app.ui.framework.typed_forms import T
 from app.ui.framework.zones import Zone
-from engine.broker import Broker
 
 
 class PageRequest(Request):
@@ -28,8 +28,8 @@ class PageRequest(Request):
         return console
 
     @property
-    def broker(self) -> Broker:
-        return self.console.broker
+    def administration(self) -> Administration:
+        return self.services.administration
 
     @property
     def who(self) -> Principal:

@@ -7,7 +7,7 @@ A context is a frozen dataclass. The fragment follows from the element that htmx
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -98,6 +98,7 @@ class Frame:
     read_only: ReadOnlyState  # with author, time and reason
     following: Following  # a leader, where this server is a standby
     lag_bytes: int | None  # of a standby
+    heir: str  # of a leader that waits for what came of a hand-over
     is_local: bool  # the server listens on this machine only
     block: str = ""  # the block to render; "" for the whole page
     saved: SavedBar | None = None  # above a list, on whole pages
@@ -154,10 +155,10 @@ def console_of(request: Request) -> "Console":
     return console
 
 
-def exists(look_up: Callable[[str], object], name: str) -> bool:
+async def exists(look_up: Callable[[str], Awaitable[object]], name: str) -> bool:
     """Whether `look_up` does not raise NotFound."""
     try:
-        look_up(name)
+        await look_up(name)
     except NotFound:
         return False
     return True
@@ -273,6 +274,7 @@ def _frame(
         read_only=services.read_only.state,
         following=services.following,
         lag_bytes=services.following.lag_bytes(services.host.broker.log_end),
+        heir=services.leadership.state.heir,
         is_local=is_loopback(services.settings.host),
         dead=console.sampler.snapshot.dead,
         block=block,

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import IO, Self
 from xml.sax.saxutils import escape
 
-from app.ui.framework.cells import Cell
+from kitemq.model.spreadsheet_cells import Cell
 
 ROWS_MAX = 1_048_576
 CELL_CHARS_MAX = 32_767

@@ -67,8 +67,8 @@ class GroupAction:
 
     async def preview(self, name: str) -> GroupBulkRow:
         """What would happen to a group."""
-        broker = self.request.broker
-        config, lag = broker.group(name), broker.lag(name)
+        administration = self.request.administration
+        config, lag = await administration.group(name), await administration.lag(name)
         row = GroupBulkRow(name, "would", unread=lag.count, inflight=lag.inflight)
         if self.action != "reset":
             return self._mark_unchanged(row, config)
@@ -90,11 +90,11 @@ class GroupAction:
 
     async def change(self, name: str) -> GroupBulkRow:
         """Change a group; raises OffsetsMoved if it is no longer where the preview showed it."""
-        broker, services = self.request.broker, self.request.services
+        administration, services = self.request.administration, self.request.services
         actor = self.request.actor
-        config = broker.group(name)
+        config = await administration.group(name)
         if self.action == "reset":
-            order = self._reset_of(name, broker.lag(name))
+            order = self._reset_of(name, await administration.lag(name))
             reset = await services.resets.apply(
                 actor, name, order, precondition=self.selection[name], force=False
             )
@@ -159,7 +159,7 @@ async def _names(request: PageRequest, form: Form, fields: GroupBulkFields) -> S
             form.error = _("No group selected. Go back and select some, or choose all that match.")
         return fields.group
     console = request.console
-    everything, standing = console.broker.groups(), console.sampler.snapshot.standing
+    everything, standing = await console.administration.groups(), console.sampler.snapshot.standing
     return await console.render(
         lambda: [
             each.name

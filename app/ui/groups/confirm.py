@@ -31,5 +31,5 @@ class ConfirmPage(GroupTab):
 
 async def ask(request: PageRequest, config: GroupConfig, confirmation: Confirmation) -> Response:
     """The page, or the dialog, that asks."""
-    page = ConfirmPage(head_of(request.console, config), confirmation)
+    page = ConfirmPage(await head_of(request.console, config), confirmation)
     return await respond(request, "group_confirm.html", page, title=confirmation.question)

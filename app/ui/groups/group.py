@@ -115,10 +115,10 @@ class GroupOverview(GroupTab):
 async def show(request: PageRequest) -> Response:
     """GET /groups/{group}"""
     console = request.console
-    config = group_of(request)
+    config = await group_of(request)
     view = _view(request, config.name)
-    lag = console.broker.lag(config.name)
-    choices = topics_of_group(console, config, lag)
+    lag = await console.administration.lag(config.name)
+    choices = await topics_of_group(console, config, lag)
     history = await console.lags.read(view.whose, view.span)
     queues = await _queue_histories(console, view, lag) if view.is_split else {}
     canvas = Canvas(
@@ -128,7 +128,7 @@ async def show(request: PageRequest) -> Response:
         _leads(config.name, [view.whose.topic] if view.whose.topic else choices),
     )
     chart = await console.render(lambda: lag_chart.chart(history, view.shape, canvas, queues))
-    context = _page(console, config, view, chart, request)
+    context = await _page(console, config, view, chart, request)
     return await respond(request, "group.html", context, is_live=True)
 
 
@@ -166,18 +166,18 @@ def _leads(group: str, topics: Sequence[str]) -> list[Lead]:
     return [*leads, Lead(_("Members then"), f"{path_of(group)}/history?{TIME}#members-then")]
 
 
-def _page(
+async def _page(
     console: Console, config: GroupConfig, view: LagView, chart: LagChart, request: PageRequest
 ) -> GroupOverview:
-    lag = console.broker.lag(config.name)
+    lag = await console.administration.lag(config.name)
     # The group's retry topic is listed once it has held a message.
     queues = [q for q in lag.queues if q.max_offset or q.topic != RETRY_PREFIX + config.name]
     query = tables.parse_query(request.query_params, ("lag", "topic", "oldest"), "-lag")
     snapshot = console.sampler.snapshot
     return GroupOverview(
-        head=head_of(console, config, "lag", lag),
+        head=await head_of(console, config, "lag", lag),
         config=config,
-        figures=console.sampler.read(config.name, lag),
+        figures=await console.sampler.read(config.name, lag),
         counts=lag.counts,
         has_begun=bool(lag.queues),
         forecast=snapshot.forecast(config.name).of_lag(lag.count if lag.queues else None),
@@ -185,7 +185,7 @@ def _page(
         view=view,
         chart=chart,
         keeping=console.lags.keeping(),
-        choices=topics_of_group(console, config, lag),
+        choices=await topics_of_group(console, config, lag),
         topics=_topics(queues, config),
         cut=tables.cut(_queues(queues, query), query),
         query=query,

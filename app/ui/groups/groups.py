@@ -85,7 +85,7 @@ async def show(request: PageRequest) -> Response:
     query = tables.parse_query(request.query_params, SORTS, "-lag")
     chosen = request.query_params.get("status", "")
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
-    everything = list(console.broker.groups())
+    everything = list(await console.administration.groups())
     kind_of_file = list_exports.file_kind(request)
     cut = tables.whole(query, len(everything)) if kind_of_file else query
     selection = await console.render(lambda: _select(everything, snapshot, cut, chosen))
@@ -97,7 +97,7 @@ async def show(request: PageRequest) -> Response:
     rows: list[ListedGroup] = []
     async for group in paced(page.rows):
         with contextlib.suppress(NotFound):  # deleted while the others were read
-            rows.append(_row(console, snapshot, group, trends.get(group.name, UNREAD)))
+            rows.append(await _row(console, snapshot, group, trends.get(group.name, UNREAD)))
     context = GroupList(
         cut=page.with_rows(rows),
         query=query,
@@ -163,9 +163,11 @@ def _rank(snapshot: Snapshot, name: str) -> float | None:
     return None if _lag(snapshot.groups.get(name)) is None else snapshot.forecast(name).rank
 
 
-def _row(console: Console, snapshot: Snapshot, group: GroupConfig, trend: Trend) -> ListedGroup:
-    lag = console.broker.lag(group.name)
-    figures = console.sampler.read(group.name, lag)
+async def _row(
+    console: Console, snapshot: Snapshot, group: GroupConfig, trend: Trend
+) -> ListedGroup:
+    lag = await console.administration.lag(group.name)
+    figures = await console.sampler.read(group.name, lag)
     return convert(
         figures,
         ListedGroup,
@@ -173,7 +175,7 @@ def _row(console: Console, snapshot: Snapshot, group: GroupConfig, trend: Trend)
         status=status.view_of(group.name, snapshot.standing(group, figures)),
         is_ordered=group.ordered,
         paused_topics=len(group.paused_topics),
-        is_differing=is_differing(console, group.name),
+        is_differing=await is_differing(console, group.name),
         topics=sum(name != RETRY_PREFIX + group.name for name in figures.lag_by_topic),
         unread=figures.unread,
         counts=lag.counts,

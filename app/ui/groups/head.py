@@ -42,9 +42,9 @@ class GroupTab:
     head: GroupHead
 
 
-def group_of(request: PageRequest) -> GroupConfig:
+async def group_of(request: PageRequest) -> GroupConfig:
     """The group in the path; raises GroupNotFound."""
-    return request.broker.group(request.path_params["group"])
+    return await request.administration.group(request.path_params["group"])
 
 
 def path_of(name: str) -> str:
@@ -60,13 +60,13 @@ async def respond(
     return await pages.respond(request, template, context, title=title, **options)
 
 
-def head_of(
+async def head_of(
     console: Console, config: GroupConfig, tab: str = "", lag: GroupLag | None = None
 ) -> GroupHead:
     """The head of a group's page; `lag` if it was read already."""
-    broker, name = console.broker, config.name
-    lag = lag or broker.lag(name)
-    standing = console.sampler.snapshot.standing(config, console.sampler.read(name, lag))
+    administration, name = console.administration, config.name
+    lag = lag or await administration.lag(name)
+    standing = console.sampler.snapshot.standing(config, await console.sampler.read(name, lag))
     retry_topic, dead_topic = RETRY_PREFIX + name, DEAD_LETTER_PREFIX + name
     return GroupHead(
         name=name,
@@ -77,24 +77,24 @@ def head_of(
         is_broadcast=config.mode is Mode.BROADCAST,
         is_ordered=config.ordered,
         paused_topics=len(config.paused_topics),
-        members=broker.members.count(name),
-        is_differing=is_differing(console, name),
+        members=await administration.members.count(name),
+        is_differing=await is_differing(console, name),
         is_mixed=console.mixed_groups.is_mixed(name),
         dead=lag.dead_open,
         retry_topic=retry_topic,
         dead_topic=dead_topic,
-        has_retry_topic=pages.exists(broker.topic, retry_topic),
-        has_dead_topic=pages.exists(broker.topic, dead_topic),
+        has_retry_topic=await pages.exists(administration.topic, retry_topic),
+        has_dead_topic=await pages.exists(administration.topic, dead_topic),
     )
 
 
-def is_differing(console: Console, group: str) -> bool:
+async def is_differing(console: Console, group: str) -> bool:
     """Whether the members of a group have different subscriptions."""
-    members = console.broker.members
-    return members.count(group) > 1 and members.warning(group) is not None
+    members = console.administration.members
+    return await members.count(group) > 1 and await members.warning(group) is not None
 
 
-def topics_of_group(console: Console, config: GroupConfig, lag: GroupLag) -> list[str]:
+async def topics_of_group(console: Console, config: GroupConfig, lag: GroupLag) -> list[str]:
     """The topics that a group has offsets in, subscribes to or has paused, by name.
 
     Its retry topic is included once it has held a message.
@@ -102,6 +102,6 @@ def topics_of_group(console: Console, config: GroupConfig, lag: GroupLag) -> lis
     own_retry = RETRY_PREFIX + config.name
     names = {queue.topic for queue in lag.queues if queue.topic != own_retry or queue.max_offset}
     names.update(config.paused_topics)
-    for member in console.broker.members.of(config.name):
+    for member in await console.administration.members.of(config.name):
         names.update(member.topics)
     return sorted(names)

@@ -114,7 +114,7 @@ class UndoPage(GroupTab):
 async def show(request: PageRequest) -> Response:
     """GET /groups/{group}/history"""
     console = request.console
-    config = group_of(request)
+    config = await group_of(request)
     audit = request.services.audit
     query = request.read_query(GroupHistoryQuery)
     before_id = query.before
@@ -128,10 +128,10 @@ async def show(request: PageRequest) -> Response:
         trouble = error.detail
     visible_entries = entries[:ENTRIES_LISTED]
     passages = request.services.client_figures.passages(config.name)
-    now = [member.client for member in console.broker.members.of(config.name)]
+    now = [member.client for member in await console.administration.members.of(config.name)]
     context = GroupHistory(
-        head=head_of(console, config, "history"),
-        resets=[_reset_row(each) for each in request.services.resets.history(config.name)],
+        head=await head_of(console, config, "history"),
+        resets=[_reset_row(each) for each in await request.services.resets.history(config.name)],
         passages=passages,
         passages_max=PASSAGES_MAX,
         then=members_then(query.from_ms, now, passages, console.started_ms)
@@ -163,11 +163,11 @@ def members_then(
 async def reset(request: PageRequest) -> Response:
     """GET /groups/{group}/resets/{id}"""
     console = request.console
-    config = group_of(request)
-    record = console.broker.resets.get(config.name, _number(request))
+    config = await group_of(request)
+    record = await request.services.resets.get(config.name, _number(request))
     query = tables.parse_query(request.query_params, ("queue",), "queue")
     context = ResetPage(
-        head=head_of(console, config, "history"),
+        head=await head_of(console, config, "history"),
         reset=_reset_row(record),
         cut=tables.cut(offset_changes(record), query),
     )
@@ -191,7 +191,7 @@ async def undo_page(request: PageRequest) -> Response:
 
 async def undo(request: PageRequest) -> Response:
     """POST /groups/{group}/resets/{id}/undo: with the precondition of the preview, or by force."""
-    config = group_of(request)
+    config = await group_of(request)
     __, fields = await request.read_form(ReviewFields)
     try:
         record = await request.services.resets.undo(
@@ -215,10 +215,10 @@ async def _undo_page(
     request: PageRequest, form: Form, undo_review: Review | None, *, is_conflict: bool = False
 ) -> Response:
     console = request.console
-    config = group_of(request)
-    former = console.broker.resets.get(config.name, _number(request))
+    config = await group_of(request)
+    former = await request.services.resets.get(config.name, _number(request))
     context = UndoPage(
-        head=head_of(console, config, "history"),
+        head=await head_of(console, config, "history"),
         form=form,
         reset=_reset_row(former),
         review=undo_review,

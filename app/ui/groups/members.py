@@ -84,21 +84,21 @@ class SubscriptionPage(GroupTab):
 async def clients(request: PageRequest) -> Response:
     """GET /groups/{group}/clients"""
     console = request.console
-    config = group_of(request)
+    config = await group_of(request)
     query = tables.parse_query(request.query_params, ("client",), "client")
-    members = tables.cut(console.broker.members.of(config.name), query)
-    lag = console.broker.lag(config.name)
+    members = tables.cut(await console.administration.members.of(config.name), query)
+    lag = await console.administration.lag(config.name)
     locks = Counter(lock.client for lock in await console.messaging.locks.of(config.name))
     rows = [
         await _client(request, config.name, member, locks[member.client])
         async for member in paced(members.rows)
     ]
     context = GroupClients(
-        head=head_of(console, config, "clients", lag),
+        head=await head_of(console, config, "clients", lag),
         cut=members.with_rows(rows),
         query=query,
         inflight=lag.inflight,
-        timeout_ms=round(console.broker.members.timeout_s * 1000),
+        timeout_ms=round(console.administration.members.timeout_s * 1000),
     )
     return await respond(request, "group_clients.html", context, is_live=True)
 
@@ -106,14 +106,14 @@ async def clients(request: PageRequest) -> Response:
 async def subscriptions(request: PageRequest) -> Response:
     """GET /groups/{group}/subscriptions"""
     console = request.console
-    config = group_of(request)
+    config = await group_of(request)
     query = tables.parse_query(request.query_params, ("client",), "client")
-    members = console.broker.members.of(config.name)
-    warning = console.broker.members.warning(config.name)
+    members = await console.administration.members.of(config.name)
+    warning = await console.administration.members.warning(config.name)
     columns = await console.render(lambda: _columns(members))
     page = tables.cut(members, query)
     context = SubscriptionPage(
-        head=head_of(console, config, "subscriptions"),
+        head=await head_of(console, config, "subscriptions"),
         columns=columns,
         cut=page.with_rows([_matrix_row(member, columns) for member in page.rows]),
         query=query,
@@ -121,14 +121,14 @@ async def subscriptions(request: PageRequest) -> Response:
             msgspec.structs.replace(each, clients=each.clients[:5])
             for each in (warning.variants if warning else ())
         ],
-        last_heartbeat=console.broker.members.subscription(config.name),
+        last_heartbeat=await console.administration.members.subscription(config.name),
     )
     return await respond(request, "group_subscriptions.html", context, is_live=True)
 
 
 async def leave(request: PageRequest) -> Response:
     """POST /groups/{group}/leave"""
-    config = group_of(request)
+    config = await group_of(request)
     client = (await forms.read(request)).one("client")
     if not await request.services.groups.leave(request.actor, config.name, client):
         raise NotFound(
@@ -140,9 +140,13 @@ async def leave(request: PageRequest) -> Response:
 
 async def leave_page(request: PageRequest) -> Response:
     """GET /groups/{group}/leave?client=: ask before removing a member."""
-    console, config = request.console, group_of(request)
+    console, config = request.console, await group_of(request)
     client = request.query_params.get("client", "")
-    matches = [each for each in console.broker.members.of(config.name) if each.client == client]
+    matches = [
+        each
+        for each in await console.administration.members.of(config.name)
+        if each.client == client
+    ]
     if not matches:
         raise NotFound(
             _(
@@ -154,7 +158,7 @@ async def leave_page(request: PageRequest) -> Response:
         )
     row = await _client(request, config.name, matches[0], 0)
     locks = sum(lock.client == client for lock in await console.messaging.locks.of(config.name))
-    others = console.broker.members.count(config.name) - 1
+    others = await console.administration.members.count(config.name) - 1
     impact = [
         ngettext(
             "%(num)s message in flight stays with it until its invisible time ends, then is "

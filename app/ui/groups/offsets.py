@@ -146,10 +146,10 @@ class ResetDraft:
 
 async def show(request: PageRequest) -> Response:
     """GET /groups/{group}/offsets"""
-    config, query = group_of(request), request.read_query(StepQuery)
+    config, query = await group_of(request), request.read_query(StepQuery)
     draft = _draft(request, config, request.query_params, query.step)
     if draft.step == "all":
-        draft = _of_all_queues(request, config, draft)
+        draft = await _of_all_queues(request, config, draft)
     if draft.step == "strategy":
         draft.form.values["to"] = draft.form.values["to"] or ResetTo.EARLIEST.value
         if draft.form.values["at"]:
@@ -168,7 +168,7 @@ async def show(request: PageRequest) -> Response:
 
 async def export(request: PageRequest) -> Response:
     """GET /groups/{group}/offsets/plan: the review of the same query as a file."""
-    config = group_of(request)
+    config = await group_of(request)
     draft = _draft(request, config, request.query_params, "review")
     order = _order(draft)
     if order is None:
@@ -181,7 +181,7 @@ async def export(request: PageRequest) -> Response:
 
 async def look(request: PageRequest) -> Response:
     """POST /groups/{group}/offsets/plan: review what a plan would do now; changes nothing."""
-    config = group_of(request)
+    config = await group_of(request)
     draft = _draft(request, config, await forms.read(request), "review")
     form = draft.form
     form.values["to"] = PLAN
@@ -200,7 +200,7 @@ async def look(request: PageRequest) -> Response:
 
 async def apply(request: PageRequest) -> Response:
     """POST /groups/{group}/offsets: with the precondition of the review, or by force."""
-    config, posted = group_of(request), await forms.read(request)
+    config, posted = await group_of(request), await forms.read(request)
     draft = _draft(request, config, posted, "review")
     order = _order(draft)
     if order is None:
@@ -228,11 +228,13 @@ def _draft(
     return ResetDraft(step, form, fields.topic, request.zone, config.name)
 
 
-def _of_all_queues(request: PageRequest, config: GroupConfig, draft: ResetDraft) -> ResetDraft:
+async def _of_all_queues(
+    request: PageRequest, config: GroupConfig, draft: ResetDraft
+) -> ResetDraft:
     """The draft, ready for its review, with every queue of the topics ticked by default."""
     draft.form.values["queues"] = draft.form.values["other"] = ""
     draft = replace(draft, step="review", topics=())
-    choices = _choices(request, config, draft)
+    choices = await _choices(request, config, draft)
     return replace(draft, topics=tuple(choice.topic for choice in choices if choice.is_chosen))
 
 
@@ -280,15 +282,15 @@ async def _page(
     is_conflict: bool = False,
 ) -> Response:
     console = request.console
-    lag = console.broker.lag(config.name)
-    head = head_of(console, config, "offsets", lag)
+    lag = await console.administration.lag(config.name)
+    head = await head_of(console, config, "offsets", lag)
     base = f"{head.path}/offsets"
     before = STEPS[max(0, STEPS.index(draft.step) - 1)]
     context = Wizard(
         head=head,
         step=draft.step,
         form=draft.form,
-        choices=_choices(request, config, draft),
+        choices=await _choices(request, config, draft),
         carried=_carried(draft),
         review=result,
         is_conflict=is_conflict,
@@ -317,12 +319,14 @@ def _carried(draft: ResetDraft) -> list[tuple[str, str]]:
     return [(name, value) for name, value in draft.pairs if name not in own]
 
 
-def _choices(request: PageRequest, config: GroupConfig, draft: ResetDraft) -> list[TopicChoice]:
+async def _choices(
+    request: PageRequest, config: GroupConfig, draft: ResetDraft
+) -> list[TopicChoice]:
     """The group's topics and those of the query; by default all but the retry topic are ticked."""
     console = request.console
-    lag = console.broker.lag(config.name)
-    topics = topics_of_group(console, config, lag)
-    own_retry = head_of(console, config, lag=lag).retry_topic
+    lag = await console.administration.lag(config.name)
+    topics = await topics_of_group(console, config, lag)
+    own_retry = (await head_of(console, config, lag=lag)).retry_topic
     is_first = not draft.topics and not draft.form.values["other"]
     choices = []
     for topic in sorted({*topics, *draft.topics}):

@@ -99,7 +99,7 @@ class GroupDeletion(GroupTab):
 
 async def show(request: PageRequest) -> Response:
     """GET /groups/{group}/config"""
-    config = group_of(request)
+    config = await group_of(request)
     zone = request.zone
     form = Form(
         {
@@ -120,7 +120,7 @@ async def show(request: PageRequest) -> Response:
 
 async def change(request: PageRequest) -> Response:
     """POST /groups/{group}/config"""
-    config = group_of(request)
+    config = await group_of(request)
     form, fields = await request.read_form(GroupFields)
     changes = _changes(form, fields, request.zone)
     if form.is_wrong:
@@ -151,16 +151,16 @@ def _changes(form: Form, fields: GroupFields, zone: Zone) -> GroupSettings:
 
 async def _config_page(request: PageRequest, config: GroupConfig, form: Form) -> Response:
     console = request.console
-    lag = console.broker.lag(config.name)
+    lag = await console.administration.lag(config.name)
     unread: dict[str, int] = {}
     for queue in lag.queues:
         unread[queue.topic] = unread.get(queue.topic, 0) + queue.count
     context = GroupConfigPage(
-        head=head_of(console, config, "config", lag),
+        head=await head_of(console, config, "config", lag),
         form=form,
         topics=[
             PauseRow(topic, topic in config.paused_topics, unread.get(topic, 0))
-            for topic in topics_of_group(console, config, lag)
+            for topic in await topics_of_group(console, config, lag)
         ],
         inflight=lag.inflight,
     )
@@ -169,9 +169,9 @@ async def _config_page(request: PageRequest, config: GroupConfig, form: Form) ->
 
 async def pause_page(request: PageRequest) -> Response:
     """GET /groups/{group}/pause, with ?topic= for one topic: ask before pausing."""
-    console, config = request.console, group_of(request)
+    console, config = request.console, await group_of(request)
     topic = request.query_params.get("topic", "")
-    places = _places(console, config, topic)
+    places = await _places(console, config, topic)
     what = _("topic %(topic)s", topic=topic) if topic else _("the whole group")
     impact = [
         _(
@@ -186,7 +186,7 @@ async def pause_page(request: PageRequest) -> Response:
         _(
             "Receives and pulls get a 403; %(members)s consumers are connected. WebSocket "
             "subscriptions stay open and resume by themselves.",
-            members=f"{console.broker.members.count(config.name):,}",
+            members=f"{await console.administration.members.count(config.name):,}",
         ),
     ]
     question, fields = _("Pause %(what)s?", what=what), {"topic": topic}
@@ -195,8 +195,8 @@ async def pause_page(request: PageRequest) -> Response:
 
 async def resume_page(request: PageRequest) -> Response:
     """GET /groups/{group}/resume, with ?topic= for one topic: ask before resuming."""
-    config, topic = group_of(request), request.query_params.get("topic", "")
-    places = _places(request.console, config, topic)
+    config, topic = await group_of(request), request.query_params.get("topic", "")
+    places = await _places(request.console, config, topic)
     unread = sum(queue.count for queue in places)
     impact = [_("%(unread)s unread messages are delivered again.", unread=f"{unread:,}")]
     if config.paused_topics and not topic:
@@ -207,9 +207,13 @@ async def resume_page(request: PageRequest) -> Response:
     return await ask(request, config, Confirmation("resume", question, impact, _("Resume"), fields))
 
 
-def _places(console: Console, config: GroupConfig, topic: str) -> list[QueueLag]:
+async def _places(console: Console, config: GroupConfig, topic: str) -> list[QueueLag]:
     """The group's lag in the queues of one topic, or in all of them without a topic."""
-    return [queue for queue in console.broker.lag(config.name).queues if topic in ("", queue.topic)]
+    return [
+        queue
+        for queue in (await console.administration.lag(config.name)).queues
+        if topic in ("", queue.topic)
+    ]
 
 
 async def pause(request: PageRequest) -> Response:
@@ -226,7 +230,7 @@ async def _switch(
     request: PageRequest, switch: Callable[[Actor, str, str], Awaitable[object]], notice: str
 ) -> Response:
     """Pause or resume the group, or the topic that the form names."""
-    name = group_of(request).name
+    name = (await group_of(request)).name
     topic = (await forms.read(request)).one("topic")
     await switch(request.actor, name, topic)
     return forms.go(request, f"{path_of(name)}/config?done={notice}")
@@ -234,7 +238,7 @@ async def _switch(
 
 async def delete(request: PageRequest) -> Response:
     """POST /groups/{group}/delete: delete the group if the form repeats its name."""
-    config = group_of(request)
+    config = await group_of(request)
     refusal = _("Not deleted. Type the group's name exactly.")
     form = await forms.confirmation(request, config.name, refusal)
     if form.is_wrong:
@@ -245,11 +249,15 @@ async def delete(request: PageRequest) -> Response:
 
 async def delete_page(request: PageRequest, form: Form | None = None) -> Response:
     """GET /groups/{group}/delete: ask before deleting, and show what is lost."""
-    console, config = request.console, group_of(request)
-    lag = console.broker.lag(config.name)
-    head = head_of(console, config, lag=lag)
+    console, config = request.console, await group_of(request)
+    lag = await console.administration.lag(config.name)
+    head = await head_of(console, config, lag=lag)
     places = [queue.topic for queue in lag.queues if queue.topic != head.retry_topic]
-    retries = console.broker.topic_stats(head.retry_topic).messages if head.has_retry_topic else 0
+    retries = (
+        (await console.administration.topic_stats(head.retry_topic)).messages
+        if head.has_retry_topic
+        else 0
+    )
     context = GroupDeletion(
         head=head,
         form=form or Form({"confirm": ""}),

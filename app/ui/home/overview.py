@@ -88,8 +88,11 @@ async def show(request: PageRequest) -> Response:
     """GET /"""
     console = request.console
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
-    configs, health = list(console.broker.groups()), console.broker.health()
-    watch = await look(console, request.services.alerts)
+    configs, health = (
+        list(await console.administration.groups()),
+        await console.administration.health(),
+    )
+    watch = await look(console, request.services)
 
     def digest() -> Digest:
         return Digest(
@@ -110,18 +113,18 @@ async def show(request: PageRequest) -> Response:
         totals=snapshot.totals,
         lines=_lines(console.sampler.totals_history(), traffic),
         topics=topics,
-        groups=[_top_group(console, snapshot, name) for name in tops.groups],
+        groups=[await _top_group(console, snapshot, name) for name in tops.groups],
         health=health,
         started_ms=console.started_ms,
         chart=_traffic_chart(request, traffic, tops.topics),
-        guide=_guide(request),
+        guide=await _guide(request),
     )
     return await pages.respond(request, "overview.html", context, title=_("Overview"), is_live=True)
 
 
-def _guide(request: PageRequest) -> StartGuide | None:
+async def _guide(request: PageRequest) -> StartGuide | None:
     is_open = preferences.read(request).guide is Guide.OPEN
-    return start.guide(request) if is_open and start.is_new(request.broker) else None
+    return await start.guide(request) if is_open and await start.is_new(request) else None
 
 
 def _traffic_chart(request: PageRequest, traffic: Traffic, topics: Sequence[str]) -> Chart:
@@ -175,9 +178,9 @@ def _furthest(snapshot: Snapshot) -> list[str]:
     return heapq.nlargest(TOP, behind, key=lambda name: (groups[name].lag, groups[name].dead, name))
 
 
-def _top_group(console: Console, snapshot: Snapshot, name: str) -> Top[GroupFigures]:
+async def _top_group(console: Console, snapshot: Snapshot, name: str) -> Top[GroupFigures]:
     try:
-        status = view_of(name, snapshot.standing(console.broker.group(name)))
+        status = view_of(name, snapshot.standing(await console.administration.group(name)))
     except NotFound:  # deleted since the snapshot
         status = None
     return Top(name, snapshot.groups[name], line(console.sampler.lag_history(name)), status)

@@ -17,7 +17,6 @@ from app.security.access import Action, Kind, require
 from app.ui.framework import forms, pages
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.page_request import PageRequest
-from engine.broker import Broker
 from engine.errors import NotFound
 from engine.message import Message
 
@@ -86,7 +85,7 @@ class StartPage:
 
 async def show(request: PageRequest) -> Response:
     """GET /help/start"""
-    context = StartPage(guide(request))
+    context = StartPage(await guide(request))
     return await pages.respond(
         request, "start.html", context, title=_("Getting started"), section="start", is_live=True
     )
@@ -101,19 +100,19 @@ async def send(request: PageRequest) -> Response:
     return forms.go(request, forms.local_path(values.one("next")))
 
 
-def is_new(broker: Broker) -> bool:
+async def is_new(request: PageRequest) -> bool:
     """Whether the server has no topic but that of the guide."""
-    return all(topic.name == TOPIC for topic in broker.topics())
+    return all(topic.name == TOPIC for topic in await request.administration.topics())
 
 
-def guide(request: PageRequest) -> StartGuide:
+async def guide(request: PageRequest) -> StartGuide:
     """The guide for the server that a request belongs to, under the address that it was called."""
     url, settings = request.base_url, request.services.settings
     grpc = listen_at(settings, settings.host, settings.port)
     place = f"{bracketed(url.hostname or '')}:{grpc[1]}" if grpc and grpc[1] else ""
     if grpc and settings.grpc_advertised:
         place = settings.grpc_advertised[0]
-    done = seen(request.broker)
+    done = await _seen(request)
     steps = [
         StartStep(
             name,
@@ -131,17 +130,19 @@ def guide(request: PageRequest) -> StartGuide:
     return StartGuide(steps, place)
 
 
-def seen(broker: Broker) -> dict[str, bool]:
+async def _seen(request: PageRequest) -> dict[str, bool]:
     """The steps by name, and whether the server has seen each."""
+    administration = request.administration
     try:
-        is_sent = any(queue.max_offset for queue in broker.topic_stats(TOPIC).queues)
+        stats = await administration.topic_stats(TOPIC)
+        is_sent = any(queue.max_offset for queue in stats.queues)
     except NotFound:
         is_sent = False
     try:
-        lag = broker.lag(GROUP)
+        lag = await administration.lag(GROUP)
     except NotFound:
         return {name: name == "send" and is_sent for name in TEXTS}
-    figures = broker.statistics.group(GROUP)
+    figures = request.console.statistics.group(GROUP)
     return {
         "send": is_sent,
         "consume": figures.acked.total > 0,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from app.container import Services
 from app.pause import Pause
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
@@ -35,16 +36,16 @@ class Watch:
     given_up: int
 
 
-async def look(console: Console, alerts: Alerts) -> Watch:
+async def look(console: Console, services: Services) -> Watch:
     """Read the state once, with pauses between groups."""
-    broker = console.broker
+    alerts = services.alerts
     conflicts: list[str] = []
     pause = Pause()
-    for group in broker.groups():
-        if is_differing(console, group.name):
+    for group in await console.administration.groups():
+        if await is_differing(console, group.name):
             conflicts.append(group.name)
         await pause.when_due()
-    traces = broker.traces.status()
+    traces = await services.journeys.status()
     given_up = await console.messaging.transactions.given_up(count_max=1)
     return Watch(
         firing=_firing(alerts),

@@ -53,15 +53,18 @@ async def verdicts(request: PageRequest, records: Sequence[StoredMessage]) -> li
         return None
     filtered = await filtered_out(console, journey)
     return [
-        _verdict(console, journey, branch, branch.group in filtered) for branch in journey.groups
+        await _verdict(console, journey, branch, branch.group in filtered)
+        for branch in journey.groups
     ]
 
 
-def _verdict(console: Console, journey: Journey, branch: Branch, is_filtered: bool) -> Verdict:
+async def _verdict(
+    console: Console, journey: Journey, branch: Branch, is_filtered: bool
+) -> Verdict:
     text, tone = journey_words.verdict(branch.state, is_filtered=is_filtered)
     own = [stage for stage in journey.stages if stage.group == branch.group]
     failed = [stage for stage in own if stage.outcome in journey_words.FAILED and stage.detail]
-    nobody = not console.broker.members.count(branch.group)
+    nobody = not await console.administration.members.count(branch.group)
     return Verdict(
         group=branch.group,
         verdict=text,

@@ -18,7 +18,7 @@ async def filtered_out(console: Console, journey: Journey) -> frozenset[str]:
             continue
         try:
             record = await console.messaging.message(stage.topic, stage.queue, stage.offset)
-            members = console.broker.members.of(stage.group)
+            members = await console.administration.members.of(stage.group)
         except EngineError:
             continue
         expressions = [each.topics[stage.topic] for each in members if stage.topic in each.topics]

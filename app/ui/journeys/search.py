@@ -8,10 +8,8 @@ from typing import Annotated
 from starlette.responses import RedirectResponse, Response
 
 from app.pause import Pause
-from app.security.access import Principal
 from app.security.message_rights import lacks_messages, visible, visible_matches
 from app.ui.framework import pages, typed_forms
-from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.page_request import PageRequest
@@ -97,7 +95,6 @@ WHY = {
 
 async def show(request: PageRequest) -> Response:
     """GET /trace?q=, ?topic=&key= or ?by=failed|slowest&topic=; one hit leads to its journey."""
-    console = request.console
     form, fields = typed_forms.read(request.query_params, TraceFields)
     is_by_key = not fields.by and bool(fields.topic or fields.key)
     hits: list[TraceHit] = []
@@ -111,7 +108,7 @@ async def show(request: PageRequest) -> Response:
         target = hits[0].message_id
     if target:
         return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
-    failed, others = await _recent(console, request.who)
+    failed, others = await _recent(request)
     context = TracePage(
         form=form,
         hits=hits,
@@ -119,8 +116,8 @@ async def show(request: PageRequest) -> Response:
         is_by_key=is_by_key,
         failed=failed,
         others=others,
-        latest=await _latest(console, request.who, fields) if fields.by else None,
-        status=console.broker.traces.status(),
+        latest=await _latest(request, fields) if fields.by else None,
+        status=await request.services.journeys.status(),
     )
     return await pages.respond(request, "trace.html", context, title=_("Journeys"))
 
@@ -176,38 +173,36 @@ def _distinct(messages: Sequence[StoredMessage]) -> list[TraceHit]:
     return list(hits.values())
 
 
-async def _recent(console: Console, who: Principal) -> tuple[list[TraceHit], list[TraceHit]]:
+async def _recent(request: PageRequest) -> tuple[list[TraceHit], list[TraceHit]]:
     """Recently traced messages: those that failed, and the others."""
     failed: dict[str, TraceHit] = {}
     others: dict[str, TraceHit] = {}
-    async for each, hit in _traced(console, who, RECENT_MAX):
+    async for each, hit in _traced(request, RECENT_MAX):
         if hit.message_id not in failed and hit.message_id not in others:
             (failed if each.is_failure else others)[hit.message_id] = hit
     return list(failed.values()), list(others.values())
 
 
-async def _traced(
-    console: Console, who: Principal, count_max: int
-) -> AsyncIterator[tuple[Recent, TraceHit]]:
+async def _traced(request: PageRequest, count_max: int) -> AsyncIterator[tuple[Recent, TraceHit]]:
     """The deliveries that were traced last, as far as their messages are still stored."""
     pause = Pause()
-    for each in console.broker.traces.recent(count_max):
+    for each in await request.services.journeys.recent(count_max):
         await pause.when_due()
         try:
-            stored = await console.messaging.message(each.topic, each.queue, each.offset)
+            stored = await request.console.messaging.message(each.topic, each.queue, each.offset)
         except EngineError:
             continue  # retention took it since
         why, tone = WHY[each.outcome.value]
-        hit = _hit(visible(who, stored), each.at_ms)
+        hit = _hit(visible(request.who, stored), each.at_ms)
         took_ms = max(0, each.at_ms - stored.stored_ms)
         yield each, replace(hit, group=each.group, why=translated(why), tone=tone, took_ms=took_ms)
 
 
-async def _latest(console: Console, who: Principal, fields: TraceFields) -> LatestDeliveries:
+async def _latest(request: PageRequest, fields: TraceFields) -> LatestDeliveries:
     """The recently traced messages, worst first, each once."""
     hits_by_id: dict[str, TraceHit] = {}
     times: list[int] = []
-    async for each, hit in _traced(console, who, LATEST_MAX):
+    async for each, hit in _traced(request, LATEST_MAX):
         if fields.topic and hit.topic != fields.topic:
             continue
         times.append(each.at_ms)

@@ -88,7 +88,7 @@ async def show(request: PageRequest) -> Response:
     console = request.console
     message = await console.messaging.message(*place_of(request))
     require_message(request.who, message)
-    stats = queue_of(console, message.topic, message.queue)
+    stats = await queue_of(console, message.topic, message.queue)
     earlier = message.offset - 1 if stats and message.offset > stats.min_offset else None
     later = message.offset + 1 if stats and message.offset + 1 < stats.max_offset else None
     form, fields = typed_forms.read(request.query_params, CompareFields)

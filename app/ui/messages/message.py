@@ -133,11 +133,11 @@ async def show(request: PageRequest) -> Response:
     body = await console.render(lambda: body_of(request, message))
     records = all_visible(who, await _records(request, message))
     await decompress(records[: COPIES_MAX + 1])
-    stats = queue_of(console, message.topic, message.queue)
+    stats = await queue_of(console, message.topic, message.queue)
     where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
     group = group_of(message.topic)
     is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
-    send_topic = _send_topic(console, message)
+    send_topic = await _send_topic(console, message)
     context = MessagePage(
         message=message,
         group=group,
@@ -156,7 +156,9 @@ async def show(request: PageRequest) -> Response:
         cli=_send_again(message, send_topic),
         unread=missing_right(message),
         send_topic=send_topic,
-        can_resend=is_dead and message.queue == 0 and pages.exists(console.broker.group, group),
+        can_resend=is_dead
+        and message.queue == 0
+        and await pages.exists(console.administration.group, group),
     )
     title = f"{message.topic} {message.queue}:{message.offset}"
     return await pages.respond(request, "message.html", context, title=title, section="topics")
@@ -187,7 +189,8 @@ async def _waits_for(console: Console, message: StoredMessage) -> WaitsFor | Non
     if TRAN_MSG in message.properties:
         return WaitsFor(topic, "", None)
     if group := group_of(topic):  # a retry waits in its level until its turn, whatever is asked
-        waits_ms = {str(each.level): each.delay_ms for each in console.broker.delay_levels()}
+        levels = await console.messaging.delay_levels()
+        waits_ms = {str(each.level): each.delay_ms for each in levels}
         due_ms = message.stored_ms + waits_ms.get(message.properties.get(DELAY, ""), 0)
         return WaitsFor(topic, group, due_ms) if due_ms > console.now_ms() else None
     item = await console.messaging.find_scheduled(message.offset_id)
@@ -255,23 +258,23 @@ async def _find(console: Console, request: PageRequest) -> StoredMessage | None:
     try:
         return await console.messaging.message(topic, queue, offset)
     except MessageNotFound:
-        stats = queue_of(console, topic, queue)
+        stats = await queue_of(console, topic, queue)
         if stats is not None and offset < stats.min_offset:
             return None
         raise
 
 
-def queue_of(console: Console, topic: str, queue: int) -> QueueStats | None:
+async def queue_of(console: Console, topic: str, queue: int) -> QueueStats | None:
     """The extent of a queue; None if the topic has no such queue."""
-    matches = (one for one in console.broker.topic_stats(topic).queues if one.queue == queue)
-    return next(matches, None)
+    stats = await console.administration.topic_stats(topic)
+    return next((one for one in stats.queues if one.queue == queue), None)
 
 
 async def _show_gone(request: PageRequest) -> Response:
     """The 410 page for an offset below the queue's beginning, with its first message."""
     console = request.console
     topic, queue, offset = place_of(request)
-    stats = queue_of(console, topic, queue)
+    stats = await queue_of(console, topic, queue)
     begin = stats.min_offset if stats else 0
     begins_ms = None
     with contextlib.suppress(MessageNotFound):
@@ -289,7 +292,7 @@ async def _gone_page(request: PageRequest, context: Gone) -> Response:
 async def _show_gone_id(request: PageRequest, text: str) -> Response | None:
     """The 410 page for a deleted message with an id of this broker; else None."""
     console = request.console
-    purged = console.broker.search.purged(text)
+    purged = await request.services.search.purged(text)
     if purged is not None:
         return _go(purged)
     host = pack_host(console.host.config.store_host)[:4].hex().upper()
@@ -297,7 +300,7 @@ async def _show_gone_id(request: PageRequest, text: str) -> Response | None:
     if not (is_id and text.upper().startswith(host)):
         return None
     position = int(text[ID_DIGITS // 2 :], 16)
-    status = console.broker.retention.status()
+    status = await request.services.purges.status()
     if position >= status.oldest_position:
         return None
     return await _gone_page(request, Gone("", 0, 0, 0, 0, status.oldest_ms, id=text))
@@ -308,13 +311,13 @@ def _go(message: StoredMessage) -> Response:
     return RedirectResponse(place, status_code=302)
 
 
-def _send_topic(console: Console, message: StoredMessage) -> str:
+async def _send_topic(console: Console, message: StoredMessage) -> str:
     """The topic that a copy of the message goes to; "" if nobody can send there."""
     topic = message.origin_topic
     if topic == message.topic:
         topic = message.properties.get(REAL_TOPIC, topic)
     try:
-        return topic if kind_of(console.broker.topic(topic)) in USER_KINDS else ""
+        return topic if kind_of(await console.administration.topic(topic)) in USER_KINDS else ""
     except NotFound:
         return ""
 

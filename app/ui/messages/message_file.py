@@ -77,7 +77,7 @@ async def show(request: PageRequest) -> Response:
 
 async def change(request: PageRequest) -> Response:
     """POST /topics/{topic}/produce/file: check a file, or send its valid lines."""
-    config = topic_of(request)
+    config = await topic_of(request)
     form, fields = await request.read_form(FileFields, bytes_max=forms.LARGE_BYTES_MAX)
     if form.is_wrong:
         return await _page(request, form, [])
@@ -95,7 +95,7 @@ async def change(request: PageRequest) -> Response:
 
 async def result(request: PageRequest) -> Response:
     """GET /topics/{topic}/produce/file/{run}: what became of each line, also as a file."""
-    config = topic_of(request)
+    config = await topic_of(request)
     run = request.services.message_imports.get(
         request.who.name, config.name, request.path_params["run"]
     )
@@ -109,7 +109,7 @@ async def result(request: PageRequest) -> Response:
 async def _page(
     request: PageRequest, form: Form, lines: Sequence[LineResult], run: ImportRun | None = None
 ) -> Response:
-    config = topic_of(request)
+    config = await topic_of(request)
     first = sorted(lines, key=lambda line: line.outcome == "sent") if run else _refusals(lines)
     ready = [line for line in lines if line.outcome == "ready"]
     context = MessageFile(

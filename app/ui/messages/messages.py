@@ -143,7 +143,7 @@ async def show(request: PageRequest) -> Response:
                 raise
     messages = await console.render(lambda: _visible(who, way, answer.messages))
     topics = [each for each in answer.topics if not lacks_messages(who, each[0])]
-    names = [topic.name for topic in console.broker.topics()]
+    names = [topic.name for topic in await console.administration.topics()]
     context = MessageSearch(
         by=by,
         form=form,
@@ -256,7 +256,7 @@ async def _by_key(search: SearchService, query: ScanQuery, way: WayFields) -> Se
 
 async def _along(request: PageRequest, form: Form, topic: str, size: int) -> SearchAnswer:
     console = request.console
-    stats = console.broker.topic_stats(topic).queues
+    stats = (await console.administration.topic_stats(topic)).queues
     for name in ("queue", "offset"):
         form.values[name] = form.values[name] or "0"
     queue = form.number("queue", _("Queue"), 0, len(stats) - 1)

@@ -133,14 +133,14 @@ async def show(request: PageRequest) -> Response:
     form = typed_forms.fill({**DEFAULTS, **times, **_preset(request.query_params)}, PublishFields)
     source = await _fill_from(request, form.values)
     form.values |= await saved_templates.fields_of(request)
-    config = topic_of(request)
+    config = await topic_of(request)
     sent = await _sent_before(request, config)
     return await respond_form(request, config, form, sent, source=source)
 
 
 async def go(request: PageRequest) -> Response:
     """GET /produce: redirect to the form of the topic that is named; TopicNotFound."""
-    config = request.broker.topic(request.query_params.get("topic", "").strip())
+    config = await request.administration.topic(request.query_params.get("topic", "").strip())
     query = urlencode(_preset(request.query_params))
     return forms.go(request, f"/topics/{segment(config.name)}/produce?{query}")
 
@@ -180,7 +180,7 @@ async def _fill_from(request: PageRequest, values: dict[str, str]) -> Source | N
 
 async def send(request: PageRequest) -> Response:
     """POST /topics/{topic}/produce"""
-    config = topic_of(request)
+    config = await topic_of(request)
     form, fields = await request.read_form(PublishFields, bytes_max=forms.LARGE_BYTES_MAX)
     queue = form.number("queue", _("Queue"), 0, config.write_queues - 1) if fields.queue else -1
     time = delivery_time.read(form, request.console.now_ms(), request.zone)
@@ -312,7 +312,7 @@ async def _sent_before(request: PageRequest, config: TopicConfig) -> list[SentMe
 
 async def save_template(request: PageRequest) -> Response:
     """POST /topics/{topic}/produce/templates: keep the texts of the form, valid or not."""
-    config = topic_of(request)
+    config = await topic_of(request)
     form = typed_forms.fill(
         await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX), PublishFields
     )

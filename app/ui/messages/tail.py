@@ -108,7 +108,7 @@ async def show(request: PageRequest) -> Response:
         except EngineError as error:
             blame(form, error)
     params = {"filter": query.filter, "rows": str(query.rows)}
-    names = [topic.name for topic in console.broker.topics()]
+    names = [topic.name for topic in await console.administration.topics()]
     context = TailPage(
         form=form,
         topics=query.topics if first.mark else [],

@@ -61,7 +61,7 @@ async def show(
     """GET /messages/{topic}/{queue}/{offset}/verify?group=: choose a client."""
     console = request.console
     message = await console.messaging.message(*place_of(request))
-    groups = _groups(console, message, request.query_params.get("group", ""))
+    groups = await _groups(console, message, request.query_params.get("group", ""))
     context = VerifyPage(
         message=visible(request.who, message),
         back=address(message.topic, message.queue, message.offset),
@@ -96,17 +96,17 @@ async def verify(request: PageRequest) -> Response:
     return await show(request, result)
 
 
-def _groups(console: Console, message: StoredMessage, group: str) -> list[str]:
+async def _groups(console: Console, message: StoredMessage, group: str) -> list[str]:
     """The group of a retry or a dead letter, else the groups that read the topic."""
     own = group_of(message.topic) or group
     if own:
         return [own]
-    return sorted(console.broker.groups_of(message.topic))
+    return sorted(await console.administration.groups_of(message.topic))
 
 
 async def _choices(request: PageRequest, group: str) -> GroupChoice:
     clients = request.services.clients
-    offers = [offer async for offer in paced(clients.offers(group))]
+    offers = [offer async for offer in paced(await clients.offers(group))]
     offers.sort(key=lambda client: (bool(client.why_no_verify), client.name))
     return GroupChoice(
         group,

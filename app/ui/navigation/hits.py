@@ -201,11 +201,12 @@ async def _directory(request: PageRequest, text: str) -> Directory:
     saved = {view.name: view.href for view in glance.views}
     if not text:
         return Directory(saved=saved)
-    broker = request.broker
+    administration = request.administration
     is_system = "%" in text or "sys" in text.lower()
-    topics = broker.topics(system=is_system)
-    groups = broker.groups()
-    members = [member.client async for __, member in paced(broker.members.everyone())]
+    topics = await administration.topics(system=is_system)
+    groups = await administration.groups()
+    everyone = await administration.members.everyone()
+    members = [member.client async for __, member in paced(everyone)]
     connected = [each.client for each in request.services.connections.all()]
     return Directory(
         topics=[topic.name for topic in topics],
@@ -225,7 +226,7 @@ async def _messages(
     """
     if len(text.split()) != 1:
         return [], []  # ids and keys have no blanks
-    if request.broker.search.record_of_id(text) is not None:
+    if await request.services.search.record_of_id(text) is not None:
         return [_id_hit(text)], []
     if _is_in(text, names):
         return [_key_search(text)], []

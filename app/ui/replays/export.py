@@ -13,7 +13,6 @@ from starlette.responses import Response, StreamingResponse
 from app.pause import Pause
 from app.security.message_rights import lacks_messages
 from app.ui.framework import cells, list_exports, pages
-from app.ui.framework.console import Console
 from app.ui.framework.page_request import PageRequest
 from app.ui.replays.jobs import OUTCOMES
 from engine.broker import OutcomeRow
@@ -29,12 +28,13 @@ async def export(request: PageRequest) -> Response:
     console = request.console
     kind = list_exports.require_kind(request, ("csv", "ndjson"))
     outcome = request.query_params.get("outcome", "")
-    job = console.broker.replays.get(request.path_params["id"])
-    console.broker.replays.outcomes(job.id, outcome=outcome, count_max=1)  # Invalid
+    replays = request.services.replays
+    job = await replays.get(request.path_params["id"])
+    await replays.outcomes(job.id, outcome=outcome, count_max=1)  # Invalid
     may_read = not lacks_messages(request.who, job.source)
     console.exports.check()
     return StreamingResponse(
-        _parts(console, job.id, outcome, kind, may_read),
+        _parts(request, job.id, outcome, kind, may_read),
         media_type=list_exports.MEDIA_TYPES[kind],
         headers=pages.as_file(f"replay-{job.id}.{kind}")
         | {"X-Total": str(job.totals.get(outcome, 0) if outcome else job.selected)},
@@ -42,16 +42,16 @@ async def export(request: PageRequest) -> Response:
 
 
 async def _parts(
-    console: Console, job_id: str, outcome: str, kind: str, may_read: bool
+    request: PageRequest, job_id: str, outcome: str, kind: str, may_read: bool
 ) -> AsyncIterator[bytes]:
-    replays = console.broker.replays
+    console, replays = request.console, request.services.replays
     with console.exports.taken():
         if kind == "csv":
             yield cells.lines([COLUMNS])
         rows, after = 0, -1
         pause = Pause()
         while True:
-            page = replays.outcomes(job_id, outcome=outcome, after=after, count_max=STEP)
+            page = await replays.outcomes(job_id, outcome=outcome, after=after, count_max=STEP)
             rows += len(page.items)
             items = page.items
             if not may_read:
@@ -62,7 +62,7 @@ async def _parts(
                 break
             after = page.next
             await pause.when_due()
-        job = replays.get(job_id)
+        job = await replays.get(job_id)
         last = {
             "job": job_id,
             "state": job.state.value,

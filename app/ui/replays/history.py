@@ -65,7 +65,7 @@ async def index(request: PageRequest) -> Response:
     )
     is_more = len(rows) == jobs.PAGE_SIZE
     context = PastJobs(
-        jobs=[_past(request, row) for row in rows],
+        jobs=[await _past(request, row) for row in rows],
         query=query,
         next_cursor=f"{rows[-1].created_ms}-{rows[-1].id}" if is_more else "",
     )
@@ -81,12 +81,12 @@ async def show(request: PageRequest) -> Response:
         row = await request.services.replay_copies.get(request.path_params["id"])
         if row is None:
             raise
-    past = _past(request, row)
+    past = await _past(request, row)
     title = past.name or _("Job %(id)s", id=past.id)
     return await pages.respond(request, "job_past.html", PastPage(past), title=title)
 
 
-def _past(request: PageRequest, row: JobRow) -> PastJob:
+async def _past(request: PageRequest, row: JobRow) -> PastJob:
     totals: dict[str, int] = msgspec.json.decode(row.totals_json)
     counted = jobs.totals_of(totals, row.selected)
     given = msgspec.json.decode(row.selection_json)  # of an older version with less in it
@@ -98,5 +98,5 @@ def _past(request: PageRequest, row: JobRow) -> PastJob:
         totals=counted,
         sent=totals.get("sent", 0),
         bad=sum(total.count for total in counted if total.tone == "bad"),
-        is_stored=pages.exists(request.broker.replays.get, row.id),
+        is_stored=await pages.exists(request.services.replays.get, row.id),
     )

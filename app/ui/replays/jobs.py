@@ -9,6 +9,7 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.container import services_of
 from app.security.message_rights import lacks_messages
 from app.ui.framework import forms, pages, rights, typed_forms
 from app.ui.framework.forms import Form
@@ -199,7 +200,7 @@ class JobPage:
 async def index(request: PageRequest) -> Response:
     """GET /jobs"""
     query = request.read_query(ListQuery)
-    page = request.broker.replays.list(
+    page = await request.services.replays.list(
         source=query.source, state=query.state or "", after=query.cursor, count_max=PAGE_SIZE
     )
     context = Jobs(
@@ -234,16 +235,16 @@ def job_of(job: ReplayJob) -> Job:
 
 async def show(request: PageRequest) -> Response:
     """GET /jobs/{id} of a job in the engine; raises NotFound."""
-    job = request.broker.replays.get(request.path_params["id"])
+    job = await request.services.replays.get(request.path_params["id"])
     return await _page(request, _form_of(job))
 
 
 async def _page(request: PageRequest, form: Form) -> Response:
-    replays = request.broker.replays
-    job = replays.get(request.path_params["id"])
+    replays = request.services.replays
+    job = await replays.get(request.path_params["id"])
     query = request.read_query(JobPageQuery)
     outcome, after = query.outcome if query.outcome in OUTCOMES else "", query.cursor
-    page = replays.outcomes(job.id, outcome=outcome, after=after, count_max=PAGE_SIZE)
+    page = await replays.outcomes(job.id, outcome=outcome, after=after, count_max=PAGE_SIZE)
     job_view = job_of(job)
     may_read = not lacks_messages(request.who, job.source)
     context = JobPage(
@@ -254,8 +255,8 @@ async def _page(request: PageRequest, form: Form) -> Response:
         next_cursor="" if page.next is None else str(page.next),
         is_first=after < 0,
         form=form,
-        retry_of=_link(request, job.retry_of) if job.retry_of else None,
-        retried_by=[_link(request, each) for each in job.retried_by[-RETRIES_MAX:]],
+        retry_of=await _link(request, job.retry_of) if job.retry_of else None,
+        retried_by=[await _link(request, each) for each in job.retried_by[-RETRIES_MAX:]],
     )
     return await pages.respond(
         request,
@@ -279,10 +280,10 @@ def _outcome_label(outcome: str) -> tuple[str, str]:
     return translated(text), tone
 
 
-def _link(request: PageRequest, job_id: str) -> JobLink:
+async def _link(request: PageRequest, job_id: str) -> JobLink:
     """A link to a job, which may be deleted."""
     try:
-        name = request.broker.replays.get(job_id).name
+        name = (await request.services.replays.get(job_id)).name
     except NotFound:
         name = ""
     return JobLink(job_id, name or job_id)
@@ -300,8 +301,8 @@ def _form_of(job: ReplayJob) -> Form:
     return Form({"rate": rate, "to_topic": ""})
 
 
-def _require_right(request: PageRequest, job_id: str) -> None:
-    job = request.broker.replays.get(job_id)
+async def _require_right(request: PageRequest, job_id: str) -> None:
+    job = await request.services.replays.get(job_id)
     rights.require_resend(request, job.source, job.to, job.to_name)
 
 
@@ -310,7 +311,7 @@ async def act(request: PageRequest) -> Response:
     job_id = request.path_params["id"]
     action = request.url.path.rpartition("/")[2]
     await forms.read(request)
-    _require_right(request, job_id)
+    await _require_right(request, job_id)
     replays, actor = request.services.replays, request.actor
     acts = {
         "begin": replays.begin,
@@ -321,7 +322,7 @@ async def act(request: PageRequest) -> Response:
     try:
         job = await acts[action](actor, job_id)
     except Conflict as error:
-        form = _form_of(request.broker.replays.get(job_id))
+        form = _form_of(await request.services.replays.get(job_id))
         form.blame(error)
         return await _page(request, form)
     if action in ("begin", "resume"):
@@ -334,8 +335,8 @@ async def retry(request: PageRequest) -> Response:
     job_id = request.path_params["id"]
     form, fields = await request.read_form(RetryFields)
     to_topic = fields.to_topic
-    _require_right(request, job_id)
-    job = request.broker.replays.get(job_id)
+    await _require_right(request, job_id)
+    job = await request.services.replays.get(job_id)
     form.values["rate"] = _form_of(job).values["rate"]
     to = ReplayTo.TOPIC if to_topic else None
     how = RetryRequest(to=to, to_name=to_topic, name=job.name, rate=job.rate, dry_run=True)
@@ -356,7 +357,7 @@ async def change_rate(request: PageRequest) -> Response:
     form.values["to_topic"] = ""
     if form.is_wrong:
         return await _page(request, form)
-    _require_right(request, job_id)
+    await _require_right(request, job_id)
     try:
         await request.services.replays.change_rate(request.actor, job_id, fields.rate)
     except (Invalid, Conflict) as error:
@@ -377,9 +378,9 @@ def new_job(form: Form, source: str) -> NewReplay:
 
 async def settle(request: Request, job_id: str) -> None:
     """Wait a moment for a small job, so that its page shows the result at once."""
-    replays = pages.console_of(request).broker.replays
+    replays = services_of(request.scope).replays
     end_s = asyncio.get_running_loop().time() + PATIENCE_S
-    while replays.get(job_id).state is ReplayState.RUNNING:
+    while (await replays.get(job_id)).state is ReplayState.RUNNING:
         if asyncio.get_running_loop().time() >= end_s:
             return
         await asyncio.sleep(0.02)
@@ -394,7 +395,7 @@ async def settled(request: Request, job_id: str) -> Response:
 async def copy(request: PageRequest) -> Response:
     """GET /jobs/{id}/copies/{message}: redirect to the record that the job wrote."""
     job_id, message_id = request.path_params["id"], request.path_params["message"]
-    job = request.broker.replays.get(job_id)
+    job = await request.services.replays.get(job_id)
     for record in await request.services.search.by_id(message_id):
         # A copy that became a dead letter again also names the job, but is not the copy itself.
         is_source = record.topic.startswith(DEAD_LETTER_PREFIX)

@@ -76,7 +76,7 @@ async def show(request: PageRequest) -> Response:
         hidden=charts.hidden_of(request.query_params),
         leads=leads_of(report.name, values, request.query_params),
         zone=zone.rules,
-        queues={topic.name: topic.write_queues for topic in console.broker.topics()},
+        queues={topic.name: topic.write_queues for topic in await console.administration.topics()},
     )
     kind, table_id = (request.query_params.get(name, "") for name in ("format", "csv"))
     if kind in ("csv", "parquet") and not table_id:

@@ -1,12 +1,12 @@
 """A table of a report as CSV: its headings with their units, every row, plain numbers. Pure."""
 
 from app.ui.framework import cells, formats
-from app.ui.framework.cells import Cell
 from app.ui.framework.language import _
 from app.ui.reports import words
 from app.ui.reports.cells import ReportCell, ValueKind
 from app.ui.reports.charts import DASH
 from app.ui.reports.tables import Table
+from kitemq.model.spreadsheet_cells import Cell
 
 UNITS = {
     ValueKind.LENGTH: "ms",

@@ -129,7 +129,7 @@ async def show(request: PageRequest) -> Response:
     page = await console.messaging.scheduled(
         topic=query.topic, after=query.cursor, count_max=query.size
     )
-    levels = console.broker.delay_levels()
+    levels = await console.messaging.delay_levels()
     levels_total = sum(level.count for level in levels)
     await decompress([item.message for item in page.items])
     context = ScheduledList(
@@ -138,7 +138,7 @@ async def show(request: PageRequest) -> Response:
         next_cursor=page.next or "",
         total=page.count,
         histogram=due_histogram.histogram(
-            console.broker.scheduled_counts, page.count, console.now_ms(), query.span
+            console.host.broker.scheduled_counts, page.count, console.now_ms(), query.span
         ),
         levels=levels,
         levels_total=levels_total,

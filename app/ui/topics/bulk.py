@@ -78,27 +78,29 @@ class TopicAction:
 
     async def preview(self, name: str) -> TopicBulkRow:
         """What would happen to a topic."""
-        broker = self.request.broker
-        config = broker.topic(name)
+        administration = self.request.administration
+        config = await administration.topic(name)
         note = self.reason_to_skip(config)
         row = TopicBulkRow(name, "left" if note else "would", note)
         if self.action == "permission":
             note = note or permission_change(config.permission, self.permission)
             return replace(row, note=note, state=self.selection.get(name, config_tag(config)))
-        stats = broker.topic_stats(name)
-        groups = sorted(broker.groups_of(name))
+        stats = await administration.topic_stats(name)
+        groups = sorted(await administration.groups_of(name))
+        seen = self.selection.get(name)
+        state = await content_tag(administration, name) if seen is None else seen
         return replace(
             row,
             messages=stats.messages,
             last_ms=max((q.last_stored_ms or 0 for q in stats.queues), default=0) or None,
             groups=groups[:GROUPS_SHOWN_MAX],
             groups_total=len(groups),
-            state=self.selection.get(name, content_tag(broker, name)),
+            state=state,
         )
 
     async def change(self, name: str) -> TopicBulkRow:
         """Change a topic if it still is what the preview showed."""
-        config = self.request.broker.topic(name)
+        config = await self.request.administration.topic(name)
         note = self.reason_to_skip(config)
         if note:
             return TopicBulkRow(name, "left", note)
@@ -180,7 +182,7 @@ async def _names(request: PageRequest, form: Form, fields: TopicBulkFields) -> S
             form.error = _("No topics selected: go back and select some, or choose all that match.")
         return fields.topic
     console = request.console
-    everything = console.broker.topics(system=True)
+    everything = await console.administration.topics(system=True)
     stars = (await starred.glance(request)).stars
     kind = typed_forms.query(form.values, TopicListQuery).type
     matches = await console.render(lambda: topics.matching(everything, fields.q, kind, stars))

@@ -43,7 +43,7 @@ class TopicDocs(TopicTab):
 
 async def show(request: PageRequest) -> Response:
     """GET /topics/{topic}/docs, with `edit` the form."""
-    config = topic_of(request)
+    config = await topic_of(request)
     is_editing = "edit" in request.query_params
     return await _page(request, config, None, is_editing=is_editing)
 
@@ -53,7 +53,7 @@ async def change(request: PageRequest) -> Response:
 
     On a conflict the page shows both texts: the stored one above, the user's own in the field.
     """
-    config = topic_of(request)
+    config = await topic_of(request)
     form, fields = await request.read_form(NoteFields)
     if form.is_wrong:
         form.error = _("The form is incomplete: open the note again.")

@@ -35,9 +35,9 @@ class TopicTab:
     head: Head
 
 
-def topic_of(request: PageRequest) -> TopicConfig:
+async def topic_of(request: PageRequest) -> TopicConfig:
     """The topic in the path; raises TopicNotFound."""
-    return request.broker.topic(request.path_params["topic"])
+    return await request.administration.topic(request.path_params["topic"])
 
 
 async def respond(
@@ -58,7 +58,7 @@ async def head_of(request: PageRequest, config: TopicConfig, tab: str = "") -> H
         tab=tab,
         kind=kind,
         permission=config.permission,
-        messages=console.broker.topic_stats(config.name).messages,
+        messages=(await console.administration.topic_stats(config.name)).messages,
         readers=len(console.sampler.snapshot.readers(config.name)),
         group=group_of(config.name),
         is_system=kind in SYSTEM_KINDS,

@@ -98,9 +98,9 @@ def rows_of(who: Principal, messages: Sequence[StoredMessage]) -> list[MessageRo
 async def show(request: PageRequest) -> Response:
     """GET /topics/{topic}/messages?by=newest|offset|id|key"""
     console = request.console
-    config = topic_of(request)
+    config = await topic_of(request)
     search = request.read_query(TopicMessagesQuery)
-    stats = console.broker.topic_stats(config.name).queues
+    stats = (await console.administration.topic_stats(config.name)).queues
     who = request.who
     unread = lacks_messages(who, config.name)
     page = BrowsePage([])

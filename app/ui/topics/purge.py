@@ -75,7 +75,7 @@ class TopicPurge(TopicTab):
 
 async def show(request: PageRequest) -> Response:
     """GET /topics/{topic}/purge: choose the extent and preview it."""
-    config, values = topic_of(request), {**request.query_params, "confirm": ""}
+    config, values = await topic_of(request), {**request.query_params, "confirm": ""}
     if "how" not in values:
         form = typed_forms.fill({**values, "how": "before"}, PurgeFields)
         return await _page(request, config, form, None)
@@ -85,7 +85,7 @@ async def show(request: PageRequest) -> Response:
 
 async def purge(request: PageRequest) -> Response:
     """POST /topics/{topic}/purge: purge exactly the preview if the form repeats the name."""
-    config = topic_of(request)
+    config = await topic_of(request)
     form, fields = await request.read_form(PurgeFields)
     if fields.confirm != config.name:
         form.refuse("confirm", _("That is not the topic's name; not purged."))

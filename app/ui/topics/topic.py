@@ -117,11 +117,11 @@ class TopicDeletion(TopicTab):
 async def show(request: PageRequest) -> Response:
     """GET /topics/{topic}"""
     console = request.console
-    config = topic_of(request)
-    stats = console.broker.topic_stats(config.name)
+    config = await topic_of(request)
+    stats = await console.administration.topic_stats(config.name)
     fullest = max((queue.max_offset - queue.min_offset for queue in stats.queues), default=0)
     counts = console.meter.topic_history(config.name)
-    figures = console.broker.statistics.topic(config.name)
+    figures = console.statistics.topic(config.name)
     queues, size = await _queues(console, config.name, stats, fullest)
     context = TopicOverview(
         head=await head_of(request, config, "overview"),
@@ -134,7 +134,7 @@ async def show(request: PageRequest) -> Response:
         queues_total=len(stats.queues),
         size=size,
         figures=figures,
-        since_ms=console.broker.statistics.since_ms,
+        since_ms=console.statistics.since_ms,
         moving=repr(figures) if request.headers.get("hx-target", "").endswith(TRAFFIC) else "",
     )
     return await respond(request, "topic.html", context, is_live=True)
@@ -172,14 +172,14 @@ def _last_ms(stats: TopicStats) -> int | None:
 async def groups(request: PageRequest) -> Response:
     """GET /topics/{topic}/groups"""
     console = request.console
-    config = topic_of(request)
+    config = await topic_of(request)
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     lags = snapshot.readers(config.name)
     behind = sorted(lags, key=lambda group: (-lags[group], group))
     readers: list[Reader] = []
     async for group in paced(behind[:QUEUES_SHOWN_MAX]):
         with contextlib.suppress(NotFound):  # deleted since the snapshot
-            readers.append(_reader(console, config.name, group))
+            readers.append(await _reader(console, config.name, group))
     context = TopicReaders(
         head=await head_of(request, config, "groups"),
         readers=readers,
@@ -189,10 +189,10 @@ async def groups(request: PageRequest) -> Response:
     return await respond(request, "topic_groups.html", context, is_live=True)
 
 
-def _reader(console: Console, topic: str, group: str) -> Reader:
-    lag, config = console.broker.lag(group), console.broker.group(group)
+async def _reader(console: Console, topic: str, group: str) -> Reader:
+    lag, config = await console.administration.lag(group), await console.administration.group(group)
     queues = [queue for queue in lag.queues if queue.topic == topic]
-    figures, snapshot = console.sampler.read(group, lag), console.sampler.snapshot
+    figures, snapshot = await console.sampler.read(group, lag), console.sampler.snapshot
     return Reader(
         group=group,
         lag=sum(queue.count for queue in queues),
@@ -206,7 +206,7 @@ def _reader(console: Console, topic: str, group: str) -> Reader:
 
 async def config_page(request: PageRequest) -> Response:
     """GET /topics/{topic}/config"""
-    config = topic_of(request)
+    config = await topic_of(request)
     values = {
         "read_queues": str(config.read_queues),
         "write_queues": str(config.write_queues),
@@ -220,7 +220,7 @@ async def config_page(request: PageRequest) -> Response:
 
 async def change(request: PageRequest) -> Response:
     """POST /topics/{topic}/config"""
-    config = topic_of(request)
+    config = await topic_of(request)
     form, fields = await request.read_form(ConfigFields)
     if form.is_wrong:
         return await _config_page(request, config, form)
@@ -247,7 +247,7 @@ async def _config_page(request: PageRequest, config: TopicConfig, form: Form) ->
 
 async def delete(request: PageRequest) -> Response:
     """POST /topics/{topic}/delete: delete the topic if the form repeats its name."""
-    config = topic_of(request)
+    config = await topic_of(request)
     refusal = _("That is not the topic's name; not deleted.")
     form = await forms.confirmation(request, config.name, refusal)
     if form.is_wrong:
@@ -256,29 +256,31 @@ async def delete(request: PageRequest) -> Response:
     return forms.go(request, "/topics?done=deleted")
 
 
-def _readers(console: Console, topic: str, sampled: Mapping[str, int]) -> list[tuple[str, int]]:
+async def _readers(
+    console: Console, topic: str, sampled: Mapping[str, int]
+) -> list[tuple[str, int]]:
     """The groups that read a topic with their lag, the largest lag first.
 
     Groups that are newer than the last sample are read from the engine.
     """
     lags = dict(sampled)
-    for group in console.broker.groups_of(topic):
+    for group in await console.administration.groups_of(topic):
         if group not in lags:
-            queues = console.broker.lag(group).queues
+            queues = (await console.administration.lag(group)).queues
             lags[group] = sum(queue.count for queue in queues if queue.topic == topic)
     return sorted(lags.items(), key=lambda item: -item[1])
 
 
 async def delete_page(request: PageRequest, form: Form | None = None) -> Response:
     """GET /topics/{topic}/delete: ask before deleting, and show what is lost."""
-    console, config = request.console, topic_of(request)
+    console, config = request.console, await topic_of(request)
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     context = TopicDeletion(
         head=await head_of(request, config),
         form=form or Form({"confirm": ""}),
-        last_ms=_last_ms(console.broker.topic_stats(config.name)),
+        last_ms=_last_ms(await console.administration.topic_stats(config.name)),
         rate=console.meter.topic_rate(config.name),
-        readers=_readers(console, config.name, snapshot.readers(config.name)),
+        readers=await _readers(console, config.name, snapshot.readers(config.name)),
     )
     title = _("Delete %(name)s", name=config.name)
     return await respond(request, "topic_delete.html", context, title=title)

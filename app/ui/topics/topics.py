@@ -143,7 +143,7 @@ async def show(request: PageRequest) -> Response:
     snapshot = console.sampler.snapshot
     if query.sort not in BY_NAME or not snapshot.taken_ms:
         snapshot = await console.sampler.fresh(AGE_MAX_MS)
-    everything = console.broker.topics(system=True)
+    everything = await console.administration.topics(system=True)
     kind_of_file = list_exports.file_kind(request)
     cut = tables.whole(query, len(everything)) if kind_of_file else query
     selection = await console.render(lambda: _select(everything, snapshot, cut, kind, marks))
@@ -243,7 +243,7 @@ async def _row(
     console: Console, snapshot: Snapshot, topic: TopicConfig, marks: TopicAnnotations
 ) -> ListedTopic:
     name, meter = topic.name, console.meter
-    stats = console.broker.topic_stats(name)
+    stats = await console.administration.topic_stats(name)
     figures = topic_figures(topic, stats, meter.topic_rate(name), meter.topic_bytes_rate(name))
     filled = [q.queue for q in stats.queues if q.max_offset > q.min_offset][:LIST_QUEUES_MAX]
     contents = [

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from app.engine_administration import EngineAdministration
+from app.host import EngineHost
 from app.monitoring.meter import Meter
 from engine.broker import Broker
 from engine.clock import ManualClock
@@ -24,6 +26,28 @@ def broker(clock: ManualClock, tmp_path: Path) -> Broker:
     broker = Broker(config, clock=clock, pool=InlinePool())
     broker.start()
     return broker
+
+
+class ManualHost(EngineHost):
+    """A host whose engine the test ticks itself."""
+
+    def __init__(self, broker: Broker, clock: ManualClock) -> None:
+        super().__init__(EngineConfig(), clock=clock)
+        self.engine = broker
+
+    @property
+    def broker(self) -> Broker:
+        return self.engine
+
+
+@pytest.fixture
+def host(broker: Broker, clock: ManualClock) -> EngineHost:
+    return ManualHost(broker, clock)
+
+
+@pytest.fixture
+def administration(host: EngineHost) -> EngineAdministration:
+    return EngineAdministration(host)
 
 
 @pytest.fixture

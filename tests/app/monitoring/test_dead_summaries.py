@@ -2,10 +2,15 @@
 
 import pytest
 
+from app.engine_administration import EngineAdministration
+from app.engine_messaging import EngineMessaging
+from app.host import EngineHost
 from app.monitoring.dead_summaries import DeadSummaries
 from engine.broker import Broker, GroupConfig, Nack
 from engine.clock import ManualClock
 from engine.message import Message
+
+pytestmark = pytest.mark.anyio
 
 
 def kill(broker: Broker, *errors: str) -> None:
@@ -20,34 +25,34 @@ def kill(broker: Broker, *errors: str) -> None:
 
 
 @pytest.fixture
-def summaries(broker: Broker, clock: ManualClock) -> DeadSummaries:
+def summaries(host: EngineHost, broker: Broker, clock: ManualClock) -> DeadSummaries:
     broker.create_group(GroupConfig("g", retry_max=0))
     kill(broker, "KeyError: 1", "KeyError: 2", "ValueError: 3")
-    return DeadSummaries(broker, clock.now_ms)
+    return DeadSummaries(EngineMessaging(host), EngineAdministration(host), clock.now_ms)
 
 
-def test_a_summary_is_read_once_while_nothing_changes(summaries: DeadSummaries) -> None:
-    first = summaries.of("g")
+async def test_a_summary_is_read_once_while_nothing_changes(summaries: DeadSummaries) -> None:
+    first = await summaries.of("g")
     assert first.tally.error_classes == {"KeyError": 2, "ValueError": 1}
     assert (first.arrived.steps[-1], first.arrived.open) == (3, 3)
-    assert summaries.of("g") is first
+    assert await summaries.of("g") is first
 
 
-def test_a_summary_is_read_anew_once_a_letter_comes_or_time_passes(
+async def test_a_summary_is_read_anew_once_a_letter_comes_or_time_passes(
     summaries: DeadSummaries, broker: Broker, clock: ManualClock
 ) -> None:
     kill(broker, "OSError: 4")
-    assert summaries.of("g").tally.error_classes["OSError"] == 1
+    assert (await summaries.of("g")).tally.error_classes["OSError"] == 1
     clock.advance(25 * 3600)
-    assert summaries.of("g").arrived.open == 0
+    assert (await summaries.of("g")).arrived.open == 0
 
 
-def test_a_summary_is_read_anew_when_as_many_others_are_dismissed(
+async def test_a_summary_is_read_anew_when_as_many_others_are_dismissed(
     summaries: DeadSummaries, broker: Broker
 ) -> None:
     letters = broker.dead_letters
     letters.dismiss("g", [range(1)], note="known", by="eva")
-    assert summaries.of("g").tally.error_classes == {"KeyError": 1, "ValueError": 1}
+    assert (await summaries.of("g")).tally.error_classes == {"KeyError": 1, "ValueError": 1}
     letters.restore("g", [range(1)])
     letters.dismiss("g", [range(2, 3)], note="known", by="eva")
-    assert summaries.of("g").tally.error_classes == {"KeyError": 2}
+    assert (await summaries.of("g")).tally.error_classes == {"KeyError": 2}

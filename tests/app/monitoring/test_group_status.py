@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from app.administration import Administration
 from app.monitoring.forecast import UNKNOWN, Forecast, Outlook
 from app.monitoring.group_status import (
     BEHIND_MS,
@@ -106,21 +107,21 @@ def test_a_group_whose_topics_are_all_paused_is_paused() -> None:
 
 @pytest.mark.anyio
 async def test_a_pulling_consumer_that_keeps_up_is_active_and_a_failing_one_is_stalled(
-    broker: Broker, clock: ManualClock, meter: Meter
+    broker: Broker, administration: Administration, clock: ManualClock, meter: Meter
 ) -> None:
-    sampler = Sampler(broker, meter, clock.now_ms)
+    sampler = Sampler(administration, meter, clock.now_ms)
     broker.send([Message("orders", b"x", queue=0) for _ in range(40)])
 
     async def status_of(group: str) -> GroupStatus:
         await sampler.refresh()
-        return sampler.snapshot.standing(broker.group(group), sampler.read(group)).status
+        return sampler.snapshot.standing(broker.group(group), await sampler.read(group)).status
 
     broker.members.heartbeat("pulling", "p1", topics={"orders": "*"})
     for offset in range(0, 40, 10):
         broker.pull("orders", 0, offset, count_max=10, group="pulling")
         broker.advance_offset("pulling", "orders", 0, offset + 10)
         clock.advance(5)
-    assert sampler.read("pulling").rate == 0
+    assert (await sampler.read("pulling")).rate == 0
     assert await status_of("pulling") is GroupStatus.ACTIVE
     for _ in range(12):
         clock.advance(31)

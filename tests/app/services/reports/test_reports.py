@@ -29,13 +29,13 @@ from app.db.report_rows import (
 )
 from app.report_settings import complaint
 from app.services.reports import contract, inputs, leftovers, schedule
-from app.services.reports.files import csv_cell
 from app.settings import Settings
 from engine import report_hours
 from engine.errors import Invalid
 from engine.histogram import histogram
 from engine.report_tables import RESULTS_BY_NAME, manifest, tables_of
 from kitemq.model.reports import RunState
+from kitemq.model.spreadsheet_cells import guarded
 from tests.app.conftest import App, Starter
 from tests.app.services.reports.report_program import program
 from tests.patience import until
@@ -548,4 +548,4 @@ async def test_a_file_has_every_row_and_no_formula(running: App) -> None:
         {**{name: row[name] for name in RESULTS_BY_NAME["hot_keys"].names}, "hours": 1}
         for row in rows
     ]
-    assert [csv_cell(each) for each in (None, -5, "-5", "@x", "a")] == ["", -5, "'-5", "'@x", "a"]
+    assert [guarded(each) for each in (None, -5, "-5", "@x", "a")] == [None, -5, "'-5", "'@x", "a"]

@@ -20,8 +20,8 @@ import pytest
 from app.monitoring import dead_index
 from app.monitoring.dead_index import DeadIndex, DeadLetterListing
 from app.ui.dead_letters import exports as dead_exports
-from app.ui.framework.cells import guarded
 from app.ui.framework.xlsx import CELL_CHARS_MAX, Workbook
+from kitemq.model.spreadsheet_cells import guarded
 from tests.app.ui.conftest import Site
 from tests.app.ui.dead_letters.dead_scene import await_job, dying_group, kill, one_queue
 from tests.app.ui.scenery import SCRIPT_BODY, Scenery
@@ -426,7 +426,9 @@ def test_counting_that_takes_long_goes_on_where_it_stopped(
         one_queue(scenery, "slow")
         dying_group(scenery, "sloth")
         kill(scenery, "sloth", "slow", [{"body": str(n)} for n in range(20)])
-        index = DeadIndex(live.broker)
+        assert live.app is not None
+        services = live.app.services
+        index = DeadIndex(services.messaging, services.administration)
 
         def known(budget_s: float) -> DeadLetterListing:
             assert live.loop is not None

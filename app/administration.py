@@ -1,0 +1,72 @@
+"""The verbs by which endpoints, services and pages list, measure and change topics and groups.
+
+They are declared as those of `app.messaging`, and beside them: the embedded engine answers at once,
+so that verbs which follow each other see one state. An engine behind a network gives no such
+promise; what must not fall apart is one verb.
+"""
+
+from abc import abstractmethod
+
+from app.messaging import VerbSet, verb
+from engine.broker import Broker, DeadLetters, Members
+
+
+class MemberLists(VerbSet[Members]):
+    """Members of groups: who they are, and what they subscribe to."""
+
+    @property
+    @abstractmethod
+    def timeout_s(self) -> float:
+        """How long a member stays one without a sign of life."""
+
+    of = verb(Members.of)
+    everyone = verb(Members.everyone)
+    memberships = verb(Members.memberships)
+    count = verb(Members.count)
+    subscription = verb(Members.subscription)
+    warning = verb(Members.warning)
+
+
+class DeadLetterLists(VerbSet[DeadLetters]):
+    """Dead letters of groups: pages, counts and states."""
+
+    page = verb(DeadLetters.page)
+    get = verb(DeadLetters.get)
+    bounds = verb(DeadLetters.bounds)
+    states = verb(DeadLetters.states)
+    state_counts = verb(DeadLetters.state_counts)
+    tally = verb(DeadLetters.tally)
+    arrived = verb(DeadLetters.arrived)
+
+
+class Administration(VerbSet[Broker]):
+    """Lists, measures and changes topics and groups. Errors are those of `engine.errors`."""
+
+    members: MemberLists
+    dead_letters: DeadLetterLists
+
+    # -- topics ---------------------------------------------------------------------------------
+
+    topics = verb(Broker.topics)
+    topic = verb(Broker.topic)
+    topic_stats = verb(Broker.topic_stats)
+    groups_of = verb(Broker.groups_of)
+    check_topic = verb(Broker.check_topic)
+    create_topic = verb(Broker.create_topic)
+    change_topic = verb(Broker.change_topic)
+    delete_topic = verb(Broker.delete_topic)
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    groups = verb(Broker.groups)
+    group = verb(Broker.group)
+    lag = verb(Broker.lag)
+    create_group = verb(Broker.create_group)
+    change_group = verb(Broker.change_group)
+    pause_group = verb(Broker.pause_group)
+    resume_group = verb(Broker.resume_group)
+    delete_group = verb(Broker.delete_group)
+
+    # -- all together ---------------------------------------------------------------------------
+
+    health = verb(Broker.health)

@@ -1,0 +1,200 @@
+"""What the verbs must know of a cluster: its topics, groups, queue numbers and what brokers can do.
+
+Answers are kept for KEPT_S, at most ENTRIES_MAX of a kind; topics and groups are created at their
+first use where that is allowed.
+"""
+
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Generic, TypeVar
+
+from app.capabilities import EMBEDDED
+from app.cluster.client import ClusterClient
+from app.cluster.engine_errors import engine_errors
+from app.cluster.errors import ClusterUnreachable
+from app.cluster.groups import ClusterGroup
+from app.cluster.numbering import NAME, QueueNumbers, queue_numbers
+from app.cluster.routes import TopicRoute
+from engine.broker import GroupConfig, TopicConfig, TopicType
+from engine.clock import Clock
+from engine.errors import GroupNotFound, TopicNotFound
+from engine.message import Durability
+from kitemq.model.server import Capabilities
+
+KEPT_S = 30.0
+ENTRIES_MAX = 100_000
+RETRY_MAX = 16
+T = TypeVar("T")
+
+
+class Kept(Generic[T]):
+    """Values by name, each asked for again after KEPT_S."""
+
+    def __init__(self, ask: Callable[[str], Coroutine[Any, Any, T]]) -> None:
+        self._ask = ask
+        self._values: dict[str, tuple[T, float]] = {}
+
+    async def get(self, name: str) -> T:
+        """The value; what `ask` raises is not kept."""
+        value, until_s = self._values.get(name, (None, 0.0))
+        if value is not None and time.monotonic() < until_s:
+            return value
+        fresh = await self._ask(name)
+        if len(self._values) >= ENTRIES_MAX:
+            self._values.clear()
+        self._values[name] = fresh, time.monotonic() + KEPT_S
+        return fresh
+
+    def forget(self, name: str) -> None:
+        """Ask again when it is needed next."""
+        self._values.pop(name, None)
+
+
+class ClusterCatalog:
+    """Topics and groups of a cluster as the engine describes its own; `start` comes first."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        *,
+        order: str = NAME,
+        auto_create: bool,
+        default_queues: int,
+        clock: Clock,
+    ) -> None:
+        """`order` is the name under which the name servers keep the order of the brokers."""
+        self.client = client
+        self.now_ms = clock.now_ms
+        self.numbers = QueueNumbers([])
+        self.capabilities = EMBEDDED
+        self._order = order
+        self._auto_create = auto_create
+        self._default_queues = default_queues
+        self._topics = Kept(self._read_topic)
+        self._groups = Kept(self._read_group)
+        self._settings = Kept(client.settings)
+
+    async def start(self) -> None:
+        """Number the queues, and learn what the brokers can do; Busy while none can be reached."""
+        with engine_errors():
+            self.numbers, _ = await queue_numbers(self.client, self._order)
+            brokers = await self.client.masters()
+            settings = [await self._settings.get(each) for each in brokers]
+        self.capabilities = Capabilities(
+            exact_timers=all(each.get("timerWheelEnable") == "true" for each in settings),
+            timer_changes=False,
+            message_acks=True,
+            sql_filters=all(each.get("enablePropertyFilter") == "true" for each in settings),
+            transaction_queries=False,
+            dead_letter_replays=False,
+            uncounted_releases=False,
+            member_shares=False,
+        )
+
+    # -- topics ---------------------------------------------------------------------------------
+
+    async def route(self, topic: str) -> TopicRoute:
+        """The route of a topic, all of whose brokers have numbers; TopicNotFound, Refused, Busy."""
+        with engine_errors():
+            route = await self.client.topics.route(topic)
+        self.numbers.check(route.brokers)
+        return route
+
+    async def topic(self, name: str) -> TopicConfig:
+        """A topic as it is in the cluster; TopicNotFound."""
+        route = await self.route(name)  # its queues as they are now
+        kind = await self._topics.get(name)
+        reads, writes = self.numbers.counts(route)
+        permission = 0
+        for each in route.queue_datas:
+            permission |= each.perm
+        return TopicConfig(name, kind, reads, writes, permission & 6)
+
+    async def plan_topic(self, name: str) -> TopicConfig:
+        """The same, or the topic that a first message would create; TopicNotFound."""
+        try:
+            return await self.topic(name)
+        except TopicNotFound:
+            if not self._auto_create:
+                raise
+        queues = self.numbers.share(self._default_queues) * len(self.numbers.brokers)
+        return TopicConfig(name, TopicType.NORMAL, queues, queues, is_automatic=True)
+
+    async def ensure_topic(self, name: str, *, queues: int = 0) -> TopicConfig:
+        """The same, created where it is not there, with `queues` on each broker if given."""
+        try:
+            return await self.topic(name)
+        except TopicNotFound:
+            if not self._auto_create:
+                raise
+        share = queues or self.numbers.share(self._default_queues)
+        with engine_errors("topic"):
+            await self.client.topics.create(name, share)
+        return await self.topic(name)
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    async def group(self, name: str) -> GroupConfig:
+        """The settings of a group; GroupNotFound."""
+        return await self._groups.get(name)
+
+    async def ensure_group(self, name: str) -> GroupConfig:
+        """The same, created where it is not there."""
+        try:
+            return await self.group(name)
+        except GroupNotFound:
+            if not self._auto_create:
+                raise
+        with engine_errors("group"):
+            await self.client.groups.create(ClusterGroup(name, retry_max_times=RETRY_MAX))
+        return await self.group(name)
+
+    async def spread_group(self, name: str) -> None:
+        """Make a group anew on brokers that were away when it was made."""
+        with engine_errors("group"):
+            group = await self.client.groups.find(name)
+            if group is not None:
+                await self.client.groups.create(group)
+
+    # -- brokers --------------------------------------------------------------------------------
+
+    async def durability(self, brokers: Sequence[str]) -> Durability:
+        """What all of these that answer promise for an accepted message."""
+        levels = []
+        for broker in brokers:
+            try:
+                settings = await self._settings.get(broker)
+            except ClusterUnreachable:
+                continue  # nothing is sent there either
+            is_flushed = settings.get("flushDiskType") == "SYNC_FLUSH"
+            is_copied = is_flushed and settings.get("brokerRole") == "SYNC_MASTER"
+            levels.append(
+                Durability.REPLICATED
+                if is_copied
+                else Durability.FLUSHED
+                if is_flushed
+                else Durability.STORED
+            )
+        order = list(Durability)
+        return min(levels, key=order.index, default=Durability.STORED)
+
+    async def _read_topic(self, name: str) -> TopicType:
+        with engine_errors("topic"):
+            kind = await self.client.topics.kind(name)
+        return TopicType(kind) if kind in TopicType.__members__ else TopicType.NORMAL
+
+    async def _read_group(self, name: str) -> GroupConfig:
+        with engine_errors("group"):
+            group = await self.client.groups.find(name)
+        if group is None:
+            raise GroupNotFound(
+                f"there is no consumer group {name!r}",
+                field="group",
+                remedy="create it, or check its spelling",
+            )
+        return GroupConfig(
+            name,
+            retry_max=group.retry_max_times,
+            consume_enabled=group.consume_enable,
+            ordered=group.consume_message_orderly,
+        )

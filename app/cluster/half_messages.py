@@ -1,0 +1,116 @@
+"""Transactions of a cluster: deciding half messages, and the brokers' questions about them.
+
+A broker asks over the connection on which a producer of the group gave a sign of life. So the
+client sends heartbeats to all masters, with the groups that it has begun transactions of.
+"""
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from uuid import uuid4
+
+import msgspec
+
+from app.cluster.connection import take_none
+from app.cluster.errors import ClusterError
+from app.cluster.link import ClusterLink
+from app.cluster.messages import ClusterMessage, messages_of
+from app.cluster.routes import MASTER
+from protocol.remoting.codes import RequestCode
+from protocol.remoting.frames import Command
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+
+
+class _Producer(msgspec.Struct, rename={"name": "groupName"}):
+    name: str
+
+
+class _HeartBeat(
+    msgspec.Struct,
+    rename={"client": "clientID", "producers": "producerDataSet", "consumers": "consumerDataSet"},
+):
+    """The body of a HEART_BEAT."""
+
+    client: str
+    producers: list[_Producer]
+    consumers: list[str] = []
+
+
+class HalfMessage(msgspec.Struct, frozen=True):
+    """Where a half message lies: what a decision about it names."""
+
+    broker: str
+    producer_group: str
+    transaction_id: str
+    offset: int
+    position: int
+
+
+class TransactionQuestion(msgspec.Struct, frozen=True):
+    """A broker's question what became of a transaction; `message` is the half message."""
+
+    half: HalfMessage
+    message: ClusterMessage
+
+
+class ClusterHalfMessages:
+    """The verbs for transactions."""
+
+    def __init__(self, link: ClusterLink) -> None:
+        self._link = link
+        self._name = f"{socket.gethostname()}@{os.getpid()}@{uuid4().hex[:12]}"
+        self._ask: Callable[[TransactionQuestion], None] | None = None
+
+    def listen(self, ask: Callable[[TransactionQuestion], None]) -> None:
+        """Pass the brokers' questions to `ask`, which must return at once."""
+        self._ask = ask
+        self._link.pool.on_request = self._on_request
+
+    def close(self) -> None:
+        """Take no questions any more."""
+        self._link.pool.on_request = take_none
+
+    async def heartbeat(self, groups: Sequence[str]) -> None:
+        """Tell all masters that producers of these groups are here; the first error, at the end."""
+        beat = _HeartBeat(self._name, [_Producer(each) for each in groups])
+        body = msgspec.json.encode(beat)
+        failure: ClusterError | None = None
+        for broker in await self._link.masters():
+            try:
+                await self._link.ask(broker, RequestCode.HEART_BEAT, {}, body=body)
+            except ClusterError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    async def end(self, half: HalfMessage, flag: int, *, is_checked: bool) -> None:
+        """Commit or roll back a half message, as `SysFlag` says it; after a question if checked."""
+        fields = {
+            "producerGroup": half.producer_group,
+            "tranStateTableOffset": half.offset,
+            "commitLogOffset": half.position,
+            "commitOrRollback": flag,
+            "fromTransactionCheck": is_checked,
+            "msgId": half.transaction_id,
+            "transactionId": half.transaction_id,
+        }
+        await self._link.ask(half.broker, RequestCode.END_TRANSACTION, fields)
+
+    def _on_request(self, address: str, command: Command) -> bool:
+        if command.code != RequestCode.CHECK_TRANSACTION_STATE or self._ask is None:
+            return False
+        broker = self._link.routes.broker_at(address, MASTER)
+        try:
+            (message,) = messages_of(command.body, broker)
+            half = HalfMessage(
+                broker,
+                message.properties.get("PGROUP", ""),
+                command.fields.get("transactionId", "") or message.message_id,
+                int(command.fields["tranStateTableOffset"]),
+                int(command.fields["commitLogOffset"]),
+            )
+        except (ClusterError, KeyError, ValueError):
+            return False
+        self._ask(TransactionQuestion(half, message))
+        return True

@@ -1,0 +1,102 @@
+"""What the parts of the verbs share."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+from app.capabilities import NOT_SUPPORTED
+from app.cluster.catalog import ClusterCatalog
+from app.cluster.client import ClusterClient
+from app.cluster.messages import ClusterMessage
+from app.cluster.numbering import QueueNumbers
+from app.cluster.routes import ClusterQueue
+from engine.errors import Refused
+from engine.message import StoredMessage
+
+T = TypeVar("T")
+AT_ONCE = 64  # requests of one call
+FIXED_BYTES = 75  # of a record, without hosts, body, topic and properties
+
+
+class ClusterPart:
+    """Verbs that a cluster answers."""
+
+    def __init__(self, catalog: ClusterCatalog) -> None:
+        self._catalog = catalog
+
+    @property
+    def _client(self) -> ClusterClient:
+        return self._catalog.client
+
+    @property
+    def _numbers(self) -> QueueNumbers:
+        return self._catalog.numbers
+
+    async def _place(self, topic: str, queue: int) -> ClusterQueue:
+        """Where a queue lies, of a topic that there is; TopicNotFound, QueueNotFound, Refused."""
+        await self._catalog.route(topic)
+        return self._numbers.place(topic, queue)
+
+    def _stored(self, message: ClusterMessage) -> StoredMessage:
+        return stored_message(message, self._numbers.number(message.place))
+
+
+def stored_message(
+    message: ClusterMessage, queue: int, *, topic: str = "", more: bytes = b""
+) -> StoredMessage:
+    """A message of a cluster as the engine's callers know it, under the number of its queue.
+
+    `topic` is where it lies, if not where it says; `more` are properties besides its own.
+    """
+    record = message.record
+    sizes = map(len, (record.born_host, record.store_host, record.body, record.properties))
+    return StoredMessage(
+        topic=topic or record.topic,
+        queue=queue,
+        offset=record.offset,
+        position=record.position,
+        size_bytes=FIXED_BYTES + sum(sizes) + len(record.topic.encode()),
+        body=record.body,
+        property_block=record.properties + more,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        attempt=record.reconsume_times + 1,
+        born_ms=record.born_ms,
+        born_host=message.born_host,
+        stored_ms=record.stored_ms,
+        store_host=message.store_host,
+        prepared_position=record.prepared_position,
+    )
+
+
+async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results in order, AT_ONCE at a time; the first error once all have ended."""
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(each: Coroutine[Any, Any, T]) -> T:
+        async with slots:
+            return await each
+
+    tasks = [asyncio.ensure_future(one(each)) for each in work]
+    try:
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        raise
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
+
+
+def not_supported(detail: str, *, field: str, remedy: str) -> Refused:
+    """The refusal of what a cluster has no answer to."""
+    return Refused(
+        f"the engine behind this server {detail}", field=field, remedy=remedy, code=NOT_SUPPORTED
+    )
+
+
+def bounded(count: int, sequence: Sequence[T]) -> list[Sequence[T]]:
+    """The sequence in pieces of at most `count`."""
+    return [sequence[at : at + count] for at in range(0, len(sequence), count)]
