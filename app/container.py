@@ -3,6 +3,7 @@
 Those of `Services.__init__` exist before the server starts, the others while `running` is held.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -126,6 +127,7 @@ class Services:
         self.rpc_figures = RpcFigures()
         self.remoting_figures = RemotingFigures()
         self.standbys = Standbys()
+        self.broker_address = ""  # of `LeaderProfile`, once the port of classic clients is open
         self.leadership = Leadership(settings.data, self.host, self.following)
         self.handover = Handover(self.leadership, self.host, self.standbys, settings)
         self.authenticator = Authenticator(self.user_directory)
@@ -142,8 +144,9 @@ class Services:
         self.log_ring.attach()
         warn_of_plain(self.settings)
         try:
-            self.leadership.load()
+            await asyncio.to_thread(self.leadership.load)
             await self.host.start()
+            self.leadership.begin()
             self.handover.load()
         except EngineError as error:
             log.critical("KiteMQ cannot start: %s. %s", error.detail, error.remedy)

@@ -31,6 +31,11 @@ class ReplicationSettings:
         is_secret=True,
     )
     ha_standbys_max: int = setting(8, "Standbys and slaves connected at once.", least=1)
+    replicated_flush: bool = setting(
+        False,
+        "A standby says that it has a `replicated` message only once that is flushed there; else "
+        "as soon as it is written.",
+    )
     follow: str = setting(
         "",
         "`HOST:PORT` of the `ha_listen` of a leader, of which this server is a standby then: it "

@@ -53,6 +53,7 @@ from app.private_data import keep_private, tighten
 from app.services.leadership import RoleChange, settings_by_role
 from app.settings import Settings, SettingsError, is_loopback, load, origins, settings_fields
 from app.tls import Certificate, Pair, TlsError
+from engine.config import ROCKETMQ_SCHEME
 from engine.errors import EngineError
 
 if TYPE_CHECKING:
@@ -141,13 +142,14 @@ class ServerRun(NamedTuple):
 def _serve_once(settings: Settings, setting_origins: Mapping[str, str], follow: str) -> ServerRun:
     """Serve in one role until it changes, or a signal comes; `follow` is the setting as given.
 
-    A standby has neither of the ports of RocketMQ's protocols: their clients' heartbeats and
-    commits change something.
+    A standby has no port for gRPC clients, which stay with the first of their addresses that
+    answers; and no broker for classic ones, but a name server: without it not all of them start
+    (docs/standby.md).
     """
     if settings.follow:
-        settings = replace(
-            settings, grpc_listen=OFF, remoting_listen=OFF, remoting_broker_listen=""
-        )
+        settings = replace(settings, grpc_listen=OFF, remoting_broker_listen="")
+        if settings.follow.startswith(ROCKETMQ_SCHEME):  # its clients have their own name servers
+            settings = replace(settings, remoting_listen=OFF)
     try:
         host = open_host(settings)
         if not (is_loopback(host) or settings.allow_open or _has_users(settings)):
@@ -341,6 +343,8 @@ class Server(uvicorn.Server):
     async def _open(self, others: Sequence[tuple[str, "OtherPort"]]) -> bool:
         """Open the ports of other protocols; False (the log says why) where one cannot be."""
         for clients, port in others:
+            if self.should_exit:  # another one leads
+                break
             self._ports.append(port)
             try:
                 await port.start()
@@ -351,6 +355,11 @@ class Server(uvicorn.Server):
 
     def _others(self) -> "Iterator[tuple[str, OtherPort]]":
         """The ports besides HTTP with their clients; their code is loaded only where they are."""
+        leader, state = self._services.following.leader, self._services.leadership.state
+        if state.peer and not (leader or state.follows_rocketmq):
+            from app.replication.fencer import Fencer
+
+            yield "as the leader of an epoch", Fencer(self._services, state.peer)
         for listener in self._listeners.get(GRPC, ()):
             from app.grpc.port import GrpcPort
 
@@ -368,10 +377,6 @@ class Server(uvicorn.Server):
 
             follows_rocketmq = self._services.following.follows_rocketmq
             yield "as a standby", (MasterFollower if follows_rocketmq else Follower)(self._services)
-        elif (state := self._services.leadership.state).peer and not state.follows_rocketmq:
-            from app.replication.fencer import Fencer
-
-            yield "as the leader of an epoch", Fencer(self._services, state.peer)
         for listener in self._listeners.get(HA, ()):
             from app.replication.port import StandbyPort
 

@@ -405,6 +405,10 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         """Where log and journal end."""
         return self._store.written, self._store.journal.place
 
+    def begin_epoch(self) -> None:
+        """This was a standby until now: pulls from beyond what it had begin where that ended."""
+        self._delivery.pulls.begin_epoch(self._store.written)
+
     def cursor_for(self, standby: StandbyState) -> LeaderCursor:
         """What a standby lacks, piece by piece; its `check` is to be called first."""
         return LeaderCursor(self._store, self._files, self._config.data, standby)

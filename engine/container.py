@@ -106,6 +106,7 @@ class Container:
             clock,
             timeout_s=config.replicated_timeout_s,
             falls_back=config.replicated_fallback == "flushed",
+            show=self.store.show_copied,
         )
         self.intake = Intake(
             self.store,

@@ -117,6 +117,8 @@ class Intake:
         try:
             level = self._durability_of(durability, {topic.name: topic})
             sent = self._store.append_columns(batches, queue, durability=level)
+            if level is Durability.REPLICATED:
+                self._replicas.hold(sent.flush_position)
         except EngineError as error:
             if self._events.has_subscribers and not is_joined:
                 ids = [name for batch in batches for name in batch.message_ids(REFUSED_IDS_MAX)]
@@ -173,6 +175,8 @@ class Intake:
                 self._catalog.ensure(name)
         level = self._durability_of(durability, topics, waits=waits)
         sent = self._store.append(messages, durability=level, waits=waits)
+        if level is Durability.REPLICATED:
+            self._replicas.hold(sent.flush_position)
         if self._events.has_subscribers:
             for run in sent.runs:
                 self._events.emit(Appended(now_ms, *run))

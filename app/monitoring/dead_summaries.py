@@ -17,7 +17,7 @@ from engine.broker import (
     DeadLetterState,
     DeadLetterTally,
 )
-from engine.errors import NotFound
+from engine.errors import MessageNotFound
 
 TALLIED_MAX = 200
 HOURS = 24
@@ -47,7 +47,7 @@ class DeadSummaries:
         self._cache: OrderedDict[str, tuple[Hashable, DeadSummary]] = OrderedDict()
 
     async def of(self, group: str) -> DeadSummary:
-        """The summary of a group as of this minute; raises GroupNotFound."""
+        """The summary of a group as of this minute; raises GroupNotFound, TopicNotFound."""
         letters, topic = self._administration.dead_letters, DEAD_LETTER_PREFIX + group
         states = await letters.states(group)
         minute = self._now_ms() // MINUTE_MS
@@ -74,5 +74,5 @@ class DeadSummaries:
         """The time when the oldest dead letter was stored; None if its record cannot be read."""
         try:
             return (await self._messaging.message(topic, GROUP_QUEUE, offset)).stored_ms
-        except NotFound:
+        except MessageNotFound:
             return None

@@ -71,6 +71,7 @@ class RemotingPort:
         except OSError as error:
             log.error("the remoting port serves no access keys: %s", error)
         await asyncio.to_thread(self.backend.request_modes.load)
+        self._services.broker_address = self.backend.broker_address
         certificate = await asyncio.to_thread(_certificate, settings)
         self._services.host.broker.events.subscribe(
             self.backend.clients.on_event, (MemberJoined, MemberLeft)

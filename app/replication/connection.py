@@ -188,8 +188,8 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
             log.warning("the standby %s does not know this server's ha_secret", self.address)
             return None
         await self._send(leader_proof(secret, *nonces))
-        leadership = self._port.leadership
-        await self._send(frame(self._port.broker.log_end, encode(leadership.state.history)))
+        for each in (self._port.leadership.state.history, self._port.profile()):
+            await self._send(frame(self._port.broker.log_end, encode(each)))
         state = STATE.decode((await read_frame(self._reader))[1])
         await self._check_epoch(state)
         cursor = self._port.broker.cursor_for(state)

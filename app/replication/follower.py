@@ -9,13 +9,14 @@ from contextlib import suppress
 import msgspec
 
 from app.container import Services
+from app.following import LeaderProfile
 from app.listen_address import host_and_port, listen_text
 from app.replication.link import LeaderLink, tls_context
 from app.services.leadership import RoleChange
 from app.tasks import end_tasks
 from engine.errors import EngineError
 from engine.replication.epochs import EpochStart, TakeOver
-from engine.replication.pieces import Piece
+from engine.replication.pieces import Piece, ReplicaCut
 from engine.replication.standby import Standby
 from protocol.replication import REFUSED
 
@@ -32,7 +33,7 @@ class Follower:
 
     def __init__(self, services: Services) -> None:
         settings = services.settings
-        self._leadership = services.leadership
+        self._settings, self._leadership = settings, services.leadership
         self._host, self._following = services.host, services.following
         self._secret, self._ca = settings.ha_secret, settings.follow_ca
         self._services, self._ha_listen = services, settings.ha_listen
@@ -88,6 +89,7 @@ class Follower:
             if (start := self._leadership.start_after(link.history)) is not None:
                 self._cut(standby, start)
                 return
+            self._heed(link.profile)
             await self._leadership.adopt(link.history, self._following.leader)
             own = self._leadership.state.history
             state = standby.state()
@@ -100,10 +102,25 @@ class Follower:
                     continue
                 if piece is not None:
                     await self._take(piece)
+                if link.profile.must_flush and isinstance(piece, ReplicaCut):
+                    await asyncio.to_thread(standby.sync_work())
                 self._connected()
                 link.report(standby.end[0])
         finally:
             link.close()
+
+    def _heed(self, profile: LeaderProfile) -> None:
+        """Note what the leader says of itself, and warn where clients would not find this one."""
+        settings, before = self._settings, self._following.profile
+        self._following.profile = profile
+        own = settings.broker_name, settings.cluster_name
+        given = profile.broker_name, profile.cluster_name
+        if given != own and profile != before:
+            log.warning(
+                "the leader's broker_name and cluster_name are %s and %s, here they are %s and %s: "
+                "give both servers the same, else classic clients of the one do not know the other",
+                *(*given, *own),
+            )
 
     def _cut(self, standby: Standby, start: EpochStart) -> None:
         epoch = self._leadership.state.epoch

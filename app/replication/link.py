@@ -3,9 +3,11 @@
 import asyncio
 import secrets
 import ssl
+from typing import TypeVar
 
 import msgspec
 
+from app.following import LeaderProfile
 from app.replication.frames import GIVEN, FrameTooLong, LeaderRefusal, encode, read_frame
 from engine.errors import Refused
 from engine.replication.epochs import EpochHistory, TakeOver
@@ -25,6 +27,7 @@ GREETING_S = 10.0
 SILENCE_S = 20.0  # a leader with nothing to give sends a heartbeat every 5 s
 BUFFER_BYTES = 64 * 1024
 NO_PROOF = "give both servers the same ha_secret"
+T = TypeVar("T", EpochHistory, LeaderProfile)
 
 
 class LeaderLink:
@@ -32,7 +35,8 @@ class LeaderLink:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self.history = EpochHistory()  # the leader's, once it is open
+        self.history = EpochHistory()  # the leader's, once it is open; so is what it says of itself
+        self.profile: LeaderProfile
 
     @classmethod
     async def open(
@@ -47,7 +51,8 @@ class LeaderLink:
             link = cls(*streams)
             try:
                 await link._prove(secret)
-                link.history = await link._hear_history()
+                link.history = await link._hear(EpochHistory)
+                link.profile = await link._hear(LeaderProfile)
             except BaseException:
                 link.close()
                 raise
@@ -66,10 +71,10 @@ class LeaderLink:
             detail = "the leader does not know this server's ha_secret"
             raise Refused(detail, field="ha_secret", remedy=NO_PROOF)
 
-    async def _hear_history(self) -> EpochHistory:
+    async def _hear(self, kind: type[T]) -> T:
         given = (await self._next())[1]
-        if not isinstance(given, EpochHistory):
-            raise ConnectionAbortedError("the leader is of a version without epochs")
+        if not isinstance(given, kind):
+            raise ConnectionAbortedError("the leader is of another version")
         return given
 
     def begin(self, state: StandbyState) -> None:
@@ -83,11 +88,11 @@ class LeaderLink:
         """
         async with asyncio.timeout(SILENCE_S):
             log_end, given = await self._next()
-        if isinstance(given, EpochHistory):
-            raise ConnectionAbortedError("the leader sent its epochs twice")
+        if isinstance(given, EpochHistory | LeaderProfile):
+            raise ConnectionAbortedError("the leader greeted twice")
         return log_end, given
 
-    async def _next(self) -> tuple[int, Piece | EpochHistory | TakeOver | None]:
+    async def _next(self) -> tuple[int, Piece | EpochHistory | LeaderProfile | TakeOver | None]:
         try:
             log_end, body = await read_frame(self._reader)
             given = GIVEN.decode(body) if body else None

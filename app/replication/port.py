@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.container import Services
+from app.following import LeaderProfile
 from app.network.acceptor import Acceptor
 from app.network.connection_limits import ConnectionSlot
 from app.network.connection_monitor import ConnectionMonitor
@@ -41,6 +42,12 @@ class StandbyPort:
     def broker(self) -> Broker:
         """The engine that is copied."""
         return self._services.host.broker
+
+    def profile(self) -> LeaderProfile:
+        """What standbys are told of this server."""
+        settings, broker = self._services.settings, self._services.broker_address
+        names = settings.broker_name, settings.cluster_name
+        return LeaderProfile(*names, broker, must_flush=settings.replicated_flush)
 
     async def start(self) -> None:
         """Start listening; raises ValueError (such as TlsError) for an unusable certificate."""

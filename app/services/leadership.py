@@ -19,6 +19,7 @@ from app.services.audit import Audit
 from app.settings import Settings
 from engine.config import ROCKETMQ_SCHEME
 from engine.errors import Busy, Conflict, Refused, unusable
+from engine.replication.boots import after_boot, boot_id, save_boot
 from engine.replication.cursor import ANEW
 from engine.replication.epochs import (
     EpochHistory,
@@ -65,8 +66,24 @@ class Leadership:
         self.follow = following.leader  # the setting as it was given, perhaps overridden
 
     def load(self) -> None:
-        """Read one small file; Corrupt."""
+        """Read one small file; Corrupt, or what `unusable` makes of an error of the system.
+
+        After a start of the machine a part of the log is read, too.
+        """
         self.state = load_epochs(self._data)
+        if not (self.state.history.cluster or self._following.leader):
+            return
+        try:
+            self.state = after_boot(self._data, self.state, boot_id())
+        except OSError as error:
+            raise unusable(self._data, error) from error
+
+    def begin(self) -> None:
+        """After the engine's start: the first one since a promotion begins its epoch."""
+        epoch, starts = self.state.epoch, self.state.history.starts
+        begins = bool(starts) and starts[-1].epoch == epoch and self.state.role is EpochRole.LEADER
+        if begins and starts[-1].log_end == self._host.broker.log_end:
+            self._host.broker.begin_epoch()
 
     async def tails(self) -> list[TailFile]:
         """What was set aside of this directory as it became a standby's, the newest first."""
@@ -74,6 +91,8 @@ class Leadership:
 
     async def name_cluster(self) -> None:
         """Give the cluster a name before the first standby comes; OSError."""
+        if not self.state.history.cluster:
+            await asyncio.to_thread(save_boot, self._data, boot_id())
         await self._save(self.state.with_cluster())
 
     def start_after(self, history: EpochHistory) -> EpochStart | None:

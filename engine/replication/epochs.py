@@ -35,11 +35,15 @@ class EpochRole(StrEnum):
 
 
 class EpochStart(msgspec.Struct, frozen=True, array_like=True):
-    """Where log and journal ended when an epoch began."""
+    """Where log and journal ended when an epoch began.
+
+    With a `loss`, counted from 1: what the leader's disk still had after it lost power.
+    """
 
     epoch: int
     log_end: Annotated[int, Meta(ge=0)]
     journal: JournalPlace
+    loss: int = 0
 
 
 class EpochHistory(msgspec.Struct, frozen=True, tag="epochs", array_like=True):
@@ -65,12 +69,23 @@ class EpochHistory(msgspec.Struct, frozen=True, tag="epochs", array_like=True):
         Conflict where it is of another cluster, or so old that nobody knows.
         """
         self.check_same(own.cluster)
-        epoch = own.epoch
-        start = next((each for each in self.starts if each.epoch > epoch), None)
-        if start is None or (log_end <= start.log_end and journal <= start.journal):
+        if own.epoch > self.epoch:  # it is the leader that has to give way
             return None
-        if start.epoch > epoch + 1:
-            detail = f"the leader does not know any more where its epoch {epoch + 1} began"
+        unknown = [each for each in self.starts if each not in own.starts]
+        parted = [each for each in own.starts if each not in self.starts]
+        if len(self.starts) == STARTS_MAX:  # the leader may have forgotten those before
+            parted = [each for each in parted if each.epoch >= self.starts[0].epoch]
+        if not unknown and not parted:
+            return None
+        start = EpochStart(
+            (unknown or parted)[0].epoch,
+            min(each.log_end for each in unknown + parted),
+            min(each.journal for each in unknown + parted),
+        )
+        if log_end <= start.log_end and journal <= start.journal:
+            return None
+        if unknown and (unknown[0].epoch > own.epoch + 1 or len(unknown) == STARTS_MAX):
+            detail = f"the leader does not know any more where its epoch {own.epoch + 1} began"
             raise Conflict(detail, field="data", remedy=ANEW)
         if not own.cluster:  # nothing says that it has ever been a copy
             raise _other_leaders()
@@ -156,6 +171,17 @@ class EpochState(msgspec.Struct, frozen=True):
         if self.role is EpochRole.LEADER:
             return "" if is_overridden or follow == self.peer else follow
         return self.peer if self.role is EpochRole.STANDBY and is_overridden else follow
+
+    def lose_power(self, log_end: int) -> "EpochState":
+        """The state of a leader whose log is whole up to there after a loss of power.
+
+        Of its journal nobody knows how much: its standbys take that anew.
+        """
+        starts = self.history.starts
+        loss = 1 + max((each.loss for each in starts if each.epoch == self.epoch), default=0)
+        start = EpochStart(self.epoch, log_end, JournalPlace(0, 0), loss)
+        history = msgspec.structs.replace(self.history, starts=[*starts, start][-STARTS_MAX:])
+        return msgspec.structs.replace(self, history=history)
 
     def fence(self, epoch: int) -> "EpochState":
         """The state of a leader that has met the leader of a later epoch."""

@@ -200,6 +200,9 @@ class StandbySink:
             self._store.journal.keep_snapshot(piece.number, snapshot)
             return
         write_atomic(self._files, file_path(self._directory, "snapshot", piece.number), snapshot)
+        for number in file_numbers(self._files, self._directory, "journal"):
+            if number < piece.number:  # it does not lead to the snapshot
+                self._files.remove(file_path(self._directory, "journal", number))
         self.must_reopen = True
 
     # -- both ---------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """Dispatches records from the log to consume queues, the key index and waiting readers.
 
 Batches become readable in log order. One that was promised `flushed` holds back itself and what
-follows until the flush, so that no consumer sees what a power loss could still take.
+follows until the flush, so that no consumer sees what a power loss could still take; one that was
+promised `replicated` until a standby has it, so that none is further in a queue than a standby that
+is promoted then: it would pass over what that one takes next.
 """
 
 from collections import deque
@@ -31,14 +33,15 @@ class DispatchBatch(NamedTuple):
 
     end: int
     stored_ms: int
-    is_held: bool
+    is_held: bool  # until the flush
     runs: list[QueueRun] | list[PackedRun]
     keyed: list[Keys]
     hashed: list[HashedKeys]  # of messages that came as columns
+    needs_copy: bool = False  # held until a standby has it, too
 
 
 class Dispatch:
-    """`position` is the end of what is readable.
+    """`position` is the end of what is readable; what ends by `copied` waits for no standby.
 
     Where the disk refuses a queue's or the index's file, the batch (which the log has) and all
     behind it wait; `failure` says why. The store refuses sends meanwhile and calls `release` again.
@@ -49,7 +52,7 @@ class Dispatch:
         self._held: deque[DispatchBatch] = deque()
         self.on_visible: list[OnVisible] = []
         self.on_visible_in: dict[str, OnVisible] = {}  # by topic
-        self.position = 0
+        self.position = self.copied = 0
         self.failure: OSError | None = None
         self._owing: list[ConsumeQueue] = []
         self._owed_end = 0
@@ -88,10 +91,14 @@ class Dispatch:
         runs = self._held
         if not self._pay():
             return
-        while runs and (not runs[0].is_held or runs[0].end <= flushed):
+        while runs and self._is_due(runs[0], flushed):
             if not self._show(runs[0]):
                 return
             runs.popleft()
+
+    def _is_due(self, batch: DispatchBatch, flushed: int) -> bool:
+        is_copied = not batch.needs_copy or batch.end <= self.copied
+        return not batch.is_held or (is_copied and batch.end <= flushed)
 
     def _pay(self) -> bool:
         """Whether nothing of a recovery is left to be written."""

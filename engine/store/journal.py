@@ -143,6 +143,7 @@ class Journal(Service):
         self._has_refused = False  # what is set aside or stepped over is not in the next snapshot
         self._is_renewed = False  # a new snapshot is wanted whatever the size
         self.before_reread: Callable[[int], None] = lambda start: None  # of a copy
+        self.kept_snapshot = 0  # number of the newest one that was written here since the start
         self.is_keeping = False  # a snapshot of the leader's is being written
         self.is_copy = False  # of a leader's: `append_copy` alone writes
         self.refusal: Callable[[], EngineError] | None = None  # while changes are held back
@@ -451,6 +452,7 @@ class Journal(Service):
         for file in older:  # a power loss must leave the older generation whole
             sync_if_open(file)
         write_atomic(self._files, self._path("snapshot", number), snapshot)
+        self.kept_snapshot = number
         self._remove_stale(number)
 
     def _remove_stale(self, number: int) -> None:

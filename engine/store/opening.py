@@ -166,9 +166,12 @@ class StoreOpening(StoreReader):
         again = msgspec.structs.replace(
             self._marked, confirmed=self._start, entries=None, index_file=None
         )
-        with suppress(OSError):
+        try:
             save_checkpoint(self._files, self._root / "checkpoint", again)
             self._marked = again
+        except OSError:
+            if self.journal.is_copy:  # it may name no index file that the next start would miss
+                raise
         copy = self.damage_log.move_aside(self._root / "index")
         make_lasting_directory(self._files, self._root / "index")
         detail = f"{fault}; the key index was made anew from the log"

@@ -123,6 +123,7 @@ class Store(StoreCopy):
             for unsynced in self._log.take_unsynced():
                 unsynced.sync()
             self._flusher.settle(self._log.written)
+            self.show_copied(self._log.written)
             if self._dispatch.failure is None and not self.journal.is_behind:
                 self._leave_clean()
         self.close()
@@ -170,8 +171,8 @@ class Store(StoreCopy):
         """Write all of `messages` with one write, or none of them.
 
         Each has its topic and queue (0 or more) set, and gets a message id if it has none. Not
-        STORED they become readable only after the flush; with `waits` False the sender does not
-        wait for it.
+        STORED they become readable only after the flush, REPLICATED ones after `show_copied`, too;
+        with `waits` False the sender does not wait for the flush.
         DiskFull, Invalid (too large) and Corrupt (the disk failed) leave nothing behind.
         """
         self.check_leader()
@@ -190,8 +191,11 @@ class Store(StoreCopy):
             raise
         end = start + len(batch.data)
         is_held = durability is not Durability.STORED
+        needs_copy = durability is Durability.REPLICATED
         runs = self._dispatch_written(
-            DispatchBatch(end, stored_ms, is_held, batch.runs, batch.keyed, [])
+            DispatchBatch(
+                end, stored_ms, is_held, batch.runs, batch.keyed, [], needs_copy=needs_copy
+            )
         )
         if is_held and not waits:
             self._flusher.request(end, _ignore)
@@ -217,8 +221,9 @@ class Store(StoreCopy):
         end = start + len(batch.data)
         is_held = durability is not Durability.STORED
         hashed = [batch.hashed] if batch.hashed.hashes else []
+        needs_copy = durability is Durability.REPLICATED
         runs = self._dispatch_written(
-            DispatchBatch(end, stored_ms, is_held, batch.runs, [], hashed)
+            DispatchBatch(end, stored_ms, is_held, batch.runs, [], hashed, needs_copy=needs_copy)
         )
         id_prefix = self._encoder.id_prefix
         results = [ColumnsResult(*place, durability, id_prefix) for place in batch.places]
@@ -270,6 +275,11 @@ class Store(StoreCopy):
         """Raise DiskFull where producers are refused so that the engine's own work has room."""
         if self.crowding:
             raise disk_full(self.crowding)
+
+    def show_copied(self, position: int) -> None:
+        """Nothing before `position` waits for a standby any more: it is readable once flushed."""
+        self._dispatch.copied = max(self._dispatch.copied, position)
+        self._dispatch.release(self._flusher.flushed)
 
     def when_flushed(self, position: int, done: Done) -> None:
         """Call `done(None)` once the log is on disk up to `position`, or `done(error)`."""

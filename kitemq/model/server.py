@@ -119,6 +119,20 @@ class Capabilities(msgspec.Struct, frozen=True):
     member_shares: Annotated[
         bool, Meta(description="Share the queues of a topic out among the members of a group.")
     ]
+    # Of these an older server says nothing, which can do them all.
+    dismissals: Annotated[bool, Meta(description="Dismiss dead letters, and restore them.")] = True
+    reset_history: Annotated[bool, Meta(description="Remember and undo offset resets.")] = True
+    purges: Annotated[bool, Meta(description="Delete messages before their time.")] = True
+    content_search: Annotated[
+        bool, Meta(description="Look through a topic for what its messages say.")
+    ] = True
+    journeys: Annotated[bool, Meta(description="Tell what happened to a message.")] = True
+    traffic_figures: Annotated[bool, Meta(description="Count messages and rates.")] = True
+    lag_history: Annotated[bool, Meta(description="Keep the lag of groups over time.")] = True
+    log_figures: Annotated[bool, Meta(description="Tell of its log, its disk and services.")] = True
+    reports: Annotated[bool, Meta(description="Record what the hourly reports compute from.")] = (
+        True
+    )
 
 
 class ServerInfo(msgspec.Struct, frozen=True):

@@ -127,7 +127,7 @@ class EnginePage:
 async def show(request: PageRequest) -> Response:
     """GET /engine"""
     console, services = request.console, request.services
-    statistics, heartbeat = console.statistics, services.heartbeat
+    statistics, heartbeat = console.host.broker.statistics, services.heartbeat
 
     retention, figures = await services.purges.status(), statistics.broker()
     latency = figures.put_latency

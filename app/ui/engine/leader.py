@@ -30,7 +30,7 @@ class LeaderPage:
 async def handover_page(request: PageRequest, form: Form | None = None, epoch: int = 0) -> Response:
     """GET /engine/handover?to=: ask before handing over."""
     to = request.query_params.get("to", "")
-    log_end = request.broker.log_end
+    log_end = request.services.host.broker.log_end
     links = [each for each in request.services.standbys.links if each.ha_listen == to]
     lag_bytes = links[0].lag_bytes(log_end) if links else None
     context = LeaderPage(form or Form({"confirm": ""}), to, lag_bytes, epoch)
@@ -62,7 +62,7 @@ async def promotion_page(
     context = LeaderPage(
         form or Form({"confirm": ""}),
         following.leader or heir,
-        following.lag_bytes(request.broker.log_end),
+        following.lag_bytes(request.services.host.broker.log_end),
         epoch,
         is_risky=bool(heir) or following.is_connected,
     )
