@@ -236,7 +236,7 @@ class Store(StoreCopy):
 
         With `is_held` it becomes readable only after the flush.
         """
-        self.journal.check_leader()
+        self.check_leader()
         self._check_writable()
         known, log = self._queue(shape.topic, queue), self._log
         stored_ms = self._last_ms = self._clock.now_ms()
