@@ -3,6 +3,7 @@
 Those of `Services.__init__` exist before the server starts, the others while `running` is held.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -40,6 +41,7 @@ from app.services.dismissals import Dismissals
 from app.services.exposure import plain_ports, warn_of_plain
 from app.services.group_members import MixedGroups
 from app.services.groups import Groups
+from app.services.handover import Handover
 from app.services.journeys import Journeys
 from app.services.leadership import Leadership
 from app.services.log_levels import LogLevels, LogRing
@@ -68,6 +70,7 @@ from app.settings import Settings, is_loopback
 from engine.broker import TransactionCheck
 from engine.clock import Clock
 from engine.errors import EngineError
+from engine.events import MemberJoined, MemberLeft
 
 log = logging.getLogger("kitemq")
 
@@ -118,7 +121,9 @@ class Services:
         self.rpc_figures = RpcFigures()
         self.remoting_figures = RemotingFigures()
         self.standbys = Standbys()
+        self.broker_address = ""  # of `LeaderProfile`, once the port of classic clients is open
         self.leadership = Leadership(settings.data, self.host, self.following)
+        self.handover = Handover(self.leadership, self.host, self.standbys, settings)
         self.authenticator = Authenticator(self.user_directory)
         self.refusal_audit = RefusalAudit(self.database, clock)
         self.accounts = Accounts(
@@ -144,7 +149,7 @@ class Services:
         self.log_ring.attach()
         warn_of_plain(self.settings)
         try:
-            self.leadership.load()
+            await asyncio.to_thread(self.leadership.load)
             await self._start()
         except EngineError as error:
             log.critical("KiteMQ cannot start: %s. %s", error.detail, error.remedy)
@@ -161,6 +166,9 @@ class Services:
     async def _start(self) -> None:
         await self.host.start()
         try:
+            if self.has_embedded_engine:
+                self.leadership.begin()
+                self.handover.load()
             self._build()
         except BaseException:
             await self.host.stop(self.settings.stop_timeout_s)
@@ -211,8 +219,8 @@ class Services:
             host.broker if self.has_embedded_engine else None, self.connections
         )
         if self.has_embedded_engine:
-            host.broker.events.subscribe(self.client_figures.hear)
-            host.broker.events.subscribe(self.mixed_groups.on_event)
+            host.broker.events.subscribe(self.client_figures.hear, self.client_figures.kinds)
+            host.broker.events.subscribe(self.mixed_groups.on_event, (MemberJoined, MemberLeft))
         self.clients = Clients(administration, self.messaging, self.connections, self.audit)
         self.reports = Reports(host, self.audit, database, settings)
         self.alerts = Alerts(

@@ -42,7 +42,7 @@ class DeadSummaries:
         self._cache: OrderedDict[str, tuple[Hashable, DeadSummary]] = OrderedDict()
 
     async def of(self, group: str) -> DeadSummary:
-        """The summary of a group as of this minute; raises GroupNotFound."""
+        """The summary of a group as of this minute; raises GroupNotFound, TopicNotFound."""
         letters, topic = self._administration.dead_letters, DEAD_LETTER_PREFIX + group
         states = await letters.states(group)
         minute = self._now_ms() // MINUTE_MS

@@ -33,7 +33,7 @@ from app.ui.audit import audit
 from app.ui.clients import client, clients
 from app.ui.dead_letters import dead_letter, dead_letters, dismiss, resend
 from app.ui.dead_letters import exports as dead_exports
-from app.ui.engine import control, engine
+from app.ui.engine import control, engine, leader
 from app.ui.framework import preferences
 from app.ui.framework.failures import Handler, page, unknown_page
 from app.ui.framework.page_request import PageRequest
@@ -242,6 +242,8 @@ router = APIRouter(
         *_form("/client/disconnect", client.disconnect_page, client.disconnect, ADMINISTER_SERVER),
         _get("/engine", engine.show),
         _get("/engine/control", control.show),
+        *_form("/engine/handover", leader.handover_page, leader.hand_over, ADMINISTER_CONTROL),
+        *_form("/engine/promotion", leader.promotion_page, leader.promote, ADMINISTER_CONTROL),
         _post("/engine/control/read-only", control.switch, ADMINISTER_CONTROL),
         _post("/engine/control/log-level", control.change_level, ADMINISTER_CONTROL),
         _get("/audit", audit.show, READ_AUDIT),

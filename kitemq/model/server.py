@@ -36,6 +36,10 @@ class StandbyItem(msgspec.Struct, frozen=True):
     kind: Annotated[str, Meta(description="`kitemq`, or `rocketmq` for a slave.")]
     since_ms: int
     lag_bytes: int
+    ha_listen: Annotated[
+        str, Meta(description="Where a standby serves standbys once it leads; may be empty.")
+    ] = ""
+    in_step: Annotated[bool, Meta(description="Whether it has had everything once.")] = False
 
 
 class LogTailItem(msgspec.Struct, frozen=True):
@@ -61,6 +65,9 @@ class Replication(msgspec.Struct, frozen=True):
     refusal: Annotated[str, Meta(description="Why the last standby that was refused was.")]
     epoch: Annotated[int, Meta(description="Every promotion begins one.")] = 1
     tails: Annotated[list[LogTailItem], Meta(description="Set aside, the newest first.")] = []
+    heir: Annotated[
+        str, Meta(description="A standby that was told to take over, until that is known.")
+    ] = ""
 
 
 class NewPromotion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,6 +82,24 @@ class Promotion(msgspec.Struct, frozen=True):
     """The epoch in which this server leads, once it has started anew."""
 
     epoch: int
+
+
+class NewHandover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A hand-over as it is wanted."""
+
+    to: Annotated[
+        str, Meta(description="The standby's `ha_listen`, or its host; empty for the only one.")
+    ] = ""
+    timeout_s: Annotated[
+        float, Meta(gt=0, le=60, description="How long the standby has, at most 60.")
+    ] = 5.0
+
+
+class HandoverDone(msgspec.Struct, frozen=True):
+    """The epoch in which the standby leads, and its `ha_listen`, which this server follows."""
+
+    epoch: int
+    leader: str
 
 
 class Capabilities(msgspec.Struct, frozen=True):

@@ -75,9 +75,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]
 
 
 @pytest.fixture(scope="module")
-def server(
-    cluster: ApacheCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Gateway]:
+def server(cluster: ApacheCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with Gateway(tmp_path_factory.mktemp("gateway") / "data", cluster.name_server) as server:
         yield server
 

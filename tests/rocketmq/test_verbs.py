@@ -14,9 +14,15 @@ from app.cluster.client import ClusterClient
 from app.cluster.errors import ClusterError
 from app.cluster.groups import ClusterGroup
 from app.cluster.messaging import ClusterMessaging
-from engine.broker import AckResult, TransactionCheck, TransactionDecision, TransactionState
+from engine.broker import (
+    AckResult,
+    Delivery,
+    TransactionCheck,
+    TransactionDecision,
+    TransactionState,
+)
 from engine.errors import Busy, MessageNotFound
-from engine.message import Message
+from engine.message import Message, StoredMessage
 from protocol.remoting.codes import RequestCode
 from tests.app import test_messaging as contract
 from tests.app.maker import LIMIT_S, Maker, bodies
@@ -124,12 +130,23 @@ async def test_a_copy_that_a_broker_asked_about_is_not_delivered_besides(
     async with ClusterMessaging(ClusterClient(cluster.name_server)) as other:
         commit = TransactionDecision.COMMIT
         assert (await other.transactions.decide(sent.message_id, commit)).topic == topic
-    await maker.messaging.transactions.decide(sent.message_id, commit)
     [delivery] = await maker.receive(group, topic, 1)
     await maker.messaging.ack(group, [delivery.receipt])
+    await until_indexed(maker, delivery.message)
+    again = await maker.messaging.transactions.decide(sent.message_id, commit)
+    assert again.state is TransactionState.COMMITTED
     await asyncio.sleep(8)  # the broker looks every 2 s for what is undecided
     assert await maker.is_quiet(group, topic)
     maker.askers.remove(ask)
+
+
+async def until_indexed(maker: Maker, message: StoredMessage) -> None:
+    """Wait until the broker finds a message by its id, by which other processes know of it."""
+    assert isinstance(maker.messaging, ClusterMessaging)
+    reads, topic = maker.messaging._client.reads, message.topic
+    async with asyncio.timeout(LIMIT_S):
+        while not await reads.by_key(topic, message.message_id, is_id=True):
+            await asyncio.sleep(0.1)
 
 
 class SteadyTraffic:
@@ -202,6 +219,30 @@ async def test_nothing_accepted_is_lost_while_a_broker_is_killed(
     assert traffic.queues.keys() <= traffic.arrived
 
 
+async def test_a_broker_learns_of_a_group_that_was_made_while_it_was_away(
+    cluster: ApacheCluster, maker: Maker
+) -> None:
+    topic, group = await maker.topic(), f"{await maker.group()}-late"
+    [sent] = await maker.send(topic, "x", queue=1)
+    assert sent.queue == 1
+    cluster.kill("b")
+    async with asyncio.timeout(LIMIT_S * 2):
+        while True:
+            try:
+                assert await maker.is_quiet(group, topic)
+                break
+            except Busy:
+                await asyncio.sleep(0.2)
+        cluster.restart("b")
+        deliveries = list[Delivery]()
+        while not deliveries:
+            try:
+                deliveries = await maker.messaging.receive(group, {topic: "*"}, wait_s=1)
+            except Busy:
+                await asyncio.sleep(0.2)
+    assert bodies(deliveries) == ["x"]
+
+
 async def test_a_second_process_settles_what_the_first_was_delivered(
     cluster: ApacheCluster, maker: Maker
 ) -> None:
@@ -224,6 +265,7 @@ async def test_a_second_process_settles_what_the_first_was_delivered(
     [delivery] = await maker.receive(group, topic, 1)
     assert bodies([delivery]) == ["half"]
     await maker.messaging.ack(group, [delivery.receipt])
+    await until_indexed(maker, delivery.message)
     again = await maker.messaging.transactions.decide(sent.message_id, TransactionDecision.COMMIT)
     assert again.state is TransactionState.COMMITTED
     await asyncio.sleep(6)

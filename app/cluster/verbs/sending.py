@@ -8,7 +8,8 @@ Where a part fails the caller gets the error, which says how many were stored be
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
@@ -40,6 +41,7 @@ from engine.message_checks import check_message
 from engine.message_columns import ColumnsResult, MessageColumns
 from protocol.remoting.codes import SysFlag
 
+R = TypeVar("R")
 SENDS_MAX = 4096  # that are under way at once
 MESSAGE_EXTRA_BYTES = 22  # of a message in a batch, besides its body and properties
 LEVELS = list(Durability)
@@ -94,7 +96,7 @@ class ClusterSendVerbs(ClusterPart):
         self, messages: Sequence[Message], durability: Durability | None, done: Done
     ) -> None:
         """The same without a task of the caller's."""
-        eager.run(_in_task(self.send(messages, durability)), done)
+        eager.run(_later(partial(self.send, messages, durability)), done)
 
     def submit_columns(
         self,
@@ -111,7 +113,7 @@ class ClusterSendVerbs(ClusterPart):
             else:
                 done(result, error)
 
-        eager.run(_in_task(self.send_columns(columns, durability)), ended)
+        eager.run(_later(partial(self.send_columns, columns, durability)), ended)
 
     async def check_message(self, message: Message) -> None:
         """Raise what a send of the message would be refused with, before anything is stored."""
@@ -298,10 +300,10 @@ def new_message(message: Message, message_id: str) -> NewClusterMessage:
     )
 
 
-async def _in_task(work: Coroutine[Any, Any, BatchSlice | ColumnsResult]) -> Any:
+async def _later(send: Callable[[], Coroutine[Any, Any, R]]) -> R:
     """The work in a later turn: like the embedded engine's, its end comes after the submit's."""
     await asyncio.sleep(0)
-    return await work
+    return await send()
 
 
 def _closed(run: QueueBatch) -> QueueBatch:

@@ -3,7 +3,7 @@
 A decision finds it by its message id: in memory where this process began it or was asked about it,
 else by the brokers' index. Brokers do not keep what was decided, and would deliver a second time
 what is committed twice: so a decision is remembered here, of the last DECIDED_MAX, and the topic is
-looked into for what another process committed.
+looked into for what another process committed, which its index shows a little later.
 """
 
 import asyncio
@@ -247,11 +247,12 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
 
     def _drop(self, half: HalfMessage) -> None:
         """Roll back a copy that its broker wrote while the transaction was decided."""
-        work = self._client.half_messages.end(half, SysFlag.TRANSACTION_ROLLBACK, is_checked=True)
 
         async def drop() -> None:
             try:
-                await work
+                await self._client.half_messages.end(
+                    half, SysFlag.TRANSACTION_ROLLBACK, is_checked=True
+                )
             except ClusterError as error:  # the broker asks again
                 log.warning("a transaction's copy was not dropped: %s", error)
 

@@ -100,6 +100,7 @@ class Frame:
     read_only: ReadOnlyState  # with author, time and reason
     following: Following  # a leader, where this server is a standby
     lag_bytes: int | None  # of a standby
+    heir: str  # of a leader that waits for what came of a hand-over
     is_local: bool  # the server listens on this machine only
     capabilities: Capabilities
     block: str = ""  # the block to render; "" for the whole page
@@ -281,6 +282,7 @@ def _frame(
         read_only=services.read_only.state,
         following=following,
         lag_bytes=following.lag_bytes(services.host.broker.log_end) if following.leader else None,
+        heir=services.leadership.state.heir,
         is_local=is_loopback(services.settings.host),
         capabilities=services.messaging.capabilities,
         dead=console.sampler.snapshot.dead,
