@@ -3,20 +3,27 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import app
 from app import engines
 from app.capabilities import NOT_SUPPORTED
+from app.cluster.client import ClusterClient
 from app.cluster.host import ClusterHost
 from app.cluster.messaging import ClusterMessaging
 from app.settings import Settings, SettingsError, load
 from engine.clock import SystemClock
 from engine.errors import Refused
+from tests.remoting.port import opened
 
 FOLDER = Path(app.__path__[0])
 ASKING = re.compile(r"settings\.rocketmq\b|ClusterHost|ClusterMessaging\b|has_embedded_engine")
 DOORS = ("api", "grpc", "monitoring", "network", "remoting", "services", "ui", "ws")
+
+
+DOCUMENT = FOLDER.parent / "docs" / "clusters.md"
+DEPENDING = {"exact_timers", "sql_filters"}  # on the brokers' settings
 
 
 def cluster_settings(tmp_path: Path, **values: str) -> Settings:
@@ -47,6 +54,18 @@ async def test_a_server_before_a_cluster_has_no_broker(tmp_path: Path) -> None:
             getattr(engine.host, name)
         assert (refusal.value.code, bool(refusal.value.remedy)) == (NOT_SUPPORTED, True)
     await engine.messaging.close()
+
+
+@pytest.mark.anyio
+async def test_what_a_cluster_lacks_is_documented(tmp_path: Path) -> None:
+    async with opened(tmp_path / "data") as running:
+        async with ClusterMessaging(ClusterClient(running.port.address)) as messaging:
+            has = msgspec.structs.asdict(messaging.capabilities)
+    table = (
+        DOCUMENT.read_text().partition("| capability | what is absent |")[2].partition("\n\n")[0]
+    )
+    documented = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+    assert documented == {name for name, is_there in has.items() if not is_there} - DEPENDING
 
 
 @pytest.mark.parametrize(
