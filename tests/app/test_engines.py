@@ -58,13 +58,14 @@ async def test_a_server_before_a_cluster_has_no_broker(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_what_a_cluster_lacks_is_documented(tmp_path: Path) -> None:
-    async with opened(tmp_path / "data") as running:
-        async with ClusterMessaging(ClusterClient(running.port.address)) as messaging:
-            has = msgspec.structs.asdict(messaging.capabilities)
-    table = (
-        DOCUMENT.read_text().partition("| capability | what is absent |")[2].partition("\n\n")[0]
-    )
-    documented = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+    async with (
+        opened(tmp_path / "data") as running,
+        ClusterMessaging(ClusterClient(running.port.address)) as messaging,
+    ):
+        has = msgspec.structs.asdict(messaging.capabilities)
+    table = DOCUMENT.read_text().partition("| capability | what is absent |")[2]
+    rows = table.partition("\n\n")[0]
+    documented = set(re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE))
     assert documented == {name for name, is_there in has.items() if not is_there} - DEPENDING
 
 

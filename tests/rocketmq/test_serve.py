@@ -151,7 +151,7 @@ def test_the_websocket_sends_and_delivers(server: Gateway, topic: str, group: st
         assert [each["body"] for each in messages] == ["one"]
         receipts = [each["receipt"] for each in messages]
         settled = ask(op="ack", id=3, group=group, receipts=receipts)
-        assert settled["op"] == "result", settled
+        assert settled["results"] == [{"result": "done"}]
 
 
 def test_what_the_cluster_cannot_do_is_refused_by_its_name(server: Gateway, topic: str) -> None:
