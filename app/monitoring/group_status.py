@@ -92,7 +92,7 @@ def _reason(now: GroupCondition) -> StatusReason:
         return StatusReason.PAUSED
     if now.is_quiet:
         return _idle(now)
-    if not now.members and not now.rate:
+    if not now.members and not now.rate and now.inflight is not None:  # else one may receive
         return StatusReason.NO_CONSUMERS
     if now.growth:
         return StatusReason.STALLED if now.rate == 0 else StatusReason.GROWING

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from app.ui.framework.page_request import PageRequest
 from app.ui.groups import policy as group_policy
 from app.ui.groups.head import GroupTab, group_of, head_of, respond
-from engine.broker import GroupMetrics, total
+from engine.broker import RETRY_PREFIX, GroupMetrics, total
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ async def show(request: PageRequest) -> Response:
     lag = await console.administration.lag(config.name)
     head = await head_of(console, config, "retries", lag)
     stats_of = console.administration.topic_stats
-    retries = [queue for queue in lag.queues if queue.topic == head.retry_topic]
+    retries = [queue for queue in lag.queues if queue.topic.startswith(RETRY_PREFIX)]
     waits, more = group_policy.waits(config.retry_policy, config.retry_max)
     context = GroupRetries(
         head=head,
@@ -52,7 +52,7 @@ async def show(request: PageRequest) -> Response:
         keeps_dead_letters=config.dead_letters,
         retry_waiting=lag.retry_waiting,
         retry_unread=sum(queue.count for queue in retries),
-        retry_inflight=total(queue.inflight for queue in retries),
+        retry_inflight=None if lag.inflight is None else total(queue.inflight for queue in retries),
         retry_messages=(await stats_of(head.retry_topic)).messages
         if head.has_retry_topic
         else None,
