@@ -1,7 +1,7 @@
 """What the engine behind `app.messaging` can do, and the refusal of what it cannot.
 
-The embedded engine can do all of it. `app.messaging` gives the table, endpoints and services ask it
-where another engine may have no answer.
+The embedded engine can do all of it. Endpoints and pages ask the table by name where another engine
+may have no answer: endpoints refuse the request, pages leave out the part and say why.
 """
 
 from typing import NamedTuple
@@ -10,18 +10,8 @@ from engine.errors import Refused
 from kitemq.model.server import Capabilities
 
 NOT_SUPPORTED = "not_supported"
-EMBEDDED = Capabilities(
-    exact_timers=True,
-    timer_changes=True,
-    message_acks=True,
-    sql_filters=True,
-    transaction_queries=True,
-    dead_letter_replays=True,
-    uncounted_releases=True,
-    member_shares=True,
-    topic_overrides=True,
-    group_policies=True,
-)
+ENGINE = "the engine behind this server"
+EMBEDDED = Capabilities(**dict.fromkeys(Capabilities.__struct_fields__, True))
 
 
 class Lack(NamedTuple):
@@ -54,6 +44,17 @@ LACKS = {
         "shares no queues out among the members of a group",
         "receive instead of pulling, or choose the queues in the consumers",
     ),
+    "dismissals": Lack("keeps no note of dead letters that need no review", "let them expire"),
+    "reset_history": Lack(
+        "remembers no offset resets", "see the audit trail, and reset to the offsets that it names"
+    ),
+    "purges": Lack("deletes no messages before their time", "set the topic's retention there"),
+    "content_search": Lack("looks through no topic by content", "search by id, key or time"),
+    "journeys": Lack("records no deliveries", "see the traces of your clients"),
+    "traffic_figures": Lack("counts no traffic", "see the metrics of its brokers"),
+    "lag_history": Lack("keeps no lag over time", "see the group's lag of now"),
+    "log_figures": Lack("shows neither its log nor its disk", "see its brokers' own figures"),
+    "reports": Lack("records nothing that reports compute from", "read its topics with Spark"),
     "topic_overrides": Lack(
         "sets durability, retention and traces for all topics alike",
         "leave it out, and set it for the brokers",
@@ -65,16 +66,16 @@ LACKS = {
 }
 
 
+def lack_of(capabilities: Capabilities, name: str) -> str:
+    """Why what needs a capability is left out; "" if the engine has it."""
+    return "" if getattr(capabilities, name) else f"{ENGINE} {LACKS[name].detail}"
+
+
 def require(capabilities: Capabilities, name: str, *, field: str = "") -> None:
     """Raise Refused (`not_supported`) if the engine lacks a capability.
 
     `name` is a field of Capabilities, `field` the input at fault if there is one.
     """
-    if not getattr(capabilities, name):
-        lack = LACKS[name]
-        raise Refused(
-            f"the engine behind this server {lack.detail}",
-            field=field or name,
-            remedy=lack.remedy,
-            code=NOT_SUPPORTED,
-        )
+    if lack := lack_of(capabilities, name):
+        remedy = LACKS[name].remedy
+        raise Refused(lack, field=field or name, remedy=remedy, code=NOT_SUPPORTED)

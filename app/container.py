@@ -3,6 +3,7 @@
 Those of `Services.__init__` exist before the server starts, the others while `running` is held.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -43,6 +44,7 @@ from app.services.dismissals import Dismissals
 from app.services.exposure import plain_ports, warn_of_plain
 from app.services.group_members import MixedGroups
 from app.services.groups import Groups
+from app.services.handover import Handover
 from app.services.journeys import Journeys
 from app.services.leadership import Leadership
 from app.services.log_levels import LogLevels, LogRing
@@ -72,6 +74,7 @@ from app.settings import Settings, is_loopback
 from engine.broker import TransactionCheck
 from engine.clock import Clock
 from engine.errors import EngineError
+from engine.events import MemberJoined, MemberLeft
 
 log = logging.getLogger("kitemq")
 
@@ -124,7 +127,9 @@ class Services:
         self.rpc_figures = RpcFigures()
         self.remoting_figures = RemotingFigures()
         self.standbys = Standbys()
+        self.broker_address = ""  # of `LeaderProfile`, once the port of classic clients is open
         self.leadership = Leadership(settings.data, self.host, self.following)
+        self.handover = Handover(self.leadership, self.host, self.standbys, settings)
         self.authenticator = Authenticator(self.user_directory)
         self.refusal_audit = RefusalAudit(self.database, clock)
         self.accounts = Accounts(
@@ -139,8 +144,10 @@ class Services:
         self.log_ring.attach()
         warn_of_plain(self.settings)
         try:
-            self.leadership.load()
+            await asyncio.to_thread(self.leadership.load)
             await self.host.start()
+            self.leadership.begin()
+            self.handover.load()
         except EngineError as error:
             log.critical("KiteMQ cannot start: %s. %s", error.detail, error.remedy)
             raise
@@ -165,7 +172,7 @@ class Services:
         self.connections = Connections()
         self.client_names = ClientNames(host.broker.members.is_alive)
         self.client_figures = ClientFigures(host.broker.members.count)
-        host.broker.events.subscribe(self.client_figures.hear)
+        host.broker.events.subscribe(self.client_figures.hear, self.client_figures.kinds)
         self.audit = Audit(database, host.clock, self.refusal_audit.flush)
         self.audit_pruning = AuditPruner(database, host.clock, settings)
         self.log_levels = LogLevels(self.audit)
@@ -190,7 +197,7 @@ class Services:
         meter = Meter(lambda: host.broker.statistics, host.clock.now_ms)
         self.sampler = Sampler(administration, meter, clock.now_ms)
         self.mixed_groups = MixedGroups(host, self.connections)
-        host.broker.events.subscribe(self.mixed_groups.on_event)
+        host.broker.events.subscribe(self.mixed_groups.on_event, (MemberJoined, MemberLeft))
         self.clients = Clients(administration, self.messaging, self.connections, self.audit)
         self.reports = Reports(host, self.audit, database, settings)
         self.alerts = Alerts(

@@ -12,7 +12,7 @@ from typing import TypeVar
 from app.capabilities import EMBEDDED
 from app.host import EngineHost
 from app.messaging import LockVerbs, MemberVerbs, Messaging, TransactionVerbs
-from app.send_batcher import BatchSlice, ColumnsDone, Done, SendBatcher
+from app.send_batcher import BatchSlice, ColumnsDone, Done, LoneSends, SendBatcher
 from app.tasks import settle
 from engine.broker import (
     Broker,
@@ -126,6 +126,12 @@ class EngineMessaging(HostVerbs, Messaging):
         split: Callable[[], None] | None = None,
     ) -> None:
         self._batcher.add_columns(columns, durability, done, split)
+
+    def lone_sender(
+        self, columns: MessageColumns, durability: Durability | None
+    ) -> LoneSends | None:
+        sender = self._engine.lone_sender(columns, durability)
+        return None if sender is None else LoneSends(self._batcher, sender)
 
     async def receive(
         self,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from app.send_batcher import BatchSlice, ColumnsDone, Done
+from app.send_batcher import BatchSlice, ColumnsDone, Done, LoneSends
 from engine.broker import (
     Broker,
     Decider,
@@ -156,6 +156,14 @@ class Messaging(VerbSet[Broker]):
         """The same for messages that came as columns; `done` gets what is known of either road.
 
         Columns of several sends are refused by a call of `split`, which sends them by parts.
+        """
+
+    def lone_sender(
+        self, columns: MessageColumns, durability: Durability | None
+    ) -> LoneSends | None:
+        """A shorter way for messages that come one at a time and differ from this one in little.
+
+        None where there is none; see `engine.broker.Broker.lone_sender`.
         """
 
     check_message = verb(Broker.check_message)

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from app.eager import as_engine_error
 from app.host import EngineHost
+from engine.broker import LoneSender
 from engine.errors import Corrupt, EngineError
 from engine.message import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Durability, Message, PutResult
-from engine.message_columns import ColumnsResult, MessageColumns
+from engine.message_columns import ColumnsResult, LonePlace, MessageColumns
 
 # Room that properties and the record's own fields need besides the bodies.
 JOINED_BYTES_MAX = BATCH_BYTES_MAX // 2
@@ -55,8 +56,9 @@ class SendBatcher:
     """Collects sends until the loop's next turn."""
 
     def __init__(self, host: EngineHost) -> None:
-        self._host = host
+        self.host = host
         self._waiting: list[PendingSend] = []
+        self.has_waiting = False  # sends that are not stored yet
         self._runs: deque[list[PendingSend]] = deque()  # which go into one append each
 
     def add(self, messages: Sequence[Message], durability: Durability | None, done: Done) -> None:
@@ -85,12 +87,13 @@ class SendBatcher:
         )
 
     def _add(self, item: PendingSend) -> None:
-        if not (self._waiting or self._runs):
+        if not self.has_waiting:
             self._schedule()
         self._waiting.append(item)
 
     def _schedule(self) -> None:
-        self._host.loop.call_soon(self._host.turn_end.run, self._flush)
+        self.has_waiting = True
+        self.host.loop.call_soon(self.host.turn_end.run, self._flush)
 
     def _flush(self) -> None:
         """Store what waits, in order; the next turn goes on where this one has no more time."""
@@ -103,6 +106,7 @@ class SendBatcher:
                 if perf_counter() > end_s:
                     break
         finally:
+            self.has_waiting = False
             if self._runs or self._waiting:
                 self._schedule()
 
@@ -126,7 +130,7 @@ class SendBatcher:
         if durability is Durability.STORED:
             answer(durability, None)
         else:
-            self._host.broker.when_accepted(flush_position, durability, answer)
+            self.host.broker.when_accepted(flush_position, durability, answer)
 
     def _part(self, run: list[PendingSend]) -> None:
         """Store what was refused together by parts, before all that came later."""
@@ -144,7 +148,7 @@ class SendBatcher:
         self, run: list[PendingSend], *, is_joined: bool
     ) -> tuple[Sequence[BatchSlice | ColumnsResult], Durability, int]:
         """Store a run by one append: what each send gets, and when."""
-        durability, broker = run[0].durability, self._host.broker
+        durability, broker = run[0].durability, self.host.broker
         columns = [item.batch for item in run if isinstance(item.batch, MessageColumns)]
         if len(columns) == len(run):
             put = broker.send_columns(columns, durability=durability, is_joined=is_joined)
@@ -156,6 +160,38 @@ class SendBatcher:
         ends = list(accumulate(map(len, parts), initial=0))
         slices = [_slice(sent, start, end) for start, end in pairwise(ends)]
         return slices, sent.durability, sent.flush_position
+
+
+class LoneSends:
+    """Stores messages of one sender one at a time, in the turn of the loop in which they come."""
+
+    def __init__(self, batcher: SendBatcher, sender: LoneSender) -> None:
+        self._batcher = batcher
+        self._sender = sender
+        self.durability = sender.durability
+        self.waits = sender.durability is not Durability.STORED
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it may go on; else a new one is to be prepared."""
+        return self._sender.is_current
+
+    def send(self, data: bytes, bodies_at: int, born_ms: int, id_number: int) -> LonePlace | None:
+        """As `LoneSender.send`; None also while earlier sends wait for the end of the turn."""
+        if self._batcher.has_waiting:
+            return None
+        return self._sender.send(data, bodies_at, born_ms, id_number)
+
+    def when_accepted(self, place: LonePlace, done: ColumnsDone) -> None:
+        """Call `done` once the message that stands there has its durability, or failed to."""
+        offsets, positions = range(place.offset, place.offset + 1), [place.position]
+
+        def answer(level: Durability, error: Exception | None) -> None:
+            result = ColumnsResult(place.queue, offsets, positions, level, "")
+            failure = _flush_failure(error)
+            done(None if failure else result, failure)
+
+        self._batcher.host.broker.when_accepted(place.end, self.durability, answer)
 
 
 def _runs_of(sends: Sequence[PendingSend]) -> Iterator[list[PendingSend]]:

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -52,6 +53,7 @@ from app.private_data import keep_private, tighten
 from app.services.leadership import RoleChange, settings_by_role
 from app.settings import Settings, SettingsError, is_loopback, load, origins, settings_fields
 from app.tls import Certificate, Pair, TlsError
+from engine.config import ROCKETMQ_SCHEME
 from engine.errors import EngineError
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ log = logging.getLogger("kitemq")
 
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
+SIGNAL_LOOK_S = 0.1
 # How long another thread may hold Python's lock while the event loop waits for it. The default of
 # 5 ms would be paid anew after each system call that lets go of it.
 SWITCH_S = 0.0005
@@ -110,8 +113,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> int:
     """Serve until SIGINT or SIGTERM; the exit code. Blocks.
 
-    `setting_origins` says by name which settings were given, and where. A promotion begins anew in
-    the same process, on the same port; so does a fence where the server is told whom to follow.
+    `setting_origins` says by name which settings were given, and where. A promotion and a hand-over
+    begin anew in the same process, on the same port; so does a fence where the server is told whom
+    to follow.
     """
     while True:
         try:
@@ -119,7 +123,7 @@ def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> i
         except EngineError as error:
             sys.stderr.write(f"kitemq: {error.detail}. {error.remedy}\n")
             return EXIT_REFUSED
-        run = _serve_once(role_settings, setting_origins)
+        run = _serve_once(role_settings, setting_origins, settings.follow)
         if run.change is RoleChange.FENCED and not settings.follow:
             return EXIT_REFUSED
         if run.change is None:
@@ -135,16 +139,17 @@ class ServerRun(NamedTuple):
     port: int = 0  # of HTTP
 
 
-def _serve_once(settings: Settings, setting_origins: Mapping[str, str]) -> ServerRun:
-    """Serve in one role until it changes, or a signal comes.
+def _serve_once(settings: Settings, setting_origins: Mapping[str, str], follow: str) -> ServerRun:
+    """Serve in one role until it changes, or a signal comes; `follow` is the setting as given.
 
-    A standby has neither of the ports of RocketMQ's protocols: their clients' heartbeats and
-    commits change something.
+    A standby has no port for gRPC clients, which stay with the first of their addresses that
+    answers; and no broker for classic ones, but a name server: without it not all of them start
+    (docs/standby.md).
     """
     if settings.follow:
-        settings = replace(
-            settings, grpc_listen=OFF, remoting_listen=OFF, remoting_broker_listen=""
-        )
+        settings = replace(settings, grpc_listen=OFF, remoting_broker_listen="")
+        if settings.follow.startswith(ROCKETMQ_SCHEME):  # its clients have their own name servers
+            settings = replace(settings, remoting_listen=OFF)
     try:
         host = open_host(settings)
         if not (is_loopback(host) or settings.allow_open or _has_users(settings)):
@@ -174,6 +179,7 @@ def _serve_once(settings: Settings, setting_origins: Mapping[str, str]) -> Serve
     if settings.goes_first:
         go_first()  # before there are threads, which have each a number of their own
     app = create_app(settings, origins=setting_origins)
+    app.services.leadership.follow = follow
     config = uvicorn.Config(
         app,
         loop="uvloop",
@@ -251,10 +257,19 @@ class Server(uvicorn.Server):
         self._ports: list[Acceptor | OtherPort] = []  # in the order of their end
         self._monitor = ConnectionMonitor(services.settings, services.connection_limits)
         self._certificate = certificate
+        self._left = asyncio.Event()
         services.leadership.on_change = self._leave
 
     def _leave(self) -> None:
         self.should_exit = True
+        self._left.set()
+
+    async def main_loop(self) -> None:
+        """Wait for the end; a change of the role does not wait for the next look at signals."""
+        while not await self.on_tick(1):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SIGNAL_LOOK_S):
+                    await self._left.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say so: a reader of this line can send requests."""
@@ -328,6 +343,8 @@ class Server(uvicorn.Server):
     async def _open(self, others: Sequence[tuple[str, "OtherPort"]]) -> bool:
         """Open the ports of other protocols; False (the log says why) where one cannot be."""
         for clients, port in others:
+            if self.should_exit:  # another one leads
+                break
             self._ports.append(port)
             try:
                 await port.start()
@@ -338,6 +355,11 @@ class Server(uvicorn.Server):
 
     def _others(self) -> "Iterator[tuple[str, OtherPort]]":
         """The ports besides HTTP with their clients; their code is loaded only where they are."""
+        leader, state = self._services.following.leader, self._services.leadership.state
+        if state.peer and not (leader or state.follows_rocketmq):
+            from app.replication.fencer import Fencer
+
+            yield "as the leader of an epoch", Fencer(self._services, state.peer)
         for listener in self._listeners.get(GRPC, ()):
             from app.grpc.port import GrpcPort
 
@@ -351,12 +373,10 @@ class Server(uvicorn.Server):
             yield "classic RocketMQ clients", port
         if self._services.following.leader:
             from app.replication.follower import Follower
+            from app.replication.master_follower import MasterFollower
 
-            yield "as a standby", Follower(self._services)
-        elif peer := self._services.leadership.state.peer:
-            from app.replication.fencer import Fencer
-
-            yield "as the leader of an epoch", Fencer(self._services, peer)
+            follows_rocketmq = self._services.following.follows_rocketmq
+            yield "as a standby", (MasterFollower if follows_rocketmq else Follower)(self._services)
         for listener in self._listeners.get(HA, ()):
             from app.replication.port import StandbyPort
 

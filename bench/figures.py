@@ -24,6 +24,7 @@ UNITS = {
     "client_us": Unit("client us/message", ",.2f"),
     "delay_ms": Unit("worst loop delay ms", ",.0f"),
     "ready_s": Unit("s to ready", ".2f"),
+    "gap_s": Unit("s without an accepted send", ".2f"),
     "memory_mib": Unit("MiB", ",.0f"),
     "wall_s": Unit("s", ",.1f"),
     "cpu_s": Unit("s of processor", ",.1f"),
@@ -36,7 +37,7 @@ UNITS = {
 # The kinds without a column of their own.
 OTHERS = (
     "p95_us", "page_cpu_ms", "size_kib", "search_rate",
-    "client_us", "ready_s", "wall_s", "cpu_s", "memory_mib",
+    "client_us", "ready_s", "gap_s", "wall_s", "cpu_s", "memory_mib",
 )  # fmt: skip
 
 
@@ -52,6 +53,7 @@ class Figure:
     client_us: float | None = None
     delay_ms: float | None = None
     ready_s: float | None = None
+    gap_s: float | None = None  # the longest that no send was accepted
     memory_mib: float | None = None
     wall_s: float | None = None
     cpu_s: float | None = None

@@ -37,6 +37,7 @@ from bench.peers import nats, redis, rocketmq
 from bench.process import Process
 from bench.report_lines import REPORTS
 from bench.server import Server
+from bench.standby import STANDBY
 from kitemq.protocol.sends import DurabilityCode
 
 BODY = b"x" * 256
@@ -543,6 +544,7 @@ LINES: tuple[Line, ...] = (
     *PIPELINED,
     *TAKING,
     *LIFE[1:],
+    *STANDBY,
     CONSOLE,
     *REPORTS,
 )

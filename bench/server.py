@@ -7,7 +7,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.process import Process, free_port
@@ -27,8 +27,11 @@ class Server(Process):
 
     name = "KiteMQ"
 
-    def __init__(self, data: Path, *, goes_first: bool = False) -> None:
+    def __init__(
+        self, data: Path, *, goes_first: bool = False, settings: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(data)
+        self._settings = settings or {}
         self._goes_first = goes_first
         self.url = f"http://127.0.0.1:{self.port}"
         self.grpc_port = free_port()
@@ -40,6 +43,8 @@ class Server(Process):
         serve += ["--set", f"remoting_listen=127.0.0.1:{self.remoting_port}"]
         serve += ["--set", "report_schedules=false"]  # nothing runs beside what is measured
         serve += ["--set", f"goes_first={self._goes_first}"]
+        for name, value in self._settings.items():
+            serve += ["--set", f"{name}={value}"]
         module = "bench.profiled" if os.environ.get(PROFILE_ENV) else "kitemq.cli"
         return [sys.executable, "-m", module, *serve]
 

@@ -124,6 +124,7 @@ from engine.statistics.windows import WindowRates
 from engine.store.damage import Damage
 from engine.store.files import Files, OsFiles
 from engine.store.hashing import tag_hash
+from engine.store.journal import JournalPlace
 from engine.store.kernel import KERNEL, StoredColumns
 from engine.store.pool import Pool
 from engine.topic.catalog import (
@@ -164,9 +165,11 @@ from engine.txn.transactions import (
 )
 from engine.verbs.consuming import ConsumeVerbs
 from engine.verbs.groups import GroupVerbs
+from engine.verbs.lone_sender import LoneSender
 from engine.verbs.reading import ReadVerbs
 from engine.verbs.scheduled import ScheduleVerbs
 from engine.verbs.topics import QueueContent, QueueStats, TopicStats
+from engine.verbs.verbs import stopping
 
 __all__ = [
     "ANYWHERE",
@@ -221,6 +224,7 @@ __all__ = [
     "LockResult",
     "LockedQueue",
     "LogSearch",
+    "LoneSender",
     "LongPoll",
     "Lookup",
     "Member",
@@ -365,7 +369,7 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
         """`on_wake` is called when `tick` is wanted sooner than it said."""
         self._config = config
         self._clock = clock
-        self._is_running = False
+        self._is_running, self._refusal = False, stopping
         self._files = files or OsFiles()
         parts = Container(
             config,
@@ -375,7 +379,8 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
             check_running=self._check_running,
         )
         self._use(parts)
-        self._runner = ServiceRunner(parts.services(), clock, on_wake)
+        self._runner, self._on_wake = ServiceRunner(parts.services(), clock, on_wake), on_wake
+        self._working = self._runner  # the one of all services, also while another runs
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -409,7 +414,41 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
 
     def refuse_changes(self) -> None:
         """Refuse every change from now on: another server leads."""
-        self._is_running = False
+        self._is_running, self._refusal = False, stopping
+
+    def suspend(self, refusal: Callable[[], EngineError]) -> None:
+        """Refuse every change with `refusal`, and make none, until `resume`.
+
+        What was accepted is flushed, copied and answered as ever. Log and journal end where they
+        end, but for what the pool was doing.
+        """
+        self.traces.settle()
+        self._is_running, self._refusal = False, refusal
+        self._store.journal.refusal = refusal
+        services = (self.replicas, self._store.flush_service, *self.statistics.services())
+        self._runner = ServiceRunner(services, self._clock, self._on_wake)
+
+    def resume(self) -> None:
+        """Take changes again after `suspend`."""
+        self._is_running, self._refusal = True, stopping
+        self._store.journal.refusal = None
+        self._runner = self._working
+        self._on_wake()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was accepted is on the disk, and nothing waits for room there."""
+        store = self._store
+        return store.flushed == store.written and not (store.journal.is_behind or store.refusal())
+
+    @property
+    def end(self) -> tuple[int, JournalPlace]:
+        """Where log and journal end."""
+        return self._store.written, self._store.journal.place
+
+    def begin_epoch(self) -> None:
+        """This was a standby until now: pulls from beyond what it had begin where that ended."""
+        self._delivery.pulls.begin_epoch(self._store.written)
 
     def cursor_for(self, standby: StandbyState) -> LeaderCursor:
         """What a standby lacks, piece by piece; its `check` is to be called first."""
@@ -494,6 +533,19 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
                 count, lambda index: first.body_size(index % first.count), began_s, waits_for
             )
         return sent
+
+    def lone_sender(
+        self, columns: MessageColumns, durability: Durability | None = None
+    ) -> LoneSender | None:
+        """Prepare to send messages one at a time which differ from this one in little.
+
+        That has been accepted, has its id from its sender, and of columns only that of the bodies.
+        None where each has to be looked at.
+        """
+        level = self._intake.lone_durability(columns, durability)
+        if level is None:
+            return None
+        return LoneSender(self._parts, self._clock, self._check_running, columns, level)
 
     @property
     def log_end(self) -> int:

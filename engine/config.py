@@ -7,6 +7,7 @@ from typing import Any
 from engine.message import Durability
 
 MIB = 1024 * 1024
+ROCKETMQ_SCHEME = "rocketmq://"  # of a leader that is an Apache RocketMQ master
 
 
 def setting(default: Any, help_text: str, *, is_shown: bool = True, **about: Any) -> Any:

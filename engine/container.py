@@ -106,6 +106,7 @@ class Container:
             clock,
             timeout_s=config.replicated_timeout_s,
             falls_back=config.replicated_fallback == "flushed",
+            show=self.store.show_copied,
         )
         self.intake = Intake(
             self.store,
@@ -209,21 +210,26 @@ class Container:
         # What was corrected for a power loss must not be lost in the next one, when others have
         # got the offsets that were taken back.
         self.store.journal.sync()
+        self.store.end_rocketmq_copy()
         self.traces.start()
         self.statistics.load()
-        self.events.subscribe(self.statistics.hear)
+        self.events.subscribe(self.statistics.hear, self.statistics.kinds)
 
-    def follow(self) -> None:
+    def follow(self, *, is_rocketmq: bool = False) -> None:
         """Open the data directory as a standby's: what is there is read, nothing is decided.
 
         Of the parts only the store's services may be ticked, and no verb may be called that
         changes anything: every change comes from the leader (`engine.replication`). Progress that
-        parts derive at their start is not there.
+        parts derive at their start is not there. Of an Apache master only the log is a copy: the
+        journal is the standby's own.
         """
-        self.store.journal.is_copy = True
+        self.store.is_copy, self.store.is_rocketmq_copy = True, is_rocketmq
+        self.store.journal.is_copy = not is_rocketmq
         self.store.journal.before_reread = self.store.reread_from
         self.store.open()
         try:
+            if is_rocketmq:
+                self.store.mark_rocketmq_copy()
             self.store.journal.load()
             self.store.recover(
                 begin_of=self.catalog.begin_of,

@@ -4,7 +4,8 @@ Events are emitted on the owner's thread after the fact is durable in the page c
 must return in microseconds and must not call back into the verb that emitted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -297,27 +298,36 @@ class RequestExpired(EngineEvent, frozen=True, gc=False):
     client: str
 
 
-Listener = Callable[[EngineEvent], None]
+Listener = Callable[[Any], None]
+Kinds = Iterable[type[EngineEvent]]
 
 
 class EventBus:
-    """Hands each event to every listener, in the order they subscribed."""
+    """Hands each event to the listeners of its type, in the order they subscribed."""
 
     def __init__(self) -> None:
-        self._listeners: tuple[Listener, ...] = ()
+        self._listeners: tuple[tuple[Listener, frozenset[type[EngineEvent]]], ...] = ()
+        self._by_type: dict[type[EngineEvent], tuple[Listener, ...]] = {}
+        self.has_subscribers = False  # hot paths skip building events while there are none
 
-    @property
-    def has_subscribers(self) -> bool:
-        """Whether anybody listens; hot paths skip building events when nobody does."""
-        return bool(self._listeners)
-
-    def subscribe(self, listener: Listener) -> None:
-        self._listeners += (listener,)
+    def subscribe(self, listener: Listener, kinds: Kinds = ()) -> None:
+        """Call `listener` for each event of these types; without any, for each event."""
+        self._set((*self._listeners, (listener, frozenset(kinds))))
 
     def unsubscribe(self, listener: Listener) -> None:
         """Tell `listener` nothing from now on."""
-        self._listeners = tuple(each for each in self._listeners if each != listener)
+        self._set(tuple(each for each in self._listeners if each[0] != listener))
+
+    def _set(self, listeners: tuple[tuple[Listener, frozenset[type[EngineEvent]]], ...]) -> None:
+        self._listeners, self._by_type = listeners, {}
+        self.has_subscribers = bool(listeners)
 
     def emit(self, event: EngineEvent) -> None:
-        for listener in self._listeners:
+        kind = event.__class__
+        listeners = self._by_type.get(kind)
+        if listeners is None:
+            listeners = self._by_type[kind] = tuple(
+                listener for listener, kinds in self._listeners if not kinds or kind in kinds
+            )
+        for listener in listeners:
             listener(event)

@@ -117,6 +117,8 @@ class Intake:
         try:
             level = self._durability_of(durability, {topic.name: topic})
             sent = self._store.append_columns(batches, queue, durability=level)
+            if level is Durability.REPLICATED:
+                self._replicas.hold(sent.flush_position)
         except EngineError as error:
             if self._events.has_subscribers and not is_joined:
                 ids = [name for batch in batches for name in batch.message_ids(REFUSED_IDS_MAX)]
@@ -130,6 +132,20 @@ class Intake:
             for run in sent.runs:
                 self._events.emit(Appended(now_ms, *run))
         return sent
+
+    def lone_durability(
+        self, columns: MessageColumns, durability: Durability | None
+    ) -> Durability | None:
+        """What messages like this one get, if they may be sent alone without being looked at.
+
+        None where they may not, or where it depends on the standbys of the moment.
+        """
+        topic = plain_topic([columns], self._open_topic, self._store)
+        if topic is None or topic is not self._catalog.find(topic.name):
+            return None
+        if Durability.REPLICATED in (durability, topic.durability or self._durability):
+            return None
+        return self._durability_of(durability, {topic.name: topic})
 
     def put(self, messages: Sequence[Message]) -> PutResult:
         """Accept the engine's own messages, which may go to system topics; no limit of producers.
@@ -159,6 +175,8 @@ class Intake:
                 self._catalog.ensure(name)
         level = self._durability_of(durability, topics, waits=waits)
         sent = self._store.append(messages, durability=level, waits=waits)
+        if level is Durability.REPLICATED:
+            self._replicas.hold(sent.flush_position)
         if self._events.has_subscribers:
             for run in sent.runs:
                 self._events.emit(Appended(now_ms, *run))

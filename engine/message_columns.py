@@ -114,3 +114,13 @@ class PutColumns(NamedTuple):
     durability: Durability
     flush_position: int
     runs: list[SentRun]
+
+
+class LonePlace(NamedTuple):
+    """Where a message that was sent by itself stands; its record ends at `end`."""
+
+    queue: int
+    offset: int
+    position: int
+    end: int = 0
+    stored_ms: int = 0

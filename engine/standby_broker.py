@@ -1,5 +1,7 @@
 """A broker over a standby: it answers what a leader's would, and changes nothing of its own.
 
+The leader is one of KiteMQ, or an Apache RocketMQ master.
+
 What parts derive at a start (delays and transactions that wait, what is in flight) is not there:
 a start makes it. Messages, topics, groups and their offsets are what they were at the last cut.
 """
@@ -8,8 +10,9 @@ from collections.abc import Callable
 
 from engine.broker import Broker
 from engine.clock import Clock
-from engine.config import EngineConfig
+from engine.config import ROCKETMQ_SCHEME, EngineConfig
 from engine.errors import OnStandby
+from engine.replication.rocketmq_standby import RocketmqStandby
 from engine.replication.standby import Standby
 from engine.store.files import Files
 from engine.store.pool import Pool
@@ -36,7 +39,8 @@ class StandbyBroker(Broker):
 
     def start(self) -> None:
         """Open the directory; Busy and Corrupt as a broker's start."""
-        self.standby = Standby(
+        follows_rocketmq = self._leader.startswith(ROCKETMQ_SCHEME)
+        self.standby = (RocketmqStandby if follows_rocketmq else Standby)(
             self._config,
             clock=self._clock,
             pool=self._pool,

@@ -327,7 +327,7 @@ class AsyncProducer:
 
     def _on_up(self, _connection: ServerConnection) -> None:
         for lane in tuple(self._lanes.values()):
-            lane.pump()
+            lane.go_on()
 
     def _on_down(self) -> None:
         """Nothing to do: what was on the road comes back to its lane by itself."""

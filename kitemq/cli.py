@@ -22,6 +22,7 @@ from kitemq.errors import KiteError
 COMMANDS = {
     "serve": ("serving", "run the server"),
     "promote": ("promote", "make a standby the leader"),
+    "handover": ("promote", "let a standby lead in the leader's place"),
     "store": ("serving", "look after a data directory"),
     "users": ("serving", "who may log in; see kitemq users --help"),
     "tokens": ("serving", "what programs log in with; see kitemq tokens --help"),

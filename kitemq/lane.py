@@ -207,6 +207,12 @@ class Lane:
                 return
             self._send(connection, batch)
 
+    def go_on(self) -> None:
+        """Send over a new connection: a pause that the last one was asked for is over."""
+        self._not_before_s = 0.0
+        self._backoff.reset()
+        self.pump()
+
     def fail_all(self, error: KiteError) -> None:
         """Give up on everything that has no answer yet."""
         if self._handle is not None:

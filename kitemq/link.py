@@ -15,6 +15,8 @@ CONNECT_TIMEOUT_S = 5.0
 CLOSE_REPLACED = 4001
 REPLACED_FIRST_S = 1.0  # how long a client stays away that was replaced, at first
 REPLACED_MAX_S = 60.0  # and at most
+# Of several addresses one will lead soon: so long they are looked at so often.
+SOON_S, SOON_WAIT_S = 10.0, 0.2
 # A connection that lasts longer than any client stays away is not being fought over.
 UNDISTURBED_S = 2 * REPLACED_MAX_S
 
@@ -125,8 +127,11 @@ class ServerLink:
         await asyncio.sleep(wait_s)
 
     async def _reconnect(self, backoff: Backoff) -> ServerConnection:
+        loop = asyncio.get_running_loop()
+        soon_s = loop.time() + SOON_S if len(self._urls) > 1 else 0.0
         while True:
-            await asyncio.sleep(backoff.next_s())
+            wait_s = backoff.next_s()
+            await asyncio.sleep(min(wait_s, SOON_WAIT_S) if loop.time() < soon_s else wait_s)
             try:
                 return await self._connect()
             except Unreachable:

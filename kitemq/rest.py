@@ -31,13 +31,6 @@ def segment(name: str) -> str:
     return quote(name, safe="")
 
 
-def checked(answer: httpx.Response) -> httpx.Response:
-    """An answer of success; raises the error that any other tells of."""
-    if not answer.is_success:
-        raise problem_of(answer)
-    return answer
-
-
 def problem_of(answer: httpx.Response) -> KiteError:
     """The error that a problem document tells of; ProtocolViolation where there is none."""
     try:

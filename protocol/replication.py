@@ -5,7 +5,8 @@ position (8), a size (4), and so many bytes of the log. Size 0 is a heartbeat. A
 
 KiteMQ's own standby begins with `GREETING`, a report that no slave makes as it is negative. Both
 sides prove that they know the secret; then the body of a frame is one document, as the position
-of a frame says how far the leader's log goes by now.
+of a frame says how far the leader's log goes by now. A standby that is told to take over answers
+with a negative report: the epoch that it has begun, or `REFUSED`.
 """
 
 import hmac
@@ -14,6 +15,7 @@ import struct
 HEAD = struct.Struct(">qi")  # position in the log, size of what follows
 REPORT = struct.Struct(">q")  # position up to which the sender has the log
 GREETING = b"\xffKITEHA\x01"
+REFUSED = -(1 << 63)  # as a report: the standby takes over nothing
 assert HEAD.size == 12
 assert REPORT.size == len(GREETING) == 8
 

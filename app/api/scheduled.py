@@ -8,7 +8,6 @@ from msgspec import UNSET, Meta
 from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Limit
 from app.api.messages.messages import message_view
-from app.capabilities import require
 from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
 from app.security.message_rights import visible
 from app.services import bodies
@@ -32,7 +31,9 @@ class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
     encoding: Encoding = Encoding.AUTO
 
 
-@operations.get("/scheduled", needs=READ_SERVER, example="?topic=reminders&limit=10")
+@operations.get(
+    "/scheduled", capability="timer_changes", needs=READ_SERVER, example="?topic=reminders&limit=10"
+)
 async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     """List messages that wait for their time.
 
@@ -40,7 +41,6 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     levels, retries included. Messages that the caller may not read come without their content.
     """
     query = call.query
-    require(call.messaging.capabilities, "timer_changes")
     page = await call.messaging.scheduled(
         topic=query.topic, from_ms=query.from_ms, after=query.after, count_max=query.limit
     )

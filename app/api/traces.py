@@ -8,7 +8,13 @@ from kitemq.model.journeys import Journey, TraceStatus
 operations = Operations("traces", id="7F00000100001F900000000000000000")
 
 
-@operations.get("/messages/{id}/journey", needs=READ_SERVER, not_found=False, errors=(422,))
+@operations.get(
+    "/messages/{id}/journey",
+    capability="journeys",
+    needs=READ_SERVER,
+    not_found=False,
+    errors=(422,),
+)
 async def get_journey(call: Call[None, None]) -> Journey:
     """Get a message's journey.
 
@@ -19,7 +25,7 @@ async def get_journey(call: Call[None, None]) -> Journey:
     return convert(await call.services.journeys.find(call.path("id")), Journey)
 
 
-@operations.get("/traces/status", needs=READ_SERVER)
+@operations.get("/traces/status", capability="journeys", needs=READ_SERVER)
 async def trace_status(call: Call[None, None]) -> TraceStatus:
     """Tell how the recording of traces goes."""
     return convert(await call.services.journeys.status(), TraceStatus)

@@ -110,14 +110,18 @@ async def _decide(
     return convert(done, DecidedTransaction)
 
 
-@operations.get("/transactions", needs=READ_SERVER, example="?group=billing&limit=10")
+@operations.get(
+    "/transactions",
+    capability="transaction_queries",
+    needs=READ_SERVER,
+    example="?group=billing&limit=10",
+)
 async def list_transactions(call: Call[TransactionQuery, None]) -> UndecidedTransactions:
     """List undecided transactions.
 
     The oldest first: those that are still checked, or with `given_up` those that are not.
     """
     query, transactions = call.query, call.messaging.transactions
-    require(call.messaging.capabilities, "transaction_queries")
     listed = transactions.given_up if query.given_up else transactions.pending
     page = await listed(group=query.group, after=query.after, count_max=query.limit)
     await bodies.decompress([item.message for item in page.items])

@@ -16,7 +16,7 @@ from app.cluster.engine_errors import engine_errors
 from app.cluster.errors import ClusterUnreachable
 from app.cluster.groups import ClusterGroup
 from app.cluster.numbering import NAME, QueueNumbers, queue_numbers
-from app.cluster.routes import TopicRoute
+from app.cluster.routes import ClusterQueue, TopicRoute
 from engine.broker import GroupConfig, TopicConfig, TopicType, group_missing
 from engine.clock import Clock
 from engine.errors import GroupNotFound, TopicNotFound
@@ -29,8 +29,14 @@ RETRY_MAX = 16
 K = TypeVar("K")
 T = TypeVar("T")
 
+# What only an engine of our own keeps beside its messages.
+OF_THE_ENGINE = (
+    "dismissals", "reset_history", "purges", "content_search", "journeys", "traffic_figures",
+    "lag_history", "log_figures", "reports",
+)  # fmt: skip
 
-class Kept(Generic[K, T]):
+
+class NamedCache(Generic[K, T]):
     """Values by key, each asked for again after `kept_s`."""
 
     def __init__(self, ask: Callable[[K], Coroutine[Any, Any, T]], kept_s: float = KEPT_S) -> None:
@@ -74,9 +80,10 @@ class ClusterCatalog:
         self._order = order
         self._auto_create = auto_create
         self._default_queues = default_queues
-        self._topics = Kept(self._read_topic)
-        self._groups = Kept(self._read_group)
-        self._settings = Kept(client.settings)
+        self._topics = NamedCache(self._read_topic)
+        self._groups = NamedCache(self._read_group)
+        self._settings = NamedCache(client.settings)
+        self._homes: dict[str, dict[str, int]] = {}  # queues for writing, by topic and broker
 
     async def start(self) -> None:
         """Number the queues, and learn what the brokers can do; Busy while none can be reached."""
@@ -95,6 +102,7 @@ class ClusterCatalog:
             member_shares=False,
             topic_overrides=False,
             group_policies=False,
+            **dict.fromkeys(OF_THE_ENGINE, False),
         )
 
     # -- topics ---------------------------------------------------------------------------------
@@ -117,6 +125,21 @@ class ClusterCatalog:
         reads, writes = self.numbers.counts(route)
         permission = reduce(or_, (each.perm for each in route.queue_datas), 0)
         return TopicConfig(name, kind, reads, writes, permission & 6)
+
+    def write_numbers(self, topic: str, route: TopicRoute) -> list[int]:
+        """The numbers of the queues that a message group may go to.
+
+        Those of a broker that is away are among them where this process has seen it with the topic.
+        """
+        if topic not in self._homes and len(self._homes) >= ENTRIES_MAX:
+            self._homes.clear()
+        homes = self._homes.setdefault(topic, {})
+        homes |= {each.broker_name: each.write_queue_nums for each in route.queue_datas}
+        return sorted(
+            self.numbers.number(ClusterQueue(topic, broker, queue))
+            for broker, count in homes.items()
+            for queue in range(count)
+        )
 
     async def plan_topic(self, name: str) -> TopicConfig:
         """The same, or the topic that a first message would create; TopicNotFound."""

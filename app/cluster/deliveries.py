@@ -250,7 +250,7 @@ def _delivery(
         topic, broker, queue = message.place
         mark = RETRY_MARK if topic.startswith(RETRY_PREFIX) else NORMAL_MARK
         start = starts.get(f"{mark} {queue}", str(message.offset))
-        attempt += failures.get(f"{mark} qo{queue}%{message.offset}", 0)
+        attempt = max(attempt, failures.get(f"{mark} qo{queue}%{message.offset}", 0) + 1)
         parts = (
             start,
             number(answer, "popTime"),

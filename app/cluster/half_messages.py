@@ -22,7 +22,7 @@ from protocol.remoting.frames import Command
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 
 
-class _Producer(msgspec.Struct, rename={"name": "groupName"}):
+class _BeatProducer(msgspec.Struct, rename={"name": "groupName"}):
     name: str
 
 
@@ -33,7 +33,7 @@ class _HeartBeat(
     """The body of a HEART_BEAT."""
 
     client: str
-    producers: list[_Producer]
+    producers: list[_BeatProducer]
     consumers: list[str] = []
 
 
@@ -73,7 +73,7 @@ class ClusterHalfMessages:
 
     async def heartbeat(self, groups: Sequence[str]) -> None:
         """Tell all masters that producers of these groups are here; the first error, at the end."""
-        beat = _HeartBeat(self._name, [_Producer(each) for each in groups])
+        beat = _HeartBeat(self._name, [_BeatProducer(each) for each in groups])
         body = msgspec.json.encode(beat)
         failure: ClusterError | None = None
         for broker in await self._link.masters():

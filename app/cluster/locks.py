@@ -14,7 +14,7 @@ from protocol.remoting.loose_json import standard_json
 LEASE_S = 60.0  # of Apache's brokers
 
 
-class _Queue(msgspec.Struct, rename="camel"):
+class _LockQueue(msgspec.Struct, rename="camel"):
     topic: str
     broker_name: str
     queue_id: int
@@ -23,11 +23,11 @@ class _Queue(msgspec.Struct, rename="camel"):
 class _LockRequest(msgspec.Struct, rename="camel"):
     consumer_group: str
     client_id: str
-    mq_set: list[_Queue]
+    mq_set: list[_LockQueue]
 
 
 class _Locked(msgspec.Struct, rename={"queues": "lockOKMQSet"}):
-    queues: list[_Queue] = []
+    queues: list[_LockQueue] = []
 
 
 class ClusterLocks:
@@ -54,9 +54,9 @@ class ClusterLocks:
     async def _ask(
         self, code: RequestCode, group: str, client: str, queues: Iterable[ClusterQueue]
     ) -> list[bytes]:
-        by_broker = defaultdict[str, list[_Queue]](list)
+        by_broker = defaultdict[str, list[_LockQueue]](list)
         for queue in queues:
-            by_broker[queue.broker].append(_Queue(queue.topic, queue.broker, queue.queue))
+            by_broker[queue.broker].append(_LockQueue(queue.topic, queue.broker, queue.queue))
         requests = [
             self._link.ask(
                 broker, code, {}, body=msgspec.json.encode(_LockRequest(group, client, mine))

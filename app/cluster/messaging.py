@@ -71,6 +71,10 @@ class ClusterMessaging(
         self.capabilities = self._catalog.capabilities
         self.transactions.start()
 
+    def drain(self) -> None:
+        """End every receive and pull that waits with what it has; for the way out."""
+        self._waits.drain()
+
     async def close(self) -> None:
         """End all waits and the client."""
         await self._waits.close()

@@ -130,8 +130,9 @@ class ClusterReads:
         begin_ms: int = 0,
         end_ms: int = TIME_MAX,
         is_id: bool = False,
+        broker: str = "",
     ) -> list[ClusterMessage]:
-        """Up to 64 messages of each broker that carry a key, oldest first.
+        """Up to 64 messages of each broker, or of one, that carry a key, oldest first.
 
         With `is_id` the key is the message id.
         """
@@ -144,15 +145,16 @@ class ClusterReads:
             "_UNIQUE_KEY_QUERY": is_id,
         }
         messages: list[ClusterMessage] = []
-        for broker in (await self._link.routes.route(topic)).brokers:
+        brokers = [broker] if broker else (await self._link.routes.route(topic)).brokers
+        for name in brokers:
             answer = await self._link.ask(
-                broker,
+                name,
                 RequestCode.QUERY_MESSAGE,
                 fields,
                 allowed=(ResponseCode.QUERY_NOT_FOUND,),
             )
             if answer.code == ResponseCode.SUCCESS:
-                messages += messages_of(answer.body, broker)
+                messages += messages_of(answer.body, name)
         return sorted(with_key(messages, topic, key), key=lambda each: each.stored_ms)
 
     async def _offset(self, queue: ClusterQueue, code: RequestCode, more: Fields) -> int:

@@ -15,7 +15,7 @@ from engine.broker import (
     DeadLetterState,
     DeadLetterTally,
 )
-from engine.errors import NotFound
+from engine.errors import MessageNotFound
 
 TALLIED_MAX = 200
 HOURS = 24
@@ -42,7 +42,7 @@ class DeadSummaries:
         self._cache: OrderedDict[str, tuple[Hashable, DeadSummary]] = OrderedDict()
 
     async def of(self, group: str) -> DeadSummary:
-        """The summary of a group as of this minute; raises GroupNotFound."""
+        """The summary of a group as of this minute; raises GroupNotFound, TopicNotFound."""
         letters, topic = self._administration.dead_letters, DEAD_LETTER_PREFIX + group
         states = await letters.states(group)
         minute = self._now_ms() // MINUTE_MS
@@ -69,6 +69,6 @@ class DeadSummaries:
         """The time when the oldest dead letter was stored; None if its record cannot be read."""
         try:
             letter = await self._administration.dead_letters.get(group, offset)
-        except NotFound:
+        except MessageNotFound:
             return None
         return letter.message.stored_ms

@@ -20,6 +20,7 @@ U64 = struct.Struct(">Q")
 LENGTH_16 = 126  # as the length: it follows in two bytes
 LENGTH_64 = 127
 MASK_BYTES = 4
+HEAD_BYTES_LEAST = 2 + MASK_BYTES
 HEAD_BYTES_MAX = 14
 
 
@@ -49,6 +50,19 @@ def plain_frame(data: bytes, at: int) -> PlainFrame | None:
     if end > size:
         return None
     return PlainFrame(apply_mask(data[begin:end], data[start:begin]), end)
+
+
+def lone_frame(data: bytes) -> bytes | None:
+    """The payload of a plain frame of less than 64 KiB that is all of `data`; None for others."""
+    size = len(data)
+    if size < HEAD_BYTES_LEAST or data[0] != WHOLE_BINARY:
+        return None
+    length, begin = data[1] - MASKED, HEAD_BYTES_LEAST
+    if length == LENGTH_16:
+        length, begin = data[2] << 8 | data[3], HEAD_BYTES_LEAST + U16.size
+    if length < 0 or begin + length != size or length == LENGTH_64:
+        return None
+    return apply_mask(data[begin:], data[begin - MASK_BYTES : begin])
 
 
 def binary_head(size_bytes: int) -> bytes:

@@ -23,7 +23,7 @@ from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
-from app.network.websocket_frames import FrameBoundaries, binary_head, plain_frame
+from app.network.websocket_frames import FrameBoundaries, binary_head, lone_frame, plain_frame
 from app.security.byte_budget import (
     DETAILS,
     BudgetExceeded,
@@ -52,6 +52,9 @@ class MessageReceiver(Protocol):
 
     def on_message(self, data: bytes | str) -> None:
         """Take a message; after `pause` no further one comes until `resume`."""
+
+    def on_lone_message(self, data: bytes) -> None:
+        """Take the only message of a read; stands for `on_message` and `on_read_end`."""
 
     def on_read_end(self) -> None:
         """All messages that came with one read were handed over."""
@@ -155,6 +158,9 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         if self._rest:
             self._rest += data
             self.transport.pause_reading()
+        elif self._takes_at_once() and (frame := lone_frame(data)) is not None:
+            assert self._receiver is not None
+            self._receiver.on_lone_message(frame)
         elif len(data) <= SLICE_BYTES:
             self._parse_whole(data)
             self._recount()
@@ -163,6 +169,18 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             if not self.large_reads.parse(self):
                 self.transport.pause_reading()
                 self._recount()
+
+    def _takes_at_once(self) -> bool:
+        """Whether the receiver takes messages now, and nothing came of the next one yet."""
+        return not (
+            self._is_paused  # as it is without a receiver, which there is not before a handshake
+            or self._untaken
+            or self.frames
+            or self._counted_bytes
+            or self.close_sent
+            or self._reservation is None
+            or not self._boundaries.is_at_frame
+        )
 
     def parse_until(self, end_s: float) -> bool:
         """Parse unparsed bytes in slices until `end_s`; True if all are parsed."""

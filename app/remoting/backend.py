@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from app.container import Services
 from app.host import EngineHost
@@ -20,14 +21,14 @@ from app.services.receive_attempts import ReceiveAttempts
 from app.services.remoting_figures import RemotingFigures
 from app.settings import Settings
 from engine.broker import Broker
-from engine.errors import MessageNotFound
+from engine.errors import Busy, MessageNotFound, OnStandby
 from engine.host import host_text
 from engine.message import StoredMessage, offset_id
 from protocol.remoting.codes import RequestCode, ResponseCode
 
 UNKNOWN_CODE = -1  # under which unknown request codes are counted
 KNOWN = frozenset(map(int, RequestCode))
-
+NAME_SERVER = frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO})
 
 UNSPECIFIED = frozenset({"0.0.0.0", "::"})  # noqa: S104 - hosts that clients cannot call
 
@@ -46,9 +47,20 @@ class BrokerAddresses:
         return host_text(host, self.broker_port)
 
 
+class BrokerPlace(NamedTuple):
+    """The one broker as routes name it."""
+
+    name: str
+    cluster: str
+    address: str
+
+
 @dataclass
 class RemotingBackend:
-    """The remoting endpoint of one server; `services` are the application's."""
+    """The remoting endpoint of one server; `services` are the application's.
+
+    That of a standby is a name server alone, which names the leader's broker.
+    """
 
     services: Services
     clients: RemotingClients
@@ -77,7 +89,13 @@ class RemotingBackend:
 
     def handler(self, code: int) -> Handler:
         """The handler of a request code; raises RemotingRefusal if there is none."""
-        return handler_of(code)
+        handler = handler_of(code)
+        if leader := self.host.leader:
+            if code not in NAME_SERVER:
+                raise OnStandby(leader)
+            if self.host.is_loading:
+                raise Busy("this standby loads what its leader sent")
+        return handler
 
     def connected(self, connection: RemotingConnection) -> None:
         self.connections.add(connection)
@@ -94,6 +112,28 @@ class RemotingBackend:
     def address(self, connection: RemotingConnection) -> str:
         """The broker's address for this client: where it called us, unless the settings differ."""
         return self.settings.remoting_advertised or connection.broker
+
+    @property
+    def broker_address(self) -> str:
+        """The broker's address for those who know the host only: ":PORT" where that is any."""
+        return self.settings.remoting_advertised or self.addresses.broker("")
+
+    def place(self, connection: RemotingConnection) -> BrokerPlace:
+        """The broker that this client finds in routes; of a standby its leader's.
+
+        RemotingRefusal while a standby does not know it, or where there is none.
+        """
+        following, settings = self.services.following, self.settings
+        if not following.leader:
+            names = settings.broker_name, settings.cluster_name
+            return BrokerPlace(*names, self.address(connection))
+        profile, address = following.profile, following.broker_address()
+        if profile is None or not address:
+            raise RemotingRefusal(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"the leader {following.leader} has not said yet where its broker is, or has none",
+            )
+        return BrokerPlace(profile.broker_name, profile.cluster_name, address)
 
     def name_server_address(self, connection: RemotingConnection) -> str:
         """The name server's address for this client; the broker's where both are one."""

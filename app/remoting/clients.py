@@ -19,7 +19,7 @@ from app.security.client_names import ClientNames, owner_of
 from app.services.remoting_figures import RemotingFigures
 from app.services.transactions import Ask, Transactions
 from engine.broker import RETRY_PREFIX, GroupConfig, Mode, TransactionCheck
-from engine.events import EngineEvent, MemberJoined, MemberLeft
+from engine.events import MemberJoined, MemberLeft
 from engine.message import CHECK_TIMES, offset_id
 from protocol.remoting.codes import RequestCode, ResponseCode, version_text
 
@@ -261,10 +261,9 @@ class RemotingClients:
 
     # -- telling ---------------------------------------------------------------------------------
 
-    def on_event(self, event: EngineEvent) -> None:
+    def on_event(self, event: MemberJoined | MemberLeft) -> None:
         """Handle the engine's events about group members."""
-        if isinstance(event, (MemberJoined, MemberLeft)):
-            self.changed(event.group)
+        self.changed(event.group)
 
     def changed(self, group: str) -> None:
         """Notify the group's members at the end of this turn of the event loop to rebalance."""

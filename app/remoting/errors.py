@@ -18,6 +18,7 @@ from engine.errors import (
     MessageNotFound,
     NotFound,
     OffsetGone,
+    OnStandby,
     OutOfFiles,
     Paused,
     QueueNotFound,
@@ -46,6 +47,7 @@ CODES: dict[type[EngineError], ResponseCode] = {
     Forbidden: ResponseCode.NO_PERMISSION,
     Paused: ResponseCode.NO_PERMISSION,
     Conflict: ResponseCode.ILLEGAL_OPERATION,
+    OnStandby: ResponseCode.SERVICE_NOT_AVAILABLE,  # a producer tries another broker, or again
     Busy: ResponseCode.SYSTEM_BUSY,
     OutOfFiles: ResponseCode.SYSTEM_BUSY,
     DiskFull: ResponseCode.SERVICE_NOT_AVAILABLE,

@@ -22,6 +22,7 @@ from app.remoting.request_modes import RequestModes
 from app.remoting.signature import RemotingSignatures
 from app.settings import Settings
 from app.tls import Certificate, Pair
+from engine.events import MemberJoined, MemberLeft
 from engine.host import host_text
 
 log = logging.getLogger("kitemq.remoting")
@@ -70,8 +71,11 @@ class RemotingPort:
         except OSError as error:
             log.error("the remoting port serves no access keys: %s", error)
         await asyncio.to_thread(self.backend.request_modes.load)
+        self._services.broker_address = self.backend.broker_address
         certificate = await asyncio.to_thread(_certificate, settings)
-        self._services.host.broker.events.subscribe(self.backend.clients.on_event)
+        self._services.host.broker.events.subscribe(
+            self.backend.clients.on_event, (MemberJoined, MemberLeft)
+        )
         self._unlist = self._services.connections.add_endpoint(
             RemotingClientDirectory(self.backend.clients)
         )

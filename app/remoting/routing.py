@@ -1,4 +1,4 @@
-"""A name server's answers: all topics on one broker at one address."""
+"""A name server's answers: all topics on one broker at one address, of a standby its leader's."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from engine.errors import TopicNotFound
 from protocol.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from app.remoting.backend import RemotingBackend
+    from app.remoting.backend import BrokerPlace, RemotingBackend
 
 # Producers take this topic's route for one that does not exist yet.
 TEMPLATE_TOPIC = "TBW102"
@@ -29,8 +29,9 @@ async def get_route(backend: "RemotingBackend", call: RemotingCall) -> ErrorResp
     """
     name = call.topic(Action.READ)
     topic = await _topic(backend, name)
+    broker = backend.place(call.connection)
     queues = {
-        "brokerName": backend.settings.broker_name,
+        "brokerName": broker.name,
         "perm": topic.permission,
         "readQueueNums": topic.read_queues,
         "topicSysFlag": 0,
@@ -39,7 +40,7 @@ async def get_route(backend: "RemotingBackend", call: RemotingCall) -> ErrorResp
     return ErrorResponse(
         body=json_body(
             {
-                "brokerDatas": [_broker(backend, call)],
+                "brokerDatas": [_broker(broker)],
                 "filterServerTable": {},
                 "queueDatas": [queues],
             }
@@ -50,12 +51,12 @@ async def get_route(backend: "RemotingBackend", call: RemotingCall) -> ErrorResp
 def get_cluster_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The one broker of the one cluster."""
     call.require(Action.READ, Kind.SERVER)
-    settings = backend.settings
+    broker = backend.place(call.connection)
     return ErrorResponse(
         body=json_body(
             {
-                "brokerAddrTable": {settings.broker_name: _broker(backend, call)},
-                "clusterAddrTable": {settings.cluster_name: [settings.broker_name]},
+                "brokerAddrTable": {broker.name: _broker(broker)},
+                "clusterAddrTable": {broker.cluster: [broker.name]},
             }
         )
     )
@@ -83,11 +84,10 @@ async def _topic(backend: "RemotingBackend", name: str) -> TopicConfig:
         ) from None
 
 
-def _broker(backend: "RemotingBackend", call: RemotingCall) -> dict[str, Any]:
-    settings = backend.settings
+def _broker(broker: "BrokerPlace") -> dict[str, Any]:
     return {
-        "brokerAddrs": {"0": backend.address(call.connection)},
-        "brokerName": settings.broker_name,
-        "cluster": settings.cluster_name,
+        "brokerAddrs": {"0": broker.address},
+        "brokerName": broker.name,
+        "cluster": broker.cluster,
         "enableActingMaster": False,
     }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from app.listen_address import reached_at
 from app.network import connection_limits
 from app.network.connection_limits import ConnectionSlot
 from app.network.connection_monitor import ConnectionMonitor, MonitoredConnection
@@ -30,6 +31,7 @@ from protocol.replication import (
     GREETING,
     NONCE_BYTES,
     PROOF_BYTES,
+    REFUSED,
     REPORT,
     frame,
     is_same_proof,
@@ -52,6 +54,9 @@ SLAVE_BYTES = 32 * 1024
 ENDED = (OSError, TimeoutError, asyncio.IncompleteReadError)
 
 
+Serve = Callable[[StandbyLink], Coroutine[Any, Any, None]]
+
+
 class StandbyProgress:
     """Which cuts a standby has taken: it reports once for each frame, after it took that.
 
@@ -61,25 +66,26 @@ class StandbyProgress:
     def __init__(self, port: "StandbyPort") -> None:
         self._port = port
         self._frames = self._reports = 0
-        self._cuts: deque[tuple[int, int]] = deque()  # numbers of frames, ends of the log
+        self._cuts: deque[tuple[int, ReplicaCut]] = deque()  # with the numbers of their frames
         self._is_in_step = False
+        self.cut: ReplicaCut | None = None  # the last one that was taken
 
-    def note_frame(self, log_end: int | None) -> None:
-        """A frame is sent: a cut at `log_end`, or another one."""
+    def note_frame(self, cut: ReplicaCut | None) -> None:
+        """A frame is sent: a cut, or another one."""
         self._frames += 1
-        if log_end is not None:
-            self._cuts.append((self._frames, log_end))
+        if cut is not None:
+            self._cuts.append((self._frames, cut))
 
     def note_report(self) -> None:
         """A report came."""
         self._reports += 1
         replicas = self._port.broker.replicas
         while self._cuts and self._cuts[0][0] <= self._reports:
-            _, log_end = self._cuts.popleft()
+            _, self.cut = self._cuts.popleft()
             if not self._is_in_step:
                 self._is_in_step = True
                 replicas.join()
-            replicas.report(log_end)
+            replicas.report(self.cut.log_end)
 
     def close(self) -> None:
         """The standby is gone."""
@@ -101,7 +107,7 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
         self._task: asyncio.Task[None] | None = None
         self._taken = StandbyProgress(port)
         self._is_greeted = False  # by a standby of KiteMQ, which can be told things
-        self.address = ""
+        self.address = self._ha_listen = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -155,7 +161,7 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
             self._is_greeted = first == GREETING
             cursor = await self._prove() if self._is_greeted else None
         if cursor is not None:
-            await self._copy(KITEMQ, cursor.position, partial(self._give, cursor))
+            await self._copy(KITEMQ, cursor.position, partial(self._give, cursor), self._hear)
         elif not self._is_greeted:
             await self._greet_slave(*REPORT.unpack(first))
 
@@ -169,7 +175,8 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
             )
             return
         copied = self._port.broker.log_cursor(position)
-        await self._copy(ROCKETMQ, copied.position, partial(self._give_log, copied))
+        give = partial(self._give_log, copied)
+        await self._copy(ROCKETMQ, copied.position, give, self._hear_slave)
 
     async def _prove(self) -> LeaderCursor | None:
         """Exchange proofs, and take the standby's state; None where it does not know the secret."""
@@ -181,8 +188,8 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
             log.warning("the standby %s does not know this server's ha_secret", self.address)
             return None
         await self._send(leader_proof(secret, *nonces))
-        leadership = self._port.leadership
-        await self._send(frame(self._port.broker.log_end, encode(leadership.state.history)))
+        for each in (self._port.leadership.state.history, self._port.profile()):
+            await self._send(frame(self._port.broker.log_end, encode(each)))
         state = STATE.decode((await read_frame(self._reader))[1])
         await self._check_epoch(state)
         cursor = self._port.broker.cursor_for(state)
@@ -194,25 +201,29 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
         leadership = self._port.leadership
         own = leadership.state.history
         own.check_same(state.cluster)
+        peer = self._writer.get_extra_info("peername")[0]
+        self._ha_listen = reached_at(state.ha_listen, peer)
+        if state.epoch == own.epoch:
+            await self._port.handover.returned(self._ha_listen)
         if state.epoch > own.epoch and state.cluster == own.cluster:
-            await leadership.fence(state.epoch, self.address)
+            if not await self._port.handover.heard(self._ha_listen, state.epoch):
+                await leadership.fence(state.epoch, self.address)
             raise Refused(
                 f"there is a leader of epoch {state.epoch}: this one, of epoch {own.epoch}, stops",
                 remedy="follow the new leader",
                 code="fenced",
             )
 
-    async def _copy(
-        self, kind: str, position: int, give: Callable[[], Coroutine[Any, Any, None]]
-    ) -> None:
+    async def _copy(self, kind: str, position: int, give: Serve, hear: Serve) -> None:
         """Give until one side ends it, and hear reports meanwhile."""
         standbys, now_ms = self._port.standbys, self._port.now_ms()
         if len(standbys.links) >= self._port.standbys_max:
             raise Busy("as many standbys as ha_standbys_max permits are connected")
-        with standbys.connected(StandbyLink(self.address, kind, now_ms, position)) as link:
+        link = StandbyLink(self.address, kind, now_ms, position, self._ha_listen)
+        with standbys.connected(link):
             log.info("the standby %s (%s) copies from %d on", self.address, kind, position)
             loop = asyncio.get_running_loop()
-            tasks = [loop.create_task(each) for each in (give(), self._hear(link))]
+            tasks = [loop.create_task(each) for each in (give(link), hear(link))]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -221,35 +232,57 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 
-    async def _hear(self, link: StandbyLink) -> None:
-        while True:
-            async with asyncio.timeout(SILENCE_S):
-                (position,) = REPORT.unpack(await self._reader.readexactly(REPORT.size))
-            if not 0 <= position <= self._port.broker.log_end:
-                raise FrameTooLong(f"a report of {position}")
+    async def _report(self, link: StandbyLink) -> int:
+        """The next report, of a standby perhaps an answer, which is negative."""
+        async with asyncio.timeout(SILENCE_S):
+            (position,) = REPORT.unpack(await self._reader.readexactly(REPORT.size))
+        if position > self._port.broker.log_end:
+            raise FrameTooLong(f"a report of {position}")
+        if position >= 0:
             link.position = position
-            self._taken.note_report()
+        return int(position)
 
-    async def _give(self, cursor: LeaderCursor) -> None:
+    async def _hear_slave(self, link: StandbyLink) -> None:
+        while (position := await self._report(link)) >= 0:
+            pass
+        raise FrameTooLong(f"a report of {position}")
+
+    async def _hear(self, link: StandbyLink) -> None:
+        handover = self._port.handover
+        while True:
+            position = await self._report(link)
+            if position == REFUSED:
+                await handover.returned(self._ha_listen)
+            elif position < 0:
+                if not await handover.heard(self._ha_listen, -position):
+                    raise FrameTooLong(f"a report of {position}")
+            else:
+                self._taken.note_report()
+                if (cut := self._taken.cut) is not None:
+                    link.end = cut.log_end, cut.journal
+
+    async def _give(self, cursor: LeaderCursor, link: StandbyLink) -> None:
         broker, loop = self._port.broker, asyncio.get_running_loop()
         beat_s = loop.time()
         while True:
             if cursor.plan():
                 piece = await asyncio.to_thread(cursor.read, PIECE_BYTES)
-                end = piece.log_end if isinstance(piece, ReplicaCut) else None
-                self._taken.note_frame(end)
+                self._taken.note_frame(piece if isinstance(piece, ReplicaCut) else None)
                 await self._send(frame(broker.log_end, encode(piece)))
                 beat_s = loop.time() + HEARTBEAT_S
                 if isinstance(piece, ReplicaCut):
                     await asyncio.sleep(ROUND_S)
                 continue
+            order, link.order = link.order, None
+            if order is not None:
+                await self._send(frame(broker.log_end, encode(order)))
             if loop.time() >= beat_s:
                 self._taken.note_frame(None)
                 await self._send(frame(broker.log_end))
                 beat_s = loop.time() + HEARTBEAT_S
             await self._port.woken(LOOK_S)
 
-    async def _give_log(self, copied: LogCursor) -> None:
+    async def _give_log(self, copied: LogCursor, _: StandbyLink) -> None:
         loop, beat_s = asyncio.get_running_loop(), 0.0
         while True:
             if copied.plan():

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from app.container import Services
-from app.listen_address import host_and_port
+from app.listen_address import host_and_port, listen_text
 from app.replication.link import LeaderLink, tls_context
 from app.tasks import end_tasks
 from engine.errors import EngineError, Refused
@@ -14,6 +15,7 @@ from engine.replication.pieces import EMPTY_STATE
 
 log = logging.getLogger("kitemq.replication")
 
+FIRST_LOOK_S = 1.0  # for which a start waits
 LOOK_S = 2.0  # it may come back at any time, from a backup, too
 
 
@@ -28,8 +30,14 @@ class Fencer:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to look; raises ValueError for a file of certificates that is none."""
+        """Look once, then begin to look again and again; ValueError for a file of no certificates.
+
+        The first look is over when it returns: who was replaced meanwhile shall not serve clients.
+        """
         self._tls = await tls_context(self._services.settings.follow_ca)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LOOK_S):
+                await self._try()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
@@ -37,11 +45,14 @@ class Fencer:
 
     async def _run(self) -> None:
         while True:
-            try:
-                await self._look()
-            except (EngineError, OSError, TimeoutError) as error:
-                log.debug("the old leader %s is not there: %s", self._peer, error)
             await asyncio.sleep(LOOK_S)
+            await self._try()
+
+    async def _try(self) -> None:
+        try:
+            await self._look()
+        except (EngineError, OSError, TimeoutError) as error:
+            log.debug("the old leader %s is not there: %s", self._peer, error)
 
     async def _look(self) -> None:
         leadership = self._services.leadership
@@ -54,7 +65,9 @@ class Fencer:
             if link.history.epoch > own.epoch:
                 await leadership.fence(link.history.epoch, self._peer)
             elif link.history.epoch < own.epoch:
-                link.begin(replace(EMPTY_STATE, cluster=own.cluster, epoch=own.epoch))
+                listen = listen_text(self._services.settings.ha_listen)
+                mark = replace(EMPTY_STATE, ha_listen=listen)
+                link.begin(replace(mark, cluster=own.cluster, epoch=own.epoch))
                 try:
                     await link.next()
                 except Refused:

@@ -4,17 +4,21 @@ import asyncio
 import logging
 import random
 import ssl
+from contextlib import suppress
 
 import msgspec
 
 from app.container import Services
-from app.listen_address import host_and_port
+from app.following import LeaderProfile
+from app.listen_address import host_and_port, listen_text
 from app.replication.link import LeaderLink, tls_context
+from app.services.leadership import RoleChange
 from app.tasks import end_tasks
 from engine.errors import EngineError
-from engine.replication.epochs import EpochStart
-from engine.replication.pieces import Piece
+from engine.replication.epochs import EpochStart, TakeOver
+from engine.replication.pieces import Piece, ReplicaCut
 from engine.replication.standby import Standby
+from protocol.replication import REFUSED
 
 log = logging.getLogger("kitemq.replication")
 
@@ -29,12 +33,10 @@ class Follower:
 
     def __init__(self, services: Services) -> None:
         settings = services.settings
-        address = host_and_port(settings.follow, "")
-        assert address is not None, "the settings were checked"
-        self._leadership = services.leadership
+        self._settings, self._leadership = settings, services.leadership
         self._host, self._following = services.host, services.following
-        self._address, self._secret = address, settings.ha_secret
-        self._ca = settings.follow_ca
+        self._secret, self._ca = settings.ha_secret, settings.follow_ca
+        self._services, self._ha_listen = services, settings.ha_listen
         self._tls: ssl.SSLContext | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -78,25 +80,47 @@ class Follower:
 
     async def _follow(self) -> None:
         """Take what the leader gives, until the directory has to be opened anew."""
-        link = await LeaderLink.open(*self._address, self._secret, self._tls)
+        address = host_and_port(self._following.leader, "")
+        assert address is not None, "the settings were checked"
+        link = await LeaderLink.open(*address, self._secret, self._tls)
         standby = self._host.standby_broker.standby
         try:
             standby.begin_again()
             if (start := self._leadership.start_after(link.history)) is not None:
                 self._cut(standby, start)
                 return
+            self._heed(link.profile)
             await self._leadership.adopt(link.history, self._following.leader)
             own = self._leadership.state.history
             state = standby.state()
+            state = msgspec.structs.replace(state, ha_listen=listen_text(self._ha_listen))
             link.begin(msgspec.structs.replace(state, cluster=own.cluster, epoch=own.epoch))
             while not standby.must_reopen:
                 self._following.leader_end, piece = await link.next()
+                if isinstance(piece, TakeOver):
+                    await self._take_over(link, piece)
+                    continue
                 if piece is not None:
                     await self._take(piece)
+                if link.profile.must_flush and isinstance(piece, ReplicaCut):
+                    await asyncio.to_thread(standby.sync_work())
                 self._connected()
                 link.report(standby.end[0])
         finally:
             link.close()
+
+    def _heed(self, profile: LeaderProfile) -> None:
+        """Note what the leader says of itself, and warn where clients would not find this one."""
+        settings, before = self._settings, self._following.profile
+        self._following.profile = profile
+        own = settings.broker_name, settings.cluster_name
+        given = profile.broker_name, profile.cluster_name
+        if given != own and profile != before:
+            log.warning(
+                "the leader's broker_name and cluster_name are %s and %s, here they are %s and %s: "
+                "give both servers the same, else classic clients of the one do not know the other",
+                *(*given, *own),
+            )
 
     def _cut(self, standby: Standby, start: EpochStart) -> None:
         epoch = self._leadership.state.epoch
@@ -113,6 +137,19 @@ class Follower:
         while standby.is_busy:
             standby.show()
             await asyncio.sleep(BUSY_S if standby.is_waiting else 0)
+
+    async def _take_over(self, link: LeaderLink, order: TakeOver) -> None:
+        """Lead, which does not return, or answer that this standby does not."""
+        try:
+            epoch = await self._leadership.take_over(order, self._services.audit)
+        except EngineError as error:
+            log.warning("the leader's word to take over is refused: %s", error.detail)
+            link.report(REFUSED)
+            return
+        with suppress(ConnectionError):  # then it hears of it from the fencer
+            link.report(-epoch)
+        self._leadership.end(RoleChange.PROMOTED)
+        await asyncio.Event().wait()
 
     def _connected(self) -> None:
         if not self._following.is_connected:

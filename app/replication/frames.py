@@ -4,7 +4,8 @@ import asyncio
 
 import msgspec
 
-from engine.replication.epochs import EpochHistory
+from app.following import LeaderProfile
+from engine.replication.epochs import EpochHistory, TakeOver
 from engine.replication.pieces import Piece, StandbyState
 from protocol.replication import BODY_BYTES_MAX, HEAD
 
@@ -18,7 +19,7 @@ class LeaderRefusal(msgspec.Struct, frozen=True, tag="refusal", array_like=True)
     remedy: str = ""
 
 
-Given = Piece | EpochHistory | LeaderRefusal
+Given = Piece | EpochHistory | LeaderProfile | LeaderRefusal | TakeOver
 GIVEN: msgspec.msgpack.Decoder[Given] = msgspec.msgpack.Decoder(Given)
 STATE = msgspec.msgpack.Decoder(StandbyState)
 encode = msgspec.msgpack.Encoder().encode

@@ -3,12 +3,14 @@
 import asyncio
 import secrets
 import ssl
+from typing import TypeVar
 
 import msgspec
 
+from app.following import LeaderProfile
 from app.replication.frames import GIVEN, FrameTooLong, LeaderRefusal, encode, read_frame
 from engine.errors import Refused
-from engine.replication.epochs import EpochHistory
+from engine.replication.epochs import EpochHistory, TakeOver
 from engine.replication.pieces import Piece, StandbyState
 from protocol.replication import (
     GREETING,
@@ -25,6 +27,7 @@ GREETING_S = 10.0
 SILENCE_S = 20.0  # a leader with nothing to give sends a heartbeat every 5 s
 BUFFER_BYTES = 64 * 1024
 NO_PROOF = "give both servers the same ha_secret"
+T = TypeVar("T", EpochHistory, LeaderProfile)
 
 
 class LeaderLink:
@@ -32,7 +35,8 @@ class LeaderLink:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self.history = EpochHistory()  # the leader's, once it is open
+        self.history = EpochHistory()  # the leader's, once it is open; so is what it says of itself
+        self.profile: LeaderProfile
 
     @classmethod
     async def open(
@@ -47,7 +51,8 @@ class LeaderLink:
             link = cls(*streams)
             try:
                 await link._prove(secret)
-                link.history = await link._hear_history()
+                link.history = await link._hear(EpochHistory)
+                link.profile = await link._hear(LeaderProfile)
             except BaseException:
                 link.close()
                 raise
@@ -66,28 +71,28 @@ class LeaderLink:
             detail = "the leader does not know this server's ha_secret"
             raise Refused(detail, field="ha_secret", remedy=NO_PROOF)
 
-    async def _hear_history(self) -> EpochHistory:
+    async def _hear(self, kind: type[T]) -> T:
         given = (await self._next())[1]
-        if not isinstance(given, EpochHistory):
-            raise ConnectionAbortedError("the leader is of a version without epochs")
+        if not isinstance(given, kind):
+            raise ConnectionAbortedError("the leader is of another version")
         return given
 
     def begin(self, state: StandbyState) -> None:
         """Say where the leader has to go on."""
         self._writer.write(frame(state.log_end, encode(state)))
 
-    async def next(self) -> tuple[int, Piece | None]:
-        """Where the leader's log ends now, and the next piece; None with a heartbeat.
+    async def next(self) -> tuple[int, Piece | TakeOver | None]:
+        """Where the leader's log ends now, and the next piece or order; None with a heartbeat.
 
         Refused with the leader's reason; OSError, TimeoutError.
         """
         async with asyncio.timeout(SILENCE_S):
             log_end, given = await self._next()
-        if isinstance(given, EpochHistory):
-            raise ConnectionAbortedError("the leader sent its epochs twice")
+        if isinstance(given, EpochHistory | LeaderProfile):
+            raise ConnectionAbortedError("the leader greeted twice")
         return log_end, given
 
-    async def _next(self) -> tuple[int, Piece | EpochHistory | None]:
+    async def _next(self) -> tuple[int, Piece | EpochHistory | LeaderProfile | TakeOver | None]:
         try:
             log_end, body = await read_frame(self._reader)
             given = GIVEN.decode(body) if body else None
@@ -100,7 +105,10 @@ class LeaderLink:
         return log_end, given
 
     def report(self, position: int) -> None:
-        """Say how far the log goes here, once after each frame; ConnectionError."""
+        """Say how far the log goes here, once after each frame; ConnectionError.
+
+        The answer to an order is the epoch that was begun, made negative, or `REFUSED`.
+        """
         if self._writer.is_closing():
             raise ConnectionResetError("the leader closed the connection")
         self._writer.write(REPORT.pack(position))

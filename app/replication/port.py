@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.container import Services
+from app.following import LeaderProfile
 from app.network.acceptor import Acceptor
 from app.network.connection_limits import ConnectionSlot
 from app.network.connection_monitor import ConnectionMonitor
 from app.replication.connection import StandbyConnection
 from app.tls import Certificate, Pair
 from engine.broker import Broker
-from engine.events import Appended, EngineEvent
+from engine.events import Appended
 from engine.host import host_text
 
 log = logging.getLogger("kitemq.replication")
@@ -33,6 +34,7 @@ class StandbyPort:
         self.secret, self.standbys_max = settings.ha_secret, settings.ha_standbys_max
         self.leadership = services.leadership
         self.standbys, self.limits = services.standbys, services.connection_limits
+        self.handover = services.handover
         self.now_ms: Callable[[], int] = services.host.clock.now_ms
         self.address = host_text(*listener.getsockname()[:2])
 
@@ -40,6 +42,12 @@ class StandbyPort:
     def broker(self) -> Broker:
         """The engine that is copied."""
         return self._services.host.broker
+
+    def profile(self) -> LeaderProfile:
+        """What standbys are told of this server."""
+        settings, broker = self._services.settings, self._services.broker_address
+        names = settings.broker_name, settings.cluster_name
+        return LeaderProfile(*names, broker, must_flush=settings.replicated_flush)
 
     async def start(self) -> None:
         """Start listening; raises ValueError (such as TlsError) for an unusable certificate."""
@@ -49,7 +57,8 @@ class StandbyPort:
         if settings.tls_certificate:
             pair = Pair(Path(settings.tls_certificate), Path(settings.tls_key))
             certificate = await asyncio.to_thread(Certificate, pair)
-        self.broker.events.subscribe(self._on_event)
+        self.broker.events.subscribe(self._on_append, (Appended,))
+        self.standbys.wake = self._wake
         self._services.targets.own_ports.add(self._listener.getsockname()[1])
         self._acceptor = Acceptor(
             self._listener,
@@ -70,7 +79,7 @@ class StandbyPort:
         for connection in tuple(self._monitor.connections):
             if isinstance(connection, StandbyConnection):
                 await connection.stop()
-        self.broker.events.unsubscribe(self._on_event)
+        self.broker.events.unsubscribe(self._on_append)
 
     async def woken(self, wait_s: float) -> None:
         """Wait until messages were accepted, or for `wait_s`."""
@@ -80,10 +89,13 @@ class StandbyPort:
         except TimeoutError:
             return
 
-    def _on_event(self, event: EngineEvent) -> None:
-        if isinstance(event, Appended) and self.standbys.links:
-            self._news.set()  # for those who wait now
-            self._news.clear()
+    def _on_append(self, _: Appended) -> None:
+        if self.standbys.links:
+            self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()  # for those who wait now
+        self._news.clear()
 
     def _make_connection(self, slot: ConnectionSlot) -> asyncio.Protocol:
         return StandbyConnection(self, slot, self._monitor)

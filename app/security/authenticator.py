@@ -53,6 +53,11 @@ class Authenticator:
         return self._directory.is_open
 
     @property
+    def is_unrestricted(self) -> bool:
+        """Whether it is off and the server not read-only: then everybody may do everything."""
+        return self._directory.is_unrestricted
+
+    @property
     def anonymous(self) -> Principal:
         """The anonymous principal, used while authentication is off."""
         return self._directory.anonymous

@@ -64,6 +64,11 @@ class UserDirectory:
         return self.has_no_users and not self._issuer
 
     @property
+    def is_unrestricted(self) -> bool:
+        """Whether everybody may do everything now: authentication is off, and nothing read-only."""
+        return self.is_known and not (self._users or self._issuer or self.is_read_only)
+
+    @property
     def has_no_users(self) -> bool:
         """Whether it is certain that there are no users."""
         return self.is_known and not self._users

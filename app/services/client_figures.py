@@ -5,7 +5,7 @@ only: remembering all of them would slow down every message.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -186,11 +186,14 @@ class ClientFigures:
             MemberLeft: lambda event: self._pass(event, "expired" if event.is_expired else "left"),
         }
 
+    @property
+    def kinds(self) -> Iterable[type[EngineEvent]]:
+        """What `hear` is to be subscribed to."""
+        return self._hears
+
     def hear(self, event: EngineEvent) -> None:
         """Take an event of the engine."""
-        take = self._hears.get(type(event))
-        if take is not None:
-            take(event)
+        self._hears[type(event)](event)
 
     def sent(self, client: str, count: int, at_ms: int, born_ms: int = 0) -> None:
         """A client stored `count` messages, the last one born at `born_ms` by the client's clock.

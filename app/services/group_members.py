@@ -8,7 +8,7 @@ import logging
 
 from app.host import EngineHost
 from app.services.connections import Connections
-from engine.events import EngineEvent, MemberJoined, MemberLeft
+from engine.events import MemberJoined, MemberLeft
 
 log = logging.getLogger("kitemq.members")
 
@@ -38,10 +38,8 @@ class MixedGroups:
             for facts in client_facts
         )
 
-    def on_event(self, event: EngineEvent) -> None:
+    def on_event(self, event: MemberJoined | MemberLeft) -> None:
         """Log once when a group becomes mixed."""
-        if not isinstance(event, (MemberJoined, MemberLeft)):
-            return
         if not self.is_mixed(event.group):
             self._logged.discard(event.group)
         elif event.group not in self._logged:

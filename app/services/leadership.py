@@ -12,21 +12,25 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from app.db.rows import Actor
+from app.db.rows import Actor, actor_at
 from app.following import Following
 from app.host import EngineHost
 from app.services.audit import Audit
 from app.settings import Settings
+from engine.config import ROCKETMQ_SCHEME
 from engine.errors import Busy, Conflict, Refused, unusable
+from engine.replication.boots import after_boot, boot_id, save_boot
+from engine.replication.cursor import ANEW
 from engine.replication.epochs import (
     EpochHistory,
     EpochRole,
     EpochStart,
     EpochState,
+    TakeOver,
     load_epochs,
     save_epochs,
 )
-from engine.replication.tail import TailFile, tails
+from engine.replication.tail import TailFile, segment_bytes_of, tails
 
 log = logging.getLogger("kitemq.replication")
 
@@ -38,6 +42,7 @@ class RoleChange(Enum):
 
     PROMOTED = "promoted"
     FENCED = "fenced"
+    HANDED_OVER = "handed over"
 
 
 class LeaderFeed(Protocol):
@@ -58,10 +63,27 @@ class Leadership:
         self.feed: LeaderFeed | None = None
         self.change: RoleChange | None = None
         self.on_change: Callable[[], None] = lambda: None
+        self.follow = following.leader  # the setting as it was given, perhaps overridden
 
     def load(self) -> None:
-        """Read one small file; Corrupt."""
+        """Read one small file; Corrupt, or what `unusable` makes of an error of the system.
+
+        After a start of the machine a part of the log is read, too.
+        """
         self.state = load_epochs(self._data)
+        if not (self.state.history.cluster or self._following.leader):
+            return
+        try:
+            self.state = after_boot(self._data, self.state, boot_id())
+        except OSError as error:
+            raise unusable(self._data, error) from error
+
+    def begin(self) -> None:
+        """After the engine's start: the first one since a promotion begins its epoch."""
+        epoch, starts = self.state.epoch, self.state.history.starts
+        begins = bool(starts) and starts[-1].epoch == epoch and self.state.role is EpochRole.LEADER
+        if begins and starts[-1].log_end == self._host.broker.log_end:
+            self._host.broker.begin_epoch()
 
     async def tails(self) -> list[TailFile]:
         """What was set aside of this directory as it became a standby's, the newest first."""
@@ -69,6 +91,8 @@ class Leadership:
 
     async def name_cluster(self) -> None:
         """Give the cluster a name before the first standby comes; OSError."""
+        if not self.state.history.cluster:
+            await asyncio.to_thread(save_boot, self._data, boot_id())
         await self._save(self.state.with_cluster())
 
     def start_after(self, history: EpochHistory) -> EpochStart | None:
@@ -99,12 +123,53 @@ class Leadership:
             async with audit.change(actor, "server.promote", "epoch", before=before) as change:
                 epoch = await self._promote(is_forced=is_forced)
                 change.after = {"epoch": epoch}
-            log.warning("this standby was promoted: it leads with epoch %d", epoch)
-            self._end(RoleChange.PROMOTED)
+            log.warning("this server was promoted: it leads with epoch %d", epoch)
+            self.end(RoleChange.PROMOTED)
         return epoch
 
+    async def take_over(self, order: TakeOver, audit: Audit) -> int:
+        """Begin the next epoch as the leader asks, which is returned; audited.
+
+        Conflict where this standby is not what the leader thinks, Busy and Refused where audit or
+        disk do not allow it: then it stays a standby.
+        """
+        async with self._promoting:
+            standby, state = self._host.standby_broker.standby, self.state
+            if standby.end != order.end or standby.is_busy or state.epoch != order.epoch:
+                raise Conflict("this standby has not what its leader has")
+            before = {"epoch": state.epoch}
+            change = audit.change(actor_at(order.by), "server.promote", "epoch", before=before)
+            async with change as made:
+                await asyncio.to_thread(standby.sync_work())
+                try:
+                    await self._save(state.promote(*standby.end))
+                except OSError as error:  # perhaps after the file had its name
+                    self.state = await asyncio.to_thread(load_epochs, self._data)
+                    if self.state.role is not EpochRole.LEADER:
+                        raise unusable(self._data, error) from error
+                made.after = {"epoch": self.state.epoch}
+        log.warning("this standby takes over: it leads with epoch %d", self.state.epoch)
+        return self.state.epoch
+
+    async def name_heir(self, heir: str) -> None:
+        """Note the standby that is told to take over, "" for none; OSError."""
+        await self._save(self.state.name_heir(heir, self.follow))
+
+    async def leave(self) -> None:
+        """Note that the heir leads, and is followed from the next run on; OSError."""
+        await self._save(self.state.hand_over())
+
     def _check_promotable(self, *, is_forced: bool) -> None:
-        following, host = self._following, self._host
+        following, host, heir = self._following, self._host, self.state.heir
+        if heir and not following.leader and self.change is None:
+            if not is_forced:
+                raise Conflict(
+                    f"the standby {heir} was told to take over, and may lead",
+                    field="force",
+                    remedy="see to it that it does not, then send force",
+                    code="heir_silent",
+                )
+            return
         if not following.leader or self.change is not None:
             raise Conflict("this server is no standby", remedy="send it to the standby")
         if host.is_loading or host.standby_broker.standby.must_reopen:
@@ -120,6 +185,9 @@ class Leadership:
 
     async def _promote(self, *, is_forced: bool) -> int:
         self._check_promotable(is_forced=is_forced)  # the audit trail took its time
+        if not self._following.leader:
+            await self._save(self.state.promote(*self._host.broker.end))
+            return self.state.epoch
         assert self.feed is not None, "a standby is fed"
         await self.feed.stop()
         try:
@@ -135,7 +203,7 @@ class Leadership:
 
     async def fence(self, epoch: int, by: str) -> None:
         """Refuse every change, for good: `by` leads with a later epoch, or knows who does."""
-        if self.change is not None:
+        if self.change is not None or epoch <= self.state.epoch:
             return
         self._host.broker.refuse_changes()
         log.critical(
@@ -146,9 +214,10 @@ class Leadership:
             await self._save(self.state.fence(epoch))
         except OSError as error:
             log.error("a next start does not know it: %s", error)
-        self._end(RoleChange.FENCED)
+        self.end(RoleChange.FENCED)
 
-    def _end(self, change: RoleChange) -> None:
+    def end(self, change: RoleChange) -> None:
+        """End the run: the next one has another role."""
         self.change = change
         self.on_change()
 
@@ -166,12 +235,16 @@ class Leadership:
 def settings_by_role(settings: Settings) -> Settings:
     """The settings with which a directory may be used; Refused and Corrupt where by none.
 
-    A directory that was promoted is a leader's, though the server is told to follow the one before.
+    A directory that was promoted is a leader's, though the server is told to follow the one before;
+    one that was handed over is a standby's of the new leader.
     """
     state = load_epochs(settings.data)
-    if settings.follow:
-        is_promoted = state.role is EpochRole.LEADER and state.peer == settings.follow
-        return replace(settings, follow="") if is_promoted else settings
+    follow = state.follows(settings.follow)
+    if settings.follow or follow:
+        settings = replace(settings, follow=follow)
+        if follow:
+            _check_copy(settings, state)
+        return settings
     if state.role is EpochRole.FENCED:
         detail = f"there is a leader of epoch {state.fenced_by}, this server's has {state.epoch}"
         raise Refused(f"{settings.data} may not be used: {detail}", field="data", remedy=REJOIN)
@@ -182,3 +255,16 @@ def settings_by_role(settings: Settings) -> Settings:
             remedy=f"start it with --follow, or run `kitemq promote --data {settings.data}` first",
         )
     return settings
+
+
+def _check_copy(settings: Settings, state: EpochState) -> None:
+    """Refused where a log of another kind of leader would be taken for a copy."""
+    is_copy = state.role is EpochRole.STANDBY and state.follows_rocketmq
+    if settings.follow.startswith(ROCKETMQ_SCHEME) != is_copy and segment_bytes_of(settings.data):
+        whose = "an" if is_copy else "no"
+        raise Refused(
+            f"the log in {settings.data} is {whose} Apache master's: it cannot follow "
+            f"{settings.follow}",
+            field="follow",
+            remedy=ANEW,
+        )

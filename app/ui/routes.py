@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
+from app.capabilities import require
 from app.security.access import (
     ADMINISTER_CONTROL,
     ADMINISTER_PEOPLE,
@@ -32,7 +33,7 @@ from app.ui.audit import audit
 from app.ui.clients import client, clients
 from app.ui.dead_letters import dead_letter, dead_letters, dismiss, resend
 from app.ui.dead_letters import exports as dead_exports
-from app.ui.engine import control, engine
+from app.ui.engine import control, engine, leader
 from app.ui.framework import preferences
 from app.ui.framework.failures import Handler, page, unknown_page
 from app.ui.framework.page_request import PageRequest
@@ -103,6 +104,25 @@ class UnknownPage(Route):
         return super().matches(scope)
 
 
+# What the engine has to be able to do for the pages of a module; else a page says why it is absent.
+CAPABILITIES = {
+    module.__name__: capability
+    for capability, modules in {
+        "content_search": (message_export,),
+        "dead_letter_replays": (jobs, job_export, job_history, replay_form, resend),
+        "dismissals": (dismiss,),
+        "journeys": (journey, trace),
+        "log_figures": (engine,),
+        "purges": (purge,),
+        "reports": (report, reports, report_schedule),
+        "reset_history": (group_history,),
+        "timer_changes": (scheduled,),
+        "transaction_queries": (transactions,),
+    }.items()
+    for module in modules
+}
+
+
 class PageRoute(Route):
     """An address of the console, whose handler is only reached with the right that it needs."""
 
@@ -111,6 +131,8 @@ class PageRoute(Route):
 
         async def checked(request: PageRequest) -> Response:
             needs.check(request.scope)
+            if capability := CAPABILITIES.get(handler.__module__):
+                require(request.console.messaging.capabilities, capability)
             return await handler(request)
 
         super().__init__(path, page(checked), methods=[method], name=handler.__name__)
@@ -220,6 +242,8 @@ router = APIRouter(
         *_form("/client/disconnect", client.disconnect_page, client.disconnect, ADMINISTER_SERVER),
         _get("/engine", engine.show),
         _get("/engine/control", control.show),
+        *_form("/engine/handover", leader.handover_page, leader.hand_over, ADMINISTER_CONTROL),
+        *_form("/engine/promotion", leader.promotion_page, leader.promote, ADMINISTER_CONTROL),
         _post("/engine/control/read-only", control.switch, ADMINISTER_CONTROL),
         _post("/engine/control/log-level", control.change_level, ADMINISTER_CONTROL),
         _get("/audit", audit.show, READ_AUDIT),

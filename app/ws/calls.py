@@ -98,6 +98,11 @@ class Calls:
 
         task.add_done_callback(over)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is under way, or waits for room."""
+        return bool(self._tasks)
+
     def resume(self) -> None:
         """The client took answers: calls that waited for that may begin."""
         self._room.set()

@@ -148,6 +148,10 @@ class Connection:
             return
         self._begin(self._on_data(data))
 
+    def on_lone_message(self, data: bytes) -> None:
+        self.on_message(data)
+        self.on_read_end()
+
     def on_read_end(self) -> None:
         if self._is_overfull and self._work is None:
             self._begin(self._until_room())
@@ -279,7 +283,7 @@ class Connection:
             self._outbox.put(frames.encode(request, frame), undo)
 
     def _on_room(self) -> None:
-        if not self._is_overfull:
+        if (self._work is not None or self._calls.is_busy) and not self._is_overfull:
             self._room.set()
             self._calls.resume()
         if self.has_push_room:
@@ -300,7 +304,7 @@ class Connection:
     def _require(self, action: Action, kind: Kind, *names: str) -> None:
         """Raise RightMissing unless the connection's principal has the right now."""
         authenticator = self._authenticator
-        if authenticator.is_open and not authenticator.anonymous.is_read_only:
+        if authenticator.is_unrestricted:
             return
         who = authenticator.reauthenticate(self._scope) or Principal("")
         for name in names:

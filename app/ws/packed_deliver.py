@@ -6,6 +6,7 @@ and what goes to a client that speaks JSON, is a `DeliverFrame`; any other ACK i
 
 from array import array
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, repeat
 from sys import byteorder
 from typing import TypeVar
@@ -17,10 +18,10 @@ from kitemq.protocol.columns import (
     I64,
     U32,
     ProtocolError,
+    put_number,
     put_numbers,
     put_packed_numbers,
-    take_byte,
-    take_numbers,
+    take_number,
     take_text,
 )
 from kitemq.protocol.frames import COUNT_MAX, Frame, put_topics, take_topics, unpack
@@ -67,13 +68,12 @@ class PackedDeliverFrame(Frame, frozen=True):
         return b"".join(
             (
                 U32.pack(len(receipts)),
-                put_topics([receipts.topic]),
-                put_numbers((0,)),  # where that topic stands
-                put_numbers((receipts.queue,)),
+                _only_topic(receipts.topic),
+                put_number(receipts.queue),
                 put_packed_numbers(_packed(receipts.offsets)),
-                put_numbers((receipts.serial,)),
+                put_number(receipts.serial),
                 FIRST_ATTEMPT,
-                put_numbers((self.deliveries.invisible_until_ms,)),
+                put_number(self.deliveries.invisible_until_ms),
                 *map(put_packed_numbers, numbers),
                 properties,
                 bodies,
@@ -107,10 +107,10 @@ def _parse(data: bytes, at: int) -> AckRunFrame | None:
     table, at = take_topics(data, at + U32.size)
     if not 0 < count <= COUNT_MAX or len(table) != 1:
         return None
-    place, at = _shared(data, at)
-    queue, at = _shared(data, at)
+    place, at = take_number(data, at)
+    queue, at = take_number(data, at)
     offsets, at = _offsets(data, at, count)
-    serial, at = _shared(data, at)
+    serial, at = take_number(data, at)
     if place or not offsets or at != len(data):
         return None
     return AckRunFrame(group, ReceiptRun(table[0], queue, offsets, serial))
@@ -119,7 +119,7 @@ def _parse(data: bytes, at: int) -> AckRunFrame | None:
 def _offsets(data: bytes, at: int, count: int) -> tuple[range, int]:
     """The offsets that begin at `at`, and where they end; empty unless they are neighbours."""
     if count == 1:
-        first, end = _shared(data, at)
+        first, end = take_number(data, at)
     else:
         end = at + 1 + I64.size * count
         if end > len(data) or data[at] != EACH:
@@ -130,19 +130,17 @@ def _offsets(data: bytes, at: int, count: int) -> tuple[range, int]:
     return (offsets if is_run else NO_OFFSETS), end
 
 
-def _shared(data: bytes, at: int) -> tuple[int, int]:
-    """The number that all share, and where its column ends."""
-    if take_byte(data, at) == EACH:
-        raise ProtocolError("numbers that have to be looked at more closely")
-    numbers, at = take_numbers(data, at, 1)
-    return numbers[0], at
-
-
 def _packed(numbers: range) -> bytes:
     packed = array("q", numbers)
     if byteorder == "little":
         packed.byteswap()
     return packed.tobytes()
+
+
+@lru_cache(maxsize=1024)
+def _only_topic(name: str) -> bytes:
+    """A table of one topic, and the column that says of each receipt that it is that one."""
+    return put_topics([name]) + put_number(0)
 
 
 def _repeated(values: Sequence[T], counts: Sequence[int]) -> list[T]:

@@ -5,7 +5,7 @@ number, the number of the id, the born time and the bodies. Only the first of th
 """
 
 import struct
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -14,8 +14,14 @@ from app.send_batcher import BatchSlice, part_of
 from app.ws.packed_send import ID_NUMBERS, PackedSendFrame, parse_plain, sum_of_lengths
 from app.ws.shapes import DURABILITY_CODES, sent_frame
 from engine.broker import KERNEL
-from engine.message import Message
-from engine.message_columns import BODY_LENGTH_BYTES, SHARED, ColumnsResult, MessageColumns
+from engine.message import Durability, Message
+from engine.message_columns import (
+    BODY_LENGTH_BYTES,
+    SHARED,
+    ColumnsResult,
+    LonePlace,
+    MessageColumns,
+)
 from engine.plain_columns import COLUMNS_COUNT_MIN
 from kitemq.protocol.columns import I64, NOTHING, SAME, ProtocolError, put_numbers, take_blobs
 from kitemq.protocol.frames import COUNT_MAX, HEADER, encode
@@ -78,6 +84,11 @@ class FrameRun(NamedTuple):
     def is_small(self) -> bool:
         """Whether it is stored sooner by messages than by columns."""
         return len(self.frames) == 1 and self.pattern.frame.count < LONE_COUNT_MIN
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether it is one message, whose id its client chose."""
+        return self.message_count == 1 and self.pattern.frame.id_prefix != ""
 
     @property
     def requests(self) -> list[int]:
@@ -258,24 +269,37 @@ def _answers_of_one(requests: list[int], result: BatchSlice | ColumnsResult) -> 
     """The SENTs of frames of one message each, whose ids the client knows."""
     # Of plain messages of one topic that are stored together, all are in one queue.
     queue = result.queue if isinstance(result, ColumnsResult) else result.messages[0].queue
-    column, durability = put_numbers((queue,)), DURABILITY_CODES[result.durability]
-    layout = _sent_of_one(len(column))
+    layout, column = _sent_of_one(queue)
     pack, size_bytes = layout.pack, layout.size - HEADER.size
+    code = DURABILITY_CODES[result.durability]
     places = zip(requests, result.offsets, result.positions, strict=True)
     answers = [
         pack(
-            *(SentFrame.TYPE, request, size_bytes, durability, 1, column),
+            *(SentFrame.TYPE, request, size_bytes, code, 1, column),
             *(SAME, offset, SAME, position, NOTHING),
         )
         for request, offset, position in places
     ]
     if result.offsets[0] == 0 or result.positions[0] == 0:  # a column of a 0 is NOTHING
-        first = part_of(result, slice(0, 1))
-        answers[0] = encode(requests[0], sent_frame(first, with_ids=False))
+        place = LonePlace(queue, result.offsets[0], result.positions[0])
+        answers[0] = answer_of_one(requests[0], place, result.durability)
     return b"".join(answers)
 
 
-@cache
-def _sent_of_one(column_bytes: int) -> struct.Struct:
-    """The layout of a SENT of one message, whose column of queues has so many bytes."""
-    return struct.Struct(f">BIIBI{column_bytes}sBqBqB")
+def answer_of_one(request: int, place: LonePlace, durability: Durability) -> bytes:
+    """The SENT of a frame of one message, whose id the client knows."""
+    code, queue, offset, position = DURABILITY_CODES[durability], *place[:3]
+    if not (offset and position):  # a column of a 0 is NOTHING
+        return encode(request, SentFrame(code, [queue], [offset], [position], [""]))
+    layout, column = _sent_of_one(queue)
+    return layout.pack(
+        *(SentFrame.TYPE, request, layout.size - HEADER.size, code, 1, column),
+        *(SAME, offset, SAME, position, NOTHING),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _sent_of_one(queue: int) -> tuple[struct.Struct, bytes]:
+    """The layout of a SENT of one message, and its column of queues."""
+    column = put_numbers((queue,))
+    return struct.Struct(f">BIIBI{len(column)}sBqBqB"), column

@@ -10,10 +10,11 @@ from app.security.access import Action, Kind
 from app.security.client_names import ClientNames
 from app.send_batcher import BatchSlice, ColumnsDone
 from app.ws.connection import PARSERS, Connection, Hub
+from app.ws.lone_sends import LoneFrames, request_of
 from app.ws.packed_deliver import AckRunFrame
 from app.ws.packed_send import PackedSendFrame
 from app.ws.push import Subscription
-from app.ws.send_runs import FrameRun, SendRuns
+from app.ws.send_runs import FrameRun, SendPattern, SendRuns, answer_of_one
 from app.ws.shapes import (
     DURABILITIES,
     RESULT_CODES,
@@ -25,11 +26,13 @@ from app.ws.shapes import (
     sent_frame,
 )
 from engine.errors import Busy, Conflict, EngineError, Invalid
+from engine.message import Durability
 from engine.message_columns import ColumnsResult
 from kitemq.protocol import batches, calls, frames, sends, transactions
 from kitemq.protocol.stream import iter_frames
 
 SERVER = "kitemq"
+ALIKE_COUNT = 2  # SENDs that came alone, until there is a shorter way for those like them
 
 
 class Session(Connection):
@@ -38,6 +41,53 @@ class Session(Connection):
     def __init__(self, hub: Hub, remote: str, scope: Scope) -> None:
         super().__init__(hub, remote, scope)
         self._sends = SendRuns(hub.limits.frame_bytes_max)
+        self._lone: LoneFrames | None = None
+        self._last_pattern: SendPattern | None = None  # of the last SEND that came alone
+        self._alike_count = 0  # of those that came alone and had it
+
+    def on_lone_message(self, data: bytes) -> None:
+        if self._lone is None or not self._send_lone(self._lone, data):
+            super().on_lone_message(data)
+
+    def _send_lone(self, lone: LoneFrames, data: bytes) -> bool:
+        """Store and answer a SEND at once; False where it has to go the longer way."""
+        is_calm = not (self._inflight_bytes or self._outbox.size_bytes or self._is_closing)
+        if not (is_calm and lone.fits(data)):
+            return False
+        try:
+            self._require(Action.PRODUCE, Kind.TOPIC, lone.topic)
+        except EngineError:
+            return False
+        place = lone.store(data)
+        if place is None:
+            if not lone.sender.is_current:
+                self._lone = self._last_pattern = None
+            return False
+        request = request_of(data)
+        if not lone.sender.waits:
+            self._services.client_figures.sent(self.client, 1, place.stored_ms)
+            self._outbox.put_now(answer_of_one(request, place, lone.sender.durability))
+            return True
+
+        def answer(part: BatchSlice | ColumnsResult) -> None:
+            self._outbox.put_now(answer_of_one(request, place, part.durability))
+
+        def refuse(error: EngineError) -> None:
+            self._answer(request, error_frame(error), is_text=False)
+
+        lone.sender.when_accepted(place, self._when_sent(1, len(data), answer, refuse))
+        return True
+
+    def _prepare_lone(self, run: FrameRun, durability: Durability | None) -> None:
+        """Have a shorter way for SENDs like this one, once it is not the first of them."""
+        pattern = run.pattern
+        if pattern is not self._last_pattern:
+            self._lone, self._last_pattern, self._alike_count = None, pattern, 0
+        self._alike_count += 1
+        if self._alike_count == ALIKE_COUNT:
+            sender = self._messaging.lone_sender(run.columns(self._remote), durability)
+            if sender is not None:
+                self._lone = LoneFrames(pattern, sender, self._limits.frame_bytes_max)
 
     def on_message(self, data: bytes | str) -> None:
         if self._is_closing or self._sends.go_on(data):
@@ -87,6 +137,8 @@ class Session(Connection):
             done(None, error)
             return
         durability = DURABILITIES[sends.DurabilityCode(first.durability)]
+        if run.is_lone:
+            self._prepare_lone(run, durability)
         if run.is_small:
             self._messaging.submit(run.messages(self._remote), durability, done)
         else:
@@ -203,7 +255,7 @@ class Session(Connection):
     async def _on_decide(
         self, request: int, frame: transactions.DecideFrame, is_text: bool
     ) -> None:
-        if not self._authenticator.is_open or self._authenticator.anonymous.is_read_only:
+        if not self._authenticator.is_unrestricted:
             transactions = self._messaging.transactions
             transaction = await transactions.get(frame.transaction_id, group=frame.group)
             self._require(Action.PRODUCE, Kind.TOPIC, transaction.topic)

@@ -24,6 +24,7 @@ COUNT_MAX = 160
 BYTES_MAX = 4 * 1024 * 1024
 SCAN_MAX = 800
 CHUNK = 100
+EPOCH_PULLS_MAX = 100_000  # queues of groups that are looked after at the begin of an epoch
 
 
 class PullStatus(StrEnum):
@@ -94,6 +95,16 @@ class Pull:
         self._progress_store = progress_store
         self._clock = context.clock
         self._events = context.events
+        self._epoch_position: int | None = None
+        self._epoch_pulls: set[tuple[str, str, int]] = set()  # since then, by group and queue
+
+    def begin_epoch(self, position: int) -> None:
+        """Another server led until now, and perhaps had other messages behind `position`.
+
+        A group's first pull of a queue from beyond has seen those, and not what takes their offsets
+        now: it is answered OFFSET_RESET, and goes on where the queue ended.
+        """
+        self._epoch_position = position
 
     def pull(
         self,
@@ -120,7 +131,7 @@ class Pull:
             consuming_group(self._groups, group, topic)
             self._filters.note(group, topic, match)
         first, end = self._store.bounds(topic, queue)
-        goes_on = self._reset_place(group, topic, queue) if group else None
+        goes_on = self._moved_place(group, topic, queue, offset) if group else None
         if goes_on is not None:
             return PullResult(PullStatus.OFFSET_RESET, [], max(goes_on, first), first, end, offset)
         status, next_offset = _outside(offset, first, end)
@@ -134,6 +145,17 @@ class Pull:
                 place = (group, topic, queue, offset, next_offset)
                 self._events.emit(MessagesPulled(now_ms, *place, len(messages), size_bytes))
         return PullResult(status, messages, next_offset, first, end, offset)
+
+    def _moved_place(self, group: str, topic: str, queue: int, offset: int) -> int | None:
+        place = self._reset_place(group, topic, queue)
+        if self._epoch_position is None:
+            return place
+        key = (group, topic, queue)
+        if key in self._epoch_pulls or len(self._epoch_pulls) >= EPOCH_PULLS_MAX:
+            return place
+        self._epoch_pulls.add(key)
+        end = self._store.offset_at_position(topic, queue, self._epoch_position)
+        return end if place is None and offset > end else place
 
     def _reset_place(self, group: str, topic: str, queue: int) -> int | None:
         """Where a reset put the group if no client has heard of it; after this, one has."""

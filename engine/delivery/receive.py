@@ -170,8 +170,10 @@ class Receiver:
         progress = target.progress
         if progress.ready and progress.has_ready(target.buckets):
             return True
+        if progress.cursor >= self._store.end(progress.topic, progress.queue):
+            return False
         first, end = self._store.bounds(progress.topic, progress.queue)
-        return max(progress.cursor, first) < end and self._progress_store.has_room(progress)
+        return first < end and self._progress_store.has_room(progress)
 
     def forget(self, group: str) -> None:
         """Drop what is remembered of a group that is gone."""

@@ -38,7 +38,13 @@ from engine.schedule.timer_deliver import TimerDeliverer
 from engine.store.files import Files, read_whole
 from engine.store.store import Store
 from engine.topic.catalog import PERMISSION_BOTH, QUEUES_MAX, Catalog, TopicConfig, TopicType
-from engine.topic.names import HALF_TOPIC, NAME, RETRY_PREFIX, check_group_name, is_system_topic
+from engine.topic.names import (
+    HALF_TOPIC,
+    RETRY_PREFIX,
+    check_group_name,
+    is_system_topic,
+    is_topic_name,
+)
 from engine.txn.half_messages import QUEUE
 from engine.txn.journal import HALVES
 from engine.txn.pending_transactions import PendingTransactions
@@ -86,7 +92,7 @@ class Adoption:
             if self._catalog.find(name) is not None or self._catalog.is_deleted(name):
                 continue
             entry = listed.get(name)
-            config = _topic(name, entry if isinstance(entry, dict) else {}, lying.get(name, ()))
+            config = topic_of(name, entry if isinstance(entry, dict) else {}, lying.get(name, ()))
             if config is not None and self._adopt(config):
                 adopted.append(name)
         if adopted:
@@ -168,7 +174,7 @@ class Adoption:
         if not self._store.is_foreign:
             return
         adopted = [
-            config.name for config in self._new_groups(delivery) if _create(delivery, config)
+            config.name for config in self._new_groups(delivery) if create_group(delivery, config)
         ]
         if adopted:
             self._store.note(f"consumer groups were taken over: {_some(adopted)}")
@@ -181,7 +187,7 @@ class Adoption:
         listed = {} if table.is_ours else table.section("subscriptionGroupTable")
         for name, entry in sorted(listed.items()):
             if delivery.groups.find(name) is None and not is_own_group(name):
-                yield _group(name, entry if isinstance(entry, dict) else {})
+                yield group_of(name, entry if isinstance(entry, dict) else {})
         retried = {name for name in self._catalog.names() if name.startswith(RETRY_PREFIX)}
         known = {
             *listed,
@@ -190,7 +196,7 @@ class Adoption:
         }
         for name in sorted(known.difference(listed)):
             if delivery.groups.find(name) is None:
-                yield _group(name, {})
+                yield group_of(name, {})
 
     def _committed(self) -> Iterator[tuple[str, str, int, int]]:
         """Topic, group, queue and offset."""
@@ -236,11 +242,11 @@ class Adoption:
             return RocketmqTable()
 
 
-def _topic(name: str, entry: Mapping[str, Any], queues: Sequence[str]) -> TopicConfig | None:
+def topic_of(name: str, entry: Mapping[str, Any], queues: Sequence[str]) -> TopicConfig | None:
     """The topic as RocketMQ had it; None for its own that have no messages, and for no name."""
     permission = number(entry.get("perm"), PERMISSION_BOTH)
     is_internal = is_system_topic(name) or permission & INHERITED or name.startswith("RMQ_SYS_")
-    if not NAME.match(name) or (is_internal and not queues):
+    if not is_topic_name(name) or (is_internal and not queues):
         return None
     lying = max((int(each) + 1 for each in queues if each.isdigit() and len(each) < 9), default=1)
     readable = max(number(entry.get("readQueueNums"), 1), lying)
@@ -261,7 +267,8 @@ def _type(attributes: object) -> TopicType:
     return TopicType(name) if name in TopicType.__members__ else TopicType.NORMAL
 
 
-def _group(name: str, entry: Mapping[str, Any]) -> GroupConfig:
+def group_of(name: str, entry: Mapping[str, Any]) -> GroupConfig:
+    """The group as RocketMQ had it."""
     retries = min(number(entry.get("retryMaxTimes"), 16), RETRY_MAX_LIMIT)
     return GroupConfig(
         name,
@@ -271,7 +278,8 @@ def _group(name: str, entry: Mapping[str, Any]) -> GroupConfig:
     )
 
 
-def _create(delivery: DeliverySubsystem, config: GroupConfig) -> bool:
+def create_group(delivery: DeliverySubsystem, config: GroupConfig) -> bool:
+    """Add a group; whether it could be."""
     try:
         check_group_name(config.name)
         delivery.groups.create(config)

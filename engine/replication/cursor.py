@@ -23,6 +23,7 @@ from engine.store.journal_files import file_numbers, file_path
 from engine.store.store import Store
 
 PIECE_BYTES = 256 * 1024
+NEWEST = 1 << 62
 ANEW = "move the standby's data directory away: an empty one is filled anew"
 
 
@@ -121,8 +122,12 @@ class LeaderCursor:
     def plan(self) -> bool:
         """Look how far log and journal go by now; whether there is a piece to read."""
         if self._snapshot is None and self._target is None:
+            if self._store.journal.is_behind:
+                # At a cut without a change that the log has already, it would be made again.
+                return False
             target = self._cut()
-            if target == self._last_cut:
+            has_snapshot = self._snapshot_given >= self._store.journal.kept_snapshot
+            if target == self._last_cut and has_snapshot:
                 return False
             self._target = target
         return True
@@ -139,8 +144,11 @@ class LeaderCursor:
         if self._log < target.log_end:
             return self._next_of_log(min(size_max, target.log_end - self._log))
         # Before more of the journal: a `Reread` there does not mean what this snapshot has.
-        number = self._journal.number
-        if self._snapshot_given < number and self._begin_snapshot(number):
+        number_max = self._journal.number
+        if self._journal == JournalPlace(0, 0):
+            # The journal of a leader that has been a standby may begin with a snapshot.
+            number_max = NEWEST
+        if self._snapshot_given < number_max and self._begin_snapshot(number_max):
             return self._next_of_snapshot(size_max)
         if self._journal != target.journal:
             return self._next_of_journal(target.journal, size_max)
@@ -178,12 +186,10 @@ class LeaderCursor:
         self._journal = JournalPlace(number, at + len(data))
         return JournalPiece(number, at, data, crc32(data))
 
-    def _begin_snapshot(self, number_max: int | None = None) -> bool:
+    def _begin_snapshot(self, number_max: int = NEWEST) -> bool:
         """Whether the newest snapshot is one that the standby has not; it is given next then."""
         numbers = file_numbers(self._files, self._directory, "snapshot")
-        if not numbers or numbers[-1] <= self._snapshot_given:
-            return False
-        if number_max is not None and numbers[-1] > number_max:
+        if not numbers or not self._snapshot_given < numbers[-1] <= number_max:
             return False
         self._snapshot = numbers[-1], 0
         return True

@@ -14,10 +14,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from engine.config import ROCKETMQ_SCHEME
 from engine.errors import Conflict, Corrupt, unusable
 from engine.replication.cursor import ANEW
 from engine.store.files import Files, OsFiles, make_lasting_directory, read_whole, write_atomic
-from engine.store.journal_files import JournalPlace
+from engine.store.journal_files import JournalPlace as JournalPlace
 
 FILE = "epochs.json"
 STARTS_MAX = 1000
@@ -34,11 +35,15 @@ class EpochRole(StrEnum):
 
 
 class EpochStart(msgspec.Struct, frozen=True, array_like=True):
-    """Where log and journal ended when an epoch began."""
+    """Where log and journal ended when an epoch began.
+
+    With a `loss`, counted from 1: what the leader's disk still had after it lost power.
+    """
 
     epoch: int
     log_end: Annotated[int, Meta(ge=0)]
     journal: JournalPlace
+    loss: int = 0
 
 
 class EpochHistory(msgspec.Struct, frozen=True, tag="epochs", array_like=True):
@@ -64,12 +69,23 @@ class EpochHistory(msgspec.Struct, frozen=True, tag="epochs", array_like=True):
         Conflict where it is of another cluster, or so old that nobody knows.
         """
         self.check_same(own.cluster)
-        epoch = own.epoch
-        start = next((each for each in self.starts if each.epoch > epoch), None)
-        if start is None or (log_end <= start.log_end and journal <= start.journal):
+        if own.epoch > self.epoch:  # it is the leader that has to give way
             return None
-        if start.epoch > epoch + 1:
-            detail = f"the leader does not know any more where its epoch {epoch + 1} began"
+        unknown = [each for each in self.starts if each not in own.starts]
+        parted = [each for each in own.starts if each not in self.starts]
+        if len(self.starts) == STARTS_MAX:  # the leader may have forgotten those before
+            parted = [each for each in parted if each.epoch >= self.starts[0].epoch]
+        if not unknown and not parted:
+            return None
+        start = EpochStart(
+            (unknown or parted)[0].epoch,
+            min(each.log_end for each in unknown + parted),
+            min(each.journal for each in unknown + parted),
+        )
+        if log_end <= start.log_end and journal <= start.journal:
+            return None
+        if unknown and (unknown[0].epoch > own.epoch + 1 or len(unknown) == STARTS_MAX):
+            detail = f"the leader does not know any more where its epoch {own.epoch + 1} began"
             raise Conflict(detail, field="data", remedy=ANEW)
         if not own.cluster:  # nothing says that it has ever been a copy
             raise _other_leaders()
@@ -81,17 +97,45 @@ def _other_leaders() -> Conflict:
     return Conflict(detail, field="data", remedy=ANEW)
 
 
+class TakeOver(msgspec.Struct, frozen=True, tag="take_over", array_like=True):
+    """A leader's word to a standby that ends there: begin the next epoch, nothing is missing.
+
+    `epoch` is the leader's, `by` who has asked for it.
+    """
+
+    epoch: int
+    log_end: int
+    journal: JournalPlace
+    by: str
+
+    @property
+    def end(self) -> tuple[int, JournalPlace]:
+        """Where log and journal end on both sides."""
+        return self.log_end, self.journal
+
+
 class EpochState(msgspec.Struct, frozen=True):
-    """What the file says. `peer` is the leader's address that a standby follows or has followed."""
+    """What the file says. `peer` is the leader's address that a standby follows or has followed.
+
+    `heir` is the address of the standby that a leader has told to take over, until it is known
+    what came of it. `override` is the setting `follow` that no longer counts since a hand-over.
+    """
 
     history: EpochHistory = EpochHistory()
     role: EpochRole = EpochRole.LEADER
     peer: str = ""
     fenced_by: int = 0  # the epoch
+    heir: str = ""
+    override: str | None = None
 
     @property
     def epoch(self) -> int:
         return self.history.epoch
+
+    @property
+    def follows_rocketmq(self) -> bool:
+        """Whether `peer` is a master of Apache RocketMQ, which knows no epochs."""
+        return self.peer.startswith(ROCKETMQ_SCHEME)
 
     def with_cluster(self) -> "EpochState":
         """The same with a name for the cluster, for a leader before its first standby."""
@@ -102,19 +146,47 @@ class EpochState(msgspec.Struct, frozen=True):
 
     def follow(self, history: EpochHistory, peer: str) -> "EpochState":
         """The state of a standby of the leader with this history."""
-        return EpochState(history, EpochRole.STANDBY, peer)
+        override = self.override if peer == self.peer else None
+        return EpochState(history, EpochRole.STANDBY, peer, override=override)
 
     def promote(self, log_end: int, journal: JournalPlace) -> "EpochState":
         """The state of the leader of the next epoch, on a directory that ends there."""
-        epoch = max(self.epoch, self.fenced_by) + 1
+        # Its heir may lead with the next one.
+        epoch = max(self.epoch + bool(self.heir), self.fenced_by) + 1
         starts = [*self.history.starts, EpochStart(epoch, log_end, journal)][-STARTS_MAX:]
         history = EpochHistory(self.history.cluster or secrets.token_hex(8), epoch, starts)
-        return EpochState(history, EpochRole.LEADER, self.peer)
+        return EpochState(history, EpochRole.LEADER, self.heir or self.peer, override=self.override)
+
+    def name_heir(self, heir: str, follow: str) -> "EpochState":
+        """The state of a leader with this setting `follow` that tells a standby to take over."""
+        return msgspec.structs.replace(self, heir=heir, override=follow)
+
+    def hand_over(self) -> "EpochState":
+        """The state once the heir leads: it is followed, whatever the setting says."""
+        return EpochState(self.history, EpochRole.STANDBY, self.heir, override=self.override)
+
+    def follows(self, follow: str) -> str:
+        """The address to follow with this setting; "" for a leader."""
+        is_overridden = follow == self.override
+        if self.role is EpochRole.LEADER:
+            return "" if is_overridden or follow == self.peer else follow
+        return self.peer if self.role is EpochRole.STANDBY and is_overridden else follow
+
+    def lose_power(self, log_end: int) -> "EpochState":
+        """The state of a leader whose log is whole up to there after a loss of power.
+
+        Of its journal nobody knows how much: its standbys take that anew.
+        """
+        starts = self.history.starts
+        loss = 1 + max((each.loss for each in starts if each.epoch == self.epoch), default=0)
+        start = EpochStart(self.epoch, log_end, JournalPlace(0, 0), loss)
+        history = msgspec.structs.replace(self.history, starts=[*starts, start][-STARTS_MAX:])
+        return msgspec.structs.replace(self, history=history)
 
     def fence(self, epoch: int) -> "EpochState":
         """The state of a leader that has met the leader of a later epoch."""
         assert epoch > self.epoch
-        return msgspec.structs.replace(self, role=EpochRole.FENCED, fenced_by=epoch)
+        return msgspec.structs.replace(self, role=EpochRole.FENCED, fenced_by=epoch, heir="")
 
 
 def load_epochs(root: Path, files: Files = OS_FILES) -> EpochState:

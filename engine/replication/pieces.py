@@ -86,6 +86,7 @@ class StandbyState(msgspec.Struct, frozen=True, array_like=True):
     wants_snapshot: bool = False  # what the leader's journal had next could not be applied
     cluster: str = ""  # see `epochs`
     epoch: int = 0  # 0: it does not say
+    ha_listen: str = ""  # where it serves standbys once it leads; "" nowhere, or it does not say
 
 
 EMPTY_STATE = StandbyState(1, 0, JournalPlace(0, 0))

@@ -6,6 +6,7 @@ from engine.clock import SystemClock
 from engine.config import EngineConfig
 from engine.errors import Conflict
 from engine.replication.epochs import EpochRole, EpochState, load_epochs, save_epochs
+from engine.replication.rocketmq_standby import RocketmqStandby
 from engine.replication.standby import Standby
 from engine.replication.tail import segment_bytes_of
 from engine.store.pool import InlinePool
@@ -23,7 +24,8 @@ def promote_directory(root: Path) -> EpochState:
         raise Conflict(detail, field="data", remedy=remedy)
     size = segment_bytes_of(root) or EngineConfig.segment_bytes
     config = EngineConfig(data=root, segment_bytes=size)
-    standby = Standby(config, clock=SystemClock(), pool=InlinePool())
+    kind = RocketmqStandby if state.follows_rocketmq else Standby
+    standby = kind(config, clock=SystemClock(), pool=InlinePool())
     state = state.promote(*standby.end)
     standby.close()
     save_epochs(root, state)

@@ -200,6 +200,9 @@ class StandbySink:
             self._store.journal.keep_snapshot(piece.number, snapshot)
             return
         write_atomic(self._files, file_path(self._directory, "snapshot", piece.number), snapshot)
+        for number in file_numbers(self._files, self._directory, "journal"):
+            if number < piece.number:  # it does not lead to the snapshot
+                self._files.remove(file_path(self._directory, "journal", number))
         self.must_reopen = True
 
     # -- both ---------------------------------------------------------------------------------
@@ -225,13 +228,17 @@ class StandbySink:
         if cut is None:
             return
         with refused_by_disk():
-            if not store.show_copies(cut.log_end, self._catalog.has):
+            if not self._show_records(cut.log_end):
                 return
         self._cut = None
         if self._has_trims:
             self._retention.show_trims()
             self._has_trims = False
         store.expire(cut.oldest)
+
+    def _show_records(self, end: int) -> bool:
+        """Make the next ones readable; whether all before `end` are."""
+        return self._store.show_copies(end, self._catalog.has)
 
 
 @contextmanager

@@ -22,6 +22,8 @@ from engine.store.pool import Pool
 class Standby:
     """Owned by one thread; `tick`ed by it, as a broker is."""
 
+    is_rocketmq = False  # of an Apache master
+
     def __init__(
         self,
         config: EngineConfig,
@@ -140,7 +142,7 @@ class Standby:
             check_running=self._check_running,
         )
         try:
-            self.parts.follow()
+            self.parts.follow(is_rocketmq=self.is_rocketmq)
         except OSError as error:
             self.parts.store.close()
             raise unusable(self._config.data, error) from error

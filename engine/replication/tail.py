@@ -59,7 +59,7 @@ def cut_tail(
 
     None where it has no more of the log, but of the journal. Raises OSError, such as a full disk.
     """
-    bases = _bases(files, root)
+    bases = bases_of(files, root)
     tail = None
     begin = max(start.log_end, bases[0]) if bases else log_end
     if begin < log_end:
@@ -103,16 +103,16 @@ def tail_messages(path: Path, files: Files = OS_FILES) -> Iterator[StoredMessage
 
 def segment_bytes_of(root: Path, files: Files = OS_FILES) -> int:
     """The size of the log's files; 0 where there is none."""
-    bases = _bases(files, root)
-    return _DirectoryLog(files, root, bases).segment_bytes if bases else 0
+    bases = bases_of(files, root)
+    return DirectoryLog(files, root, bases).segment_bytes if bases else 0
 
 
 def _set_aside(
     files: Files, root: Path, begin: int, *, epoch: int, log_end: int, now_ms: int
 ) -> TailFile:
     """Copy the log from `begin` on into a file of its own, on the disk when it returns."""
-    bases = _bases(files, root)
-    log = _DirectoryLog(files, root, bases)
+    bases = bases_of(files, root)
+    log = DirectoryLog(files, root, bases)
     messages = sum(1 for _ in LogScan(log, begin, log_end).records())
     crc = 0
     for data in _pieces(log, begin, log_end):
@@ -155,7 +155,7 @@ def _set_aside(
 def _truncate(files: Files, root: Path, end: int) -> None:
     """Leave nothing of the log from `end` on; the newest segments go first."""
     directory = root / "commitlog"
-    for base in reversed(_bases(files, root)):
+    for base in reversed(bases_of(files, root)):
         path = directory / f"{base:0{NAME_DIGITS}d}"
         if base >= end:
             files.remove(path)
@@ -172,12 +172,13 @@ def _truncate(files: Files, root: Path, end: int) -> None:
     files.sync_directory(directory)
 
 
-def _bases(files: Files, root: Path) -> list[int]:
+def bases_of(files: Files, root: Path) -> list[int]:
+    """Where the segments of a directory's log begin, the oldest first."""
     names = files.names(root / "commitlog")
     return [int(name) for name in names if len(name) == NAME_DIGITS and name.isdigit()]
 
 
-def _pieces(log: "_DirectoryLog", begin: int, end: int) -> Iterator[bytes]:
+def _pieces(log: "DirectoryLog", begin: int, end: int) -> Iterator[bytes]:
     while begin < end and (data := log.read(begin, min(PIECE_BYTES, end - begin))):
         yield data
         begin += len(data)
@@ -197,7 +198,7 @@ def _read_head(files: Files, path: Path) -> tuple[LogTail, int]:
         file.close()
 
 
-class _DirectoryLog(LogFiles):
+class DirectoryLog(LogFiles):
     """The log of a closed directory, for a scan."""
 
     def __init__(self, files: Files, root: Path, bases: list[int]) -> None:

@@ -119,7 +119,7 @@ class LevelDeliverer(Service):
         self._taken.settle(lambda queue: self._store.bounds(SCHEDULE_TOPIC, queue)[1])
         for queue, releases in sorted(self._recovered_releases.items()):
             self._pass_recovered(queue, releases)
-        self._store.on_visible.append(self._arrived)
+        self._store.on_visible_in[SCHEDULE_TOPIC] = self._arrived
 
     def adopt(self, passed: Mapping[int, int], left: Callable[[StoredMessage], int]) -> int:
         """Before `start`: what another broker released of each level; how many messages.
@@ -354,9 +354,9 @@ class LevelDeliverer(Service):
         first, end = self._store.bounds(SCHEDULE_TOPIC, queue)
         return max(first, self._offsets.get(queue, 0)), end
 
-    def _arrived(self, topic: str, queue: int, first_offset: int, tag_codes: list[int]) -> None:
-        """For the store's `on_visible`; an arrival behind another changes nothing."""
-        if topic == SCHEDULE_TOPIC and first_offset <= self._span(queue)[0]:
+    def _arrived(self, _: str, queue: int, first_offset: int, tag_codes: list[int]) -> None:
+        """For the store's `on_visible_in`; an arrival behind another changes nothing."""
+        if first_offset <= self._span(queue)[0]:
             self.wake()
 
     # -- releasing -------------------------------------------------------------------------------

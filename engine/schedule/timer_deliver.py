@@ -125,7 +125,7 @@ class TimerDeliverer(Service):
         self._agenda.load(dues, offsets)
         if lost:
             self._progress.finish(lost)
-        self._store.on_visible.append(self._arrived)
+        self._store.on_visible_in[TIMER_TOPIC] = self._arrived
 
     def replayed(self, message: StoredMessage) -> None:
         """Recovery found this record: if it waited here before, that place is finished."""
@@ -422,9 +422,9 @@ class TimerDeliverer(Service):
             matches += [entry for entry in entries if entry.offset in run]
         return matches
 
-    def _arrived(self, topic: str, queue: int, first_offset: int, tag_codes: list[int]) -> None:
-        """For the store's `on_visible`."""
-        if topic != TIMER_TOPIC or queue != TIMER_QUEUE:
+    def _arrived(self, _: str, queue: int, first_offset: int, tag_codes: list[int]) -> None:
+        """For the store's `on_visible_in`."""
+        if queue != TIMER_QUEUE:
             return
         before = self._agenda.first()
         self._calendar.arrived(first_offset, self._progress.floor)

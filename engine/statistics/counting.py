@@ -5,7 +5,7 @@ after it, or by a tick, and entered into the metrics in portions, or at once whe
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from engine.events import (
@@ -78,6 +78,11 @@ class EventCounter:
             CorruptRecord: self._corrupt,
         }
 
+    @property
+    def kinds(self) -> Iterable[type[EngineEvent]]:
+        """What `hear` is to be subscribed to."""
+        return Appended, *self._hearers
+
     def hear(self, event: EngineEvent) -> None:
         """Count one event, in about half a microsecond."""
         if event.at_ms >= self._ends_ms:
@@ -91,9 +96,7 @@ class EventCounter:
                 sums[0] += event.count
                 sums[1] += event.size_bytes
             return
-        hearer = self._hearers.get(type(event))
-        if hearer is not None:
-            hearer(event)
+        self._hearers[type(event)](event)
 
     def settle(self, now_ms: int) -> bool:
         """Enter a bounded part of what waits into the accounts; whether more waits."""

@@ -76,7 +76,7 @@ class Statistics(Service):
         self._books = TrafficMetrics(now_ms)
         self._end_to_end = EndToEnd(born_ms_of)
         self._counting = EventCounter(self._books, now_ms, self._end_to_end.note)
-        self.hear = self._counting.hear
+        self.hear, self.kinds = self._counting.hear, self._counting.kinds
         self._sends: list[tuple[float, int, int]] = []
         self._turn = 0
         self._is_open = True

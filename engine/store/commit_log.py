@@ -76,10 +76,6 @@ class CommitLog:
                 self._rest(self._segments[-1])
             self._open_segment(base, create=False)
 
-    def room(self) -> int:
-        """Bytes left in the current segment, the end marker's reserve included."""
-        return self._end() - self.written
-
     def place(self, size_bytes: int) -> int:
         """The position at which a batch of `size_bytes` goes, rolling to a new segment if needed.
 
@@ -95,7 +91,8 @@ class CommitLog:
             )
         if not self._segments:
             self._open_segment(self.written, create=True)
-        if size_bytes + BLANK_BYTES_MIN > self.room():
+        end = self._segments[-1].base + self.segment_bytes
+        if self.written + size_bytes + BLANK_BYTES_MIN > end:
             self._roll()
         return self.written
 

@@ -5,6 +5,7 @@ journal says which topics its records belong to (`engine.replication`).
 """
 
 from collections.abc import Callable
+from zlib import crc32
 
 import msgspec
 
@@ -17,7 +18,7 @@ from engine.store.decoding import decode_run
 from engine.store.dispatch import Redispatch
 from engine.store.files import Syncable
 from engine.store.opening import StoreOpening
-from engine.store.record import BLANK, MAGIC_BLANK, RECORD_BYTES_MIN
+from engine.store.record import BLANK, MAGIC_BLANK, RECORD_BYTES_MIN, place_in
 from engine.store.recovery import NO_RECORD, LogScan
 
 SHOW_BYTES = 64 * 1024  # of the log at once
@@ -27,6 +28,7 @@ class StoreCopy(StoreOpening):
     """The part of `Store` that copies."""
 
     _is_held = False
+    _doubtful = (0, 0)  # where a record lay that could not be read, and the CRC of its bytes
 
     @property
     def segment_bytes(self) -> int:
@@ -86,11 +88,13 @@ class StoreCopy(StoreOpening):
                 self._log.append_copy(data[at:end])
             at = end
             if is_blank:
-                self._log.append_copy(data[at : at + BLANK.size], is_blank=True)
-                return at + BLANK.size
+                return self._append_blank(data, at)
             if not detail and not (is_all and at < len(data)):
                 return at
-            end = self._next_whole(data, at) or (len(data) if is_all else at)
+            if self.is_rocketmq_copy:
+                end = at + self._check_doubtful(data[at:], detail)
+            else:
+                end = self._next_whole(data, at) or (len(data) if is_all else at)
             if end == at:
                 return at
             start, bad = self._log.written, data[at:end]
@@ -98,6 +102,31 @@ class StoreCopy(StoreOpening):
             detail = f"{detail or 'a record is cut'}; so it is in the leader's log"
             self.damage_log.add(Damage(start, start + len(bad), detail))
             at = end
+
+    def _append_blank(self, data: bytes, at: int) -> int:
+        """Close the segment with the blank record at `at`; where it ends in `data`.
+
+        RocketMQ may leave other bytes than zeros in one, so of its own all are written.
+        """
+        size = BLANK.unpack_from(data, at)[0] if self.is_rocketmq_copy else BLANK.size
+        if at + size > len(data):
+            return at
+        self._log.append_copy(data[at : at + size], is_blank=True)
+        return at + size
+
+    def _check_doubtful(self, data: bytes, detail: str) -> int:
+        """The size of a record that cannot be read, and was the same when it came before.
+
+        Corrupt for any other: no CRC says whether an Apache master's bytes were damaged on their
+        way, so they have to come twice.
+        """
+        position = self._log.written
+        size, *_, stated = place_in(data) or (0, 0)
+        doubtful = position, crc32(data[:size])
+        if not BLANK.size < size <= len(data) or stated != position or self._doubtful != doubtful:
+            self._doubtful = doubtful
+            raise Corrupt(f"no record lies at {position}: {detail or 'it is cut'}")
+        return size
 
     def _whole_until(self, data: bytes, at: int) -> tuple[int, bool, str]:
         """Where the whole records at `at` end, whether a blank one follows, else what is wrong."""
@@ -188,7 +217,8 @@ class StoreCopy(StoreOpening):
     ) -> int:
         """Dispatch the whole records before `limit`, or the first; where the last of them ends."""
         scan = LogScan(self._log, start, limit)
-        again = Redispatch(self._index, self._queue, self._codes.code_of)
+        oldest = self._log.oldest_base
+        again = Redispatch(self._index, self._queue, self._codes.code_of, oldest=oldest)
         for message in scan.records():
             if is_wanted(message):
                 again.add(message)

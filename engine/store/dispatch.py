@@ -1,7 +1,9 @@
 """Dispatches records from the log to consume queues, the key index and waiting readers.
 
 Batches become readable in log order. One that was promised `flushed` holds back itself and what
-follows until the flush, so that no consumer sees what a power loss could still take.
+follows until the flush, so that no consumer sees what a power loss could still take; one that was
+promised `replicated` until a standby has it, so that none is further in a queue than a standby that
+is promoted then: it would pass over what that one takes next.
 """
 
 from collections import deque
@@ -31,14 +33,15 @@ class DispatchBatch(NamedTuple):
 
     end: int
     stored_ms: int
-    is_held: bool
+    is_held: bool  # until the flush
     runs: list[QueueRun] | list[PackedRun]
     keyed: list[Keys]
     hashed: list[HashedKeys]  # of messages that came as columns
+    needs_copy: bool = False  # held until a standby has it, too
 
 
 class Dispatch:
-    """`position` is the end of what is readable.
+    """`position` is the end of what is readable; what ends by `copied` waits for no standby.
 
     Where the disk refuses a queue's or the index's file, the batch (which the log has) and all
     behind it wait; `failure` says why. The store refuses sends meanwhile and calls `release` again.
@@ -48,7 +51,8 @@ class Dispatch:
         self._index = index
         self._held: deque[DispatchBatch] = deque()
         self.on_visible: list[OnVisible] = []
-        self.position = 0
+        self.on_visible_in: dict[str, OnVisible] = {}  # by topic
+        self.position = self.copied = 0
         self.failure: OSError | None = None
         self._owing: list[ConsumeQueue] = []
         self._owed_end = 0
@@ -87,10 +91,14 @@ class Dispatch:
         runs = self._held
         if not self._pay():
             return
-        while runs and (not runs[0].is_held or runs[0].end <= flushed):
+        while runs and self._is_due(runs[0], flushed):
             if not self._show(runs[0]):
                 return
             runs.popleft()
+
+    def _is_due(self, batch: DispatchBatch, flushed: int) -> bool:
+        is_copied = not batch.needs_copy or batch.end <= self.copied
+        return not batch.is_held or (is_copied and batch.end <= flushed)
 
     def _pay(self) -> bool:
         """Whether nothing of a recovery is left to be written."""
@@ -135,8 +143,12 @@ class Dispatch:
             return
         first = queue.visible
         queue.append(run.packed())
+        topic, number = queue.id
+        own = self.on_visible_in.get(topic)
+        if own is not None:
+            own(topic, number, first, run.tag_codes)
         for listener in self.on_visible:
-            listener(queue.id.topic, queue.id.queue, first, run.tag_codes)
+            listener(topic, number, first, run.tag_codes)
 
 
 class Redispatch:
@@ -151,7 +163,11 @@ class Redispatch:
         index: KeyIndex,
         queue_of: Callable[[str, int], ConsumeQueue],
         code_of: Callable[[StoredMessage], int],
+        *,
+        oldest: int,
     ) -> None:
+        """`oldest` is where the log begins."""
+        self._oldest = oldest
         self._index = index
         self._queue_of = queue_of
         self._code_of = code_of
@@ -187,7 +203,10 @@ class Redispatch:
         else:
             if missing:
                 self.gaps.add(queue.id)
-            pending += ENTRY.pack(message.position, FILLER_BYTES, 0) * missing
+                # What a log that does not begin at 0 lacks of a queue's begin is gone, not damaged.
+                is_gone = self._oldest and not pending and queue.first() is None
+                position = 0 if is_gone else message.position
+                pending += ENTRY.pack(position, FILLER_BYTES, 0) * missing
         pending += ENTRY.pack(message.position, message.size_bytes, self._code_of(message))
 
     def finish(self) -> None:

@@ -4,13 +4,15 @@ The loop over the messages is the kernel's. Here is what they share: the parts o
 that are the same in each.
 """
 
+import struct
 from array import array
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import msgspec
 
+from engine.host import pack_host
 from engine.message import (
     KEYS,
     NAME_SEPARATOR,
@@ -26,7 +28,13 @@ from engine.store.consume_queue import ConsumeQueue
 from engine.store.encode import Encoder
 from engine.store.hashing import absolute_hash, continue_hash, tag_hash, unsigned_hash
 from engine.store.kernel import EncodedColumns, IndexNumbers, RecordColumns
+from engine.store.kernel.interface import BORN_AT
 from engine.store.record import topic_field
+
+NO_COLUMNS = (SHARED,) * 6  # but for the bodies
+I64 = struct.Struct(">q")
+_to_columns = partial(tuple.__new__, RecordColumns)
+_to_encoded = partial(tuple.__new__, EncodedColumns)
 
 
 class HashedKeys(NamedTuple):
@@ -79,6 +87,47 @@ class EncodedColumnsBatch(NamedTuple):
     runs: list[PackedRun]
     places: list[PlacedColumns]
     hashed: HashedKeys
+
+
+class LoneMessage(NamedTuple):
+    """In what a message differs from its sender's others; `bodies_at` is as in `MessageColumns`."""
+
+    data: bytes
+    bodies_at: int
+    born_ms: int  # 0: when it is stored
+    id_number: int
+
+
+class RecordShape:
+    """Encodes plain messages of one sender one at a time: what they share is prepared once."""
+
+    def __init__(self, encoder: Encoder, batch: MessageColumns) -> None:
+        """`batch` is one of them, which has its id from its sender."""
+        columns = _columns(encoder, batch, 0, 0, 0, 1)
+        self.topic = batch.topic
+        self.tag_codes = [columns.tag_code]
+        self._magic, self._flag, self._tag_code = columns.magic, columns.flag, columns.tag_code
+        self._topic_field, self._id_prefix = columns.topic_field, columns.id_prefix
+        self._after_id = columns[RecordColumns._fields.index("tag") :]
+        host_at = BORN_AT + I64.size
+        stored_at = host_at + len(pack_host(batch.born_host))
+        shared = columns.shared
+        self._sys_flag, self._born_host = shared[:BORN_AT], shared[host_at:stored_at]
+        self._after_stored = shared[stored_at + I64.size :]
+
+    def encode(
+        self, message: LoneMessage, queue: ConsumeQueue, position: int, stored_ms: int
+    ) -> EncodedColumns:
+        """The record of `message` at `position`, next in its queue."""
+        data, bodies_at, born_ms, id_number = message
+        born, stored = I64.pack(born_ms or stored_ms), I64.pack(stored_ms)
+        shared = b"".join((self._sys_flag, born, self._born_host, stored, self._after_stored))
+        fields = (
+            *(data, 1, bodies_at, *NO_COLUMNS, position, queue.next_offset, self._magic),
+            *(queue.id.queue, self._flag, self._tag_code, stored_ms, shared, self._topic_field),
+            *(self._id_prefix, id_number, *self._after_id),
+        )
+        return _to_encoded(kernel.encode_records(_to_columns(fields)))
 
 
 def encode_columns(

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from engine.errors import PASSING_ERRORS, Corrupt, Illegal, OnStandby
+from engine.errors import PASSING_ERRORS, Corrupt, EngineError, Illegal, OnStandby
 from engine.service import Service
 from engine.store.commit_log import disk_full, out_of_memory
 from engine.store.damage import DamageLog
@@ -143,8 +143,10 @@ class Journal(Service):
         self._has_refused = False  # what is set aside or stepped over is not in the next snapshot
         self._is_renewed = False  # a new snapshot is wanted whatever the size
         self.before_reread: Callable[[int], None] = lambda start: None  # of a copy
+        self.kept_snapshot = 0  # number of the newest one that was written here since the start
         self.is_keeping = False  # a snapshot of the leader's is being written
         self.is_copy = False  # of a leader's: `append_copy` alone writes
+        self.refusal: Callable[[], EngineError] | None = None  # while changes are held back
         self._is_pinned = False  # what could not be set aside must not go with the old files
 
     def register(
@@ -210,7 +212,8 @@ class Journal(Service):
         One that `is_owed` follows from a record that the log already has: no full disk refuses it
         any more. It waits for room, and no checkpoint moves over that record.
         """
-        self.check_leader()
+        if self.is_copy or not is_owed:  # an owed one belongs to what the log has already
+            self.check_leader()
         self._checks[type(entry)](entry)
         try:
             payload = self._encode(entry)
@@ -240,9 +243,11 @@ class Journal(Service):
             self._must_sync = True
 
     def check_leader(self) -> None:
-        """Raise OnStandby where every change has to come from the leader."""
+        """Raise OnStandby where every change has to come from the leader, or the refusal."""
         if self.is_copy:
             raise OnStandby
+        if self.refusal is not None:
+            raise self.refusal()
 
     def append_copy(self, data: bytes) -> list[JournalEntry]:
         """Keep frames as a leader wrote them, all whole, and apply them; their entries, in order.
@@ -447,6 +452,7 @@ class Journal(Service):
         for file in older:  # a power loss must leave the older generation whole
             sync_if_open(file)
         write_atomic(self._files, self._path("snapshot", number), snapshot)
+        self.kept_snapshot = number
         self._remove_stale(number)
 
     def _remove_stale(self, number: int) -> None:

@@ -153,8 +153,14 @@ class KeyIndex:
 
     def add_hashed(self, hashes: IndexNumbers, places: IndexNumbers, stored_ms: int) -> None:
         """The same where the hashes (u32) and positions (i64) are known already."""
-        self._pending.append((hashes, places, stored_ms))
-        self._add_pending()
+        file = self._index_files[-1] if self._index_files else None
+        if file is None or self._pending or not 0 < len(places) <= file.room:
+            self._pending.append((hashes, places, stored_ms))
+            self._add_pending()
+            return
+        file.add(hashes, places, stored_ms)  # as nearly always
+        if file.is_buffer_full:
+            file.write()
 
     def _add_pending(self) -> None:
         while self._pending:

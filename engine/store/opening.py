@@ -14,7 +14,7 @@ import msgspec
 
 from engine.clock import Clock
 from engine.config import EngineConfig
-from engine.errors import Busy
+from engine.errors import Busy, OnStandby
 from engine.events import EventBus
 from engine.message import SOURCE, StoredMessage
 from engine.store.checkpoint import (
@@ -43,12 +43,13 @@ from engine.store.journal import Journal, JournalPlace
 from engine.store.journal_files import file_numbers
 from engine.store.pool import Pool
 from engine.store.reading import StoreReader
-from engine.store.record import BLANK_BYTES_MIN, CRC_NAME, RECORD_BYTES_MIN
+from engine.store.record import BLANK_BYTES_MIN, CRC_NAME, NO_RANGE, RECORD_BYTES_MIN
 from engine.store.recovery import LogScan
 
 log = logging.getLogger("kitemq.store")
 
 CLEAN_PROBE_BYTES = 4096
+ROCKETMQ_COPY = "rocketmq-copy"  # the log is an Apache master's, and no start has adopted it yet
 SOURCE_MARK = f"{SOURCE}\x01".encode()
 NOTES_MAX = 1000
 OFFSETS_SPARE = 1 << 16
@@ -103,6 +104,8 @@ class StoreOpening(StoreReader):
         self._marked = Checkpoint()
         self.start_refusal = ""  # what a full disk refused to this start
         self.is_foreign = False  # another broker has written here since KiteMQ did
+        self.is_copy = False  # of another's log: `append_copy` alone writes it
+        self.is_rocketmq_copy = False  # of an Apache master's, whose records have no CRC
         self._notes: list[str] = []
 
     @property
@@ -163,9 +166,12 @@ class StoreOpening(StoreReader):
         again = msgspec.structs.replace(
             self._marked, confirmed=self._start, entries=None, index_file=None
         )
-        with suppress(OSError):
+        try:
             save_checkpoint(self._files, self._root / "checkpoint", again)
             self._marked = again
+        except OSError:
+            if self.journal.is_copy:  # it may name no index file that the next start would miss
+                raise
         copy = self.damage_log.move_aside(self._root / "index")
         make_lasting_directory(self._files, self._root / "index")
         detail = f"{fault}; the key index was made anew from the log"
@@ -174,6 +180,22 @@ class StoreOpening(StoreReader):
     def look(self) -> None:
         """Open the log for reading alone, without the directory's lock; `close` lets go."""
         self._log.open()
+
+    def mark_rocketmq_copy(self) -> None:
+        """Let the first start of a leader read the log for what it has to know of RocketMQ's."""
+        if not self._files.exists(self._root / ROCKETMQ_COPY):
+            write_atomic(self._files, self._root / ROCKETMQ_COPY, b"")
+
+    def end_rocketmq_copy(self) -> None:
+        """A leader's start has adopted everything, and it is on the disk."""
+        if self._files.exists(self._root / ROCKETMQ_COPY):
+            self._files.remove(self._root / ROCKETMQ_COPY)
+            self._files.sync_directory(self._root)
+
+    def check_leader(self) -> None:
+        """Raise OnStandby where every record has to come from another's log."""
+        if self.is_copy:
+            raise OnStandby
 
     def _mark_unclean(self, clean: Path) -> None:
         """From here on only a clean stop makes this a clean store."""
@@ -223,7 +245,7 @@ class StoreOpening(StoreReader):
 
         Kept at once where it is new: a crash may come before the first checkpoint.
         """
-        since = self._marked.crc_since
+        since = NEVER if self.is_rocketmq_copy else self._marked.crc_since
         if since is None:
             since = self._log.written
         self._crc_since = max(since, self._bare_end)
@@ -283,8 +305,9 @@ class StoreOpening(StoreReader):
         self._index.open(is_clean=False)
         self._index.truncate(start)
         scan = LogScan(self._log, start, self._log.written, self._log.crc_range)
-        again = Redispatch(self._index, self._queue, self._codes.code_of)
-        is_copy = self.journal.is_copy
+        oldest = self._log.oldest_base
+        again = Redispatch(self._index, self._queue, self._codes.code_of, oldest=oldest)
+        is_copy = self.is_copy
         for message in scan.records():
             if is_copy and scan.damages:
                 break
@@ -397,6 +420,11 @@ class StoreOpening(StoreReader):
         first, end = self._log.oldest_base, self._end_of_segments()
         fault, position = marked.fault, marked.checkpoint.confirmed
         self._marked, self._log.crc_range = marked.checkpoint, marked.crc_range
+        if self._files.exists(self._root / ROCKETMQ_COPY) and not self.is_copy:
+            # The standby's checkpoints say nothing of what is adopted from RocketMQ's records.
+            self.is_foreign, self._marked, self._log.crc_range = True, Checkpoint(), NO_RANGE
+            self.journal.synced = marked.checkpoint.journal
+            return first
         has_log = bool(self._log.bases())
         self.is_foreign = marked.is_foreign or (has_log and not self._has_journal())
         self.journal.synced = marked.checkpoint.journal

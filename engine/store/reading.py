@@ -88,6 +88,11 @@ class StoreReader:
         known = self._queues.get((topic, queue))
         return (0, 0) if known is None else (known.min_offset(self._log.oldest), known.visible)
 
+    def end(self, topic: str, queue: int) -> int:
+        """One past the last readable offset; 0 if the queue is unknown."""
+        known = self._queues.get((topic, queue))
+        return 0 if known is None else known.visible
+
     def entries(self, topic: str, queue: int, offset: int, count_max: int) -> list[QueueEntry]:
         """Readable entries from `offset` (or the first kept) on, at most `count_max`."""
         known = self._queues.get((topic, queue))

@@ -17,7 +17,7 @@ from engine.errors import Busy, Corrupt, EngineError, OutOfFiles
 from engine.events import EventBus
 from engine.host import pack_host
 from engine.message import Durability, Message, PutResult, SentRun
-from engine.message_columns import ColumnsResult, MessageColumns, PutColumns
+from engine.message_columns import ColumnsResult, LonePlace, MessageColumns, PutColumns
 from engine.service import Service
 from engine.store.checkpoint import (
     Checkpoint,
@@ -30,7 +30,13 @@ from engine.store.commit_log import disk_full
 from engine.store.copying import StoreCopy
 from engine.store.dispatch import DispatchBatch
 from engine.store.encode import EncodedBatch, Encoder
-from engine.store.encode_columns import encode_columns
+from engine.store.encode_columns import (
+    HashedKeys,
+    LoneMessage,
+    PackedRun,
+    RecordShape,
+    encode_columns,
+)
 from engine.store.entry_codes import CodeCheck, TagCode
 from engine.store.expiry import Expiry
 from engine.store.files import Files, read_whole, sync_if_open, write_atomic
@@ -84,9 +90,19 @@ class Store(StoreCopy):
         return self._dispatch.on_visible
 
     @property
+    def on_visible_in(self) -> dict[str, Callable[[str, int, int, list[int]], None]]:
+        """The same for messages of one topic, by its name: at most one for each."""
+        return self._dispatch.on_visible_in
+
+    @property
     def flushed(self) -> int:
         """The position up to which the log is on disk."""
         return self._flusher.flushed
+
+    @property
+    def flush_service(self) -> Service:
+        """The one of `services` without which nothing that was accepted is answered."""
+        return self._flusher
 
     def services(self) -> list[Service]:
         checkpointer = Checkpointer(self, self._config.checkpoint_interval_s)
@@ -107,6 +123,7 @@ class Store(StoreCopy):
             for unsynced in self._log.take_unsynced():
                 unsynced.sync()
             self._flusher.settle(self._log.written)
+            self.show_copied(self._log.written)
             if self._dispatch.failure is None and not self.journal.is_behind:
                 self._leave_clean()
         self.close()
@@ -154,11 +171,11 @@ class Store(StoreCopy):
         """Write all of `messages` with one write, or none of them.
 
         Each has its topic and queue (0 or more) set, and gets a message id if it has none. Not
-        STORED they become readable only after the flush; with `waits` False the sender does not
-        wait for it.
+        STORED they become readable only after the flush, REPLICATED ones after `show_copied`, too;
+        with `waits` False the sender does not wait for the flush.
         DiskFull, Invalid (too large) and Corrupt (the disk failed) leave nothing behind.
         """
-        self.journal.check_leader()
+        self.check_leader()
         self._check_writable()
         stored_ms = self._last_ms = self._clock.now_ms()
         position = self._log.written
@@ -174,8 +191,11 @@ class Store(StoreCopy):
             raise
         end = start + len(batch.data)
         is_held = durability is not Durability.STORED
+        needs_copy = durability is Durability.REPLICATED
         runs = self._dispatch_written(
-            DispatchBatch(end, stored_ms, is_held, batch.runs, batch.keyed, [])
+            DispatchBatch(
+                end, stored_ms, is_held, batch.runs, batch.keyed, [], needs_copy=needs_copy
+            )
         )
         if is_held and not waits:
             self._flusher.request(end, _ignore)
@@ -189,7 +209,7 @@ class Store(StoreCopy):
 
         Those that name no queue go to `queue`.
         """
-        self.journal.check_leader()
+        self.check_leader()
         self._check_writable()
         stored_ms = self._last_ms = self._clock.now_ms()
         position = self._log.written
@@ -201,12 +221,43 @@ class Store(StoreCopy):
         end = start + len(batch.data)
         is_held = durability is not Durability.STORED
         hashed = [batch.hashed] if batch.hashed.hashes else []
+        needs_copy = durability is Durability.REPLICATED
         runs = self._dispatch_written(
-            DispatchBatch(end, stored_ms, is_held, batch.runs, [], hashed)
+            DispatchBatch(end, stored_ms, is_held, batch.runs, [], hashed, needs_copy=needs_copy)
         )
         id_prefix = self._encoder.id_prefix
         results = [ColumnsResult(*place, durability, id_prefix) for place in batch.places]
         return PutColumns(results, durability, end, runs)
+
+    def append_lone(
+        self, shape: RecordShape, message: LoneMessage, queue: int, *, is_held: bool
+    ) -> LonePlace:
+        """Write one plain message of a prepared shape; as `append` does.
+
+        With `is_held` it becomes readable only after the flush.
+        """
+        self.journal.check_leader()
+        self._check_writable()
+        known, log = self._queue(shape.topic, queue), self._log
+        stored_ms = self._last_ms = self._clock.now_ms()
+        position = log.written
+        encoded = shape.encode(message, known, position, stored_ms)
+        start = log.place(len(encoded.records))
+        if start != position:  # it did not fit this segment: positions are part of the bytes
+            encoded = shape.encode(message, known, start, stored_ms)
+        data, entry, _, _, hashes, places = encoded
+        log.append(data, start)
+        size_bytes, offset = len(data), known.next_offset
+        known.next_offset = offset + 1
+        run = PackedRun(known, offset, entry, shape.tag_codes, size_bytes)
+        hashed = [HashedKeys(hashes, places)]
+        end = start + size_bytes
+        self._dispatch.add(DispatchBatch(end, stored_ms, is_held, [run], [], hashed))
+        return LonePlace(queue, offset, start, end, stored_ms)
+
+    def record_shape(self, columns: MessageColumns) -> RecordShape:
+        """The shape of messages like the one that came as columns, for `append_lone`."""
+        return RecordShape(self._encoder, columns)
 
     def _dispatch_written(self, batch: DispatchBatch) -> list[SentRun]:
         """Bring what the log has now on its way to the readers; the result for each queue."""
@@ -224,6 +275,11 @@ class Store(StoreCopy):
         """Raise DiskFull where producers are refused so that the engine's own work has room."""
         if self.crowding:
             raise disk_full(self.crowding)
+
+    def show_copied(self, position: int) -> None:
+        """Nothing before `position` waits for a standby any more: it is readable once flushed."""
+        self._dispatch.copied = max(self._dispatch.copied, position)
+        self._dispatch.release(self._flusher.flushed)
 
     def when_flushed(self, position: int, done: Done) -> None:
         """Call `done(None)` once the log is on disk up to `position`, or `done(error)`."""

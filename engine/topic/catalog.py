@@ -16,11 +16,11 @@ from engine.message import Durability, StoredMessage
 from engine.store.journal import Journal, JournalEntry
 from engine.topic.names import (
     CLOSED_TOPICS,
-    NAME,
     SCHEDULE_TOPIC,
     check_topic_name,
     is_group_topic,
     is_system_topic,
+    is_topic_name,
 )
 
 QUEUES_MAX = 1024
@@ -188,14 +188,17 @@ class Catalog:
             self._set(changed)
         return changed
 
-    def delete(self, name: str, also: Sequence[JournalEntry] = ()) -> None:
+    def delete(
+        self, name: str, also: Sequence[JournalEntry] = (), *, position: int | None = None
+    ) -> None:
         """Take a topic away; the caller forgets its queues and its progress.
 
-        What it has to journal for that comes along as `also`: all is kept, or nothing.
+        What it has to journal for that comes along as `also`: all is kept, or nothing. Records
+        before `position`, or all there are, belong to it.
         """
         self.get(name)
         check_deletable(name)
-        entry = TopicDeleted(name, self._log.written)
+        entry = TopicDeleted(name, self._log.written if position is None else position)
         self._journal.append_all([entry, *also], is_lasting=True)
         self._apply(entry)
 
@@ -231,6 +234,24 @@ class Catalog:
         self._set(config)
         return config
 
+    def match(self, config: TopicConfig) -> None:
+        """A topic as another broker has it: taken over, or changed in what that one knows."""
+        current = self._topics.get(config.name)
+        if current is None:
+            self.adopt(config)
+            return
+        changed = msgspec.structs.replace(
+            current,
+            type=config.type,
+            read_queues=config.read_queues,
+            write_queues=config.write_queues,
+            permission=config.permission,
+            is_automatic=config.is_automatic,
+        )
+        if changed != current:
+            _check(changed)
+            self._set(changed)
+
     def is_deleted(self, name: str) -> bool:
         """Whether the journal has the topic's end, and no later beginning."""
         return name in self._deleted
@@ -251,9 +272,9 @@ class Catalog:
         After a power loss a record of an unknown topic that was not deleted brings its topic back.
         """
         name, queues = message.topic, message.queue + 1
-        if not (NAME.match(name) and 0 < queues <= QUEUES_MAX):
-            return False  # damaged where no checksum lies over it: no topic could be like this
         config = self._topics.get(name)
+        if not 0 < queues <= QUEUES_MAX or (config is None and not is_topic_name(name)):
+            return False  # damaged where no checksum lies over it, or no topic could be like this
         begin = self._deleted.get(name, 0)
         if config is None and message.position < begin:
             return False

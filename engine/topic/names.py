@@ -59,10 +59,18 @@ def is_system_topic(topic: str) -> bool:
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX) or is_group_topic(topic)
 
 
+def is_topic_name(name: str) -> bool:
+    """Whether a topic may have this name."""
+    return NAME.match(name) is not None and len(name) <= _topic_length_max(name)
+
+
 def check_topic_name(name: str, *, field: str = "topic") -> str:
     """`name` itself; Invalid with the rule that it breaks."""
-    limit = SYSTEM_TOPIC_LENGTH_MAX if is_group_topic(name) else TOPIC_LENGTH_MAX
-    return _check(name, limit, field, "topic")
+    return _check(name, _topic_length_max(name), field, "topic")
+
+
+def _topic_length_max(name: str) -> int:
+    return SYSTEM_TOPIC_LENGTH_MAX if is_group_topic(name) else TOPIC_LENGTH_MAX
 
 
 def check_group_name(name: str, *, field: str = "group") -> str:

@@ -68,10 +68,7 @@ class Recorder(Service):
 
     def hear(self, event: EngineEvent) -> None:
         """Remember an event that a trace keeps; never raises, never waits."""
-        recipe = RECIPES.get(type(event))
-        if recipe is None:
-            return
-        weight = recipe.weigh(event)
+        weight = RECIPES[type(event)].weigh(event)
         if self._waiting + weight > WAITING_MAX:
             self._dropped += weight
             return

@@ -17,6 +17,7 @@ from engine.trace.origins import bound_for
 from engine.trace.reasons import TRACE_QUEUE, Reasons
 from engine.trace.recent import find_recent
 from engine.trace.recorder import Recorder
+from engine.trace.rows import RECIPES
 from engine.trace.sampling import TraceSampler
 
 ID_CHARS_MAX = 255
@@ -91,7 +92,7 @@ class Traces:
         """Have both topics, and listen from now on."""
         self._catalog.ensure_system(TRACE_TOPIC)
         self._catalog.ensure_system(CLIENT_TRACE_TOPIC)
-        self._events.subscribe(self._recorder.hear)
+        self._events.subscribe(self._recorder.hear, RECIPES)
 
     def settle(self, *, writes_max: int = WRITES_MAX) -> None:
         """Write what was heard up to now, some 5 ms for each write; never raises."""

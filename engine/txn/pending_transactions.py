@@ -101,7 +101,7 @@ class PendingTransactions:
         missing = [offset for offset in missing if not self.is_finished(GIVEN_UP, offset)]
         if lost or missing:  # a power loss took them
             self.finish(half_offsets=lost, given_up=missing)
-        self._store.on_visible.append(self._arrived)
+        self._store.on_visible_in[HALF_TOPIC] = self._arrived
 
     def replayed(self, message: StoredMessage) -> None:
         """Recovery found this record: it may prove that others are finished."""
@@ -198,9 +198,9 @@ class PendingTransactions:
             self._agenda.add(self._pending(due_ms, offset))
         self._apply(entry)
 
-    def _arrived(self, topic: str, queue: int, first_offset: int, tag_codes: list[int]) -> None:
-        """For the store's `on_visible`; a half message's tag code is when it is first checked."""
-        if topic != HALF_TOPIC or queue != QUEUE:
+    def _arrived(self, _: str, queue: int, first_offset: int, tag_codes: list[int]) -> None:
+        """For the store's `on_visible_in`; a tag code is when a message is first checked."""
+        if queue != QUEUE:
             return
         before = self._agenda.first()
         ahead_ms = self.now_ms() - self._clock.now_ms()

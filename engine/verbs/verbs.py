@@ -1,13 +1,16 @@
 """The engine's parts as all verbs use them."""
 
+from collections.abc import Callable
+
 from engine.container import Container
-from engine.errors import Stopping
+from engine.errors import EngineError, Stopping
 
 
 class Verbs:
     """Holds the parts; `_is_running` says whether they may change anything."""
 
     _is_running: bool
+    _refusal: Callable[[], EngineError]  # what they raise where not
 
     def _use(self, parts: Container) -> None:
         self._parts = parts
@@ -30,4 +33,9 @@ class Verbs:
 
     def _check_running(self) -> None:
         if not self._is_running:
-            raise Stopping("the broker is not running", retry_after_s=5.0)
+            raise self._refusal()
+
+
+def stopping() -> EngineError:
+    """What refuses a change before the start and from the end on."""
+    return Stopping("the broker is not running", retry_after_s=5.0)

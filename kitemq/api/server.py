@@ -8,8 +8,10 @@ from kitemq.model.retention import Retention
 from kitemq.model.server import (
     AuditItem,
     AuditPage,
+    HandoverDone,
     LoggerLevel,
     LoggerList,
+    NewHandover,
     NewLoggerLevel,
     NewPromotion,
     NewReadOnlyMode,
@@ -41,6 +43,17 @@ class ServerApi(Api):
         """
         body = NewPromotion(force=force)
         return self._rest.fetch(Promotion, "POST", "/replication/promotion", body=body)
+
+    def hand_over(self, to: str = "", *, timeout_s: float = 5.0) -> HandoverDone:
+        """Let a standby lead in the leader's place, without loss, and follow it.
+
+        `to` is the standby's ha_listen or its host, needed where there are several. Busy with the
+        code `handover_failed`: the leader goes on. With `heir_silent` it is not known who leads.
+        """
+        body = NewHandover(to, timeout_s)
+        return self._rest.fetch(
+            HandoverDone, "POST", "/replication/handover", body=body, wait_s=timeout_s
+        )
 
     def self_checks(self) -> list[SelfCheck]:
         """The server's self-checks, each with outcome, detail and time."""

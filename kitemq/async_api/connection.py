@@ -1,6 +1,8 @@
 """Calls of the REST API over HTTP, and their answers as structs of `kitemq.model`."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -11,7 +13,10 @@ from kitemq.address import server_urls, tls_contexts, token_headers
 from kitemq.errors import KiteError, ProtocolViolation, TimedOut, Unreachable
 from kitemq.model.conversion import encoded, from_json
 from kitemq.protocol.frames import STANDBY_HEADER
-from kitemq.rest import API, PAGE, TIMEOUT_S, WAIT_EXTRA_S, ListPage, checked, unreachable
+from kitemq.rest import API, PAGE, TIMEOUT_S, WAIT_EXTRA_S, Json, ListPage, problem_of, unreachable
+
+LOOK_S = 0.1
+HANDING_OVER, STANDBY = "handing_over", "standby"  # codes
 
 T = TypeVar("T")
 
@@ -19,7 +24,8 @@ T = TypeVar("T")
 class AsyncRestConnection:
     """An HTTP connection to one server; close it after use (or `async with`).
 
-    Of several addresses it uses the one that leads; where none does, a standby answers reads.
+    Of several addresses it uses the one that leads; where none does, a standby answers reads. What
+    nobody has taken as no one leads, or the leader hands over, is sent again for `timeout_s`.
     """
 
     def __init__(self, server: str = "", *, timeout_s: float = TIMEOUT_S, ca: str = "") -> None:
@@ -122,32 +128,48 @@ class AsyncRestConnection:
         if body is not None:
             sent["content"] = msgspec.json.encode(body, enc_hook=encoded)
             sent["headers"] = {"content-type": "application/json"}
-        timeout_s = self._timeout_s + (wait_s + WAIT_EXTRA_S if wait_s else 0.0)
+        sent["timeout"] = self._timeout_s + (wait_s + WAIT_EXTRA_S if wait_s else 0.0)
+        until_s = monotonic() + self._timeout_s if len(self._urls) > 1 else 0.0
+        while True:
+            answer = await self._ask(method, API + path, sent)
+            if isinstance(answer, httpx.Response) and answer.is_success:
+                return answer
+            error = answer if isinstance(answer, KiteError) else problem_of(answer)
+            if error.code == HANDING_OVER and not until_s:
+                until_s = monotonic() + self._timeout_s
+            is_passing = error is answer or error.code in (HANDING_OVER, STANDBY)
+            if not is_passing or monotonic() >= until_s:
+                raise error
+            await asyncio.sleep(LOOK_S)
+
+    async def _ask(self, method: str, path: str, sent: Json) -> httpx.Response | KiteError:
+        """The answer of the leader, else a standby's; else why nobody has got the request.
+
+        Raises TimedOut and Unreachable where somebody may have.
+        """
         standby: httpx.Response | None = None
         failure: KiteError | None = None
         for _ in range(len(self._urls)):
             url = self.url
             try:
-                answer = await self._http.request(
-                    method, url + API + path, timeout=timeout_s, **sent
-                )
+                answer = await self._http.request(method, url + path, **sent)
             except httpx.ConnectError as error:
                 failure = unreachable(url, error)
             except httpx.TimeoutException as error:
-                failure = TimedOut(f"{url} did not answer within {timeout_s:g} s")
+                failure = TimedOut(f"{url} did not answer within {sent['timeout']:g} s")
                 if not isinstance(error, httpx.ConnectTimeout):  # it may have done it
                     raise failure from None
             except httpx.HTTPError as error:
                 raise Unreachable(f"{url}: {error}") from None
             else:
                 if STANDBY_HEADER not in answer.headers:
-                    return checked(answer)
+                    return answer
                 standby = answer
             self._urls.append(self._urls.pop(0))
         if standby is not None:
-            return checked(standby)
+            return standby
         assert failure is not None, "there is an address"
-        raise failure
+        return failure
 
 
 class AsyncApi:

@@ -7,8 +7,10 @@ from kitemq.model.retention import Retention
 from kitemq.model.server import (
     AuditItem,
     AuditPage,
+    HandoverDone,
     LoggerLevel,
     LoggerList,
+    NewHandover,
     NewLoggerLevel,
     NewPromotion,
     NewReadOnlyMode,
@@ -40,6 +42,17 @@ class AsyncServerApi(AsyncApi):
         """
         body = NewPromotion(force=force)
         return await self._rest.fetch(Promotion, "POST", "/replication/promotion", body=body)
+
+    async def hand_over(self, to: str = "", *, timeout_s: float = 5.0) -> HandoverDone:
+        """Let a standby lead in the leader's place, without loss, and follow it.
+
+        `to` is the standby's ha_listen or its host, needed where there are several. Busy with the
+        code `handover_failed`: the leader goes on. With `heir_silent` it is not known who leads.
+        """
+        body = NewHandover(to, timeout_s)
+        return await self._rest.fetch(
+            HandoverDone, "POST", "/replication/handover", body=body, wait_s=timeout_s
+        )
 
     async def self_checks(self) -> list[SelfCheck]:
         """The server's self-checks, each with outcome, detail and time."""

@@ -1,6 +1,11 @@
-"""`kitemq promote`: makes a standby the leader, a running one or the directory of a stopped one."""
+"""`kitemq promote` and `kitemq handover`: make a standby the leader.
+
+One that is running, alone or in place of its leader, or the directory of a stopped one.
+"""
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -10,6 +15,7 @@ from kitemq.commands.command import ClientCommand, CommandOptions, flag, option
 from kitemq.commands.output import Exit, Output
 from kitemq.commands.serving import server_needed
 from kitemq.errors import Busy, Unreachable, rejected
+from kitemq.model.server import Replication
 
 START_TIMEOUT_S = 30.0
 LOOK_S = 0.1
@@ -32,21 +38,43 @@ def promote(options: PromoteOptions, output: Output) -> int:
         return _promote_directory(options.data, output)
     with Client(options.server) as client:
         epoch = client.server.promote(force=options.force).epoch
-        until_s = time.monotonic() + START_TIMEOUT_S
-        while not _leads(client, epoch):
-            if time.monotonic() > until_s:
-                raise Busy("it was promoted, and does not answer yet", remedy="see its log")
-            time.sleep(LOOK_S)
+        _wait(client, epoch, lambda state: not state.leader)
     output.row({"epoch": epoch})
     return Exit.OK
 
 
-def _leads(client: Client, epoch: int) -> bool:
-    try:
-        state = client.server.replication()
-    except (Busy, Unreachable):  # it starts anew
-        return False
-    return not state.leader and state.epoch >= epoch
+class HandoverOptions(CommandOptions):
+    to: str
+    timeout: float
+
+
+@click.command(cls=ClientCommand)
+@option("--to", default="", metavar="HOST:PORT", help="the standby's ha_listen, or its host")
+@option("--timeout", type=click.FloatRange(0, 60, min_open=True), default=5.0, metavar="SECONDS",
+        help="how long the standby has")  # fmt: skip
+def handover(options: HandoverOptions, output: Output) -> int:
+    """Let a standby lead in the leader's place.
+
+    The server named by --server is the leader; it is a standby of the other afterwards.
+    """
+    with Client(options.server) as client:
+        done = client.server.hand_over(options.to, timeout_s=options.timeout)
+        _wait(client, done.epoch, lambda state: not state.leader or state.is_connected)
+    output.row({"epoch": done.epoch, "leader": done.leader})
+    return Exit.OK
+
+
+def _wait(client: Client, epoch: int, is_done: Callable[[Replication], bool]) -> None:
+    """Wait until the server has started anew in its other role."""
+    until_s = time.monotonic() + START_TIMEOUT_S
+    while True:
+        with suppress(Busy, Unreachable):  # it starts
+            state = client.server.replication()
+            if state.epoch >= epoch and is_done(state):
+                return
+        if time.monotonic() > until_s:
+            raise Busy("it is done, but the server does not answer yet", remedy="see its log")
+        time.sleep(LOOK_S)
 
 
 def _promote_directory(data: Path, output: Output) -> int:

@@ -36,6 +36,10 @@ class StandbyItem(msgspec.Struct, frozen=True):
     kind: Annotated[str, Meta(description="`kitemq`, or `rocketmq` for a slave.")]
     since_ms: int
     lag_bytes: int
+    ha_listen: Annotated[
+        str, Meta(description="Where a standby serves standbys once it leads; may be empty.")
+    ] = ""
+    in_step: Annotated[bool, Meta(description="Whether it has had everything once.")] = False
 
 
 class LogTailItem(msgspec.Struct, frozen=True):
@@ -61,6 +65,9 @@ class Replication(msgspec.Struct, frozen=True):
     refusal: Annotated[str, Meta(description="Why the last standby that was refused was.")]
     epoch: Annotated[int, Meta(description="Every promotion begins one.")] = 1
     tails: Annotated[list[LogTailItem], Meta(description="Set aside, the newest first.")] = []
+    heir: Annotated[
+        str, Meta(description="A standby that was told to take over, until that is known.")
+    ] = ""
 
 
 class NewPromotion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,6 +82,24 @@ class Promotion(msgspec.Struct, frozen=True):
     """The epoch in which this server leads, once it has started anew."""
 
     epoch: int
+
+
+class NewHandover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A hand-over as it is wanted."""
+
+    to: Annotated[
+        str, Meta(description="The standby's `ha_listen`, or its host; empty for the only one.")
+    ] = ""
+    timeout_s: Annotated[
+        float, Meta(gt=0, le=60, description="How long the standby has, at most 60.")
+    ] = 5.0
+
+
+class HandoverDone(msgspec.Struct, frozen=True):
+    """The epoch in which the standby leads, and its `ha_listen`, which this server follows."""
+
+    epoch: int
+    leader: str
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -95,6 +120,19 @@ class Capabilities(msgspec.Struct, frozen=True):
         bool, Meta(description="Share the queues of a topic out among the members of a group.")
     ]
     # Of these an older server says nothing, which can do them all.
+    dismissals: Annotated[bool, Meta(description="Dismiss dead letters, and restore them.")] = True
+    reset_history: Annotated[bool, Meta(description="Remember and undo offset resets.")] = True
+    purges: Annotated[bool, Meta(description="Delete messages before their time.")] = True
+    content_search: Annotated[
+        bool, Meta(description="Look through a topic for what its messages say.")
+    ] = True
+    journeys: Annotated[bool, Meta(description="Tell what happened to a message.")] = True
+    traffic_figures: Annotated[bool, Meta(description="Count messages and rates.")] = True
+    lag_history: Annotated[bool, Meta(description="Keep the lag of groups over time.")] = True
+    log_figures: Annotated[bool, Meta(description="Tell of its log, its disk and services.")] = True
+    reports: Annotated[bool, Meta(description="Record what the hourly reports compute from.")] = (
+        True
+    )
     topic_overrides: Annotated[
         bool, Meta(description="Give a topic its own durability, retention and traces.")
     ] = True

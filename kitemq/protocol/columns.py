@@ -77,12 +77,32 @@ def put_numbers(values: Sequence[int]) -> bytes:
     return _FORMS[EACH] + _pack("q", values, "a number column")
 
 
+def put_number(value: int) -> bytes:
+    """The same of a number that all share, or the only one."""
+    return _FORMS[SAME] + I64.pack(value) if value else _FORMS[NOTHING]
+
+
 def put_packed_numbers(packed: bytes) -> bytes:
     """The same of one or more numbers that are packed already: big-endian i64, side by side."""
     first = packed[: I64.size]
     if packed != first * (len(packed) // I64.size):
         return _FORMS[EACH] + packed
     return _FORMS[SAME] + first if any(first) else _FORMS[NOTHING]
+
+
+def take_number(data: bytes, at: int) -> tuple[int, int]:
+    """The number that all share in the column that begins at `at`, and where it ends.
+
+    ProtocolError also where each has its own.
+    """
+    form = data[at : at + 1]
+    if form == _FORMS[NOTHING]:
+        return 0, at + 1
+    end = at + 1 + I64.size
+    if form != _FORMS[SAME] or end > len(data):
+        raise ProtocolError("no number column whose numbers are all the same")
+    number: int = I64.unpack_from(data, at + 1)[0]
+    return number, end
 
 
 def take_numbers(data: bytes, at: int, count: int) -> tuple[list[int], int]:

@@ -11,11 +11,11 @@ from bench.process import free_port
 from kitemq import Client, KiteError
 from tests.patience import until
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 90.0
 CALL_TIMEOUT_S = 5.0
 SERVE = (sys.executable, "-m", "kitemq", "serve")
 # The ports beside a free one may be taken.
-NO_GRPC = ("--set", "grpc_listen=off", "--set", "remoting_listen=off")
+NO_ROCKETMQ = {"grpc_listen": "off", "remoting_listen": "off"}
 
 
 class ServerProcess:
@@ -25,7 +25,12 @@ class ServerProcess:
         self.listen = f"127.0.0.1:{free_port()}"
         self.data = data
         self.stderr: IO[bytes] | None = None
-        self.settings = {"log_level": "warning", "disk_free_min_bytes": 0, **settings}
+        self.settings = {
+            "log_level": "warning",
+            "disk_free_min_bytes": 0,
+            **NO_ROCKETMQ,
+            **settings,
+        }
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -45,7 +50,7 @@ class ServerProcess:
         """Start it."""
         given = [f"--set={name}={value}" for name, value in self.settings.items()]
         self._process = subprocess.Popen(
-            [*SERVE, "--listen", self.listen, "--data", str(self.data), *NO_GRPC, *given],
+            [*SERVE, "--listen", self.listen, "--data", str(self.data), *given],
             env={name: value for name, value in os.environ.items() if "KITEMQ" not in name},
             stderr=self.stderr,
         )

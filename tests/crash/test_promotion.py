@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,17 +16,20 @@ from pathlib import Path
 import pytest
 
 from bench.process import free_port
-from kitemq import Client, Consumer, KiteError, Message, Producer, TimedOut
+from kitemq import Client, Consumer, KiteError, Message, NotFound, Producer, TimedOut
 from kitemq.model.server import Replication
+from tests.crash.carriers import Carrier, ClassicCarrier, GrpcCarrier, SdkCarrier
 from tests.crash.process import ServerProcess
 from tests.crash.test_standby import differences
 from tests.patience import until
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
-
-LIMIT_S = 30.0
-TOPIC = "orders"
 PROMOTIONS = int(os.environ.get("PROMOTIONS", "3"))
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(300 + 60 * PROMOTIONS)]
+
+LIMIT_S = 60.0
+MOVE_S = 90.0  # until each client has found the new leader
+DRAIN_S = 180.0  # what a dead leader had handed out comes when its time is over
+TOPIC = "orders"
 
 
 class Couple:
@@ -44,7 +48,9 @@ class Couple:
 
     def caught_up(self, standby: ServerProcess, bodies: set[str]) -> None:
         def look() -> bool:
-            return self.bodies(standby) == bodies
+            with suppress(NotFound):  # the topic is not there yet
+                return self.bodies(standby) == bodies
+            return False
 
         until(look, "the standby lacks something", LIMIT_S)
 
@@ -53,8 +59,12 @@ class Couple:
             client.messages.send(TOPIC, [Message(body=body) for body in bodies])
 
     def bodies(self, server: ServerProcess) -> set[str]:
+        return set(self.copies(server))
+
+    def copies(self, server: ServerProcess) -> "Counter[str]":
+        """The bodies, and how often each is there."""
         with server.client() as client:
-            return {body for queue in range(4) for body in self._bodies(client, queue)}
+            return Counter(body for queue in range(4) for body in self._bodies(client, queue))
 
     def _bodies(self, client: Client, queue: int) -> Iterator[str]:
         page = client.messages.pull(TOPIC, queue, 0)
@@ -199,11 +209,14 @@ def test_clients_of_both_addresses_go_on_with_the_promoted_standby(couple: Coupl
 
 
 class Sender:
-    """Sends numbers for as long as it may; `accepted` are those a standby has as well."""
+    """Sends numbers for as long as it may; `accepted` are those that were answered.
 
-    def __init__(self, servers: str) -> None:
+    By default they are on a standby as well then.
+    """
+
+    def __init__(self, servers: str, *, durability: str = "replicated", prefix: str = "") -> None:
         self.accepted: list[str] = []
-        self._servers = servers
+        self._servers, self._durability, self._prefix = servers, durability, prefix
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -220,29 +233,88 @@ class Sender:
             for number in itertools.count():
                 while not self._stop.is_set():
                     with suppress(KiteError):  # nobody leads, or no standby is in step
-                        producer.send(TOPIC, f"{number}", durability="replicated")
-                        self.accepted.append(f"{number}")
+                        body = f"{self._prefix}{number}"
+                        producer.send(TOPIC, body, durability=self._durability)
+                        self.accepted.append(body)
                         break
                     time.sleep(0.02)
                 if self._stop.is_set():
                     return
 
 
-def test_what_was_accepted_as_replicated_outlives_each_leader(couple: Couple) -> None:
+@pytest.fixture
+def carriers(couple: Couple, tmp_path: Path) -> Iterator[list[Carrier]]:
+    """A producer and a consumer of each door, on a leader with a standby in step."""
+    both = (couple.first, couple.second)
+    for server in both:
+        server.settings["grpc_listen"] = f"127.0.0.1:{free_port()}"
+        server.settings["remoting_listen"] = f"127.0.0.1:{free_port()}"
+        server.start()
+    until(lambda: couple.state(couple.first).standbys, "no standby", LIMIT_S)
+    with couple.first.client() as client:
+        client.topics.create(TOPIC, durability="replicated")
+        for group in ("sdk", "classic", "grpc"):
+            client.groups.create(group)
+    grpc, classic = (
+        [str(server.settings[name]) for server in both]
+        for name in ("grpc_listen", "remoting_listen")
+    )
+    running: list[Carrier] = []
+    try:
+        running.append(SdkCarrier(",".join(each.url for each in both), TOPIC))
+        running.append(ClassicCarrier(classic, TOPIC, tmp_path / "classic"))
+        running.append(GrpcCarrier(grpc, TOPIC, tmp_path / "grpc"))
+        yield running
+    finally:
+        for each in running:
+            each.close()
+
+
+def test_what_was_accepted_as_replicated_outlives_each_leader(
+    couple: Couple, carriers: list[Carrier]
+) -> None:
     seed = time.time_ns() % 1_000_000
     chance = random.Random(seed)
     leader, standby = couple.first, couple.second
-    leader.start()
-    standby.start()
-    with Sender(f"{leader.url},{standby.url}") as sender:
-        for _ in range(PROMOTIONS):
-            count = len(sender.accepted)
-            until(lambda count=count: len(sender.accepted) > count, f"seed {seed}", LIMIT_S)
-            time.sleep(chance.uniform(0.0, 0.5))
-            leader.kill()
-            words = ("promote", "--server", standby.url)
-            until(lambda words=words: kitemq(*words).returncode == 0, f"seed {seed}", LIMIT_S)
-            leader.settings["follow"] = couple.ports[0 if standby is couple.first else 1]
-            leader.start()
-            leader, standby = standby, leader
-    assert set(sender.accepted) <= couple.bodies(leader), f"seed {seed}"
+    for number in range(PROMOTIONS):
+        for each in carriers:
+            count, why = len(each.accepted()), f"{each.name}, promotion {number}, seed {seed}"
+            until(lambda each=each, count=count: len(each.accepted()) > count, why, MOVE_S)
+        time.sleep(chance.uniform(0.0, 0.5))
+        leader.kill()
+        words = ("promote", "--server", standby.url)
+        until(lambda words=words: kitemq(*words).returncode == 0, f"seed {seed}", LIMIT_S)
+        leader.settings["follow"] = couple.ports[0 if standby is couple.first else 1]
+        leader.start()
+        leader, standby = standby, leader
+    for each in carriers:
+        each.end_producer()
+    accepted = {body for each in carriers for body in each.accepted()}
+    stored = couple.copies(leader)
+    lost = sorted(accepted - set(stored))
+    assert not lost, f"seed {seed}: {lost[:5]} and {len(lost)} in all"
+    for each in carriers:
+        missing: set[str] = set()
+
+        def has_all(each: Carrier = each, missing: set[str] = missing) -> bool:
+            missing.clear()
+            missing |= accepted - set(each.received())
+            return not missing
+
+        with suppress(AssertionError):
+            until(has_all, limit_s=DRAIN_S)
+        assert not missing, f"seed {seed}: {each.name} lacks {len(missing)}: {sorted(missing)[:5]}"
+    say(carriers, stored, seed)
+
+
+def say(carriers: list[Carrier], stored: "Counter[str]", seed: int) -> None:
+    """How much was sent, and how much of it came twice, which is permitted."""
+    lines = [f"{PROMOTIONS} promotions, seed {seed}"]
+    for each in carriers:
+        accepted, received = each.accepted(), each.received()
+        twice = sum(stored[body] - 1 for body in accepted)
+        again = sum(received.values()) - len(received)
+        lines.append(
+            f"{each.name}: {len(accepted)} accepted, {twice} stored twice, {again} came again"
+        )
+    print("\n".join(["", *lines]))  # noqa: T201 - this is what it is for

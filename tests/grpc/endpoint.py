@@ -239,11 +239,11 @@ def monitor_of(app: Application) -> ConnectionMonitor:
 OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
 
 
-def listening() -> socket.socket:
+def listening(host: str = "127.0.0.1") -> socket.socket:
     """A socket that listens on a free port."""
     listener = socket.socket(proto=socket.IPPROTO_TCP)  # without delay, as in tests/live.py
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", 0))
+    listener.bind((host, 0))
     listener.listen(64)
     listener.setblocking(False)
     return listener

@@ -43,8 +43,9 @@ transactionCheckInterval=2000
 class ApacheCluster:
     """Starts at once; ends with the `with`. Members are named "a", "b" (masters), "a1" (slave)."""
 
-    def __init__(self, root: Path, *members: str) -> None:
-        self._root = root
+    def __init__(self, root: Path, *members: str, more: str = "") -> None:
+        """`more` are lines of the brokers' settings, which override those of here."""
+        self._root, self._more = root, more
         self._ports: dict[str, tuple[int, int]] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.name_server = f"127.0.0.1:{free_port()}"
@@ -93,7 +94,7 @@ class ApacheCluster:
             name_server=self.name_server,
             home=home,
         )
-        (home / f"{member}.conf").write_text(settings)
+        (home / f"{member}.conf").write_text(f"{settings}{self._more}\n")
         self._run(member, BROKER_HEAP, "org.apache.rocketmq.broker.BrokerStartup")
 
     def restart(self, member: str) -> None:
@@ -101,10 +102,21 @@ class ApacheCluster:
         self.start(member)
         self._wait_for(member, self._ports[member][0])
 
+    def store(self, member: str) -> Path:
+        """The folder with a broker's log and tables."""
+        return self._home(member) / "store"
+
     def kill(self, member: str) -> None:
         """SIGKILL."""
+        self._end(member, signal.SIGKILL)
+
+    def stop(self, member: str) -> None:
+        """In order, as `mqshutdown` does."""
+        self._end(member, signal.SIGTERM)
+
+    def _end(self, member: str, by: signal.Signals) -> None:
         process = self._processes.pop(member)
-        process.send_signal(signal.SIGKILL)
+        process.send_signal(by)
         process.wait()
 
     def _home(self, member: str) -> Path:

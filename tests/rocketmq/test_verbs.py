@@ -14,11 +14,18 @@ from app.cluster.client import ClusterClient
 from app.cluster.errors import ClusterError
 from app.cluster.groups import ClusterGroup
 from app.cluster.messaging import ClusterMessaging
-from engine.broker import AckResult, TransactionDecision, TransactionState
+from engine.broker import (
+    AckResult,
+    Delivery,
+    TransactionCheck,
+    TransactionDecision,
+    TransactionState,
+)
 from engine.errors import Busy, MessageNotFound
-from engine.message import Message
-from tests.app.messaging import test_contract as contract
-from tests.app.messaging.maker import LIMIT_S, Maker, bodies
+from engine.message import Message, StoredMessage
+from protocol.remoting.codes import RequestCode
+from tests.app import test_messaging as contract
+from tests.app.maker import LIMIT_S, Maker, bodies
 from tests.rocketmq.cluster import ApacheCluster, missing_cluster
 
 pytestmark = [
@@ -90,7 +97,59 @@ def maker_of(messaging: ClusterMessaging) -> Maker:
 globals().update({name: test for name, test in vars(contract).items() if name.startswith("test_")})
 
 
-class Traffic:
+async def test_message_groups_stay_on_the_brokers_that_have_the_topic(
+    messaging: ClusterMessaging, maker: Maker
+) -> None:
+    topic = f"{await maker.topic()}-of-a"
+    fields = {
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": 2, "writeQueueNums": 2,
+        "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
+    }  # fmt: skip
+    await messaging._client._link.ask("a", RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+    async with asyncio.timeout(LIMIT_S):
+        while not await messaging._client.topics.exists(topic):
+            await asyncio.sleep(0.1)
+    sent = [(await maker.send(topic, "x", message_group=str(each)))[0] for each in range(20)]
+    assert {each.queue for each in sent} == {0, 2}
+    assert await messaging.queue_bounds(topic, 1) == (0, 0)
+
+
+async def test_a_copy_that_a_broker_asked_about_is_not_delivered_besides(
+    cluster: ApacheCluster, maker: Maker
+) -> None:
+    topic, group = await maker.topic(), await maker.group()
+    questions: asyncio.Queue[TransactionCheck] = asyncio.Queue()
+
+    def ask(check: TransactionCheck) -> bool:
+        questions.put_nowait(check)
+        return True
+
+    maker.askers.append(ask)
+    [sent] = await maker.send(topic, "x", transaction_group=f"producers-{topic}")
+    await asyncio.wait_for(questions.get(), LIMIT_S)
+    async with ClusterMessaging(ClusterClient(cluster.name_server)) as other:
+        commit = TransactionDecision.COMMIT
+        assert (await other.transactions.decide(sent.message_id, commit)).topic == topic
+    [delivery] = await maker.receive(group, topic, 1)
+    await maker.messaging.ack(group, [delivery.receipt])
+    await until_indexed(maker, delivery.message)
+    again = await maker.messaging.transactions.decide(sent.message_id, commit)
+    assert again.state is TransactionState.COMMITTED
+    await asyncio.sleep(8)  # the broker looks every 2 s for what is undecided
+    assert await maker.is_quiet(group, topic)
+    maker.askers.remove(ask)
+
+
+async def until_indexed(maker: Maker, message: StoredMessage) -> None:
+    """Wait until the broker finds a message by its id, by which other processes know of it."""
+    assert isinstance(maker.messaging, ClusterMessaging)
+    reads, topic = maker.messaging._client.reads, message.topic
+    async with asyncio.timeout(LIMIT_S):
+        while not await reads.by_key(topic, message.message_id, is_id=True):
+            await asyncio.sleep(0.1)
+
+
+class SteadyTraffic:
     """A producer and a consumer that go on until they are told, and what they have seen."""
 
     def __init__(self, maker: Maker, topic: str, group: str) -> None:
@@ -140,7 +199,7 @@ async def test_nothing_accepted_is_lost_while_a_broker_is_killed(
     cluster: ApacheCluster, maker: Maker
 ) -> None:
     topic, group = await maker.topic(4), await maker.group()
-    traffic = Traffic(maker, topic, group)
+    traffic = SteadyTraffic(maker, topic, group)
     async with asyncio.timeout(LIMIT_S * 2):
         await traffic.until_accepted(lambda queues: len(queues) >= 200)
         cluster.kill("b")
@@ -158,6 +217,30 @@ async def test_nothing_accepted_is_lost_while_a_broker_is_killed(
         await traffic.until_accepted(lambda queues: any(each % 2 for each in queues.values()))
         await traffic.end()
     assert traffic.queues.keys() <= traffic.arrived
+
+
+async def test_a_broker_learns_of_a_group_that_was_made_while_it_was_away(
+    cluster: ApacheCluster, maker: Maker
+) -> None:
+    topic, group = await maker.topic(), f"{await maker.group()}-late"
+    [sent] = await maker.send(topic, "x", queue=1)
+    assert sent.queue == 1
+    cluster.kill("b")
+    async with asyncio.timeout(LIMIT_S * 2):
+        while True:
+            try:
+                assert await maker.is_quiet(group, topic)
+                break
+            except Busy:
+                await asyncio.sleep(0.2)
+        cluster.restart("b")
+        deliveries = list[Delivery]()
+        while not deliveries:
+            try:
+                deliveries = await maker.messaging.receive(group, {topic: "*"}, wait_s=1)
+            except Busy:
+                await asyncio.sleep(0.2)
+    assert bodies(deliveries) == ["x"]
 
 
 async def test_a_second_process_settles_what_the_first_was_delivered(
@@ -182,6 +265,7 @@ async def test_a_second_process_settles_what_the_first_was_delivered(
     [delivery] = await maker.receive(group, topic, 1)
     assert bodies([delivery]) == ["half"]
     await maker.messaging.ack(group, [delivery.receipt])
+    await until_indexed(maker, delivery.message)
     again = await maker.messaging.transactions.decide(sent.message_id, TransactionDecision.COMMIT)
     assert again.state is TransactionState.COMMITTED
     await asyncio.sleep(6)

@@ -22,10 +22,10 @@ from engine.broker import (
 from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import Busy, Corrupt
-from engine.message import Durability, Message
+from engine.message import Durability, Message, PutResult
 from engine.topic.names import dead_letter_topic
 from tests.engine.delivery.by_message import by_message
-from tests.simulation import payments
+from tests.simulation import payments, turning
 from tests.simulation.disk import ROOM_UNLIMITED, Crash, Disk
 from tests.simulation.payments import Payments
 from tests.simulation.pool import SeededPool
@@ -79,6 +79,8 @@ def due_ms(message: Message, now_ms: int) -> int:
 
 class BrokerWorld:
     """One seed, one life. With `power` the machine may go down too, not only the process."""
+
+    durabilities: tuple[Durability | None, ...] = (None, Durability.FLUSHED)
 
     def __init__(self, seed: int, *, power: bool = False) -> None:
         self.chance = random.Random(seed)
@@ -177,7 +179,7 @@ class BrokerWorld:
 
     def send(self) -> None:
         messages = [self.message() for _ in range(self.chance.choice((1, 1, 2, 5)))]
-        durability = self.chance.choice((None, Durability.FLUSHED))
+        durability = self.chance.choice(self.durabilities)
         now_ms = self.clock.now_ms()
         # Taken down first: a message that has to wait is given another topic on the way.
         accepted = [Sent.of(each, due_ms(each, now_ms)) for each in messages]
@@ -194,6 +196,10 @@ class BrokerWorld:
                 sent.is_flushed = error is None
 
         self.broker.when_flushed(stored.flush_position, flushed)
+        self.await_answer(accepted, stored)
+
+    def await_answer(self, accepted: list[Sent], stored: PutResult) -> None:
+        """What else is said of messages that were stored."""
 
     def message(self) -> Message:
         self.number += 1
@@ -270,6 +276,8 @@ class BrokerWorld:
                 share = self.shares[group.name, message_id]
                 share.attempts = (1, 1 + self.cut_off[group.name])
                 share.may_be_dead = self.cut_off[group.name] > group.retry_max
+                if group.name in self.turning.groups and sent.topic == turning.PLAIN:
+                    share.turn(comes=False)
 
     def check_lane(self, group: Group, share: Share) -> None:
         for earlier in self.lane(group, share.sent):

@@ -24,6 +24,7 @@ class Sent:
     due_ms: int = 0
     is_timed: bool = False  # it waits for an exact time, so it can be recalled or moved
     is_flushed: bool = False
+    is_replicated: bool = False  # its producer was told so
     is_sure: bool = True  # False: its send was cut off by the crash
     is_recalled: bool = False  # it must never be delivered
     may_be_recalled: bool = False

@@ -49,6 +49,6 @@ def test_any_journal_entry_in_any_state_is_applied_or_set_aside(first: int) -> N
         live("journal", seed, JOURNAL_STEPS)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 24, 224])
-def test_a_standby_is_what_its_leader_is_and_a_broker_goes_on_with_it(seed: int) -> None:
+@pytest.mark.parametrize("seed", [0, 28, 89, 98, 120])
+def test_a_standby_equals_its_leader_and_has_what_it_confirmed_once_promoted(seed: int) -> None:
     live("standby", seed, STEPS)

@@ -24,6 +24,7 @@ class Turning:
 
     def __init__(self, world: "BrokerWorld") -> None:
         self.world = world
+        self.groups: set[str] = set()  # that were moved, perhaps over messages nobody knew
 
     def actions(self) -> tuple[tuple[Callable[[], None], int], ...]:
         return ((self.reset, 1), (self.redrive, 2), (self.purge, 1))
@@ -37,6 +38,7 @@ class Turning:
         resets = world.broker.resets
         target = ResetTarget(ResetTo.EARLIEST if is_back else ResetTo.LATEST)
         world.doing = lambda: self.turned(shares, comes=False)
+        self.groups.add(group.name)
         try:
             done = resets.apply(resets.plan(group.name, [PLAIN], target), force=True)
         except Refused:
@@ -71,6 +73,7 @@ class Turning:
             self.turned(shares, comes=False)
 
         self.world.doing = is_maybe_gone
+        self.groups.update(group.name for group in self.world.groups)
         self.world.broker.retention.purge(PLAIN, everything=True)
         is_maybe_gone()
 

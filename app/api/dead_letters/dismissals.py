@@ -28,6 +28,7 @@ class DismissalQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 @operations.post(
     "/groups/{group}/dead-letters/dismiss",
+    capability="dismissals",
     needs=Action.ADMINISTER,
     errors=(409,),
     example_body='{"reason": "rejected", "note": "test orders"}',
@@ -50,6 +51,7 @@ async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
 
 @operations.post(
     "/groups/{group}/dead-letters/restore",
+    capability="dismissals",
     needs=Action.ADMINISTER,
     errors=(409,),
     example_body='{"offsets": ["17", "18"]}',
@@ -71,7 +73,9 @@ async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
     return RestoreAnswer(await service.restore(call.actor, group, runs))
 
 
-@operations.get("/groups/{group}/dead-letters/dismissals", needs=Action.READ)
+@operations.get(
+    "/groups/{group}/dead-letters/dismissals", capability="dismissals", needs=Action.READ
+)
 async def list_dismissals(call: Call[DismissalQuery, None]) -> DismissalList:
     """List dismissals with their notes, newest first."""
     service = call.services.dismissals

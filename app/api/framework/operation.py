@@ -18,6 +18,7 @@ import msgspec
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from app import capabilities
 from app.administration import Administration
 from app.container import Services, services_of
 from app.db.rows import Actor, actor_at
@@ -205,6 +206,7 @@ class Operation:
     example_body: str = ""
     curl_flags: str = ""  # further flags of the example
     direct: DirectWay | None = None
+    capability: str = ""  # what the engine has to be able to do; else the answer is a 409
 
     @property
     def name(self) -> str:
@@ -290,7 +292,7 @@ class Operations:
                 "needs": _right_of(path, needs) if isinstance(needs, Action) else needs,
                 "tag": self._tag,
                 "example_path": prefix + (example if example[:1] == "/" else own_path + example),
-                "errors": (*((404,) if is_missing else ()), *errors),
+                "errors": ((404,) * is_missing + (409,) * ("capability" in declared) + errors),
                 **declared,
             }
             self._declared.append(Operation(**fields))
@@ -325,7 +327,7 @@ class _Endpoint:
         self._status = operation.status
         self._query = operation.query
         self._raw_body = operation.raw_body
-        self._needs = operation.needs
+        self._needs, self._capability = operation.needs, operation.capability
         decodes = operation.body is not None and not operation.raw_body
         self._decoder = msgspec.json.Decoder(operation.body, dec_hook=decoded) if decodes else None
 
@@ -343,6 +345,8 @@ class _Endpoint:
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, Headers, bytes]:
         call: Call[Any, Any] = Call(scope, receive)
         self._needs.check(scope)
+        if self._capability:
+            capabilities.require(call.messaging.capabilities, self._capability)
         if self._query is not None:
             call.query = decode_query(scope["query_string"], self._query)
         if self._raw_body:

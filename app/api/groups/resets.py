@@ -90,7 +90,7 @@ async def reset_offsets(call: Call[None, NewReset]) -> CompletedReset | Raw:
     return await _reset_answer(group, applying)
 
 
-@operations.get("/groups/{group}/resets", needs=Action.READ)
+@operations.get("/groups/{group}/resets", capability="reset_history", needs=Action.READ)
 async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     """List a group's offset resets, the newest first.
 
@@ -118,6 +118,7 @@ async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
 
 @operations.post(
     "/groups/{group}/resets/{id}/undo",
+    capability="reset_history",
     needs=Action.ADMINISTER,
     status=201,
     errors=(409,),

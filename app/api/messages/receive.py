@@ -33,6 +33,7 @@ ERROR_CHARS_MAX = 1024
 
 @operations.post(
     "/groups/{group}/receive",
+    capability="message_acks",
     needs=Action.CONSUME,
     errors=(409,),
     example_body='{"topic": "orders", "max": 10, "wait_ms": 20000}',

@@ -59,7 +59,12 @@ class TextSearch(msgspec.Struct, forbid_unknown_fields=True):
     encoding: Encoding = Encoding.AUTO
 
 
-@operations.get("/topics/{topic}/search", needs=Action.READ, example="?filter=paid&limit=10")
+@operations.get(
+    "/topics/{topic}/search",
+    capability="content_search",
+    needs=Action.READ,
+    example="?filter=paid&limit=10",
+)
 async def search_topic(call: Call[TopicSearch, None]) -> SearchPage:
     """Look through a topic for messages, in the order of storing or the newest first.
 

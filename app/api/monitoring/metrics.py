@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from app.administration import Administration
 from app.api.framework.operation import Call, Operations, Raw
 from app.api.monitoring.metric_families import FAMILIES, Family, Labels, document
 from app.container import Services
@@ -67,8 +68,14 @@ class MetricsPage:
 async def metrics(call: Call[None, None]) -> Raw:
     """Read the metrics in Prometheus text."""
     page = MetricsPage()
-    _add_totals(page, call.host.broker.statistics)
-    await _add_traces(page, call.services.journeys)
+    has = call.messaging.capabilities
+    labels = (call.settings.cluster_name, call.settings.broker_name)
+    if has.traffic_figures:
+        statistics = call.host.broker.statistics
+        _add_totals(page, statistics)
+        await _add_traffic(page, statistics, labels, call.host.clock.now_ms())
+    if has.journeys:
+        await _add_traces(page, call.services.journeys)
     await _add_server(page, call)
     _add_connections(page, call.services.connection_limits)
     _add_grpc(page, call.services.rpc_figures)
@@ -76,8 +83,8 @@ async def metrics(call: Call[None, None]) -> Raw:
     _add_replication(page, call.services)
     _add_reports(page, call.services.reports, call.host.clock.now_ms())
     page.add("process_resident_memory_bytes", await asyncio.to_thread(resident_bytes))
-    await _add_topics(page, call)
-    await _add_groups(page, call)
+    await _add_topics(page, call.administration, labels)
+    await _add_groups(page, call, labels)
     return Raw(await asyncio.to_thread(page.text), MEDIA_TYPE)
 
 
@@ -194,23 +201,35 @@ def _add_reports(page: MetricsPage, reports: Reports, now_ms: int) -> None:
             page.add("kitemq_report_last_duration_seconds", figures.last_s, (job,))
 
 
-async def _add_topics(page: MetricsPage, call: Call[None, None]) -> None:
-    administration, settings = call.administration, call.settings
-    statistics, now_ms = call.host.broker.statistics, call.host.clock.now_ms()
-    figures = statistics.broker()
-    labels = (settings.cluster_name, settings.broker_name)
-    page.add("rocketmq_broker_tps", figures.traffic.messages_in.minute, labels)
-    page.add("rocketmq_broker_qps", figures.traffic.messages_out.minute, labels)
+async def _add_topics(page: MetricsPage, administration: Administration, labels: Labels) -> None:
     topics = await administration.topics(system=True)
     page.add("kitemq_topics", len(topics))
     async for config in paced(topics):
-        name = config.name
         try:
-            queues = (await administration.topic_stats(name)).queues
+            queues = (await administration.topic_stats(config.name)).queues
         except (NotFound, Busy):
             continue  # deleted while others ran
-        of_topic = (*labels, name)
+        of_topic = (*labels, config.name)
         page.add("rocketmq_producer_offset", sum(q.max_offset for q in queues), of_topic)
+
+
+async def _add_groups(page: MetricsPage, call: Call[None, None], labels: Labels) -> None:
+    groups = await call.administration.groups()
+    page.add("kitemq_groups", len(groups))
+    async for config in paced(groups):
+        try:
+            lag = await call.administration.lag(config.name)
+        except (NotFound, Busy):
+            continue
+        _add_lag(page, labels, config.name, lag, call.host.clock.now_ms())
+
+
+async def _add_traffic(
+    page: MetricsPage, statistics: Statistics, labels: Labels, now_ms: int
+) -> None:
+    traffic = statistics.broker().traffic
+    page.add("rocketmq_broker_tps", traffic.messages_in.minute, labels)
+    page.add("rocketmq_broker_qps", traffic.messages_out.minute, labels)
     async for name, account in paced(list(statistics.topics())):
         of_topic = (*labels, name)
         page.add("kitemq_messages_in_total", account.total(Metric.MESSAGES_IN), (name,))
@@ -219,21 +238,6 @@ async def _add_topics(page: MetricsPage, call: Call[None, None]) -> None:
         page.add("rocketmq_producer_tps", messages_s, of_topic)
         bytes_s = account.minute(Metric.BYTES_IN, now_ms)
         page.add("rocketmq_producer_message_size", bytes_s, of_topic)
-
-
-async def _add_groups(page: MetricsPage, call: Call[None, None]) -> None:
-    administration, settings = call.administration, call.settings
-    statistics, now_ms = call.host.broker.statistics, call.host.clock.now_ms()
-    labels = (settings.cluster_name, settings.broker_name)
-    groups = await administration.groups()
-    page.add("kitemq_groups", len(groups))
-    async for config in paced(groups):
-        name = config.name
-        try:
-            lag = await administration.lag(name)
-        except (NotFound, Busy):
-            continue
-        _add_lag(page, labels, name, lag, call.host.clock.now_ms())
     async for name, account in paced(list(statistics.groups())):
         page.add("kitemq_retried_total", account.total(Metric.RETRIED), (name,))
     async for place, account in paced(list(statistics.readers())):

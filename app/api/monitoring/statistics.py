@@ -34,7 +34,7 @@ class LagHistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     points: Annotated[int, Meta(ge=1, le=POINTS_MAX, description="At most so many.")] = 300
 
 
-@operations.get("/statistics", needs=READ_SERVER)
+@operations.get("/statistics", capability="traffic_figures", needs=READ_SERVER)
 async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
     """Get the totals and rates of the whole broker, and the latency of sends.
 
@@ -45,14 +45,14 @@ async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
     return convert(statistics.broker(), BrokerStatistics, lag_history=lag_history)
 
 
-@operations.get("/topics/{topic}/statistics", needs=Action.READ)
+@operations.get("/topics/{topic}/statistics", capability="traffic_figures", needs=Action.READ)
 async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     """Get a topic's rates in and out, by queue and by group."""
     name = (await call.messaging.topic(call.path("topic"))).name
     return convert(call.host.broker.statistics.topic(name), TopicStatistics)
 
 
-@operations.get("/groups/{group}/statistics", needs=Action.READ)
+@operations.get("/groups/{group}/statistics", capability="traffic_figures", needs=Action.READ)
 async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
     """Get a group's deliveries, acknowledgements, failures and dead letters, by topic."""
     name = (await call.messaging.group(call.path("group"))).name
@@ -60,7 +60,10 @@ async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
 
 
 @operations.get(
-    "/groups/{group}/lag/history", needs=Action.READ, example="?from_ms=-3600000&points=60"
+    "/groups/{group}/lag/history",
+    capability="lag_history",
+    needs=Action.READ,
+    example="?from_ms=-3600000&points=60",
 )
 async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
     """Get the lag of a group over time, at most a month back.

@@ -81,7 +81,12 @@ async def list_report_runs(call: Call[RunQuery, None]) -> ReportRuns:
 
 
 @operations.post(
-    "/reports/runs", needs=RUN_REPORTS, status=201, errors=(409,), example_body='{"job": "traces"}'
+    "/reports/runs",
+    capability="reports",
+    needs=RUN_REPORTS,
+    status=201,
+    errors=(409,),
+    example_body='{"job": "traces"}',
 )
 async def run_report(call: Call[None, NewReportRun]) -> ReportRun:
     """Run a report now: what is due of it, or hours of the past, which are computed anew.

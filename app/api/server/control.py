@@ -126,17 +126,18 @@ async def _bundle(call: Call[None, None]) -> bytes:
 
 
 async def _figures(call: Call[None, None]) -> list[Part]:
-    statistics, services = call.host.broker.statistics, call.services
+    services = call.services
     checks = services.self_checks
     page = await metrics.handler(call)
     assert isinstance(page, Raw)
+    has = call.messaging.capabilities
     engine = {
         "readiness": await readiness(services),
         "health": await call.administration.health(),
-        "retention": await services.purges.status(),
-        "statistics": statistics.broker(),
-        "lag_keeping": statistics.lag_keeping(),
-        "traces": await services.journeys.status(),
+        "retention": await services.purges.status() if has.log_figures else None,
+        "statistics": call.host.broker.statistics.broker() if has.traffic_figures else None,
+        "lag_keeping": call.host.broker.statistics.lag_keeping() if has.lag_history else None,
+        "traces": await services.journeys.status() if has.journeys else None,
         "read_only": replace(services.read_only.state, by=""),  # nobody is named
     }
     settings = describe_settings(call.settings, services.origins)

@@ -17,7 +17,9 @@ from kitemq.model.server import (
     Alive,
     AuditItem,
     AuditPage,
+    HandoverDone,
     LogTailItem,
+    NewHandover,
     NewPromotion,
     Promotion,
     Readiness,
@@ -59,8 +61,8 @@ async def readiness(services: Services) -> Readiness:
         problems["database"] = services.database.failure
     if not health.is_ready:
         problems.setdefault("engine", "writes are refused; the log says why")
-    if following.failure:
-        problems["replication"] = following.failure
+    if failure := following.failure or services.handover.failure():
+        problems["replication"] = failure
     status = "ready" if health.is_ready else "degraded"
     warnings = dict(health.warnings)
     if health.damages:
@@ -125,6 +127,7 @@ async def replication(call: Call[None, None]) -> Replication:
         standbys=items,
         refusal=standbys.refusal,
         epoch=leadership.state.epoch,
+        heir=leadership.state.heir,
         tails=[
             convert(each.tail, LogTailItem, file=each.file, size_bytes=each.size_bytes)
             for each in await leadership.tails()
@@ -148,6 +151,27 @@ async def promote(call: Call[None, NewPromotion]) -> Promotion:
     leadership = services.leadership
     epoch = await leadership.promote(call.actor, services.audit, is_forced=call.body.force)
     return Promotion(epoch)
+
+
+@operations.post(
+    "/replication/handover",
+    needs=ADMINISTER_CONTROL,
+    errors=(404, 409, 503),
+    example_body='{"to": "10.0.0.2:10912"}',
+)
+async def hand_over(call: Call[None, NewHandover]) -> HandoverDone:
+    """Let a standby lead in this server's place, without loss.
+
+    Changes are refused with 503 and the code `handing_over` while the standby gets what it lacks;
+    then it leads, and this server starts anew in its process, as its standby. Where the standby has
+    not everything in time, or refuses, this server goes on (`handover_failed`). Where it was told
+    and has not answered (`heir_silent`), changes stay refused until it does.
+    """
+    services, body = call.services, call.body
+    epoch, leader = await services.handover.hand_over(
+        call.actor, services.audit, body.to, timeout_s=body.timeout_s
+    )
+    return HandoverDone(epoch, leader)
 
 
 def _mark_of(data: Path) -> str:

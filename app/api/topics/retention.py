@@ -12,7 +12,7 @@ from kitemq.model.values import OFFSET_MAX
 operations = Operations("retention")
 
 
-@operations.get("/retention", needs=READ_SERVER)
+@operations.get("/retention", capability="log_figures", needs=READ_SERVER)
 async def get_retention(call: Call[None, None]) -> Retention:
     """See what is kept for how long, how full log and disk are, and what goes next."""
     return convert(await call.services.purges.status(), Retention)
@@ -20,6 +20,7 @@ async def get_retention(call: Call[None, None]) -> Retention:
 
 @operations.post(
     "/topics/{topic}/purge",
+    capability="purges",
     needs=Action.ADMINISTER,
     errors=(403,),
     example_body='{"all": true, "dry_run": true}',

@@ -27,7 +27,7 @@ from protocol.remoting.codes import SysFlag
 EXHAUSTED, REJECTED = "attempts_exhausted", "rejected"
 
 
-class DeadLetters(ClusterPart):
+class ClusterDeadLetters(ClusterPart):
     """The dead letters of all groups."""
 
     async def bury(
@@ -44,7 +44,7 @@ class DeadLetters(ClusterPart):
             return
         topic = f"{DEAD_LETTER_PREFIX}{group.name}"
         copy = copy_of(stored)
-        noted = {
+        notes = {
             DLQ_ORIGIN_TOPIC: stored.origin_topic,
             DLQ_ORIGIN_MESSAGE_ID: stored.offset_id,
             RETRY_TOPIC: stored.origin_topic,
@@ -54,12 +54,14 @@ class DeadLetters(ClusterPart):
         }
         if copy.message_group:
             copy.properties[SHARDING_KEY] = copy.message_group
-        kept = {name: text for name, text in copy.properties.items() if name not in LEFT_BEHIND}
+        properties = {
+            name: text for name, text in copy.properties.items() if name not in LEFT_BEHIND
+        }
         letter = NewClusterMessage(
             copy.body,
             copy.tag,
             copy.keys,
-            kept | {name: text for name, text in noted.items() if text},
+            properties | {name: text for name, text in notes.items() if text},
             copy.message_id,
             born_ms=copy.born_ms,
             reconsume_times=stored.attempt,

@@ -10,6 +10,7 @@ from app.cluster.client import ClusterClient
 from app.cluster.messages import ClusterMessage
 from app.cluster.numbering import QueueNumbers
 from app.cluster.routes import ClusterQueue
+from app.tasks import end_tasks
 from engine.errors import Refused
 from engine.message import StoredMessage
 
@@ -77,12 +78,14 @@ async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         async with slots:
             return await each
 
-    tasks = [asyncio.ensure_future(one(each)) for each in work]
+    coroutines = list(work)
+    tasks = [asyncio.ensure_future(one(each)) for each in coroutines]
     try:
         results = await asyncio.gather(*tasks, return_exceptions=True)
     except BaseException:
-        for task in tasks:
-            task.cancel()
+        await end_tasks(*tasks)
+        for each in coroutines:  # some may not have begun
+            each.close()
         raise
     for result in results:
         if isinstance(result, BaseException):

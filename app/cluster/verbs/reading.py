@@ -64,7 +64,7 @@ class ClusterReadVerbs(ClusterPart):
             await self._catalog.ensure_group(group)
         place = await self._readable(topic, queue)
         end_s = time.monotonic() + wait_s
-        asked = offset
+        first_offset = offset
         while True:
             with engine_errors():
                 page = await self._client.reads.pull(
@@ -76,14 +76,15 @@ class ClusterReadVerbs(ClusterPart):
                     group=group or READER,
                     bytes_max=max(1, min(bytes_max, PULL_BYTES_MAX)),
                 )
-            result = self._pulled(page, queue, asked, match)
+            result = self._pulled(page, first_offset, match)
             rest_s = end_s - time.monotonic()
             if rest_s <= 0 or result.answer not in PULL_GOES_ON:
                 return result
             if result.next_offset > offset:
                 offset = result.next_offset
                 continue
-            await self._waits.until(*self._pull_wait(place, offset, match), rest_s)
+            if not await self._waits.until(*self._pull_wait(place, offset, match), rest_s):
+                return result
 
     def wait_to_pull(
         self, topic: str, queue: int, offset: int, filter: str, wake: Callable[[], None]
@@ -295,9 +296,7 @@ class ClusterReadVerbs(ClusterPart):
 
         return (place, offset, match.expression), lambda: asyncio.ensure_future(ask())
 
-    def _pulled(
-        self, page: ClusterPage, queue: int, asked: int, match: MessageFilter
-    ) -> PullResult:
+    def _pulled(self, page: ClusterPage, offset: int, match: MessageFilter) -> PullResult:
         messages = [self._stored(each) for each in page.messages]
         fit = [each for each in messages if match.fits(each)]
         is_named = page.remark in PullStatus.__members__
@@ -306,4 +305,4 @@ class ClusterReadVerbs(ClusterPart):
             status = PullStatus.NO_MATCHED_MESSAGE
         elif fit:
             status = PullStatus.FOUND
-        return PullResult(status, fit, page.next_offset, page.min_offset, page.max_offset, asked)
+        return PullResult(status, fit, page.next_offset, page.min_offset, page.max_offset, offset)

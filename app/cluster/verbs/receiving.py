@@ -27,7 +27,7 @@ from app.cluster.engine_errors import as_engine_error, engine_errors
 from app.cluster.errors import ClusterError, ClusterRefused
 from app.cluster.messages import ClusterMessage
 from app.cluster.receipts import PopText, invisible_ms, pop_text, receipt_of
-from app.cluster.verbs.dead_letters import DeadLetters
+from app.cluster.verbs.dead_letters import ClusterDeadLetters
 from app.cluster.verbs.filters import MessageFilter, message_filter
 from app.cluster.verbs.part import ClusterPart, all_of, not_supported, stored_message
 from app.cluster.verbs.waits import Ask, ClusterWait, ClusterWaits
@@ -59,7 +59,7 @@ DONE, STALE = AckResult.DONE, AckResult.STALE
 NOT_THERE = frozenset({ResponseCode.NO_MESSAGE, ResponseCode.MESSAGE_ILLEGAL})
 
 
-class ReceiveTarget(NamedTuple):
+class PopTarget(NamedTuple):
     """One topic of a receive: whom to ask for what, and which of the answers fit."""
 
     pop: PopRequest
@@ -72,7 +72,7 @@ class ClusterReceiveVerbs(ClusterPart):
 
     def __init__(self, catalog: ClusterCatalog, waits: ClusterWaits) -> None:
         self._catalog, self._waits = catalog, waits
-        self._dead_letters = DeadLetters(catalog)
+        self._dead_letters = ClusterDeadLetters(catalog)
         self._extended: OrderedDict[Receipt, Receipt] = OrderedDict()
         self._turns = count()
 
@@ -106,7 +106,9 @@ class ClusterReceiveVerbs(ClusterPart):
                 if failure is not None and not deliveries:
                     raise as_engine_error(failure)
                 return deliveries
-            await self._waits.until(*self._receive_wait(group, topics, queue), rest_s, len(topics))
+            wait = self._receive_wait(group, topics, queue)
+            if not await self._waits.until(*wait, rest_s, len(topics)):
+                return []
 
     async def receive_columns(
         self,
@@ -211,7 +213,7 @@ class ClusterReceiveVerbs(ClusterPart):
 
     async def _targets(
         self, group: GroupConfig, topics: Mapping[str, str], queue: int | None, hidden_ms: int
-    ) -> list[ReceiveTarget]:
+    ) -> list[PopTarget]:
         if not 1 <= len(topics) <= TOPICS_MAX:
             raise Invalid(
                 f"{len(topics)} topics", field="topics", remedy=f"name 1 to {TOPICS_MAX} of them"
@@ -227,14 +229,20 @@ class ClusterReceiveVerbs(ClusterPart):
                 place = self._numbers.place(topic, queue)
                 brokers, at = (place.broker,), place.queue
             pop = PopRequest(
-                group.name, topic, hidden_ms, match.expression, at, group.ordered, match.is_sql
+                group.name,
+                topic,
+                invisible_ms=hidden_ms,
+                tags=match.expression,
+                queue=at,
+                is_ordered=group.ordered,
+                is_sql=match.is_sql,
             )
-            targets.append(ReceiveTarget(pop, brokers, match))
+            targets.append(PopTarget(pop, brokers, match))
         turn = next(self._turns) % len(targets)
         return targets[turn:] + targets[:turn]
 
     async def _take(
-        self, group: GroupConfig, targets: Sequence[ReceiveTarget], count_max: int
+        self, group: GroupConfig, targets: Sequence[PopTarget], count_max: int
     ) -> tuple[list[Delivery], ClusterError | None]:
         """What there is now; with none, why a broker gave nothing."""
         deliveries: list[Delivery] = []
@@ -261,7 +269,7 @@ class ClusterReceiveVerbs(ClusterPart):
         return deliveries, failure
 
     async def _delivery(
-        self, group: GroupConfig, target: ReceiveTarget, delivery: ClusterDelivery
+        self, group: GroupConfig, target: PopTarget, delivery: ClusterDelivery
     ) -> Delivery | None:
         """The delivery; None for one that is settled here, as it does not fit or is given up."""
         topic, message = target.pop.topic, delivery.message
@@ -293,7 +301,7 @@ class ClusterReceiveVerbs(ClusterPart):
 
         return (group, tuple(topics.items()), queue), ask
 
-    async def _notice(self, targets: Sequence[ReceiveTarget]) -> bool:
+    async def _notice(self, targets: Sequence[PopTarget]) -> bool:
         requests = [
             NoticeRequest(pop.group, pop.topic, broker, pop.queue, pop.is_ordered)
             for pop, brokers, _ in targets

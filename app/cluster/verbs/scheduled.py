@@ -15,6 +15,10 @@ class ClusterScheduleVerbs(ClusterPart):
         """Refused."""
         self._refuse("timer_changes")
 
+    async def delay_levels(self) -> NoReturn:
+        """Refused: brokers do not say how many wait in a level."""
+        self._refuse("timer_changes")
+
     async def find_scheduled(self, message_id: str) -> NoReturn:
         """Refused."""
         self._refuse("message_id")

@@ -8,7 +8,8 @@ Where a part fails the caller gets the error, which says how many were stored be
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
@@ -25,7 +26,7 @@ from app.cluster.verbs.part import ClusterPart, not_supported
 from app.cluster.verbs.transactions import ClusterTransactions
 from app.send_batcher import BatchSlice, ColumnsDone, Done
 from engine.broker import TopicConfig, tag_hash
-from engine.errors import Busy, EngineError, Forbidden, Invalid
+from engine.errors import Busy, EngineError, Forbidden, Invalid, Refused
 from engine.message import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
@@ -40,15 +41,17 @@ from engine.message_checks import check_message
 from engine.message_columns import ColumnsResult, MessageColumns
 from protocol.remoting.codes import SysFlag
 
+R = TypeVar("R")
 SENDS_MAX = 4096  # that are under way at once
 MESSAGE_EXTRA_BYTES = 22  # of a message in a batch, besides its body and properties
 LEVELS = list(Durability)
 POSITION_DIGITS = 16
+INT_MIN = -(1 << 31)  # whose absolute value Java's hash selector takes for 0
 OrderKey = tuple[str, int, str]  # topic, queue, message group
 NO_QUEUE = ClusterQueue("", "", -1)
 
 
-class SendRun(NamedTuple):
+class QueueBatch(NamedTuple):
     """Messages that go together, by their places in the send."""
 
     place: ClusterQueue  # NO_QUEUE: any
@@ -93,7 +96,7 @@ class ClusterSendVerbs(ClusterPart):
         self, messages: Sequence[Message], durability: Durability | None, done: Done
     ) -> None:
         """The same without a task of the caller's."""
-        eager.run(_in_task(self.send(messages, durability)), done)
+        eager.run(_later(partial(self.send, messages, durability)), done)
 
     def submit_columns(
         self,
@@ -110,7 +113,11 @@ class ClusterSendVerbs(ClusterPart):
             else:
                 done(result, error)
 
-        eager.run(_in_task(self.send_columns(columns, durability)), ended)
+        eager.run(_later(partial(self.send_columns, columns, durability)), ended)
+
+    async def check_message(self, message: Message) -> None:
+        """Raise what a send of the message would be refused with, before anything is stored."""
+        self._check_one(message, await self._catalog.topic(message.topic))
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -144,7 +151,8 @@ class ClusterSendVerbs(ClusterPart):
         place = NO_QUEUE  # of all that may go anywhere: they stay together
         for group in {each.transaction_group for each in messages if each.transaction_group}:
             await self._begun.answer_for(group)
-        for run in self._runs(messages, ids, topic):
+        numbers = self._catalog.write_numbers(topic.name, route)
+        for run in self._runs(messages, ids, numbers):
             target = place if run.place == NO_QUEUE else run.place
             try:
                 done = await self._send_run(topic.name, run, target)
@@ -159,7 +167,7 @@ class ClusterSendVerbs(ClusterPart):
             count += len(run.places)
         return self._slice(messages, ids, sent, level)
 
-    async def _send_run(self, topic: str, run: SendRun, target: ClusterQueue) -> ClusterSent:
+    async def _send_run(self, topic: str, run: QueueBatch, target: ClusterQueue) -> ClusterSent:
         queue = None if target == NO_QUEUE else target
         with engine_errors("messages" if run.is_batch else ""):
             if run.is_batch:
@@ -175,29 +183,31 @@ class ClusterSendVerbs(ClusterPart):
                 remedy="give it write permission",
             )
         for index, message in enumerate(messages):
-            if message.deliver_at_ms and not message.delay_level:
-                field = f"messages[{index}].deliver_at_ms"
-                require(self._catalog.capabilities, "exact_timers", field=field)
             try:
-                if message.topic != topic.name:
-                    raise Invalid(
-                        f"{message.topic!r} is not the topic of the first",
-                        field="topic",
-                        remedy="send to one topic at a time",
-                    )
-                check_message(message, topic)
-                _check_transaction(message)
-            except Invalid as error:
+                self._check_one(message, topic)
+            except (Invalid, Refused) as error:
                 error.field = f"messages[{index}].{error.field}"
                 raise
 
+    def _check_one(self, message: Message, topic: TopicConfig) -> None:
+        if message.deliver_at_ms and not message.delay_level:
+            require(self._catalog.capabilities, "exact_timers", field="deliver_at_ms")
+        if message.topic != topic.name:
+            raise Invalid(
+                f"{message.topic!r} is not the topic of the first",
+                field="topic",
+                remedy="send to one topic at a time",
+            )
+        check_message(message, topic)
+        _check_transaction(message)
+
     def _runs(
-        self, messages: Sequence[Message], ids: Sequence[str], topic: TopicConfig
-    ) -> Iterator[SendRun]:
+        self, messages: Sequence[Message], ids: Sequence[str], numbers: Sequence[int]
+    ) -> Iterator[QueueBatch]:
         """The messages by queue, in their order, as large as one request may be."""
-        open_runs: dict[ClusterQueue, tuple[SendRun, int]] = {}
+        open_runs: dict[ClusterQueue, tuple[QueueBatch, int]] = {}
         for index, (message, message_id) in enumerate(zip(messages, ids, strict=True)):
-            place = self._place_of(message, topic)
+            place = self._place_of(message, numbers)
             new = new_message(message, message_id)
             run, size_bytes = open_runs.get(place, (None, 0))
             is_single = not _is_plain(message)
@@ -209,22 +219,23 @@ class ClusterSendVerbs(ClusterPart):
                 del open_runs[place]
                 run = None
             if is_single:
-                yield SendRun(place, [index], [new], is_batch=False)
+                yield QueueBatch(place, [index], [new], is_batch=False)
                 continue
             if run is None:
-                run, size_bytes = SendRun(place, [], [], is_batch=True), own_bytes
+                run, size_bytes = QueueBatch(place, [], [], is_batch=True), own_bytes
             run.places.append(index)
             run.messages.append(new)
             open_runs[place] = run, size_bytes
         for run, _ in open_runs.values():
             yield _closed(run)
 
-    def _place_of(self, message: Message, topic: TopicConfig) -> ClusterQueue:
+    def _place_of(self, message: Message, numbers: Sequence[int]) -> ClusterQueue:
         if message.queue >= 0:
-            return self._numbers.place(topic.name, message.queue)
-        if message.message_group:
-            queue = abs(tag_hash(message.message_group)) % topic.write_queues
-            return self._numbers.place(topic.name, queue)
+            return self._numbers.place(message.topic, message.queue)
+        if message.message_group and numbers:
+            code = tag_hash(message.message_group)
+            index = (0 if code == INT_MIN else abs(code)) % len(numbers)
+            return self._numbers.place(message.topic, numbers[index])
         return NO_QUEUE
 
     def _slice(
@@ -291,13 +302,13 @@ def new_message(message: Message, message_id: str) -> NewClusterMessage:
     )
 
 
-async def _in_task(work: Coroutine[Any, Any, BatchSlice | ColumnsResult]) -> Any:
-    """The rest of the work runs in a task, which what it waits with needs."""
+async def _later(send: Callable[[], Coroutine[Any, Any, R]]) -> R:
+    """The work in a later turn: like the embedded engine's, its end comes after the submit's."""
     await asyncio.sleep(0)
-    return await work
+    return await send()
 
 
-def _closed(run: SendRun) -> SendRun:
+def _closed(run: QueueBatch) -> QueueBatch:
     return run._replace(is_batch=len(run.messages) > 1)
 
 

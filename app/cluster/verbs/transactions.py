@@ -3,7 +3,7 @@
 A decision finds it by its message id: in memory where this process began it or was asked about it,
 else by the brokers' index. Brokers do not keep what was decided, and would deliver a second time
 what is committed twice: so a decision is remembered here, of the last DECIDED_MAX, and the topic is
-looked into for what another process committed.
+looked into for what another process committed, which its index shows a little later.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import msgspec
 
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
-from app.cluster.errors import ClusterError, ClusterRefused
+from app.cluster.errors import ClusterError
 from app.cluster.half_messages import HALF_TOPIC, HalfMessage, TransactionQuestion
 from app.cluster.messages import ClusterMessage
 from app.cluster.sending import ClusterSent
@@ -45,7 +45,7 @@ from engine.message import (
     StoredMessage,
     join_properties,
 )
-from protocol.remoting.codes import ResponseCode, SysFlag
+from protocol.remoting.codes import SysFlag
 
 log = logging.getLogger("kitemq.cluster")
 
@@ -78,6 +78,7 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         self._checks: dict[str, deque[TransactionCheck]] = {}
         self._groups: dict[str, None] = {}
         self._beats: asyncio.Task[None] | None = None
+        self._drops: set[asyncio.Task[None]] = set()
         self._is_new = asyncio.Event()
 
     @property
@@ -92,7 +93,7 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
     async def close(self) -> None:
         """End that."""
         self._client.half_messages.close()
-        await end_tasks(self._beats)
+        await end_tasks(self._beats, *self._drops)
 
     async def answer_for(self, group: str) -> None:
         """Producers of a group are here: brokers ask us from now on; Busy for one too many."""
@@ -190,22 +191,24 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         begun = self._begun.get(transaction_id)
         if begun is not None and group in ("", begun[0].producer_group):
             return begun
-        try:
-            with engine_errors("transaction_id"):
-                found = await self._client.reads.by_key(HALF_TOPIC, transaction_id, is_id=True)
-        except MessageNotFound:
-            found = []
-        for message in found:
-            producer_group = message.properties.get(PGROUP, "")
-            if group in ("", producer_group):
-                half = HalfMessage(
-                    message.place.broker,
-                    producer_group,
-                    transaction_id,
-                    message.offset,
-                    message.position,
-                )
-                return half, self._bound(message)
+        failure: Busy | None = None
+        for broker in self._numbers.brokers:
+            try:
+                with engine_errors("transaction_id"):
+                    halves = await self._client.reads.by_key(
+                        HALF_TOPIC, transaction_id, is_id=True, broker=broker
+                    )
+            except Busy as error:
+                failure = error
+                continue
+            for message in reversed(halves):  # a broker that asked has written it anew
+                producer_group = message.properties.get(PGROUP, "")
+                if group in ("", producer_group):
+                    place = message.offset, message.position
+                    half = HalfMessage(broker, producer_group, transaction_id, *place)
+                    return half, self._bound(message)
+        if failure is not None:
+            raise failure
         raise MessageNotFound(
             f"there is no transaction {transaction_id[:80]!r}",
             field="transaction_id",
@@ -214,22 +217,19 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         )
 
     async def _delivered(self, stored: StoredMessage, half: HalfMessage) -> ClusterMessage | None:
-        """The message that was committed before, if the broker's index has it."""
-        try:
-            found = await self._client.reads.by_key(stored.topic, half.transaction_id, is_id=True)
-        except ClusterRefused as error:
-            if error.answer == ResponseCode.TOPIC_NOT_EXIST:
-                return None
-            with engine_errors():
-                raise
-        except ClusterError:
-            with engine_errors():
-                raise
-        same = [each for each in found if each.record.prepared_position == half.position]
+        """The message that was committed before, if its broker's index has it."""
+        with engine_errors("transaction_id"):
+            messages = await self._client.reads.by_key(
+                stored.topic, half.transaction_id, is_id=True, broker=half.broker
+            )
+        same = [each for each in messages if each.properties.get(PGROUP) == half.producer_group]
         return same[0] if same else None
 
     def _on_question(self, question: TransactionQuestion) -> None:
         half, stored = question.half, self._bound(question.message)
+        if half.transaction_id in self._decided:
+            self._drop(half)
+            return
         self._note(half, stored)
         times = question.message.properties.get(CHECK_TIMES, "1")
         number = int(times) if times.isdecimal() else 1
@@ -241,6 +241,21 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         waiting = self._checks.setdefault(half.producer_group, deque(maxlen=CHECKS_MAX))
         if all(each.transaction_id != half.transaction_id for each in waiting):
             waiting.append(check)
+
+    def _drop(self, half: HalfMessage) -> None:
+        """Roll back a copy that its broker wrote while the transaction was decided."""
+
+        async def drop() -> None:
+            try:
+                await self._client.half_messages.end(
+                    half, SysFlag.TRANSACTION_ROLLBACK, is_checked=True
+                )
+            except ClusterError as error:  # the broker asks again
+                log.warning("a transaction's copy was not dropped: %s", error)
+
+        task = asyncio.get_running_loop().create_task(drop())
+        self._drops.add(task)
+        task.add_done_callback(self._drops.discard)
 
     def _note(self, half: HalfMessage, stored: StoredMessage) -> None:
         self._begun[half.transaction_id] = half, stored

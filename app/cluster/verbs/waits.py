@@ -48,6 +48,8 @@ class ClusterWaits:
         self._requests: dict[Hashable, int] = {}  # by what is waited for, at each broker
         self._request_count = 0
         self._count = 0
+        self._untils: set[asyncio.Future[bool]] = set()
+        self._is_draining = False
 
     def __len__(self) -> int:
         return self._count
@@ -77,16 +79,25 @@ class ClusterWaits:
     async def until(self, key: Hashable, ask: Ask, wait_s: float, requests: int = 1) -> bool:
         """Whether it was woken within `wait_s`."""
         await asyncio.sleep(0)  # verbs may begin outside a task, which a timeout needs
-        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        wait = self.begin(key, ask, partial(settle, woken, None), requests)
+        if self._is_draining:
+            return False
+        woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        wait = self.begin(key, ask, partial(settle, woken, True), requests)
+        self._untils.add(woken)
         try:
             async with asyncio.timeout(wait_s):
-                await woken
+                return await woken
         except TimeoutError:
             return False
         finally:
+            self._untils.discard(woken)
             wait.cancel()
-        return True
+
+    def drain(self) -> None:
+        """End what `until` waits for, and let nothing wait there any more; for the way out."""
+        self._is_draining = True
+        for woken in tuple(self._untils):
+            settle(woken, False)
 
     def leave(self, key: Hashable, wait: ClusterWait) -> None:
         """Take one out, if it is still there."""
@@ -100,6 +111,7 @@ class ClusterWaits:
 
     async def close(self) -> None:
         """End all waits without a wake."""
+        self.drain()
         await end_tasks(*self._tasks.values())
 
     async def _run(self, key: Hashable, ask: Ask) -> None:

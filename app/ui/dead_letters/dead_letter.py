@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import msgspec
 from starlette.responses import Response
 
+from app.capabilities import lack_of
 from app.security.message_rights import missing_right, require_message, visible
 from app.services.bodies import decompress
 from app.ui.bodies.bodies import Body
@@ -125,6 +126,8 @@ async def _jobs(request: PageRequest, ids: list[str]) -> tuple[list[Job], list[s
 
 async def _steps(request: PageRequest, group: str, letter: DeadLetter) -> tuple[list[Step], str]:
     """The traced stages of the message in this group, oldest first, or the reason for none."""
+    if absent := lack_of(request.console.messaging.capabilities, "journeys"):
+        return [], absent
     try:
         journey = await request.services.journeys.traced(letter.message.message_id)
     except EngineError as error:

@@ -240,7 +240,9 @@ async def detail(request: PageRequest) -> Response:
     who = request.who
     lines = await _lines(request, group, list(cut.rows))
     source = DEAD_LETTER_PREFIX + group
-    dismissals = await request.services.dismissals.listed(group)
+    has = console.messaging.capabilities
+    dismissals = await request.services.dismissals.listed(group) if has.dismissals else []
+    replays = request.services.replays
     zone = request.zone
     context = DeadPage(
         group=group,
@@ -258,7 +260,9 @@ async def detail(request: PageRequest) -> Response:
         facets=view.selection.facets,
         cut=cut.with_rows(lines),
         note=view.note,
-        jobs=await request.services.replays.list(source=source, count_max=JOBS_MAX),
+        jobs=await replays.list(source=source, count_max=JOBS_MAX)
+        if has.dead_letter_replays
+        else [],
         dismissals=dismissals[:DISMISSALS_MAX],
         dismissals_total=len(dismissals),
         unread=lacks_messages(who, source),

@@ -108,9 +108,8 @@ async def _sent_before(console: Console, group: str, criteria: Criteria) -> int 
     count = 0
     for offset in criteria.offsets:
         try:
-            count += bool(
-                (await console.administration.dead_letters.get(group, offset)).redriven_by
-            )
+            letter = await console.administration.dead_letters.get(group, offset)
+            count += bool(letter.redriven_by)
         except NotFound:
             continue
     return count

@@ -52,14 +52,15 @@ async def show(
     """GET /engine/control"""
     services = request.services
     levels = services.log_levels
-    jobs = len(await services.replays.list(state="running", count_max=JOBS_MAX))
+    has_jobs = request.console.messaging.capabilities.dead_letter_replays
+    running = await services.replays.list(state="running", count_max=JOBS_MAX) if has_jobs else []
     context = ControlPage(
         form=form or typed_forms.fill({}, SwitchFields),
         level_form=level_form or typed_forms.fill({}, LevelFields),
         loggers=levels.list(),
         levels=(INHERITED, *LEVELS),
         connections=services.connections.count,
-        jobs=jobs,
+        jobs=len(running),
     )
     title = _("Read-only, log levels")
     status = max(context.form.status, context.level_form.status)

@@ -118,6 +118,7 @@ class EnginePage:
     standbys: Standbys
     has_standby_port: bool
     epoch: int
+    heir: str  # the standby that was told to take over, until that is known
     tails: list[TailFile]
     bars_width: int = BARS_WIDTH
     bars_height: int = BARS_HEIGHT
@@ -126,7 +127,7 @@ class EnginePage:
 async def show(request: PageRequest) -> Response:
     """GET /engine"""
     console, services = request.console, request.services
-    statistics, heartbeat = console.statistics, services.heartbeat
+    statistics, heartbeat = console.host.broker.statistics, services.heartbeat
 
     retention, figures = await services.purges.status(), statistics.broker()
     latency = figures.put_latency
@@ -172,6 +173,7 @@ async def show(request: PageRequest) -> Response:
         standbys=services.standbys,
         has_standby_port=bool(replication_settings.listen_at(services.settings, "")),
         epoch=services.leadership.state.epoch,
+        heir=services.leadership.state.heir,
         tails=await services.leadership.tails(),
     )
     return await pages.respond(request, "engine.html", context, title=_("Engine"), is_live=True)

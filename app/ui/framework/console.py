@@ -64,8 +64,8 @@ class Console:
         self.sampler = sampler
         self.dead_index = DeadIndex(administration)
         self.dead_summaries = DeadSummaries(administration, self.now_ms)
-        self.lags = LagReader(lambda: self.statistics, self.now_ms)
-        self.trends = Trends(lambda: self.statistics, self.now_ms)
+        self.lags = LagReader(lambda: host.broker.statistics, self.now_ms)
+        self.trends = Trends(lambda: host.broker.statistics, self.now_ms)
 
         self.exports = Turns(EXPORTS_MAX, N_("exports of messages"))
         self.tails = Turns(TAILS_MAX, N_("live tails"))
@@ -94,9 +94,10 @@ class Console:
         _ = self.templates
 
     @property
-    def statistics(self) -> Statistics:
-        """The engine's figures; one without `traffic_figures` has none."""
-        return self.host.broker.statistics
+    def statistics(self) -> Statistics | None:
+        """The engine's figures; None for one without `traffic_figures`."""
+        has_figures = self.messaging.capabilities.traffic_figures
+        return self.host.broker.statistics if has_figures else None
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from app.capabilities import NOT_SUPPORTED
 from app.errors import REFUSED, ProblemError, status_of
 from app.ui.framework import pages, preferences
 from app.ui.framework.language import N_, _, translated
@@ -28,6 +29,7 @@ HEADLINES = {
     500: N_("Internal error"),
     503: N_("Not right now"),
 }
+LACK = N_("Not available with this engine")
 STEPS = {
     404: N_("Check the name or choose from the lists of topics and groups."),
     409: N_("Check the current state and try again."),
@@ -96,7 +98,8 @@ async def unknown_page(request: Request) -> Response:
 async def _show(
     request: Request, status: int, detail: str, remedy: str, code: str, error_id: str
 ) -> Response:
-    headline = translated(HEADLINES.get(status, HEADLINES[500 if status >= 500 else 400]))
+    headline = HEADLINES.get(status, HEADLINES[500 if status >= 500 else 400])
+    headline = translated(LACK if code == NOT_SUPPORTED else headline)
     failure = ErrorPage(
         status=status,
         headline=headline,

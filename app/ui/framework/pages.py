@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from app.capabilities import lack_of
 from app.container import services_of
 from app.following import Following
 from app.security.access import Action, Kind, Principal, lacks, principal_of, replay_rights
@@ -30,6 +31,7 @@ from app.ui.framework.saved_bar import SavedBar
 from app.ui.framework.unread import reason_of
 from app.ui.framework.zones import Zone
 from engine.errors import NotFound
+from kitemq.model.server import Capabilities
 
 if TYPE_CHECKING:
     from app.ui.framework.console import Console
@@ -98,7 +100,9 @@ class Frame:
     read_only: ReadOnlyState  # with author, time and reason
     following: Following  # a leader, where this server is a standby
     lag_bytes: int | None  # of a standby
+    heir: str  # of a leader that waits for what came of a hand-over
     is_local: bool  # the server listens on this machine only
+    capabilities: Capabilities
     block: str = ""  # the block to render; "" for the whole page
     saved: SavedBar | None = None  # above a list, on whole pages
     locks: Iterator[int] = field(default_factory=itertools.count, repr=False, compare=False)
@@ -118,6 +122,10 @@ class Frame:
     def unread(self, right: str) -> Lock | None:
         """The lock for reading messages if that right is missing, else None."""
         return rights.Lock(self._lock_id(), reason_of(right), right) if right else None
+
+    def absent(self, capability: str) -> str:
+        """Why a part of the page is left out: what the engine does not do. "" if it does."""
+        return lack_of(self.capabilities, capability)
 
     def lock_replay(self, source: str, to: str, to_name: str) -> Lock | None:
         """The same for resending messages of `source` by a replay job."""
@@ -273,7 +281,9 @@ def _frame(
         read_only=services.read_only.state,
         following=services.following,
         lag_bytes=services.following.lag_bytes(services.host.broker.log_end),
+        heir=services.leadership.state.heir,
         is_local=is_loopback(services.settings.host),
+        capabilities=services.messaging.capabilities,
         dead=console.sampler.snapshot.dead,
         block=block,
     )

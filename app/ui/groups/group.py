@@ -105,8 +105,8 @@ class GroupOverview(GroupTab):
     forecast: Forecast
     growth: int
     view: LagView
-    chart: LagChart
-    keeping: LagHistoryRetention
+    chart: LagChart | None  # None and no keeping where the engine has no history of lag
+    keeping: LagHistoryRetention | None
     choices: Sequence[str]
     topics: Sequence[TopicProgress]
     cut: Cut[QueueLagRow]
@@ -120,17 +120,25 @@ async def show(request: PageRequest) -> Response:
     view = _view(request, config.name)
     lag = await console.administration.lag(config.name)
     choices = await topics_of_group(console, config, lag)
+    is_kept = console.messaging.capabilities.lag_history
+    chart = await _chart(request, view, lag, choices) if is_kept else None
+    context = await _page(request, config, view, chart)
+    return await respond(request, "group.html", context, is_live=True)
+
+
+async def _chart(
+    request: PageRequest, view: LagView, lag: GroupLag, choices: Sequence[str]
+) -> LagChart:
+    console = request.console
     history = await console.lags.read(view.whose, view.span)
     queues = await _queue_histories(console, view, lag) if view.is_split else {}
     canvas = Canvas(
         lag_chart.steps_of(history, console.now_ms()),
         request.zone.rules,
         charts.hidden_of(request.query_params),
-        _leads(config.name, [view.whose.topic] if view.whose.topic else choices),
+        _leads(view.whose.group, [view.whose.topic] if view.whose.topic else choices),
     )
-    chart = await console.render(lambda: lag_chart.chart(history, view.shape, canvas, queues))
-    context = await _page(console, config, view, chart, request)
-    return await respond(request, "group.html", context, is_live=True)
+    return await console.render(lambda: lag_chart.chart(history, view.shape, canvas, queues))
 
 
 async def _queue_histories(
@@ -168,8 +176,9 @@ def _leads(group: str, topics: Sequence[str]) -> list[Lead]:
 
 
 async def _page(
-    console: Console, config: GroupConfig, view: LagView, chart: LagChart, request: PageRequest
+    request: PageRequest, config: GroupConfig, view: LagView, chart: LagChart | None
 ) -> GroupOverview:
+    console = request.console
     lag = await console.administration.lag(config.name)
     # The group's retry topic is listed once it has held a message.
     queues = [q for q in lag.queues if q.max_offset or q.topic != RETRY_PREFIX + config.name]
@@ -185,7 +194,7 @@ async def _page(
         growth=snapshot.growth.get(config.name, 0),
         view=view,
         chart=chart,
-        keeping=console.lags.keeping(),
+        keeping=console.lags.keeping() if chart else None,
         choices=await topics_of_group(console, config, lag),
         topics=_topics(queues, config),
         cut=tables.cut(_queues(queues, query), query),

@@ -93,7 +93,8 @@ async def show(request: PageRequest) -> Response:
     if kind_of_file:
         listing = list_exports.groups(page.rows, snapshot)
         return await list_exports.respond(console, listing, kind_of_file)
-    trends = await console.trends.of([group.name for group in page.rows])
+    is_kept = console.messaging.capabilities.lag_history
+    trends = await console.trends.of([group.name for group in page.rows]) if is_kept else {}
     rows: list[ListedGroup] = []
     async for group in paced(page.rows):
         with contextlib.suppress(NotFound):  # deleted while the others were read

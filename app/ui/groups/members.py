@@ -142,11 +142,8 @@ async def leave_page(request: PageRequest) -> Response:
     """GET /groups/{group}/leave?client=: ask before removing a member."""
     console, config = request.console, await group_of(request)
     client = request.query_params.get("client", "")
-    matches = [
-        each
-        for each in await console.administration.members.of(config.name)
-        if each.client == client
-    ]
+    members = await console.administration.members.of(config.name)
+    matches = [each for each in members if each.client == client]
     if not matches:
         raise NotFound(
             _(

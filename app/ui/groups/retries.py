@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from app.ui.framework.console import Console
 from app.ui.framework.page_request import PageRequest
 from app.ui.groups import policy as group_policy
 from app.ui.groups.head import GroupTab, group_of, head_of, respond
@@ -31,16 +30,17 @@ class GroupRetries(GroupTab):
     retry_inflight: int | None
     retry_messages: int | None
     dead_messages: int | None
-    figures: GroupMetrics
+    figures: GroupMetrics | None
     since_ms: int
 
 
 async def show(request: PageRequest) -> Response:
     """GET /groups/{group}/retries"""
-    console = request.console
+    console, statistics = request.console, request.console.statistics
     config = await group_of(request)
     lag = await console.administration.lag(config.name)
     head = await head_of(console, config, "retries", lag)
+    stats_of = console.administration.topic_stats
     retries = [queue for queue in lag.queues if queue.topic == head.retry_topic]
     waits, more = group_policy.waits(config.retry_policy, config.retry_max)
     context = GroupRetries(
@@ -53,13 +53,11 @@ async def show(request: PageRequest) -> Response:
         retry_waiting=lag.retry_waiting,
         retry_unread=sum(queue.count for queue in retries),
         retry_inflight=total(queue.inflight for queue in retries),
-        retry_messages=await _count(console, head.retry_topic) if head.has_retry_topic else None,
-        dead_messages=await _count(console, head.dead_topic) if head.has_dead_topic else None,
-        figures=console.statistics.group(config.name),
-        since_ms=console.statistics.since_ms,
+        retry_messages=(await stats_of(head.retry_topic)).messages
+        if head.has_retry_topic
+        else None,
+        dead_messages=(await stats_of(head.dead_topic)).messages if head.has_dead_topic else None,
+        figures=None if statistics is None else statistics.group(config.name),
+        since_ms=console.started_ms if statistics is None else statistics.since_ms,
     )
     return await respond(request, "group_retries.html", context, is_live=True)
-
-
-async def _count(console: Console, topic: str) -> int:
-    return (await console.administration.topic_stats(topic)).messages

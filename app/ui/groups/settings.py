@@ -209,11 +209,8 @@ async def resume_page(request: PageRequest) -> Response:
 
 async def _places(console: Console, config: GroupConfig, topic: str) -> list[QueueLag]:
     """The group's lag in the queues of one topic, or in all of them without a topic."""
-    return [
-        queue
-        for queue in (await console.administration.lag(config.name)).queues
-        if topic in ("", queue.topic)
-    ]
+    lag = await console.administration.lag(config.name)
+    return [queue for queue in lag.queues if topic in ("", queue.topic)]
 
 
 async def pause(request: PageRequest) -> Response:
@@ -253,11 +250,8 @@ async def delete_page(request: PageRequest, form: Form | None = None) -> Respons
     lag = await console.administration.lag(config.name)
     head = await head_of(console, config, lag=lag)
     places = [queue.topic for queue in lag.queues if queue.topic != head.retry_topic]
-    retries = (
-        (await console.administration.topic_stats(head.retry_topic)).messages
-        if head.has_retry_topic
-        else 0
-    )
+    stats_of = console.administration.topic_stats
+    retries = (await stats_of(head.retry_topic)).messages if head.has_retry_topic else 0
     context = GroupDeletion(
         head=head,
         form=form or Form({"confirm": ""}),

@@ -88,10 +88,8 @@ async def show(request: PageRequest) -> Response:
     """GET /"""
     console = request.console
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
-    configs, health = (
-        list(await console.administration.groups()),
-        await console.administration.health(),
-    )
+    configs = list(await console.administration.groups())
+    health = await console.administration.health()
     watch = await look(console, request.services)
 
     def digest() -> Digest:

@@ -142,11 +142,12 @@ async def _seen(request: PageRequest) -> dict[str, bool]:
         lag = await administration.lag(GROUP)
     except NotFound:
         return {name: name == "send" and is_sent for name in TEXTS}
-    figures = request.console.statistics.group(GROUP)
+    statistics = request.console.statistics
+    figures = None if statistics is None else statistics.group(GROUP)
     return {
         "send": is_sent,
-        "consume": figures.acked.total > 0,
-        "fail": figures.retried.total > 0 or lag.dead > 0,
+        "consume": figures.acked.total > 0 if figures else bool(lag.queues),
+        "fail": lag.dead > 0 or bool(figures and figures.retried.total),
         "die": lag.dead > 0,
         "resend": lag.resent > 0,
     }

@@ -45,15 +45,16 @@ async def look(console: Console, services: Services) -> Watch:
         if await is_differing(console, group.name):
             conflicts.append(group.name)
         await pause.when_due()
-    traces = await services.journeys.status()
+    has_traces = console.messaging.capabilities.journeys
+    traces = await services.journeys.status() if has_traces else None
     given_up = await console.messaging.transactions.given_up(count_max=1)
     return Watch(
         firing=_firing(alerts),
         alerts_failure=alerts.failure,
         left_out=alerts.left_out,
         conflicts=conflicts,
-        traces_dropped=traces.dropped,
-        traces_refusal=traces.refusal,
+        traces_dropped=traces.dropped if traces else 0,
+        traces_refusal=traces.refusal if traces else "",
         given_up=given_up.count,
     )
 

@@ -10,6 +10,7 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.typed_forms import Fields, InvalidField, Moment
 from app.ui.framework.zones import Zone
+from kitemq.model.server import Capabilities
 
 LEVELS = (
     "1 s", "5 s", "10 s", "30 s", "1 min", "2 min", "3 min", "4 min", "5 min", "6 min", "7 min",
@@ -21,6 +22,7 @@ CHOICES = (
     ("at", N_("At an exact time")),
     ("level", N_("After a delay level")),
 )
+EXACT = ("after", "at")
 DEFAULTS = {"deliver": "now", "delay_level": "1", "after": "10m", "at": ""}
 
 
@@ -89,6 +91,11 @@ def read(form: Form, now_ms: int, zone: Zone) -> DeliveryTime:
             form.refuse("at", _("That time has passed. Choose Now instead."))
         return DeliveryTime(deliver_at_ms=at_ms)
     return DeliveryTime(delay_level=typed_forms.parse(form, LevelChoice).delay_level)
+
+
+def choices(capabilities: Capabilities) -> list[tuple[str, str]]:
+    """The choices that the engine has."""
+    return [each for each in CHOICES if capabilities.exact_timers or each[0] not in EXACT]
 
 
 def levels() -> list[tuple[str, str]]:

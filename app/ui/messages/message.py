@@ -292,6 +292,8 @@ async def _gone_page(request: PageRequest, context: Gone) -> Response:
 async def _show_gone_id(request: PageRequest, text: str) -> Response | None:
     """The 410 page for a deleted message with an id of this broker; else None."""
     console = request.console
+    if not console.messaging.capabilities.log_figures:
+        return None  # its ids tell no position in a log
     purged = await request.services.search.purged(text)
     if purged is not None:
         return _go(purged)

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 from starlette.responses import Response
 
+from app.capabilities import require
 from app.security.access import Principal
 from app.security.message_rights import (
     all_visible,
@@ -202,6 +203,7 @@ async def _answer(
         return await _by_key(search, query, way)
     if way.by == "offset":
         return await _along(request, form, query.topic, way.size)
+    require(request.console.messaging.capabilities, "content_search", field="topic")
     page = await search.scan(query, count_max=way.size, cursor=way.cursor, budget_s=BUDGET_S)
     return SearchAnswer(page.items, _scan_info(query, page, way, shape))
 

@@ -122,7 +122,7 @@ class Publish(TopicTab):
     templates: Sequence[TemplateRow] = ()
     templates_failure: str = ""
     levels: Sequence[tuple[str, str]] = ()
-    deliveries: Sequence[tuple[str, str]] = delivery_time.CHOICES
+    deliveries: Sequence[tuple[str, str]] = ()
     outcomes: Sequence[tuple[str, str]] = OUTCOMES
 
 
@@ -282,6 +282,7 @@ async def respond_form(
         templates=templates.value,
         templates_failure=templates.failure,
         levels=delivery_time.levels(),
+        deliveries=delivery_time.choices(request.console.messaging.capabilities),
     )
     return await respond(request, "topic_produce.html", context)
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
+from app.capabilities import require as require_capability
 from app.pause import Pause
 from app.security.access import READ_SERVER, Principal, require
 from app.security.message_rights import all_visible, looks_inside, require_messages
@@ -104,6 +105,7 @@ async def show(request: PageRequest) -> Response:
     if query.topics:
         try:
             _check_filter(who, query)
+            _check_engine(console, query)
             first = await (_since(console, query) if query.mark else _newest(console, query))
         except EngineError as error:
             blame(form, error)
@@ -130,6 +132,7 @@ async def stream(request: PageRequest) -> Response:
     query = request.read_query(TailQuery)
     mark = request.headers.get("last-event-id", "") or query.mark
     _check_filter(request.who, query)
+    _check_engine(console, query)
     console.tails.check()
     tail = await Tail.begin(console.messaging, query.topics, query.expression, mark=mark)
     return StreamingResponse(
@@ -144,6 +147,11 @@ def _check_filter(who: Principal, query: TailQuery) -> None:
     if looks_inside(query.expression):
         for topic in query.topics:
             require_messages(who, topic)
+
+
+def _check_engine(console: Console, query: TailQuery) -> None:
+    if looks_inside(query.expression):
+        require_capability(console.messaging.capabilities, "sql_filters", field="filter")
 
 
 def _stays(request: PageRequest, query: TailQuery) -> Callable[[], Principal]:

@@ -65,7 +65,7 @@ class TopicOverview(TopicTab):
     queues: list[ListedQueue]
     queues_total: int
     size: Size
-    figures: TopicMetrics = field(repr=False)
+    figures: TopicMetrics | None = field(repr=False)
     since_ms: int
     moving: str
 
@@ -121,7 +121,8 @@ async def show(request: PageRequest) -> Response:
     stats = await console.administration.topic_stats(config.name)
     fullest = max((queue.max_offset - queue.min_offset for queue in stats.queues), default=0)
     counts = console.meter.topic_history(config.name)
-    figures = console.statistics.topic(config.name)
+    statistics = console.statistics
+    figures = None if statistics is None else statistics.topic(config.name)
     queues, size = await _queues(console, config.name, stats, fullest)
     context = TopicOverview(
         head=await head_of(request, config, "overview"),
@@ -134,7 +135,7 @@ async def show(request: PageRequest) -> Response:
         queues_total=len(stats.queues),
         size=size,
         figures=figures,
-        since_ms=console.statistics.since_ms,
+        since_ms=console.started_ms if statistics is None else statistics.since_ms,
         moving=repr(figures) if request.headers.get("hx-target", "").endswith(TRAFFIC) else "",
     )
     return await respond(request, "topic.html", context, is_live=True)

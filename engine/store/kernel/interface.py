@@ -18,6 +18,7 @@ that all messages share the value given beside it.
 from array import array
 from typing import NamedTuple, TypeAlias
 
+BORN_AT = 4  # where the time of birth lies in what the messages of a sender share
 IndexNumbers: TypeAlias = "array[int] | memoryview[int]"
 
 

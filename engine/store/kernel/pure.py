@@ -36,6 +36,7 @@ from engine.store.hashing import (
 )
 from engine.store.index_mark import items_layout
 from engine.store.kernel.interface import (
+    BORN_AT,
     EncodedColumns,
     IndexNumbers,
     RecordColumns,
@@ -53,7 +54,6 @@ from engine.store.record import (
 )
 
 I64 = struct.Struct(">q")
-BORN_AT = 4  # in what the messages of a sender share
 GOOD_TAG = re.compile(r"[!-{}~]*")  # printable ASCII but for the blank and "|"
 GOOD_KEYS = re.compile(r"(?:[!-~]+(?: [!-~]+)*)?")
 GOOD_ID = re.compile(r"[0-9A-Za-z]+")

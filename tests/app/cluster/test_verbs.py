@@ -3,15 +3,19 @@
 `tests/rocketmq/test_verbs.py` has the whole of it against Apache's brokers.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.cluster.client import ClusterClient
 from app.cluster.messaging import ClusterMessaging
-from tests.app.messaging import test_contract as contract
-from tests.app.messaging.maker import Maker
+from engine.errors import Busy, Refused
+from engine.message import Durability, Message
+from tests.app import test_messaging as contract
+from tests.app.maker import LIMIT_S, Maker
 from tests.remoting.port import opened
 
 pytestmark = pytest.mark.anyio
@@ -32,6 +36,56 @@ async def maker(tmp_path: Path) -> AsyncIterator[Maker]:
             maker = contract.maker_of(running, messaging)
             maker.askers = messaging.transactions.askers
             yield maker
+
+
+@pytest.fixture
+async def lacking(tmp_path: Path) -> AsyncIterator[ClusterMessaging]:
+    """A cluster whose brokers have neither the timer wheel nor filters by property."""
+    async with opened(tmp_path / "data") as running:
+        client = ClusterClient(running.port.address)
+        async with ClusterMessaging(client, clock=running.clock) as messaging:
+            lacks = {"exact_timers": False, "sql_filters": False}
+            catalog = messaging._catalog
+            catalog.capabilities = msgspec.structs.replace(catalog.capabilities, **lacks)
+            yield messaging
+
+
+async def test_what_the_brokers_are_not_set_up_for_is_refused(lacking: ClusterMessaging) -> None:
+    calls = {
+        "messages[0].deliver_at_ms": lacking.send([Message("orders", b"x", deliver_at_ms=1 << 40)]),
+        "filter": lacking.receive("billing", {"orders": "SQL92: a > 5"}),
+        "message_id": lacking.recall("A1"),
+        "client": lacking.held("billing", "worker"),
+        "position": lacking.message_at(0),
+        "durability": lacking.send([Message("orders", b"x")], Durability.REPLICATED),
+    }
+    for field, call in calls.items():
+        with pytest.raises(Refused) as error:
+            await call
+        assert (error.value.code, error.value.field) == ("not_supported", field)
+        assert error.value.remedy
+
+
+async def test_a_drain_ends_receives_and_pulls_that_wait(lacking: ClusterMessaging) -> None:
+    await lacking.send([Message("orders", b"x", queue=0)])
+    topics = {"orders": "*"}
+    receiving = asyncio.create_task(lacking.receive("billing", topics, queue=1, wait_s=600))
+    pulling = asyncio.create_task(lacking.pull("orders", 0, 1, wait_s=600))
+    async with asyncio.timeout(LIMIT_S):
+        while len(lacking._waits) < 2:
+            await asyncio.sleep(0.01)
+        lacking.drain()
+        assert await receiving == []
+        page = await pulling
+    assert (page.messages, page.next_offset) == ([], 1)
+
+
+async def test_a_cluster_that_is_away_is_busy() -> None:
+    messaging = ClusterMessaging(ClusterClient("127.0.0.1:1"))
+    with pytest.raises(Busy) as error:
+        await messaging.start()
+    assert error.value.code == "cluster_unreachable"
+    await messaging.close()
 
 
 globals().update(

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 LIMIT_S = 30.0
 
 
-class Broker:
+class ScriptedBroker:
     """Says that there is something as often as it is told to, and counts who asks."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ async def woken(count: int, events: list[int]) -> None:
 
 
 async def test_those_who_wait_for_the_same_share_one_request() -> None:
-    waits, broker, events = ClusterWaits(), Broker(), list[int]()
+    waits, broker, events = ClusterWaits(), ScriptedBroker(), list[int]()
     for number in range(20):
         waits.begin("key", broker.ask, lambda number=number: events.append(number))  # type: ignore[misc]
     await asyncio.sleep(0)
@@ -51,7 +51,7 @@ async def test_those_who_wait_for_the_same_share_one_request() -> None:
 
 
 async def test_one_who_leaves_is_not_woken_and_the_next_is() -> None:
-    waits, broker, events = ClusterWaits(), Broker(), list[int]()
+    waits, broker, events = ClusterWaits(), ScriptedBroker(), list[int]()
     first = waits.begin("key", broker.ask, lambda: events.append(1))
     waits.begin("key", broker.ask, lambda: events.append(2))
     first.cancel()
@@ -64,7 +64,7 @@ async def test_one_who_leaves_is_not_woken_and_the_next_is() -> None:
 
 
 async def test_when_the_last_leaves_nobody_asks_any_more() -> None:
-    waits, broker = ClusterWaits(), Broker()
+    waits, broker = ClusterWaits(), ScriptedBroker()
     wait = waits.begin("key", broker.ask, lambda: None)
     await asyncio.sleep(0)
     wait.cancel()
@@ -78,10 +78,23 @@ async def test_when_the_last_leaves_nobody_asks_any_more() -> None:
     await waits.close()
 
 
+async def test_a_drain_ends_who_waits_and_lets_nobody_wait_any_more() -> None:
+    waits, broker = ClusterWaits(), ScriptedBroker()
+    waiting = [asyncio.create_task(waits.until("key", broker.ask, 600)) for _ in range(3)]
+    async with asyncio.timeout(LIMIT_S):
+        while len(waits) < 3:
+            await asyncio.sleep(0.001)
+        waits.drain()
+        assert [await each for each in waiting] == [False] * 3
+        assert not await waits.until("key", broker.ask, 600)
+    assert len(waits) == 0
+    await waits.close()
+
+
 async def test_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REQUESTS_MAX", 2)
     monkeypatch.setattr(module, "WAITS_MAX", 3)
-    waits, broker = ClusterWaits(), Broker()
+    waits, broker = ClusterWaits(), ScriptedBroker()
     for key in "aab":
         waits.begin(key, broker.ask, lambda: None)
     with pytest.raises(Busy):

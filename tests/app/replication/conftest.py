@@ -16,6 +16,7 @@ from app.replication.port import StandbyPort
 from app.settings import Settings
 from engine.broker import Broker
 from engine.message import Message
+from engine.replication.epochs import TakeOver
 from engine.replication.pieces import Piece, ReplicaCut
 from engine.replication.standby import Standby
 from tests.grpc.endpoint import listening
@@ -60,7 +61,9 @@ class Leader:
             async with asyncio.timeout(LIMIT_S):
                 piece: Piece | None = None
                 while not isinstance(piece, ReplicaCut) or standby.end != self.end:
-                    _, piece = await link.next()
+                    _, given = await link.next()
+                    assert not isinstance(given, TakeOver)
+                    piece = given
                     if piece is not None:
                         standby.take(piece)
                     while standby.is_busy:

@@ -1,6 +1,7 @@
 """The durability `replicated` over the doors: what an answer says, and what a standby has then."""
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 from app.replication.follower import Follower
 from engine.replication.pieces import Piece
-from tests.app.replication.conftest import Leader, Opened
+from engine.store.files import OsFile
+from tests.app.replication.conftest import LIMIT_S, Leader, Opened
 from tests.app.replication.test_follower import caught_up, following, until
 
 pytestmark = pytest.mark.anyio
@@ -70,3 +72,32 @@ async def test_without_a_standby_in_time_the_setting_decides(
                 assert (answer.status_code, answer.json()["code"]) == (503, "not_replicated")
             else:
                 assert (answer.status_code, answer.json()["durability"]) == (201, "flushed")
+
+
+@pytest.mark.parametrize("must_flush", [False, True])
+async def test_with_replicated_flush_a_standby_has_what_is_on_its_disk(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, must_flush: bool
+) -> None:
+    sync, is_quick = OsFile.sync, threading.Event()
+    is_quick.set()
+
+    def sync_slowly(file: OsFile) -> None:
+        if str(tmp_path / "standby") in str(Path(f"/proc/self/fd/{file._fd}").readlink()):
+            is_quick.wait(LIMIT_S)
+        sync(file)
+
+    monkeypatch.setattr(OsFile, "sync", sync_slowly)
+    settings = {"replicated_flush": must_flush, "replicated_timeout_s": 1.0}
+    async with opened(**settings) as leader, following(leader, tmp_path) as standby:
+        await until(lambda: leader.broker.replicas._in_step)
+        assert (await post(leader, durability="replicated")).status_code == 201
+        await caught_up(leader, standby)
+        try:
+            is_quick.clear()
+            slow = await post(leader, durability="replicated")
+            assert slow.status_code == (503 if must_flush else 201)
+            assert (await standby.get("/topics/orders"))["messages"] == 2  # it is written there
+        finally:
+            is_quick.set()
+        await until(lambda: leader.broker.replicas.reached == leader.broker.log_end)
+        assert (await post(leader, durability="replicated")).status_code == 201

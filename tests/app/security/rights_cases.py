@@ -126,6 +126,7 @@ CASES: dict[str, Case] = {
     "get_user": Case(_at(name="bob")),
     "check_access": Case(query="user=bob"),
     "promote": Case(body={"force": False}),
+    "hand_over": Case(body={"to": "127.0.0.1:1"}, refusals=(404,)),
     "set_read_only": Case(body={"read_only": False}),
     "set_log_level": Case(_at(name="kitemq.gate"), {"level": ""}),
     "create_user": Case(body={"name": "new", "password": "battery staple", "role": "viewer"}),

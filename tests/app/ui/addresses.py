@@ -112,6 +112,8 @@ PAGES = (
     "/engine?settings=all",
     "/engine?settings=different",
     "/engine/control",
+    "/engine/handover?to=127.0.0.1:10912",
+    "/engine/promotion",
     "/audit",
     "/audit?kind=topic&action=topic.create&size=25",
     "/audit?name=no-such-object",

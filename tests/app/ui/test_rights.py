@@ -58,7 +58,8 @@ PAGES = (
 OF_SERVER = (
     "/", "/topics", "/create/topic", "/groups", "/dlq", "/jobs", "/scheduled", "/transactions",
     "/views?path=/topics&query=", "/clients", "/engine", "/audit", "/search", "/messages", "/tail",
-    "/engine/control", "/help", "/help/start", "/access/check?who=user:bob", "/settings",
+    "/engine/control", "/engine/handover?to=127.0.0.1:10912", "/engine/promotion",
+    "/help", "/help/start", "/access/check?who=user:bob", "/settings",
     "/create/job", "/bulk/groups?action=pause&scope=all", "/import/topics", "/access",
     "/access/users/bob", "/alerts", "/alerts/new", "/alerts/rules/1", "/alerts/rules/1/delete",
     "/alerts/receivers/new", "/alerts/receivers/1", "/alerts/receivers/1/delete",
@@ -233,6 +234,8 @@ async def dress(app: App, words: dict[str, dict[str, str]]) -> None:
     await under_way(app)
     app.advance(11)
     await app.app.services.alerts.evaluate()
+    leadership = app.app.services.leadership  # a leader with an heir may be promoted, as a standby
+    leadership.state = leadership.state.name_heir("127.0.0.1:10912", "")
 
 
 async def under_way(app: App) -> None:

@@ -47,9 +47,17 @@ class Link:
 
     def ask(self, frames: Sequence[bytes]) -> Answers:
         """The answer to each of these frames, by request number."""
+        self.write(frames)
+        return self.read(len(frames))
+
+    def write(self, frames: Sequence[bytes]) -> None:
+        """Send frames, and leave their answers for later."""
         self._socket.sendall(b"".join(map(masked, frames)))
+
+    def read(self, count: int) -> Answers:
+        """The next answers, by request number."""
         answers: Answers = {}
-        while len(answers) < len(frames):
+        while len(answers) < count:
             for request, frame in iter_frames(self._message(), SERVER_FRAMES):
                 assert request not in answers, "answered twice"
                 answers[request] = str(frame) if isinstance(frame, UnreadableFrame) else frame

@@ -1,5 +1,6 @@
 import pytest
 
+from engine.delivery.group import GroupConfig
 from engine.delivery.pull import PullAnswer, PullStatus
 from engine.errors import Forbidden, GroupNotFound, Invalid, QueueNotFound, TopicNotFound
 from engine.message import Message
@@ -125,3 +126,26 @@ def test_a_pull_needs_a_readable_topic_queue_and_group(engine, broker, send):
     broker = engine.crash(auto_create_groups=False)
     with pytest.raises(GroupNotFound):
         broker.pull("orders", 0, 0, group="nobody")
+
+
+def test_in_a_new_epoch_a_pull_from_what_only_the_last_leader_had_begins_at_the_end(broker, send):
+    send("a", "b")
+    broker.create_group(GroupConfig("billing"))
+    broker.begin_epoch()
+    send("c", "d", "e")
+    moved = broker.pull("orders", 0, 4, group="billing")
+    assert outcome(moved) == (PullStatus.OFFSET_RESET, PullAnswer.OFFSET_MOVED, 2)
+    assert [each.body for each in broker.pull("orders", 0, 2, group="billing").messages] == [
+        b"c", b"d", b"e",
+    ]  # fmt: skip
+    assert broker.pull("orders", 0, 4, group="billing").status is PullStatus.FOUND
+
+
+def test_in_a_new_epoch_a_pull_from_what_both_leaders_had_goes_on(broker, send):
+    send("a", "b")
+    broker.create_group(GroupConfig("billing"))
+    broker.begin_epoch()
+    send("c")
+    assert broker.pull("orders", 0, 2, group="billing").status is PullStatus.FOUND
+    assert broker.pull("orders", 0, 3, group="billing").status is PullStatus.OFFSET_OVERFLOW_ONE
+    assert broker.pull("orders", 0, 3).status is PullStatus.OFFSET_OVERFLOW_ONE

@@ -9,6 +9,7 @@ from engine.message import Durability, Message
 from engine.replicas import Replicas
 from engine.topic.catalog import TopicConfig
 from tests.engine.replication.pair import Pair
+from tests.simulation.boot import boot
 
 Answers = list[tuple[Durability, Exception | None]]
 
@@ -69,3 +70,54 @@ def test_the_engines_own_messages_wait_for_no_standby(pair: Pair) -> None:
     assert sent.durability is Durability.STORED
     hasty = pair.broker.send([Message("orders", b"3", properties={"WAIT": "false"})])
     assert hasty.durability is Durability.STORED
+
+
+def readable(pair: Pair) -> list[bytes]:
+    """What a consumer of the leader can read."""
+    found = pair.broker.pull("orders", 0, 0, count_max=32)
+    return [message.body for message in found.messages]
+
+
+def test_consumers_see_a_replicated_message_once_a_standby_has_it(pair: Pair) -> None:
+    pair.broker.create_topic(TopicConfig("orders", read_queues=1, write_queues=1))
+    pair.broker.replicas.join()
+    sent = pair.broker.send([Message("orders", b"1")], durability=Durability.REPLICATED)
+    pair.broker.send([Message("orders", b"2")])
+    pair.broker.when_flushed(sent.flush_position, lambda error: None)
+    assert readable(pair) == []  # what comes behind it waits as well
+    pair.broker.replicas.report(sent.flush_position - 1)
+    assert readable(pair) == []
+    pair.broker.replicas.report(sent.flush_position)
+    assert readable(pair) == [b"1", b"2"]
+
+
+def test_consumers_wait_for_a_standby_no_longer_than_senders(pair: Pair) -> None:
+    pair.broker.create_topic(TopicConfig("orders", read_queues=1, write_queues=1))
+    pair.broker.replicas.join()
+    sent = pair.broker.send([Message("orders", b"1")], durability=Durability.REPLICATED)
+    pair.broker.when_flushed(sent.flush_position, lambda error: None)
+    pair.broker.replicas.leave()
+    pair.clock.advance(2.9)
+    pair.broker.tick()
+    assert readable(pair) == []
+    pair.clock.advance(0.2)
+    pair.broker.tick()
+    assert readable(pair) == [b"1"]
+
+
+def test_what_waited_for_a_standby_at_a_stop_is_there_at_the_start(pair: Pair) -> None:
+    pair.broker.create_topic(TopicConfig("orders", read_queues=1, write_queues=1))
+    pair.broker.replicas.join()
+    pair.broker.send([Message("orders", b"1")], durability=Durability.REPLICATED)
+    pair.broker.stop()
+    pair.broker = boot(pair.disk, pair.clock)
+    assert readable(pair) == [b"1"]
+
+
+def test_a_synced_standby_that_loses_power_has_all_of_the_cut(pair: Pair) -> None:
+    pair.send(b"1", b"2", b"3")
+    pair.feed()
+    pair.standby.sync_work()()
+    pair.standby_disk.lose_power()
+    pair.standby = pair.open_standby()
+    assert pair.bodies() == {b"1", b"2", b"3"}

@@ -12,9 +12,10 @@ from engine.broker import TopicConfig
 from engine.errors import Conflict, Corrupt, DiskFull, Refused
 from engine.message import Message
 from engine.replication.pieces import JournalPiece, LogPiece, ReplicaCut, SnapshotPiece
+from engine.store.journal_files import file_path
 from tests.engine.replication.pair import ROOT, Pair
 from tests.simulation.boot import boot
-from tests.simulation.disk import ROOM_UNLIMITED
+from tests.simulation.disk import ROOM_UNLIMITED, Disk, FakeFiles
 
 
 def test_messages_can_be_read_from_a_standby_once_a_cut_came(pair: Pair) -> None:
@@ -244,3 +245,39 @@ def test_a_leader_says_how_far_a_standby_is_behind(pair: Pair) -> None:
     assert cursor.lag_bytes == 0
     pair.broker.send([Message("orders", b"2")])
     assert cursor.lag_bytes == pair.broker.log_end - end
+
+
+def test_a_snapshot_is_given_also_where_nothing_follows_it(pair: Pair) -> None:
+    pair.send(b"1")
+    cursor = pair.cursor()
+    while (piece := cursor.next()) is not None:
+        pair.take(piece)
+    pair.compact_leader()
+    pieces = list(iter(cursor.next, None))
+    assert any(isinstance(piece, SnapshotPiece) for piece in pieces)
+    assert isinstance(pieces[-1], ReplicaCut)
+
+
+def test_no_cut_lacks_a_change_that_waits_for_room(pair: Pair) -> None:
+    """A standby that is promoted at such a cut would make the change once more."""
+    pair.send(b"1")
+    cursor = pair.cursor()
+    pair.broker._store.journal._owed = b"a change that the disk has no room for"
+    assert cursor.next() is None
+    pair.broker._store.journal._owed = b""
+    assert cursor.next() is not None
+
+
+def test_a_journal_that_began_with_a_snapshot_is_not_given_without_one(pair: Pair) -> None:
+    """As that of a leader that has been a standby, and was filled from a snapshot."""
+    pair.send(b"1")
+    pair.feed()
+    for _ in range(2):
+        pair.compact_leader()
+    config = pair.broker._config.data / "config"
+    FakeFiles(pair.disk).open(file_path(config, "journal", 0), create=True)
+    pair.standby_disk = Disk(pair.disk.chance)
+    pair.standby = pair.open_standby()
+    pair.feed()
+    assert pair.bodies() == {b"1"}
+    assert pair.compare().is_equal

@@ -33,6 +33,8 @@ import org.apache.rocketmq.remoting.RPCHook;
 public class Drive {
     static String address;
     static final int LIMIT_S = 60;
+    /** How often routes are read; a test of several servers does not wait for the default. */
+    static final int POLL_MS = Integer.getInteger("poll_ms", 30_000);
 
     public static void main(String[] arguments) {
         try {
@@ -105,6 +107,7 @@ public class Drive {
     static DefaultMQProducer producer(String group) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(group, hook());
         producer.setNamesrvAddr(address);
+        producer.setPollNameServerInterval(POLL_MS);
         producer.start();
         return producer;
     }
@@ -241,6 +244,7 @@ public class Drive {
     static DefaultMQPushConsumer consumer(String group) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, hook(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(address);
+        consumer.setPollNameServerInterval(POLL_MS);
         consumer.setInstanceName(group + System.nanoTime());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPersistConsumerOffsetInterval(1000);
@@ -417,7 +421,7 @@ public class Drive {
         });
         consumer.start();
         say("STARTED");
-        Thread.sleep(LIMIT_S * 1000L);
+        Thread.sleep(Long.getLong("limit_s", LIMIT_S) * 1000L);
         consumer.shutdown();
     }
 
@@ -431,6 +435,7 @@ public class Drive {
                     producer.send(message(topic, "f", "", "f" + number), 1000);
                     say("SENT", "f" + number);
                     accepted = true;
+                    Thread.sleep(Integer.getInteger("pause_ms", 0));
                 } catch (Exception error) {
                     Thread.sleep(50);
                 }

@@ -40,8 +40,8 @@ from engine.errors import (
 )
 from engine.message import Durability
 from tests.app.conftest import started
-from tests.app.messaging.maker import LIMIT_S, STEP_S, Maker
-from tests.app.messaging.test_contract import maker_of
+from tests.app.maker import LIMIT_S, STEP_S, Maker
+from tests.app.test_messaging import maker_of
 
 pytestmark = pytest.mark.anyio
 T = TypeVar("T")

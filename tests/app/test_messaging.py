@@ -42,7 +42,7 @@ from engine.errors import (
 )
 from engine.message import Durability, Message
 from tests.app.conftest import App, started
-from tests.app.messaging.maker import LIMIT_S, Maker, bodies
+from tests.app.maker import LIMIT_S, Maker, bodies
 from tests.remoting.port import Running
 
 pytestmark = pytest.mark.anyio
@@ -154,8 +154,13 @@ async def test_what_cannot_be_sent_is_refused_by_its_field(maker: Maker) -> None
         # Of a large one the size of all is looked at first.
         assert error.value.field == ("messages" if len(message.body) > 1 else field)
         assert error.value.remedy
+        if message.body == b"x" and not message.transaction_group:
+            with pytest.raises(Invalid) as error:
+                await maker.messaging.check_message(message)
+            assert error.value.field == field.removeprefix("messages[0].")
     with pytest.raises(Invalid):
         await maker.messaging.send([])
+    await maker.messaging.check_message(Message(topic, b"x"))
     assert (await maker.messaging.queue_bounds(topic, 0)) == (0, 0)
 
 
@@ -355,6 +360,24 @@ async def ack_of(maker: Maker, group: str, receipt: Receipt) -> str:
         return (await maker.messaging.ack(group, [receipt]))[0]
     except Invalid as error:
         return error.field
+
+
+async def test_a_failed_message_of_an_ordered_group_comes_before_those_behind_it(
+    maker: Maker,
+) -> None:
+    topic, group = await maker.topic(4, "FIFO"), await maker.group(ordered=True)
+    await maker.send(topic, "1", message_group="order-7")
+    await maker.send(topic, "2", message_group="order-7")
+    [first] = await maker.receive(group, topic, 1)
+    assert bodies([first]) == ["1"]
+    nack = Nack(first.receipt, delay_s=1.0)
+    assert await maker.messaging.nack(group, [nack]) == [AckResult.DONE]
+    assert await maker.is_quiet(group, topic)
+    [again] = await maker.receive(group, topic, 1)
+    assert (bodies([again]), again.attempt) == (["1"], 2)
+    assert await maker.messaging.ack(group, [again.receipt]) == [AckResult.DONE]
+    [second] = await maker.receive(group, topic, 1)
+    assert (bodies([second]), second.attempt) == (["2"], 1)
 
 
 async def test_a_filter_lets_only_its_tags_through(maker: Maker) -> None:
