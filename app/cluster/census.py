@@ -7,20 +7,19 @@ offsets may be behind those of its slave, and are not given.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from app.cluster.catalog import ClusterCatalog, Kept, group_config, topic_type
+from app.cluster.catalog import ClusterCatalog, group_config, topic_type
 from app.cluster.engine_errors import engine_errors
-from app.cluster.errors import ClusterError, ClusterUnreachable
+from app.cluster.errors import ClusterUnreachable
 from app.cluster.groups import ClusterGroup, GroupOffsets
 from app.cluster.routes import BrokerQueues, TopicRoute
-from app.cluster.topics import TopicSettings
+from app.cluster.topics import BrokerTopic
 from engine.broker import GroupConfig, TopicConfig, is_system_topic
 
 TABLE_S = 2.0
-OWN_S = 300.0
+OWN_S = 30.0
 T = TypeVar("T")
 
 
@@ -32,8 +31,10 @@ class BrokerTables(Generic[T]):
         brokers: Callable[[], tuple[str, ...]],
         masters: Callable[[], Coroutine[Any, Any, list[str]]],
         ask: Callable[[str], Coroutine[Any, Any, T]],
+        kept_s: float,
     ) -> None:
         self._brokers, self._masters, self._ask = brokers, masters, ask
+        self._kept_s = kept_s
         self._tables: dict[str, T] = {}
         self._away: list[str] = []
         self._until_s = 0.0
@@ -75,7 +76,7 @@ class BrokerTables(Generic[T]):
             raise ClusterUnreachable("no broker answers", remedy="look whether the brokers run")
         self._tables = {**self._tables, **fresh}
         self._away = [each for each in self._brokers() if each not in fresh]
-        self._until_s = time.monotonic() + TABLE_S
+        self._until_s = time.monotonic() + self._kept_s
         self.version += 1
 
 
@@ -86,23 +87,26 @@ class ClusterCensus:
         client = catalog.client
         self._catalog = catalog
 
-        def tables(ask: Callable[[str], Coroutine[Any, Any, T]]) -> BrokerTables[T]:
-            return BrokerTables(lambda: catalog.numbers.brokers, client.masters, ask)
+        def tables(
+            ask: Callable[[str], Coroutine[Any, Any, T]], kept_s: float = TABLE_S
+        ) -> BrokerTables[T]:
+            return BrokerTables(lambda: catalog.numbers.brokers, client.masters, ask, kept_s)
 
-        self.topic_tables: BrokerTables[dict[str, TopicSettings]] = tables(client.topics.table)
+        self.topic_tables: BrokerTables[dict[str, BrokerTopic]] = tables(client.topics.table)
         self.group_tables: BrokerTables[dict[str, ClusterGroup]] = tables(client.groups.table)
         self.offset_tables: BrokerTables[dict[str, GroupOffsets]] = tables(client.groups.offsets)
         self._topics: tuple[int, list[TopicConfig]] = (0, [])
         self._groups: tuple[int, list[GroupConfig]] = (0, [])
-        self._own = Kept(client.topics.system_names, OWN_S)
+        self._own_tables = tables(client.topics.system_names, OWN_S)
 
     async def topics(self) -> list[TopicConfig]:
         """All topics by name, without what only brokers know to be their own."""
         with engine_errors():
             tables = await self.topic_tables.all()
-            if self._topics[0] != self.topic_tables.version:
-                own = await self._own_names(tables)
-                self._topics = self.topic_tables.version, self._list(tables, own)
+            own_tables = await self._own_tables.all()
+        if self._topics[0] != self.topic_tables.version:
+            own = {name for names in own_tables.values() for name in names}
+            self._topics = self.topic_tables.version, self._list(tables, own)
         return self._topics[1]
 
     async def groups(self) -> list[GroupConfig]:
@@ -141,9 +145,7 @@ class ClusterCensus:
             if each not in tables or topic in tables[each]
         ]
 
-    def _list(
-        self, tables: dict[str, dict[str, TopicSettings]], own: set[str]
-    ) -> list[TopicConfig]:
+    def _list(self, tables: dict[str, dict[str, BrokerTopic]], own: set[str]) -> list[TopicConfig]:
         parts: dict[str, list[BrokerQueues]] = {}
         kinds: dict[str, str] = {}
         for broker, table in tables.items():
@@ -155,11 +157,3 @@ class ClusterCensus:
             for name in sorted(parts)
             if name not in own or is_system_topic(name)
         ]
-
-    async def _own_names(self, brokers: Iterable[str]) -> set[str]:
-        """Topics that brokers have for themselves, such as those named as they are."""
-        names: set[str] = set()
-        for broker in brokers:
-            with suppress(ClusterError):
-                names |= await self._own.get(broker)
-        return names

@@ -341,7 +341,7 @@ class Sampler:
             try:
                 stats = await self._administration.topic_stats(topic.name)
             except EngineError:
-                continue  # deleted since the walk began
+                continue  # deleted since the walk began, or unknown just now
             rate = self.meter.topic_rate(topic.name)
             bytes_rate = self.meter.topic_bytes_rate(topic.name)
             figures[topic.name] = topic_figures(topic, stats, rate, bytes_rate)
@@ -353,11 +353,11 @@ class Sampler:
         for group in await self._administration.groups():
             try:
                 lag = await self._administration.lag(group.name)
+                read = await self.read(group.name, lag)
+                dead_new = await self._dead_new(group.name, lag)
             except EngineError:
-                continue
-            figures[group.name] = msgspec.structs.replace(
-                await self.read(group.name, lag), dead_new=await self._dead_new(group.name, lag)
-            )
+                continue  # deleted since the walk began, or unknown just now
+            figures[group.name] = msgspec.structs.replace(read, dead_new=dead_new)
             await pause.when_due()
         return figures
 
@@ -394,7 +394,12 @@ class Sampler:
             if each.kind == "DLQ"
         )
         count = self._administration.dead_letters.state_counts
-        return sum([(await count(name)).open for name in names if name not in groups])
+        dead = 0
+        for name in names:
+            if name not in groups:
+                with contextlib.suppress(EngineError):  # unknown just now
+                    dead += (await count(name)).open
+        return dead
 
     async def _dead_new(self, group: str, lag: GroupLag) -> int:
         if not lag.dead_open:

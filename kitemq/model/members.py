@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from kitemq.model.groups import Mode, Strategy
-from kitemq.model.values import UNTOLD
+from kitemq.model.values import NULL_IF_UNKNOWN
 
 ClientId = Annotated[str, Meta(min_length=1, max_length=255, description="Who the consumer is.")]
 Text = Annotated[str, Meta(max_length=255)]
@@ -61,8 +61,8 @@ class MemberInfo(msgspec.Struct, frozen=True):
     topics: dict[str, str]
     is_pulling: Annotated[bool, Meta(description="Sends heartbeats, so it gets a share of queues.")]
     is_connected: Annotated[bool, Meta(description="Subscribes on an open WebSocket.")]
-    joined_ms: Annotated[int | None, Meta(description=UNTOLD)]
-    seen_ms: Annotated[int | None, Meta(description=UNTOLD)]
+    joined_ms: Annotated[int | None, Meta(description=NULL_IF_UNKNOWN)]
+    seen_ms: Annotated[int | None, Meta(description=NULL_IF_UNKNOWN)]
 
 
 class MemberPage(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from kitemq.model.values import UNTOLD, Int64, OffsetText
+from kitemq.model.values import NULL_IF_UNKNOWN, Int64, OffsetText
 
 ClientName = Annotated[
     str, Meta(max_length=255, description="Whose progress, where the group broadcasts.")
@@ -29,7 +29,7 @@ class QueueLag(msgspec.Struct, frozen=True):
     max_offset: Int64
     committed: Int64
     count: Annotated[int, Meta(description="Messages not done, those in flight included.")]
-    inflight: Annotated[int | None, Meta(description=UNTOLD)]
+    inflight: Annotated[int | None, Meta(description=NULL_IF_UNKNOWN)]
     oldest_ms: Annotated[int | None, Meta(description="When its oldest open message was stored.")]
     counts: Annotated[
         LagBasis,
@@ -42,7 +42,8 @@ class QueueLag(msgspec.Struct, frozen=True):
     expired: Annotated[
         int | None,
         Meta(
-            description="Messages that went by retention or a purge before it was done. " + UNTOLD
+            description="Messages that went by retention or a purge before it was done. "
+            + NULL_IF_UNKNOWN
         ),
     ]
 
@@ -52,8 +53,8 @@ class Lag(msgspec.Struct, frozen=True):
 
     group: str
     count: int
-    inflight: Annotated[int | None, Meta(description=UNTOLD)]
-    retry_waiting: Annotated[int | None, Meta(description=UNTOLD)]
+    inflight: Annotated[int | None, Meta(description=NULL_IF_UNKNOWN)]
+    retry_waiting: Annotated[int | None, Meta(description=NULL_IF_UNKNOWN)]
     dead: int
     dismissed: Annotated[int, Meta(description="Of the dead ones, those that are dismissed.")]
     resent: Annotated[int, Meta(description="Of the dead ones, those that were sent again.")]

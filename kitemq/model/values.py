@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-UNTOLD = "Null where the engine cannot tell it, as a RocketMQ cluster."
+NULL_IF_UNKNOWN = "Null where the engine cannot tell it, as a RocketMQ cluster."
 
 OFFSET_MAX = 2**63 - 1
 

@@ -44,9 +44,13 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    yield from cluster_of(tmp_path_factory.mktemp("cluster"))
+
+
+def cluster_of(root: Path) -> Iterator[ApacheCluster]:
+    """Two masters that are registered; skips where Apache is not installed."""
     if reason := missing_cluster():
         pytest.skip(reason)
-    root: Path = tmp_path_factory.mktemp("cluster")
     with ApacheCluster(root, "a", "b") as cluster:
         asyncio.run(_registered(cluster))
         yield cluster
@@ -72,7 +76,11 @@ async def messaging(cluster: ApacheCluster) -> AsyncIterator[ClusterMessaging]:
 
 @pytest.fixture
 def maker(messaging: ClusterMessaging) -> Maker:
-    client = messaging._client
+    return maker_of(messaging)
+
+
+def maker_of(messaging: ClusterMessaging) -> Maker:
+    client = messaging.catalog.client
 
     async def create_topic(name: str, queues: int, kind: str) -> None:
         await client.topics.create(name, -(-queues // 2), kind=kind)

@@ -23,7 +23,7 @@ from app.services.reports.reports import Reports
 from app.services.rpc_figures import RpcFigures
 from app.version import VERSION
 from engine.broker import GroupLag, LagBasis, Metric, Spread, Statistics, total
-from engine.errors import NotFound
+from engine.errors import Busy, NotFound
 
 operations = Operations("system")
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -208,7 +208,7 @@ async def _add_topics(page: MetricsPage, administration: Administration, labels:
     async for config in paced(topics):
         try:
             queues = (await administration.topic_stats(config.name)).queues
-        except NotFound:
+        except (NotFound, Busy):
             continue  # deleted while others ran
         of_topic = (*labels, config.name)
         page.add("rocketmq_producer_offset", sum(q.max_offset for q in queues), of_topic)
@@ -220,7 +220,7 @@ async def _add_groups(page: MetricsPage, call: Call[None, None], labels: Labels)
     async for config in paced(groups):
         try:
             lag = await call.administration.lag(config.name)
-        except NotFound:
+        except (NotFound, Busy):
             continue
         _add_lag(page, labels, config.name, lag, call.host.clock.now_ms())
 

@@ -278,8 +278,8 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
         async def offset(queue: LetterQueue) -> int:
             if queue.first == queue.end:
                 return queue.end
-            found = await self._client.reads.offset_at(queue.place, at_ms)
-            return min(max(found, queue.first), queue.end)
+            at = await self._client.reads.offset_at(queue.place, at_ms)
+            return min(max(at, queue.first), queue.end)
 
         with engine_errors():
             return list(await asyncio.gather(*map(offset, queues)))

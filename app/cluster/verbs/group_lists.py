@@ -5,12 +5,13 @@ what waits for a retry and what went before it was read are not told. A queue in
 no offset, of a topic that it consumes, counts from its first message.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
 
 from app.capabilities import require
-from app.cluster.catalog import ClusterCatalog, Kept
+from app.cluster.catalog import ClusterCatalog, NamedCache
 from app.cluster.census import ClusterCensus
 from app.cluster.engine_errors import engine_errors
 from app.cluster.errors import ClusterError
@@ -46,7 +47,7 @@ class ClusterGroupLists(ClusterPart):
     ) -> None:
         ClusterPart.__init__(self, catalog)
         self._census, self._topic_lists = census, topics
-        self._ages = Kept(self._read_ages, AGES_S)
+        self._ages = NamedCache(self._read_ages, AGES_S)
 
     async def groups(self) -> list[GroupConfig]:
         """All groups by name."""
@@ -109,7 +110,8 @@ class ClusterGroupLists(ClusterPart):
                 raise group_missing(name)
             await self._client.groups.delete(name)
             for topic in await self._retry_topics(name):
-                await self._topic_lists.delete_topic(topic)
+                with suppress(TopicNotFound):
+                    await self._topic_lists.delete_topic(topic)
         self._forget_group(name)
 
     async def _pause(self, name: str, topic: str, *, consume_enabled: bool) -> GroupConfig:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.capabilities import require
-from app.cluster.catalog import ClusterCatalog, Kept
+from app.cluster.catalog import ClusterCatalog, NamedCache
 from app.cluster.census import ClusterCensus
 from app.cluster.engine_errors import engine_errors
 from app.cluster.topics import QueueOffsets
@@ -32,15 +32,21 @@ class ClusterTopicLists(ClusterPart):
     def __init__(self, catalog: ClusterCatalog, census: ClusterCensus) -> None:
         ClusterPart.__init__(self, catalog)
         self._census = census
-        self._stats = Kept(self._read_stats, STATS_S)
+        self._stats = NamedCache(self._read_stats, STATS_S)
 
     async def topics(self, *, system: bool = False) -> list[TopicConfig]:
         """All topics by name; those of the brokers' own only when asked for."""
         return [each for each in await self._census.topics() if system or not each.is_system]
 
     async def topic(self, name: str) -> TopicConfig:
-        """The configuration of a topic; TopicNotFound."""
-        return await self._catalog.topic(name)
+        """The configuration of a topic, also of one whose brokers are away; TopicNotFound."""
+        try:
+            return await self._catalog.topic(name)
+        except TopicNotFound:
+            for each in await self._census.topics():
+                if each.name == name:
+                    return each
+            raise
 
     async def topic_stats(self, name: str) -> TopicStats:
         """Offsets and last times of its queues; TopicNotFound, Busy while a broker is away."""

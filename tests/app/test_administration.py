@@ -13,8 +13,6 @@ from typing import TypeVar
 from uuid import uuid4
 
 import pytest
-from tests.app.messaging.maker import LIMIT_S, STEP_S, Maker
-from tests.app.messaging.test_contract import maker_of
 
 from app.administration import Administration, DeadLetterLists, MemberLists
 from app.capabilities import NOT_SUPPORTED
@@ -42,6 +40,8 @@ from engine.errors import (
 )
 from engine.message import Durability
 from tests.app.conftest import started
+from tests.app.maker import LIMIT_S, STEP_S, Maker
+from tests.app.test_messaging import maker_of
 
 pytestmark = pytest.mark.anyio
 T = TypeVar("T")
@@ -92,12 +92,14 @@ async def test_a_topic_is_created_listed_changed_and_deleted(maker: Maker) -> No
     assert (created.name, created.type) == (name, TopicType.FIFO)
     assert (created.read_queues, created.write_queues, created.permission) == (4, 4, 6)
     assert await administration.topic(name) == created
-    listed = {each.name: each for each in await administration.topics()}
-    assert listed[name] == created
+    assert await administration.topics() == sorted(
+        await administration.topics(), key=lambda each: each.name
+    )
+    assert created in await administration.topics()
     changed = await administration.change_topic(name, read_queues=8, permission=4)
     assert (changed.read_queues, changed.write_queues, changed.permission) == (8, 4, 4)
     assert (await administration.change_topic(name, permission=4)) == changed
-    assert {each.name: each for each in await administration.topics()}[name] == changed
+    assert changed in await administration.topics()
     await administration.delete_topic(name)
     assert name not in [each.name for each in await administration.topics(system=True)]
     for verb in (administration.topic, administration.topic_stats, administration.delete_topic):
@@ -249,7 +251,7 @@ async def test_the_lag_of_a_group_is_what_it_has_not_consumed(maker: Maker) -> N
     for queue in range(4):
         await maker.send(topic, "1", "2", "3", queue=queue)
         await maker.messaging.commit_offset(group, topic, queue, queue)
-    lag = await until(maker, lambda: administration.lag(group), lambda lag: lag.count == 12 - 5)
+    lag = await until(maker, lambda: administration.lag(group), lambda lag: lag.count == 6)
     assert [(each.topic, each.queue, each.committed, each.count) for each in lag.queues] == [
         (topic, 0, 0, 3),
         (topic, 1, 1, 2),
@@ -273,8 +275,8 @@ async def test_what_an_engine_cannot_tell_of_a_lag_is_absent_and_never_0(maker: 
     await maker.send(topic, "x")
     await maker.receive(group, topic, 1)
     lag = await until(maker, lambda: maker.administration.lag(group), lambda lag: bool(lag.queues))
-    told = (lag.inflight, lag.retry_waiting, sum(each.inflight or 0 for each in lag.queues))
-    assert told in ((1, 0, 1), (None, None, 0))
+    figures = (lag.inflight, lag.retry_waiting, sum(each.inflight or 0 for each in lag.queues))
+    assert figures in ((1, 0, 1), (None, None, 0))
     assert {each.expired for each in lag.queues} in ({0}, {None})
 
 
