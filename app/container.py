@@ -57,7 +57,6 @@ from app.services.resets import Resets
 from app.services.retention import Purges
 from app.services.rpc_figures import RpcFigures
 from app.services.scheduled import ScheduledMessages
-from app.services.search import SearchService
 from app.services.self_checks import SelfChecks
 from app.services.standbys import Standbys
 from app.services.stars_and_notes import StarsAndNotes
@@ -114,7 +113,7 @@ class Services:
             clock.monotonic_s,
             is_trusted=TrustedProxies(getattr(settings, "trusted_proxies", ())).trusts,
         )
-        self.host, self.messaging, self.administration = engine_of(settings, clock)
+        self.host, self.messaging, self.administration, self.search = engine_of(settings, clock)
         self.following = Following(settings.follow)
         self.database = DatabaseWorker(settings.database)
         self.user_directory = UserDirectory(self.database, clock, settings)
@@ -216,7 +215,9 @@ class Services:
             lambda: host.broker.statistics if self.has_embedded_engine else None, clock.now_ms
         )
         self.sampler = Sampler(administration, meter, clock.now_ms)
-        self.mixed_groups = MixedGroups(host, self.connections)
+        self.mixed_groups = MixedGroups(
+            host.broker if self.has_embedded_engine else None, self.connections
+        )
         if self.has_embedded_engine:
             host.broker.events.subscribe(self.client_figures.hear, self.client_figures.kinds)
             host.broker.events.subscribe(self.mixed_groups.on_event, (MemberJoined, MemberLeft))
@@ -237,7 +238,6 @@ class Services:
         self.purges = Purges(host, administration, self.audit)
         self.groups = Groups(administration, self.messaging.members, self.audit)
         self.resets = Resets(host, self.audit)
-        self.search = SearchService(host, administration)
         self.journeys = Journeys(host, self.search)
         self.replays = Replays(host, self.messaging, administration, self.audit)
         self.replay_copies = ReplayCopies(host, database)

@@ -8,6 +8,7 @@ from app.engine_messaging import EngineMessaging
 from app.host import EngineHost
 from app.messaging import Messaging
 from app.server_host import ServerHost
+from app.services.search import SearchService
 from app.settings import Settings
 from engine.clock import Clock
 
@@ -18,6 +19,7 @@ class Engine(NamedTuple):
     host: ServerHost
     messaging: Messaging
     administration: Administration
+    search: SearchService
 
 
 def engine_of(settings: Settings, clock: Clock) -> Engine:
@@ -25,7 +27,9 @@ def engine_of(settings: Settings, clock: Clock) -> Engine:
     if settings.rocketmq:
         return _cluster(settings, clock)
     host = EngineHost(settings, clock=clock, leader=settings.follow)
-    return Engine(host, EngineMessaging(host), EngineAdministration(host))
+    administration = EngineAdministration(host)
+    search = SearchService(host, administration)
+    return Engine(host, EngineMessaging(host), administration, search)
 
 
 def _cluster(settings: Settings, clock: Clock) -> Engine:
@@ -33,6 +37,7 @@ def _cluster(settings: Settings, clock: Clock) -> Engine:
     from app.cluster.client import ClusterClient
     from app.cluster.host import ClusterHost
     from app.cluster.messaging import ClusterMessaging
+    from app.cluster.search import ClusterSearch
 
     client = ClusterClient(
         settings.rocketmq,
@@ -46,4 +51,6 @@ def _cluster(settings: Settings, clock: Clock) -> Engine:
         clock=clock,
     )
     host = ClusterHost(settings, messaging, clock=clock)
-    return Engine(host, messaging, ClusterAdministration(messaging.catalog))
+    administration = ClusterAdministration(messaging.catalog)
+    search = ClusterSearch(host, messaging, administration)
+    return Engine(host, messaging, administration, search)

@@ -23,12 +23,13 @@ TURN_S = 0.01  # of each turn of the event loop, where sends are refused and sto
 
 
 class BatchSlice(NamedTuple):
-    """The result of one send, by column."""
+    """The result of one send, by column; with `offset_ids` where not all lie at this server."""
 
     messages: Sequence[Message]
     offsets: list[int]
     positions: list[int]
     durability: Durability
+    offset_ids: Sequence[str] = ()
 
 
 # One of the two is given.

@@ -9,7 +9,7 @@ which numbers every queue anew: that is for a person to decide.
 from collections.abc import Iterable, Sequence
 
 from app.cluster.client import ClusterClient
-from app.cluster.errors import ClusterRefused
+from app.cluster.errors import ClusterRefused, ClusterUnreachable
 from app.cluster.routes import ClusterQueue, TopicRoute
 from engine.errors import QueueNotFound, Refused
 
@@ -65,12 +65,14 @@ class QueueNumbers:
 async def queue_numbers(client: ClusterClient, name: str = NAME) -> tuple[QueueNumbers, bool]:
     """The numbering that the name servers keep under `name`, and whether they had one already.
 
-    Without one, the brokers that have a master just now make it.
+    Without one, the brokers that have a master just now make it; ClusterUnreachable if none has.
     """
     text = await client.values.get(NAMESPACE, name)
     is_known = bool(text)
     if not is_known:
         text = SEPARATOR.join(await client.masters())
+        if not text:
+            raise ClusterUnreachable("no broker has a master", remedy="start one")
         try:
             await client.values.put(NAMESPACE, name, text)
         except ClusterRefused:

@@ -159,7 +159,11 @@ class ServerInfo(msgspec.Struct, frozen=True):
     groups: int
     data: Annotated[str, Meta(description="Data directory, on the server's own machine.")]
     data_mark: Annotated[
-        str, Meta(description="Tells it from every other directory of that machine.")
+        str,
+        Meta(
+            description="Tells it from every other directory of that machine; empty where the "
+            "messages are elsewhere, in a RocketMQ cluster."
+        ),
     ]
     capabilities: Capabilities
     kernel: Annotated[str, Meta(description=KERNEL)] = ""

@@ -104,7 +104,9 @@ class Topic(msgspec.Struct, frozen=True):
     retention_ms: RetentionMs
     trace_sample: TraceSample
     system: Annotated[bool, Meta(description="It is one of the engine's own.")]
-    created_ms: Milliseconds
+    created_ms: Annotated[
+        Milliseconds | None, Meta(description="Null where the engine keeps no time of creation.")
+    ]
 
 
 class QueueStats(msgspec.Struct, frozen=True):

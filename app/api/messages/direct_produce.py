@@ -5,7 +5,7 @@ may change from one request to the next is checked for each: who asks, the right
 Everything out of the ordinary takes the ordinary way, which refuses it with its reason.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import repeat
 
@@ -119,12 +119,13 @@ def result_of(sent: BatchSlice | ColumnsResult, store_host: str) -> ProduceResul
     address = _address_of(store_host)
     ids: Iterable[str]
     queues: Iterable[int]
+    offset_ids: Sequence[str] = [f"{address}{position:016X}" for position in sent.positions]
     if isinstance(sent, ColumnsResult):
         ids, queues = sent.message_ids(), repeat(sent.queue)
     else:
         ids = [message.message_id for message in sent.messages]
         queues = [message.queue for message in sent.messages]
-    offset_ids = [f"{address}{position:016X}" for position in sent.positions]
+        offset_ids = sent.offset_ids or offset_ids
     offsets, positions = map(str, sent.offsets), map(str, sent.positions)
     stored = map(StoredAt, ids, offset_ids, queues, offsets, positions)
     return ProduceResult(list(stored), WireDurability(sent.durability))

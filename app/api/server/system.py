@@ -176,7 +176,10 @@ async def hand_over(call: Call[None, NewHandover]) -> HandoverDone:
 
 def _mark_of(data: Path) -> str:
     """The identity of the store's lock file, for comparison by readers of the store's files."""
-    stat = (data / "lock").stat()
+    try:
+        stat = (data / "lock").stat()
+    except FileNotFoundError:  # no embedded engine, no store
+        return ""
     return f"{stat.st_dev:x}-{stat.st_ino:x}-{stat.st_ctime_ns:x}"
 
 

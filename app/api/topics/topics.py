@@ -29,7 +29,7 @@ class TopicQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 def topic_out(config: TopicConfig) -> Topic:
     """A topic as the API shows it."""
-    return convert(config, Topic, system=config.is_system)
+    return convert(config, Topic, system=config.is_system, created_ms=config.created_ms or None)
 
 
 @operations.get("/topics", needs=READ_SERVER, example="?q=order&limit=10")
@@ -78,9 +78,7 @@ async def get_topic(call: Call[None, None]) -> TopicDetail:
     name = call.path("topic")
     config = await call.administration.topic(name)
     stats = await call.administration.topic_stats(name)
-    return convert(
-        config, TopicDetail, system=config.is_system, messages=stats.messages, queues=stats.queues
-    )
+    return convert(topic_out(config), TopicDetail, messages=stats.messages, queues=stats.queues)
 
 
 @operations.patch(

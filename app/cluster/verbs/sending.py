@@ -255,10 +255,8 @@ class ClusterSendVerbs(ClusterPart):
             )
             for message, message_id, (done, _) in zip(messages, ids, sent, strict=True)
         ]
-        positions = [
-            int(done.offset_ids[min(step, len(done.offset_ids) - 1)][-POSITION_DIGITS:], 16)
-            for done, step in sent
-        ]
+        offset_ids = [done.offset_ids[min(step, len(done.offset_ids) - 1)] for done, step in sent]
+        positions = [int(each[-POSITION_DIGITS:], 16) for each in offset_ids]
         offsets = [done.offset + step for done, step in sent]
         for message, (done, _), position in zip(stored, sent, positions, strict=True):
             if message.transaction_group:
@@ -269,7 +267,7 @@ class ClusterSendVerbs(ClusterPart):
                 f"the messages are stored, but not {level} in time",
                 remedy="look at the brokers; sending again may store them twice",
             )
-        return BatchSlice(stored, offsets, positions, level)
+        return BatchSlice(stored, offsets, positions, level, offset_ids)
 
 
 _NOTHING = (ClusterSent(NO_QUEUE, -1, (), True), 0)

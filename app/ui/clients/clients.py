@@ -261,7 +261,7 @@ def _ways(member: Member | None) -> tuple[str, ...]:
 
 
 async def _in_flight(console: Console, entry: ClientEntry) -> int | None:
-    if entry.member is None:
+    if entry.member is None or not console.messaging.capabilities.member_shares:
         return None
     try:
         return len(await console.messaging.held(entry.group, entry.client))

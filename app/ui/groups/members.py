@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 from starlette.responses import Response
 
+from app.capabilities import require
 from app.pause import paced
 from app.services.client_figures import ClientActivity
 from app.ui.clients.client import path_of as path_of_client
@@ -27,8 +28,8 @@ MISSING = ""  # not subscribed to a topic that others of the group subscribe to
 class GroupClient(MemberInfo, frozen=True):
     """A live consumer and its messages in flight."""
 
-    inflight: int
-    locks: int
+    inflight: int | None  # None as below where the engine does not tell
+    locks: int | None
     path: str
     activity: ClientActivity
     why_no_stack: str
@@ -88,10 +89,9 @@ async def clients(request: PageRequest) -> Response:
     query = tables.parse_query(request.query_params, ("client",), "client")
     members = tables.cut(await console.administration.members.of(config.name), query)
     lag = await console.administration.lag(config.name)
-    locks = Counter(lock.client for lock in await console.messaging.locks.of(config.name))
+    locks = await _locks(request, config.name)
     rows = [
-        await _client(request, config.name, member, locks[member.client])
-        async for member in paced(members.rows)
+        await _client(request, config.name, member, locks) async for member in paced(members.rows)
     ]
     context = GroupClients(
         head=await head_of(console, config, "clients", lag),
@@ -128,6 +128,7 @@ async def subscriptions(request: PageRequest) -> Response:
 
 async def leave(request: PageRequest) -> Response:
     """POST /groups/{group}/leave"""
+    require(request.console.messaging.capabilities, "member_shares")
     config = await group_of(request)
     client = (await forms.read(request)).one("client")
     if not await request.services.groups.leave(request.actor, config.name, client):
@@ -141,6 +142,7 @@ async def leave(request: PageRequest) -> Response:
 async def leave_page(request: PageRequest) -> Response:
     """GET /groups/{group}/leave?client=: ask before removing a member."""
     console, config = request.console, await group_of(request)
+    require(console.messaging.capabilities, "member_shares")
     client = request.query_params.get("client", "")
     members = await console.administration.members.of(config.name)
     matches = [each for each in members if each.client == client]
@@ -153,8 +155,7 @@ async def leave_page(request: PageRequest) -> Response:
             ),
             remedy=_("reload the group's clients"),
         )
-    row = await _client(request, config.name, matches[0], 0)
-    locks = sum(lock.client == client for lock in await console.messaging.locks.of(config.name))
+    row = await _client(request, config.name, matches[0], await _locks(request, config.name))
     others = await console.administration.members.count(config.name) - 1
     impact = [
         ngettext(
@@ -162,11 +163,11 @@ async def leave_page(request: PageRequest) -> Response:
             "redelivered.",
             "%(num)s messages in flight stay with it until their invisible time ends, then are "
             "redelivered.",
-            row.inflight,
+            row.inflight or 0,
         ),
         _(
             "%(locks)s queue locks are released; its queues go to %(others)s others.",
-            locks=f"{locks:,}",
+            locks=f"{row.locks or 0:,}",
             others=f"{others:,}",
         ),
         _("The client is not notified. Its next heartbeat or receive makes it a member again."),
@@ -189,13 +190,24 @@ async def leave_page(request: PageRequest) -> Response:
     )
 
 
-async def _client(request: PageRequest, group: str, member: Member, locks: int) -> GroupClient:
+async def _locks(request: PageRequest, group: str) -> Counter[str] | None:
+    """How many queues each client has locked; None where the engine does not tell."""
+    console = request.console
+    if not console.messaging.capabilities.member_shares:
+        return None
+    return Counter(lock.client for lock in await console.messaging.locks.of(group))
+
+
+async def _client(
+    request: PageRequest, group: str, member: Member, locks: Counter[str] | None
+) -> GroupClient:
     console, services = request.console, request.services
+    held = None if locks is None else await console.messaging.held(group, member.client)
     return convert(
         member,
         GroupClient,
-        inflight=len(await console.messaging.held(group, member.client)),
-        locks=locks,
+        inflight=None if held is None else len(held),
+        locks=None if locks is None else locks[member.client],
         path=path_of_client(member.client),
         activity=services.client_figures.of(member.client, console.now_ms()),
         why_no_stack=services.connections.why_no_stack(member.client),

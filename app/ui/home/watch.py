@@ -45,9 +45,10 @@ async def look(console: Console, services: Services) -> Watch:
         if await is_differing(console, group.name):
             conflicts.append(group.name)
         await pause.when_due()
-    has_traces = console.messaging.capabilities.journeys
-    traces = await services.journeys.status() if has_traces else None
-    given_up = await console.messaging.transactions.given_up(count_max=1)
+    has = console.messaging.capabilities
+    traces = await services.journeys.status() if has.journeys else None
+    transactions = console.messaging.transactions
+    given_up = await transactions.given_up(count_max=1) if has.transaction_queries else None
     return Watch(
         firing=_firing(alerts),
         alerts_failure=alerts.failure,
@@ -55,7 +56,7 @@ async def look(console: Console, services: Services) -> Watch:
         conflicts=conflicts,
         traces_dropped=traces.dropped if traces else 0,
         traces_refusal=traces.refusal if traces else "",
-        given_up=given_up.count,
+        given_up=given_up.count if given_up else 0,
     )
 
 

@@ -1,0 +1,117 @@
+"""Messages of a cluster by id and by key, which its brokers find in an index of each topic.
+
+A broker names 64 messages of a key at most. An id that says no place, and a key without a topic,
+are looked for in every topic of the users, TOPICS_MAX at most.
+"""
+
+from app.administration import Administration
+from app.cluster.engine_errors import engine_errors
+from app.cluster.messaging import ClusterMessaging
+from app.cluster.reading import KEY_MAX
+from app.cluster.verbs.part import ClusterPart, all_of, not_supported
+from app.server_host import ServerHost
+from app.services.search import BUDGET_S, KEY_COUNT_MAX, KeyPage, SearchService
+from engine.broker import FOREVER_MS, LogSearch, Lookup
+from engine.errors import Invalid, NotFound
+from engine.message import StoredMessage
+
+TOPICS_MAX = 500
+ID_DIGITS = 32
+HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+
+
+class ClusterSearch(ClusterPart, SearchService):
+    """`SearchService` of a cluster; `scan` is refused, as brokers do not look into messages."""
+
+    def __init__(
+        self, host: ServerHost, messaging: ClusterMessaging, administration: Administration
+    ) -> None:
+        ClusterPart.__init__(self, messaging.catalog)
+        SearchService.__init__(self, host, administration)
+        self._messaging = messaging
+
+    @property
+    def _engine(self) -> LogSearch:
+        raise not_supported(
+            "looks through no topic by content", field="filter", remedy="search by id, key or time"
+        )
+
+    async def record_of_id(self, text: str) -> StoredMessage | None:
+        """The record that an offset id names."""
+        if len(text) != ID_DIGITS or not HEX_DIGITS.issuperset(text):
+            return None
+        try:
+            return await self._messaging.message_by_offset_id(text.upper())
+        except (NotFound, Invalid):
+            return None
+
+    async def purged(self, message_id: str) -> None:
+        """None: brokers do not tell what they had."""
+
+    async def by_id(self, message_id: str) -> list[StoredMessage]:
+        """Every record of a message, oldest first, at most 64."""
+        record = await self.record_of_id(message_id)
+        if record is not None:
+            return [record]
+        return (await self._everywhere(message_id, is_id=True))[:KEY_MAX]
+
+    async def by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        count_max: int = KEY_COUNT_MAX,
+        total_max: int = 0,
+        begin_ms: int = 0,
+        end_ms: int = 0,
+        cursor: str = "",
+    ) -> KeyPage:
+        """The newest messages of a topic with a key, without a way to older ones."""
+        if cursor:
+            raise not_supported(
+                "pages through no messages of a key", field="cursor", remedy="narrow the time"
+            )
+        await self._catalog.route(topic)
+        messages = await self._of_topic(topic, key, begin_ms, end_ms or FOREVER_MS)
+        return KeyPage(messages[:count_max], "", len(messages), len(messages) >= KEY_MAX)
+
+    async def by_text(
+        self,
+        text: str,
+        *,
+        budget_s: float = BUDGET_S,
+        total_max: int = 0,
+        begin_ms: int = 0,
+        end_ms: int = FOREVER_MS,
+    ) -> Lookup:
+        """Messages in any topic with this id or key, at most 64."""
+        messages = await self.by_id(text)
+        if not messages:
+            messages = (await self._everywhere(text, begin_ms, end_ms))[::-1]
+        lookup = Lookup(iter(()), lambda message: True, total_max=total_max)
+        lookup.step()
+        lookup.take(messages)
+        return lookup
+
+    async def _everywhere(
+        self, text: str, begin_ms: int = 0, end_ms: int = FOREVER_MS, *, is_id: bool = False
+    ) -> list[StoredMessage]:
+        """What the indexes of all topics of users have, oldest first."""
+        topics = [each.name for each in await self._administration.topics()][:TOPICS_MAX]
+        async with self._turn():
+            parts = await all_of(
+                self._of_topic(topic, text, begin_ms, end_ms, is_id=is_id) for topic in topics
+            )
+        return sorted((each for part in parts for each in part), key=lambda each: each.stored_ms)
+
+    async def _of_topic(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, *, is_id: bool = False
+    ) -> list[StoredMessage]:
+        """Newest first."""
+        with engine_errors("key"):
+            messages = await self._client.reads.by_key(
+                topic, key, begin_ms=begin_ms, end_ms=end_ms, is_id=is_id
+            )
+        return [
+            self._stored(each) for each in reversed(messages) if begin_ms <= each.stored_ms < end_ms
+        ]

@@ -1,0 +1,190 @@
+"""A server in front of Apache RocketMQ: the real process, a name server and two masters.
+
+Its REST, its WebSocket and the SDK on top of them; and a broker that is killed meanwhile.
+"""
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from websockets.sync.client import connect
+
+from bench.process import Process
+from kitemq import Client, Consumer, KiteError, Producer
+from tests.patience import until
+from tests.rocketmq.cluster import ApacheCluster
+from tests.rocketmq.test_verbs import cluster_of
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.crash,
+    pytest.mark.xdist_group("rocketmq"),
+    pytest.mark.timeout(600),
+]
+LIMIT_S = 120.0
+
+
+class Gateway(Process):
+    """`kitemq serve --rocketmq`."""
+
+    name = "KiteMQ before a cluster"
+
+    def __init__(self, data: Path, name_server: str) -> None:
+        super().__init__(data)
+        self._name_server = name_server
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def command(self) -> Sequence[str]:
+        serve = ["-m", "kitemq", "serve", "--data", str(self.data)]
+        return [sys.executable, *serve, "--port", str(self.port), "--rocketmq", self._name_server]
+
+    def is_ready(self) -> bool:
+        try:
+            return self.ask("GET", "/readyz")[0] == 200
+        except OSError:
+            return False
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """The status and the JSON of an answer."""
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"} if content else {}
+        request = urllib.request.Request(self.url + path, content, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read() or b"null")
+
+    def api(self, method: str, path: str, body: object = None) -> Any:
+        """The JSON of an answer that is no refusal."""
+        status, answer = self.ask(method, f"/api/v1{path}", body)
+        assert status < 300, answer
+        return answer
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    yield from cluster_of(tmp_path_factory.mktemp("cluster"))
+
+
+@pytest.fixture(scope="module")
+def server(cluster: ApacheCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Gateway(tmp_path_factory.mktemp("gateway") / "data", cluster.name_server) as server:
+        yield server
+
+
+@pytest.fixture
+def topic(server: Gateway) -> str:
+    name = f"topic-{uuid4().hex[:10]}"
+    server.api("POST", "/topics", {"name": name, "read_queues": 4, "write_queues": 4})
+    return name
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{uuid4().hex[:10]}"
+
+
+def test_a_message_goes_through_rest_and_is_read_by_id_key_and_offset(
+    server: Gateway, topic: str, group: str
+) -> None:
+    new = {"messages": [{"body": f"m{n}", "keys": [f"k{n}"]} for n in range(5)]}
+    sent = server.api("POST", f"/topics/{topic}/messages", new)["messages"]
+    got = []
+    asking = {"topic": topic, "max": 10, "wait_ms": 5000}
+    while len(got) < 5:
+        got += server.api("POST", f"/groups/{group}/receive", asking)["deliveries"]
+    assert sorted(each["body"] for each in got) == [f"m{n}" for n in range(5)]
+    receipts = {"receipts": [each["receipt"] for each in got]}
+    results = server.api("POST", f"/groups/{group}/ack", receipts)["results"]
+    assert {each["result"] for each in results} == {"acked"}
+
+    first = sent[0]
+    place = f"/topics/{topic}/messages/{first['queue']}/{first['offset']}"
+    assert server.api("GET", place)["body"] == "m0"
+    for each in (first["message_id"], first["offset_id"]):
+        assert [m["body"] for m in server.api("GET", f"/messages/{each}")["items"]] == ["m0"]
+    found = server.api("GET", f"/topics/{topic}/messages/by-key?key=k3")["items"]
+    assert [each["body"] for each in found] == ["m3"]
+
+
+def test_a_topic_has_its_messages_and_a_group_its_lag(
+    server: Gateway, topic: str, group: str
+) -> None:
+    server.api("POST", f"/topics/{topic}/messages", {"messages": [{"body": "m"}] * 8})
+    detail = server.api("GET", f"/topics/{topic}")
+    assert detail["messages"] == 8
+    assert detail["created_ms"] is None
+    ends = [int(each["max_offset"]) for each in detail["queues"]]
+    for queue, end in enumerate(ends):
+        where = {"topic": topic, "queue": queue, "offset": str(max(0, end - 1))}
+        server.api("PUT", f"/groups/{group}/offsets", where)
+    count = sum(min(1, end) for end in ends)
+    until(lambda: server.api("GET", f"/groups/{group}/lag")["total"] == count, limit_s=LIMIT_S)
+
+
+def test_the_websocket_sends_and_delivers(server: Gateway, topic: str, group: str) -> None:
+    with connect(f"ws://127.0.0.1:{server.port}/ws/v1", proxy=None) as socket:
+
+        def ask(**frame: object) -> Any:
+            socket.send(json.dumps(frame))
+            return next_of(lambda answer: answer.get("id") == frame["id"])
+
+        def next_of(is_meant: Any) -> Any:
+            while not is_meant(answer := json.loads(socket.recv(timeout=LIMIT_S))):
+                pass
+            return answer
+
+        assert "error" not in ask(op="send", id=1, topic=topic, messages=[{"body": "one"}])
+        assert "error" not in ask(op="subscribe", id=2, group=group, topics={topic: "*"}, credit=5)
+        messages = next_of(lambda answer: answer.get("op") == "deliver")["messages"]
+        assert [each["body"] for each in messages] == ["one"]
+        receipts = [each["receipt"] for each in messages]
+        assert "error" not in ask(op="ack", id=3, group=group, receipts=receipts)
+
+
+def test_what_the_cluster_cannot_do_is_refused_by_its_name(server: Gateway, topic: str) -> None:
+    for path in (f"/topics/{topic}/search?filter=x", "/transactions", "/traces", "/statistics"):
+        status, answer = server.ask("GET", f"/api/v1{path}")
+        assert (status, answer["code"]) == (409, "not_supported"), path
+    assert server.api("GET", "/system")["data_mark"] == ""
+    assert not server.api("GET", "/system")["capabilities"]["log_figures"]
+
+
+def test_nothing_accepted_is_missing_though_a_broker_is_killed(
+    server: Gateway, cluster: ApacheCluster, topic: str, group: str
+) -> None:
+    """It comes back meanwhile; the SDK asks again by itself."""
+    accepted, read = set(), set()
+    with Producer(server.url, timeout_s=20) as producer:
+
+        def send(first: int, count: int) -> None:
+            for n in range(first, first + count):
+                try:
+                    producer.send(topic, f"m{n}")
+                except KiteError:
+                    continue  # it may be stored, and was not accepted
+                accepted.add(f"m{n}")
+
+        send(0, 50)
+        cluster.kill("b")
+        send(50, 50)
+        cluster.restart("b")
+        until(lambda: server.ask("GET", "/readyz")[1]["warnings"] == {}, limit_s=LIMIT_S)
+        send(100, 50)
+    assert len(accepted) >= 100
+    with Consumer(group, {topic: "*"}, server.url) as consumer:
+        while not accepted <= read:
+            message = consumer.receive(timeout_s=LIMIT_S)
+            assert message is not None, f"missing: {sorted(accepted - read)}"
+            read.add(message.text)
+            message.ack()
+    with Client(server.url) as client:
+        until(lambda: client.groups.lag(group).total == 0, limit_s=LIMIT_S)
