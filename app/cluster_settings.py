@@ -3,11 +3,20 @@
 `complaint` says what does not fit, before the server starts.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.config import setting
 
 NAME_SERVERS_MAX = 16
+# They would have no effect; each is refused where it is given.
+OF_THE_ENGINE = frozenset(
+    (
+        *("durability", "replicated_flush", "replicated_fallback", "retention_h"),
+        *("retention_bytes", "trace_sample", "ha_listen", "grpc_listen", "remoting_listen"),
+        *("remoting_broker_listen", "follow"),
+    )
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +32,20 @@ class ClusterSettings:
     rocketmq_secret_key: str = setting("", "The secret to that access key.", is_secret=True)
 
 
-def complaint(settings: ClusterSettings, *, follow: str) -> str:
-    """What is wrong with these settings; "" where they will do."""
+def complaint(settings: ClusterSettings, *, others: Sequence[str]) -> str:
+    """What is wrong with these settings; "" where they will do.
+
+    `others` are the settings OF_THE_ENGINE that were changed.
+    """
     if bool(settings.rocketmq_access_key) != bool(settings.rocketmq_secret_key):
         return "settings 'rocketmq_access_key' and 'rocketmq_secret_key' need each other"
     if not settings.rocketmq:
         return "setting 'rocketmq_access_key' needs 'rocketmq'" * bool(settings.rocketmq_access_key)
-    if follow:
-        return "settings 'rocketmq' and 'follow' exclude each other: a cluster has its own slaves"
+    if others:
+        return (
+            f"setting {others[0]!r} is one of the embedded engine, and 'rocketmq' puts a cluster "
+            "in its place: leave one of the two out"
+        )
     names = [each.strip() for each in settings.rocketmq.split(";")]
     if len(names) > NAME_SERVERS_MAX or not all(map(_is_address, names)):
         return (

@@ -216,7 +216,7 @@ class Services:
         )
         self.sampler = Sampler(administration, meter, clock.now_ms)
         self.mixed_groups = MixedGroups(
-            host.broker if self.has_embedded_engine else None, self.connections
+            host if self.has_embedded_engine else None, self.connections
         )
         if self.has_embedded_engine:
             host.broker.events.subscribe(self.client_figures.hear, self.client_figures.kinds)

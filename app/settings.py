@@ -338,7 +338,7 @@ def _checked(settings: Settings) -> Settings:
     wrong = (
         bounds.complaint(settings)
         or replication_settings.complaint(settings)
-        or cluster_settings.complaint(settings, follow=settings.follow)
+        or cluster_settings.complaint(settings, others=_engine_settings(settings))
         or _complaint(settings)
         or oidc_settings.complaint(settings)
         or access_settings.complaint(settings)
@@ -350,6 +350,16 @@ def _checked(settings: Settings) -> Settings:
     if wrong:
         raise SettingsError(wrong)
     return settings
+
+
+def _engine_settings(settings: Settings) -> list[str]:
+    """The changed settings that only the embedded engine has; ports that are off are none."""
+    return [
+        item.name
+        for item in fields(settings)
+        if item.name in cluster_settings.OF_THE_ENGINE
+        and getattr(settings, item.name) not in (item.default, OFF)
+    ]
 
 
 def _complaint(settings: Settings) -> str:

@@ -6,8 +6,8 @@ REST's receive take single messages. In one group, both kinds get the same messa
 
 import logging
 
+from app.server_host import ServerHost
 from app.services.connections import Connections
-from engine.broker import Broker
 from engine.events import MemberJoined, MemberLeft
 
 log = logging.getLogger("kitemq.members")
@@ -18,18 +18,18 @@ CLASSIC = "TCP"  # the endpoint of classic clients, as `Connections` names it
 class MixedGroups:
     """Finds groups with classic clients and members that take single messages."""
 
-    def __init__(self, broker: Broker | None, connections: Connections) -> None:
-        """`broker` is None before a cluster: classic clients connect to its brokers instead."""
-        self._broker = broker
+    def __init__(self, host: ServerHost | None, connections: Connections) -> None:
+        """`host` is None before a cluster: classic clients connect to its brokers instead."""
+        self._host = host
         self._connections = connections
         self._logged: set[str] = set()
 
     def is_mixed(self, group: str) -> bool:
         """Whether a group has live members of both kinds; each gets everything in a broadcast."""
-        if self._broker is None:
+        if self._host is None:
             return False
-        members = self._broker.members
-        if members.count(group) < 2 or self._broker.is_broadcast(group):
+        members = self._host.broker.members
+        if members.count(group) < 2 or self._host.broker.is_broadcast(group):
             return False
         live = members.of(group)
         if all(each.is_pulling for each in live):

@@ -27,7 +27,7 @@ from app.ws.outbox import Outbox
 from app.ws.packed_deliver import PackedAck, PackedDeliverFrame
 from app.ws.packed_send import PackedSend
 from app.ws.producers import Producers
-from app.ws.push import Subscription
+from app.ws.push import Subscription, held_by
 from app.ws.shapes import error_frame
 from engine.errors import EngineError, Invalid
 from kitemq.protocol import batches, frames, sends, text
@@ -357,7 +357,7 @@ class Connection:
 
     async def _release_held(self) -> None:
         for group in self._groups:
-            held = await self._messaging.held(group, self.client)
+            held = await held_by(self._messaging, group, self.client)
             for start in range(0, len(held), self._limits.count_max):
                 part = held[start : start + self._limits.count_max]
                 await self._messaging.release(group, part)

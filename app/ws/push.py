@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, Protocol, TypeAlias
 
 from app import eager
+from app.capabilities import NOT_SUPPORTED
 from app.messaging import Messaging
 from app.services import bodies
 from app.ws.limits import SocketLimits
@@ -22,9 +23,10 @@ from engine.broker import (
     DeliveryColumns,
     LongPoll,
     MemberConnection,
+    Receipt,
     Receipts,
 )
-from engine.errors import Busy, EngineError, Paused
+from engine.errors import Busy, EngineError, Paused, Refused
 from kitemq.protocol.batches import DeliverFrame
 from kitemq.protocol.frames import SubscribeFrame
 
@@ -258,3 +260,16 @@ def deliver_frame(deliveries: Deliveries) -> DeliverFrame | PackedDeliverFrame:
         [message.property_block for message in messages],
         [message.plain.body for message in messages],
     )
+
+
+async def held_by(messaging: Messaging, group: str, client: str) -> list[Receipt]:
+    """The receipts that a client holds; none where the engine does not tell.
+
+    What the client holds all the same comes again once its invisible time is over.
+    """
+    try:
+        return await messaging.held(group, client)
+    except Refused as error:
+        if error.code != NOT_SUPPORTED:
+            raise
+        return []

@@ -13,7 +13,7 @@ from app.ws.connection import PARSERS, Connection, Hub
 from app.ws.lone_sends import LoneFrames, request_of
 from app.ws.packed_deliver import AckRunFrame
 from app.ws.packed_send import PackedSendFrame
-from app.ws.push import Subscription
+from app.ws.push import Subscription, held_by
 from app.ws.send_runs import FrameRun, SendPattern, SendRuns, answer_of_one
 from app.ws.shapes import (
     DURABILITIES,
@@ -281,7 +281,7 @@ class Session(Connection):
         names.claim(frame.group, client, self.holder)
         messaging.wait_to_receive(frame.group, frame.topics, lambda: None, client).cancel()
         # Read before the first delivery, so that all of it is from an earlier connection.
-        held = (await messaging.held(frame.group, client))[: batches.HELD_MAX]
+        held = (await held_by(messaging, frame.group, client))[: batches.HELD_MAX]
         member = await messaging.members.connect(
             frame.group, client, topics=frame.topics, address=self._remote
         )

@@ -59,7 +59,7 @@ async def readiness(services: Services) -> Readiness:
     problems = dict(health.failures)
     if services.database.failure:
         problems["database"] = services.database.failure
-    if not health.is_ready:
+    if not health.is_ready and "cluster" not in problems:
         problems.setdefault("engine", "writes are refused; the log says why")
     if failure := following.failure or services.handover.failure():
         problems["replication"] = failure
