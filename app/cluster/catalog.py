@@ -36,7 +36,7 @@ OF_THE_ENGINE = (
 )  # fmt: skip
 
 
-class Kept(Generic[K, T]):
+class NamedCache(Generic[K, T]):
     """Values by key, each asked for again after `kept_s`."""
 
     def __init__(self, ask: Callable[[K], Coroutine[Any, Any, T]], kept_s: float = KEPT_S) -> None:
@@ -80,9 +80,9 @@ class ClusterCatalog:
         self._order = order
         self._auto_create = auto_create
         self._default_queues = default_queues
-        self._topics = Kept(self._read_topic)
-        self._groups = Kept(self._read_group)
-        self._settings = Kept(client.settings)
+        self._topics = NamedCache(self._read_topic)
+        self._groups = NamedCache(self._read_group)
+        self._settings = NamedCache(client.settings)
         self._homes: dict[str, dict[str, int]] = {}  # queues for writing, by topic and broker
 
     async def start(self) -> None:

@@ -15,7 +15,7 @@ from app.cluster.engine_errors import engine_errors
 from app.cluster.errors import ClusterUnreachable
 from app.cluster.groups import ClusterGroup, GroupOffsets
 from app.cluster.routes import BrokerQueues, TopicRoute
-from app.cluster.topics import TopicSettings
+from app.cluster.topics import BrokerTopic
 from engine.broker import GroupConfig, TopicConfig, is_system_topic
 
 TABLE_S = 2.0
@@ -92,7 +92,7 @@ class ClusterCensus:
         ) -> BrokerTables[T]:
             return BrokerTables(lambda: catalog.numbers.brokers, client.masters, ask, kept_s)
 
-        self.topic_tables: BrokerTables[dict[str, TopicSettings]] = tables(client.topics.table)
+        self.topic_tables: BrokerTables[dict[str, BrokerTopic]] = tables(client.topics.table)
         self.group_tables: BrokerTables[dict[str, ClusterGroup]] = tables(client.groups.table)
         self.offset_tables: BrokerTables[dict[str, GroupOffsets]] = tables(client.groups.offsets)
         self._topics: tuple[int, list[TopicConfig]] = (0, [])
@@ -145,9 +145,7 @@ class ClusterCensus:
             if each not in tables or topic in tables[each]
         ]
 
-    def _list(
-        self, tables: dict[str, dict[str, TopicSettings]], own: set[str]
-    ) -> list[TopicConfig]:
+    def _list(self, tables: dict[str, dict[str, BrokerTopic]], own: set[str]) -> list[TopicConfig]:
         parts: dict[str, list[BrokerQueues]] = {}
         kinds: dict[str, str] = {}
         for broker, table in tables.items():

@@ -45,7 +45,7 @@ class _TopicStats(msgspec.Struct, rename="camel"):
     offset_table: dict[str, QueueOffsets] = {}
 
 
-class TopicSettings(msgspec.Struct, frozen=True, rename="camel"):
+class BrokerTopic(msgspec.Struct, frozen=True, rename="camel"):
     """A topic as one broker has it."""
 
     read_queue_nums: int = 0
@@ -64,7 +64,7 @@ class TopicSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _TopicTable(msgspec.Struct, rename="camel"):
-    topic_config_table: dict[str, TopicSettings] = {}
+    topic_config_table: dict[str, BrokerTopic] = {}
     data_version: dict[str, int] = {}
 
 
@@ -101,7 +101,7 @@ class ClusterTopics:
                 continue
             if answer.code != ResponseCode.SUCCESS:
                 return ""
-            return decoded(standard_json(answer.body), TopicSettings).kind
+            return decoded(standard_json(answer.body), BrokerTopic).kind
         raise failure
 
     async def exists(self, topic: str) -> bool:
@@ -180,12 +180,12 @@ class ClusterTopics:
         table = decoded(standard_json(answer.body), _TopicStats).offset_table
         return {queue_of(key): each for key, each in table.items()}
 
-    async def table(self, broker: str) -> dict[str, TopicSettings]:
+    async def table(self, broker: str) -> dict[str, BrokerTopic]:
         """All topics of one broker, TABLE_PAGE in an answer where it can; never waits for others.
 
         Brokers of before 5.4 answer with all of them at once.
         """
-        topics: dict[str, TopicSettings] = {}
+        topics: dict[str, BrokerTopic] = {}
         version = ""
         while True:
             fields = {"topicSeq": len(topics), "maxTopicNum": TABLE_PAGE, "dataVersion": version}

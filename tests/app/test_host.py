@@ -23,7 +23,7 @@ LIMIT_S = 30
 
 
 def host_of(app: App) -> tuple[EngineHost, Messaging]:
-    host = app.app.services.host
+    host = app.app.services.engine_host
     host.broker.create_topic(TopicConfig("orders"))
     return host, app.app.services.messaging
 

@@ -274,7 +274,7 @@ async def test_no_more_than_prefetch_is_handed_out(server: LiveServer) -> None:
             message.ack()
             message = await consumer.receive(10)
             assert message is not None
-            assert lag(server).inflight <= 7
+            assert (lag(server).inflight or 0) <= 7
         message.ack()
     assert lag(server).count == 0
 

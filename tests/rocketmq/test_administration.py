@@ -17,7 +17,7 @@ from app.cluster.topics import TABLE_PAGE
 from engine.broker import GroupConfig
 from engine.errors import Busy
 from protocol.remoting.codes import RequestCode
-from tests.app.administration import test_contract as contract
+from tests.app import test_administration as contract
 from tests.app.maker import LIMIT_S, Maker
 from tests.rocketmq.cluster import ApacheCluster
 from tests.rocketmq.test_verbs import anyio_backend, cluster_of, maker_of, pytestmark

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.capabilities import require
-from app.cluster.catalog import ClusterCatalog, Kept
+from app.cluster.catalog import ClusterCatalog, NamedCache
 from app.cluster.census import ClusterCensus
 from app.cluster.engine_errors import engine_errors
 from app.cluster.errors import ClusterError
@@ -47,7 +47,7 @@ class ClusterGroupLists(ClusterPart):
     ) -> None:
         ClusterPart.__init__(self, catalog)
         self._census, self._topic_lists = census, topics
-        self._ages = Kept(self._read_ages, AGES_S)
+        self._ages = NamedCache(self._read_ages, AGES_S)
 
     async def groups(self) -> list[GroupConfig]:
         """All groups by name."""

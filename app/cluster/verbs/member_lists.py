@@ -8,7 +8,7 @@ receives through KiteMQ.
 from collections.abc import Iterator
 
 from app.administration import MemberLists
-from app.cluster.catalog import ClusterCatalog, Kept
+from app.cluster.catalog import ClusterCatalog, NamedCache
 from app.cluster.census import ClusterCensus
 from app.cluster.engine_errors import engine_errors
 from app.cluster.groups import ClusterConsumer, ClusterConsumers, ClusterSubscription
@@ -28,7 +28,7 @@ class ClusterMemberLists(ClusterPart, MemberLists):
     def __init__(self, catalog: ClusterCatalog, census: ClusterCensus) -> None:
         super().__init__(catalog)
         self._census = census
-        self._connected = Kept(self._read, MEMBERS_S)
+        self._connected = NamedCache(self._read, MEMBERS_S)
 
     @property
     def _engine(self) -> Members:

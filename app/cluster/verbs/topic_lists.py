@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.capabilities import require
-from app.cluster.catalog import ClusterCatalog, Kept
+from app.cluster.catalog import ClusterCatalog, NamedCache
 from app.cluster.census import ClusterCensus
 from app.cluster.engine_errors import engine_errors
 from app.cluster.topics import QueueOffsets
@@ -32,7 +32,7 @@ class ClusterTopicLists(ClusterPart):
     def __init__(self, catalog: ClusterCatalog, census: ClusterCensus) -> None:
         ClusterPart.__init__(self, catalog)
         self._census = census
-        self._stats = Kept(self._read_stats, STATS_S)
+        self._stats = NamedCache(self._read_stats, STATS_S)
 
     async def topics(self, *, system: bool = False) -> list[TopicConfig]:
         """All topics by name; those of the brokers' own only when asked for."""

@@ -11,7 +11,7 @@ import pytest
 from app.cluster.administration import ClusterAdministration
 from app.cluster.client import ClusterClient
 from app.cluster.messaging import ClusterMessaging
-from tests.app.administration import test_contract as contract
+from tests.app import test_administration as contract
 from tests.app.maker import Maker
 from tests.app.test_messaging import maker_of
 from tests.remoting.port import opened

@@ -15,9 +15,9 @@ def test_rates_are_messages_per_second(meter: Meter, broker: Broker, clock: Manu
         broker.ack("g", [each.receipt for each in taken[:2]])
         clock.advance(1)
     assert meter.accepted_rate() == pytest.approx(10)
-    assert meter.delivered_rate() > 0
+    assert (meter.delivered_rate() or 0) > 0
     assert meter.topic_rate("orders") == pytest.approx(10)
-    assert meter.group_rate("g") > 0
+    assert (meter.group_rate("g") or 0) > 0
     assert meter.topic_rate("silent") == 0
 
 

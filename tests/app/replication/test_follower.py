@@ -178,7 +178,7 @@ async def test_a_standby_with_too_old_a_journal_loads_anew_and_answers_again(
             await until(lambda: not leader.broker._store.journal._compacting)
         async with following(leader, tmp_path) as standby:
             await caught_up(leader, standby)
-            host = standby.app.services.host
+            host = standby.app.services.engine_host
             await until(lambda: host.is_ready and len(host.broker.topics()) == 2)
             assert host._loading is not None
             assert (await standby.get("/topics/later"))["name"] == "later"
