@@ -34,9 +34,6 @@ LACKS = {
     "transaction_queries": Lack(
         "neither lists nor looks up transactions", "ask the producer that began the transaction"
     ),
-    "transaction_callbacks": Lack(
-        "keeps no callbacks of producer groups", "answer checks over a producer's connection"
-    ),
     "dead_letter_replays": Lack(
         "replays no dead letters", "consume the topic %DLQ% of the group, and send them again"
     ),
@@ -58,6 +55,9 @@ LACKS = {
     "lag_history": Lack("keeps no lag over time", "see the group's lag of now"),
     "log_figures": Lack("shows neither its log nor its disk", "see its brokers' own figures"),
     "reports": Lack("records nothing that reports compute from", "read its topics with Spark"),
+    "transaction_callbacks": Lack(
+        "keeps no callbacks of producer groups", "answer checks over a producer's connection"
+    ),
     "topic_overrides": Lack(
         "sets durability, retention and traces for all topics alike",
         "leave it out, and set it for the brokers",

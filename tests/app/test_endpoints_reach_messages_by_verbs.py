@@ -33,6 +33,9 @@ USES: dict[str, dict[str, str]] = {
         "log_end": OWN_SERVICE,
         "members": OWN_SERVICE,
         "refuse_changes": STANDBY,
+        **dict.fromkeys(
+            ("", "begin_epoch", "end", "is_settled", "resume", "suspend", "when_flushed"), STANDBY
+        ),
         "replays": OWN_SERVICE,
         "requests": OWN_SERVICE,
         "resets": OWN_SERVICE,
@@ -50,6 +53,7 @@ SERVICES_OF_THE_ENGINE = {
     "callbacks.py",
     "dismissals.py",
     "group_members.py",
+    "handover.py",
     "journeys.py",
     "leadership.py",
     "replay_copies.py",

@@ -115,6 +115,9 @@ class ClusterSendVerbs(ClusterPart):
 
         eager.run(_later(partial(self.send_columns, columns, durability)), ended)
 
+    def lone_sender(self, columns: MessageColumns, durability: Durability | None) -> None:
+        """None: a message that comes alone goes the way of the others."""
+
     async def check_message(self, message: Message) -> None:
         """Raise what a send of the message would be refused with, before anything is stored."""
         self._check_one(message, await self._catalog.topic(message.topic))
