@@ -29,9 +29,9 @@ async def get_route(backend: "RemotingBackend", call: RemotingCall) -> ErrorResp
     """
     name = call.topic(Action.READ)
     topic = await _topic(backend, name)
-    broker = backend.place(call.connection)
+    place = backend.place(call.connection)
     queues = {
-        "brokerName": broker.name,
+        "brokerName": place.name,
         "perm": topic.permission,
         "readQueueNums": topic.read_queues,
         "topicSysFlag": 0,
@@ -40,7 +40,7 @@ async def get_route(backend: "RemotingBackend", call: RemotingCall) -> ErrorResp
     return ErrorResponse(
         body=json_body(
             {
-                "brokerDatas": [_broker(broker)],
+                "brokerDatas": [_broker(place)],
                 "filterServerTable": {},
                 "queueDatas": [queues],
             }
@@ -51,12 +51,12 @@ async def get_route(backend: "RemotingBackend", call: RemotingCall) -> ErrorResp
 def get_cluster_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The one broker of the one cluster."""
     call.require(Action.READ, Kind.SERVER)
-    broker = backend.place(call.connection)
+    place = backend.place(call.connection)
     return ErrorResponse(
         body=json_body(
             {
-                "brokerAddrTable": {broker.name: _broker(broker)},
-                "clusterAddrTable": {broker.cluster: [broker.name]},
+                "brokerAddrTable": {place.name: _broker(place)},
+                "clusterAddrTable": {place.cluster: [place.name]},
             }
         )
     )
@@ -84,10 +84,10 @@ async def _topic(backend: "RemotingBackend", name: str) -> TopicConfig:
         ) from None
 
 
-def _broker(broker: "BrokerPlace") -> dict[str, Any]:
+def _broker(place: "BrokerPlace") -> dict[str, Any]:
     return {
-        "brokerAddrs": {"0": broker.address},
-        "brokerName": broker.name,
-        "cluster": broker.cluster,
+        "brokerAddrs": {"0": place.address},
+        "brokerName": place.name,
+        "cluster": place.cluster,
         "enableActingMaster": False,
     }
