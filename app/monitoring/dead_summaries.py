@@ -46,7 +46,7 @@ class DeadSummaries:
         letters, topic = self._administration.dead_letters, DEAD_LETTER_PREFIX + group
         states = await letters.states(group)
         minute = self._now_ms() // MINUTE_MS
-        since = (await self._administration.topic(topic)).since_position if states.end else 0
+        since = (await self._administration.topic(topic)).since_position
         mark = (since, states.first, states.end, states.mark(states.first), minute)
         known = self._cache.pop(group, None)
         if known is None or known[0] != mark:

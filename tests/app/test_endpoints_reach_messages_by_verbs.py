@@ -32,10 +32,11 @@ USES: dict[str, dict[str, str]] = {
         "is_broadcast": OWN_SERVICE,
         "log_end": OWN_SERVICE,
         "members": OWN_SERVICE,
-        "refuse_changes": STANDBY,
         **dict.fromkeys(
-            ("", "begin_epoch", "end", "is_settled", "resume", "suspend", "when_flushed"), STANDBY
+            ("begin_epoch", "end", "is_settled", "refuse_changes", "resume", "suspend", ""),
+            STANDBY,
         ),
+        "when_flushed": STANDBY,
         "replays": OWN_SERVICE,
         "requests": OWN_SERVICE,
         "resets": OWN_SERVICE,

@@ -115,6 +115,8 @@ PICTURES = {
     "client-disconnect": "/client/disconnect?client=warehouse-1",
     "message-verify": "/messages/%25DLQ%25billing/0/0/verify",
     "engine": "/engine",
+    "engine-handover": "/engine/handover?to=10.0.0.2:10912",
+    "engine-promotion": "/engine/promotion",
     "access": "/access",
     "audit": "/audit",
     "views": "/views?path=/topics&query=q%3Dorders",

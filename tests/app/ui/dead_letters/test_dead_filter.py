@@ -8,7 +8,7 @@ from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.filters import NONE, Criteria
 from app.ui.framework import zones
 from app.ui.framework.zones import UTC_ZONE
-from engine.broker import DeadLetterState, StateCounts
+from engine.broker import DeadLetter, DeadLetterState, StateCounts
 from engine.errors import Invalid
 from engine.message import FAILED_ERROR, StoredMessage
 
@@ -154,10 +154,14 @@ def test_a_facet_cuts_by_the_class_and_the_line_of_an_error() -> None:
     long = "ValueError: " + "x" * 200
     errors = ("KeyError: 'a'", "KeyError: 'b'", long, "")
     blank = StoredMessage("%DLQ%g", 0, 0, 0, 0, b"", b"", 0, 0, 1, 0, "", 0, "")
-    items = [
-        row_of(msgspec.structs.replace(blank, offset=number, parsed={FAILED_ERROR: error}))
-        for number, error in enumerate(errors)
-    ]
+
+    def letter(number: int, error: str) -> DeadLetter:
+        message = msgspec.structs.replace(blank, offset=number, parsed={FAILED_ERROR: error})
+        return DeadLetter(
+            message, number, "", error, "", 1, "t", "", [], "", 0, DeadLetterState.OPEN, ""
+        )
+
+    items = [row_of(letter(number, error)) for number, error in enumerate(errors)]
 
     def offsets(**criteria: str) -> list[int]:
         return dead_filter.select(items, Criteria(**criteria, state="all"), NOW_MS, None).offsets
