@@ -71,7 +71,7 @@ class Link:
         piece = self.cursor.next(size_max)
         if piece is not None:
             self.pieces.append(piece)
-            self._progress.note_frame(piece.log_end if isinstance(piece, ReplicaCut) else None)
+            self._progress.note_frame(piece if isinstance(piece, ReplicaCut) else None)
 
     def hear(self, count_max: int) -> None:
         """Let some reports arrive."""
