@@ -30,7 +30,7 @@ from engine.replication.epochs import (
     load_epochs,
     save_epochs,
 )
-from engine.replication.tail import TailFile, segment_bytes_of, tails
+from engine.replication.tail import TailFile, keep_behind_damage, segment_bytes_of, tails
 
 log = logging.getLogger("kitemq.replication")
 
@@ -68,13 +68,17 @@ class Leadership:
     def load(self) -> None:
         """Read one small file; Corrupt, or what `unusable` makes of an error of the system.
 
-        After a start of the machine a part of the log is read, too.
+        After a start of the machine a part of the log is read, too; so it is of a leader that is
+        to follow: what it has behind a damage is set aside, as a standby's log is cut there.
         """
         self.state = load_epochs(self._data)
         if not (self.state.history.cluster or self._following.leader):
             return
         try:
             self.state = after_boot(self._data, self.state, boot_id())
+            if self._following.leader and self.state.role is not EpochRole.STANDBY:
+                now_ms, epoch = self._host.clock.now_ms(), self.state.epoch
+                keep_behind_damage(self._data, epoch=epoch, now_ms=now_ms)
         except OSError as error:
             raise unusable(self._data, error) from error
 

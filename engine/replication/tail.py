@@ -16,6 +16,7 @@ from engine.errors import Corrupt, NotFound
 from engine.message import StoredMessage
 from engine.replication.cursor import LogFiles
 from engine.replication.epochs import OS_FILES, EpochStart
+from engine.store.checkpoint import read_checkpoint
 from engine.store.commit_log import NAME_DIGITS
 from engine.store.damage import SET_ASIDE, DamageLog
 from engine.store.files import Files, make_lasting_directory, write_atomic
@@ -76,6 +77,34 @@ def cut_tail(
     files.sync_directory(root)
     _truncate(files, root, start.log_end)
     return tail
+
+
+def keep_behind_damage(
+    root: Path, *, epoch: int, now_ms: int, files: Files = OS_FILES
+) -> TailFile | None:
+    """Set aside what a closed directory that led has behind a damage; None where that is nothing.
+
+    It goes on as a standby's, which is cut at its first damage. Raises OSError.
+    """
+    begin, end = whole_part(root, files)
+    if begin == end:
+        return None
+    return _set_aside(files, root, begin, epoch=epoch, log_end=end, now_ms=now_ms)
+
+
+def whole_part(root: Path, files: Files = OS_FILES) -> tuple[int, int]:
+    """Where a closed directory's log stops being whole, as its recovery finds it, and its end."""
+    bases = bases_of(files, root)
+    if not bases:
+        return 0, 0
+    log, marked = DirectoryLog(files, root, bases), read_checkpoint(files, root / "checkpoint")
+    end = bases[-1] + log.segment_bytes
+    begin = marked.checkpoint.confirmed
+    begin = begin if bases[0] <= begin <= end else bases[0]
+    scan = LogScan(log, begin, end, marked.crc_range)
+    for _ in scan.records():
+        pass
+    return scan.damages[0].start if scan.damages else scan.end, scan.end
 
 
 def tails(root: Path, files: Files = OS_FILES) -> list[TailFile]:

@@ -31,7 +31,7 @@ from engine.replication.epochs import (
 )
 from engine.replication.pieces import Piece, ReplicaCut
 from engine.replication.standby import Standby
-from engine.replication.tail import tail_messages, tails
+from engine.replication.tail import keep_behind_damage, tail_messages, tails
 from engine.store.recovery import LogScan
 from engine.store.store import Store
 from tests.simulation.broker_world import BrokerWorld
@@ -160,6 +160,9 @@ class StandbyWorld(BrokerWorld):
         self.standby_files = self.standby_disk.boot()
         state, boot = self.load_standby_epochs(), f"{self.standby_disk.boots}"
         after_boot(self.standby_root, state, boot, self.standby_files)
+        if state.role is not EpochRole.STANDBY:
+            now_ms, files = self.clock.now_ms(), self.standby_files
+            keep_behind_damage(self.standby_root, epoch=state.epoch, now_ms=now_ms, files=files)
         try:
             self.standby = Standby(
                 config, clock=self.clock, pool=self.standby_pool, files=self.standby_files

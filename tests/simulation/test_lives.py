@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.simulation.soak import live
+from tests.simulation.standby_world import StandbyWorld
 
 STEPS = 250
 JOURNAL_STEPS = 20  # entries at run time, and as many before a start
@@ -52,3 +53,8 @@ def test_any_journal_entry_in_any_state_is_applied_or_set_aside(first: int) -> N
 @pytest.mark.parametrize("seed", [0, 28, 89, 98, 120])
 def test_a_standby_equals_its_leader_and_has_what_it_confirmed_once_promoted(seed: int) -> None:
     live("standby", seed, STEPS)
+
+
+@pytest.mark.parametrize("seed", [201, 203, 206])
+def test_a_leader_with_a_hole_in_its_log_sets_its_tail_aside_before_it_follows(seed: int) -> None:
+    StandbyWorld(seed, power=True).run(300)
