@@ -70,7 +70,7 @@ test: programs ## Run every test, browser and crash tests included (COVERAGE=1 s
 	$(SHARED) $(if $(MEASURED),$(MEASURED) --cov-append) -m gives_way
 	$(ON_DISK) $(SHARED) -m attack
 	$(ON_DISK) KITEMQ_KERNEL=pure $(SHARED) -m 'not gives_way and not attack' tests/engine/store tests/app/ws \
-		tests/simulation tests/crash
+		tests/simulation tests/crash/test_damage.py tests/crash/test_kill.py tests/crash/test_small_disk.py
 	$(if $(MEASURED),$(BIN)/coverage report)
 
 # Tests that need Spark, a browser, another database, a killed server or many cases stay out.
