@@ -69,6 +69,11 @@ LACKS = {
 }
 
 
+def not_supported(detail: str, *, field: str, remedy: str) -> Refused:
+    """The refusal of what the engine behind this server does not do."""
+    return Refused(f"{ENGINE} {detail}", field=field, remedy=remedy, code=NOT_SUPPORTED)
+
+
 def lack_of(capabilities: Capabilities, name: str) -> str:
     """Why what needs a capability is left out; "" if the engine has it."""
     return "" if getattr(capabilities, name) else f"{ENGINE} {LACKS[name].detail}"
@@ -79,6 +84,6 @@ def require(capabilities: Capabilities, name: str, *, field: str = "") -> None:
 
     `name` is a field of Capabilities, `field` the input at fault if there is one.
     """
-    if lack := lack_of(capabilities, name):
-        remedy = LACKS[name].remedy
-        raise Refused(lack, field=field or name, remedy=remedy, code=NOT_SUPPORTED)
+    if not getattr(capabilities, name):
+        lack = LACKS[name]
+        raise not_supported(lack.detail, field=field or name, remedy=lack.remedy)

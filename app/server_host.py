@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Protocol
 
-from app.capabilities import ENGINE, NOT_SUPPORTED
+from app.capabilities import not_supported
 from app.tasks import settle
 from app.turn_end import TurnEnd
 from engine.broker import Broker
@@ -134,9 +134,8 @@ class ServerHost(ABC):
 
 
 def _refusal() -> Refused:
-    return Refused(
-        f"{ENGINE} does not have this: it belongs to the embedded one",
+    return not_supported(
+        "does not have this: it belongs to the embedded one",
         field="engine",
         remedy="use the tools of the engine behind this server",
-        code=NOT_SUPPORTED,
     )

@@ -1,13 +1,13 @@
 """The verbs of `app.administration`, answered by a RocketMQ cluster."""
 
 from app.administration import Administration
+from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.census import ClusterCensus
 from app.cluster.engine_errors import engine_errors
 from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
 from app.cluster.verbs.group_lists import ClusterGroupLists
 from app.cluster.verbs.member_lists import ClusterMemberLists
-from app.cluster.verbs.part import not_supported
 from app.cluster.verbs.topic_lists import ClusterTopicLists
 from engine.broker import Broker, Health
 from engine.errors import EngineError

@@ -8,12 +8,12 @@ that were extended, decisions of transactions, leases of locks.
 from types import TracebackType
 from typing import Self
 
+from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.client import ClusterClient
 from app.cluster.numbering import NAME
 from app.cluster.verbs.locks import ClusterLockVerbs
 from app.cluster.verbs.members import ClusterMemberVerbs
-from app.cluster.verbs.part import not_supported
 from app.cluster.verbs.reading import ClusterReadVerbs
 from app.cluster.verbs.receiving import ClusterReceiveVerbs
 from app.cluster.verbs.scheduled import ClusterScheduleVerbs

@@ -5,10 +5,11 @@ are looked for in every topic of the users, TOPICS_MAX at most.
 """
 
 from app.administration import Administration
+from app.capabilities import not_supported
 from app.cluster.engine_errors import engine_errors
 from app.cluster.messaging import ClusterMessaging
 from app.cluster.reading import KEY_MAX
-from app.cluster.verbs.part import ClusterPart, all_of, not_supported
+from app.cluster.verbs.part import ClusterPart, all_of
 from app.server_host import ServerHost
 from app.services.search import BUDGET_S, KEY_COUNT_MAX, KeyPage, SearchService
 from engine.broker import FOREVER_MS, LogSearch, Lookup

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from engine.broker import Metric, Statistics
+
+T = TypeVar("T")
 
 STEP_MS = 10_000
 STEPS = 90  # a quarter of an hour
@@ -31,42 +34,36 @@ class Meter:
 
     def accepted_rate(self) -> float | None:
         """Messages accepted per second over the last ten seconds."""
-        return self._latest(Metric.MESSAGES_IN)
+        return self._read(lambda statistics: statistics.broker_rate(Metric.MESSAGES_IN))
 
     def delivered_rate(self) -> float | None:
         """Messages delivered per second over the last ten seconds."""
-        return self._latest(Metric.MESSAGES_OUT)
+        return self._read(lambda statistics: statistics.broker_rate(Metric.MESSAGES_OUT))
 
     def p99_ms(self) -> int | None:
         """Time from a message's birth to its acknowledgement; None if unknown."""
-        statistics = self._statistics()
-        spread = statistics.end_to_end() if statistics else None
+        spread = self._read(lambda statistics: statistics.end_to_end())
         return round(spread.p99 / 1000) if spread and spread.count else None
 
     def topic_rate(self, name: str) -> float | None:
         """Messages accepted per second over the last minute."""
-        statistics = self._statistics()
-        return statistics.topic_rate(name) if statistics else None
+        return self._read(lambda statistics: statistics.topic_rate(name))
 
     def topic_bytes_rate(self, name: str) -> float | None:
         """Bytes of records accepted per second over the last minute."""
-        statistics = self._statistics()
-        return statistics.topic_bytes_rate(name) if statistics else None
+        return self._read(lambda statistics: statistics.topic_bytes_rate(name))
 
     def group_rate(self, name: str) -> float | None:
         """Messages acknowledged per second over the last minute."""
-        statistics = self._statistics()
-        return statistics.group_rate(name) if statistics else None
+        return self._read(lambda statistics: statistics.group_rate(name))
 
     def group_out_rate(self, name: str) -> float | None:
         """Messages delivered and pulled per second over the last minute."""
-        statistics = self._statistics()
-        return statistics.group_out_rate(name) if statistics else None
+        return self._read(lambda statistics: statistics.group_out_rate(name))
 
     def topic_history(self, name: str) -> list[int]:
         """Messages accepted in each ten seconds of the window, oldest first; [] when silent."""
-        statistics = self._statistics()
-        return statistics.topic_history(name, STEPS) if statistics else []
+        return self._read(lambda statistics: statistics.topic_history(name, STEPS)) or []
 
     def traffic(self) -> Traffic | None:
         """Both totals over the window, without what came before the process began."""
@@ -83,9 +80,9 @@ class Meter:
             delivered=_line(statistics, Metric.MESSAGES_OUT, steps),
         )
 
-    def _latest(self, metric: Metric) -> float | None:
+    def _read(self, figure: Callable[[Statistics], T]) -> T | None:
         statistics = self._statistics()
-        return statistics.broker_rate(metric) if statistics else None
+        return None if statistics is None else figure(statistics)
 
 
 def _line(statistics: Statistics, metric: Metric, steps: int) -> list[float]:

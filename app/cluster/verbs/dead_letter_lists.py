@@ -13,10 +13,11 @@ from contextlib import aclosing
 from itertools import pairwise
 
 from app.administration import DeadLetterLists
+from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
 from app.cluster.routes import ClusterQueue
-from app.cluster.verbs.part import ClusterPart, all_of, not_supported
+from app.cluster.verbs.part import ClusterPart, all_of
 from app.cluster.verbs.topic_lists import ClusterTopicLists
 from engine.broker import (
     DEAD_LETTER_PREFIX,

@@ -4,11 +4,12 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn
 
+from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
 from app.cluster.locks import LEASE_S
 from app.cluster.routes import ClusterQueue
-from app.cluster.verbs.part import ClusterPart, not_supported
+from app.cluster.verbs.part import ClusterPart
 from app.messaging import LockVerbs
 from engine.broker import LockedQueue, LockResult, QueueLocks
 from engine.errors import Invalid, QueueNotFound

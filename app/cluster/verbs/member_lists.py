@@ -8,12 +8,13 @@ receives through KiteMQ.
 from collections.abc import Iterator
 
 from app.administration import MemberLists
+from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog, NamedCache
 from app.cluster.census import ClusterCensus
 from app.cluster.engine_errors import engine_errors
 from app.cluster.groups import ClusterConsumer, ClusterConsumers, ClusterSubscription
 from app.cluster.verbs.filters import SQL_PREFIX
-from app.cluster.verbs.part import ClusterPart, all_of, not_supported
+from app.cluster.verbs.part import ClusterPart, all_of
 from engine.broker import RETRY_PREFIX, Member, Members, SubscriptionWarning
 from protocol.remoting.codes import version_text
 

@@ -8,8 +8,8 @@ out is refused.
 from collections.abc import Mapping
 from typing import NoReturn
 
-from app.capabilities import require
-from app.cluster.verbs.part import ClusterPart, not_supported
+from app.capabilities import not_supported, require
+from app.cluster.verbs.part import ClusterPart
 from app.messaging import MemberVerbs
 from engine.broker import MemberConnection, Members, Strategy
 

@@ -4,14 +4,12 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from app.capabilities import NOT_SUPPORTED
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.client import ClusterClient
 from app.cluster.messages import ClusterMessage
 from app.cluster.numbering import QueueNumbers
 from app.cluster.routes import ClusterQueue
 from app.tasks import end_tasks
-from engine.errors import Refused
 from engine.message import StoredMessage
 
 T = TypeVar("T")
@@ -91,13 +89,6 @@ async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         if isinstance(result, BaseException):
             raise result
     return [result for result in results if not isinstance(result, BaseException)]
-
-
-def not_supported(detail: str, *, field: str, remedy: str) -> Refused:
-    """The refusal of what a cluster has no answer to."""
-    return Refused(
-        f"the engine behind this server {detail}", field=field, remedy=remedy, code=NOT_SUPPORTED
-    )
 
 
 def bounded(count: int, sequence: Sequence[T]) -> list[Sequence[T]]:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import NoReturn
 
+from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import as_engine_error, engine_errors
 from app.cluster.errors import ClusterError, ClusterUnreachable
@@ -12,7 +13,7 @@ from app.cluster.link import Fields
 from app.cluster.reading import PULL_BYTES_MAX, PULL_MAX, READER, WAIT_S_MAX, ClusterPage
 from app.cluster.routes import ClusterQueue
 from app.cluster.verbs.filters import MessageFilter, message_filter
-from app.cluster.verbs.part import ClusterPart, not_supported
+from app.cluster.verbs.part import ClusterPart
 from app.cluster.verbs.waits import ClusterWait, ClusterWaits
 from engine.broker import GroupConfig, PullAnswer, PullResult, PullStatus, QueueContent, TopicConfig
 from engine.errors import EngineError, Invalid, MessageNotFound, QueueNotFound

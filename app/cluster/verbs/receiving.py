@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.deliveries import (
     RECEIVE_MAX,
@@ -29,7 +30,7 @@ from app.cluster.messages import ClusterMessage
 from app.cluster.receipts import PopText, invisible_ms, pop_text, receipt_of
 from app.cluster.verbs.dead_letters import ClusterDeadLetters
 from app.cluster.verbs.filters import MessageFilter, message_filter
-from app.cluster.verbs.part import ClusterPart, all_of, not_supported, stored_message
+from app.cluster.verbs.part import ClusterPart, all_of, stored_message
 from app.cluster.verbs.waits import Ask, ClusterWait, ClusterWaits
 from engine.broker import (
     AckResult,

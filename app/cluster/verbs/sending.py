@@ -16,13 +16,13 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from app import eager
-from app.capabilities import require
+from app.capabilities import not_supported, require
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
 from app.cluster.messages import BODY_BYTES_MAX, DELAY, NewClusterMessage
 from app.cluster.routes import ClusterQueue
 from app.cluster.sending import BATCH_MAX, ClusterSent
-from app.cluster.verbs.part import ClusterPart, not_supported
+from app.cluster.verbs.part import ClusterPart
 from app.cluster.verbs.transactions import ClusterTransactions
 from app.send_batcher import BatchSlice, ColumnsDone, Done
 from engine.broker import TopicConfig, tag_hash

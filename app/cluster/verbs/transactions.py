@@ -13,13 +13,14 @@ from typing import NoReturn
 
 import msgspec
 
+from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
 from app.cluster.errors import ClusterError
 from app.cluster.half_messages import HALF_TOPIC, HalfMessage, TransactionQuestion
 from app.cluster.messages import ClusterMessage
 from app.cluster.sending import ClusterSent
-from app.cluster.verbs.part import ClusterPart, not_supported, stored_message
+from app.cluster.verbs.part import ClusterPart, stored_message
 from app.messaging import TransactionVerbs
 from app.tasks import end_tasks
 from engine.broker import (
