@@ -61,6 +61,21 @@ BODY_BYTES_MAX = 1024 * 1024  # uncompressed; what says that it is more is no re
 LEVEL = 1
 
 
+class TextNumbers(dict[str, int]):
+    """Texts by the number that columns have for them; one that is new gets the next."""
+
+    def __init__(self) -> None:
+        super().__init__({"": 0})
+        self.size_bytes = 0  # of all, as they are encoded
+
+    def __missing__(self, text: str) -> int:
+        encoded = text.encode(errors="replace")
+        count = len(self)
+        number = self.setdefault(encoded.decode(), count)
+        self.size_bytes += len(encoded) + 5
+        return number
+
+
 class TraceRecordBuilder:
     """Collects rows until the record is as large as it may be."""
 
@@ -68,11 +83,11 @@ class TraceRecordBuilder:
         """`bytes_max` bounds the record before it is compressed."""
         self._bytes_max = bytes_max
         self._rows: list[tuple[int, ...]] = []
-        self._texts: dict[str, int] = {"": 0}
-        self._blocks: dict[tuple[str, int, int], frozenset[int] | None] = {}
+        self._texts = TextNumbers()
+        # The messages of each block that are named, None where there are too many of them.
+        self._blocks: dict[tuple[str, int, int], set[int] | None] = {}
         self._ids: set[str] = set()
         self._base_ms = 0
-        self._size_bytes = HEAD.size
         self._keys_bytes = 0
 
     def __len__(self) -> int:
@@ -80,39 +95,42 @@ class TraceRecordBuilder:
 
     def add(self, row: Row) -> bool:
         """Take a row; False where it needs a record of its own, and nothing is taken."""
-        if self._rows:
-            is_full = (
-                self._size_bytes + ROW_BYTES > self._bytes_max
-                or self._keys_bytes > KEYS_BYTES_MAX
-                or not 0 <= row.at_ms - self._base_ms <= U32_MAX
-                or len(self._texts) > U16_MAX - TEXT_COLUMNS
-            )
-            if is_full:
-                return False
-        else:
+        texts, rows = self._texts, self._rows
+        if not rows:
             self._base_ms = row.at_ms
-        self._size_bytes += ROW_BYTES
-        text = self._text
-        self._rows.append(
+        elif (
+            HEAD.size + (len(rows) + 1) * ROW_BYTES + texts.size_bytes > self._bytes_max
+            or self._keys_bytes > KEYS_BYTES_MAX
+            or not 0 <= row.at_ms - self._base_ms <= U32_MAX
+            or len(texts) > U16_MAX - TEXT_COLUMNS
+        ):
+            return False
+        kind, at_ms, group, topic, queue, first, count, client, attempt, wait_ms, *rest = row
+        born_ms, stored_ms, detail, message_id, sample = rest
+        rows.append(
             (
-                row.kind,
-                row.at_ms - self._base_ms,
-                text(row.group),
-                text(row.topic),
-                row.queue,
-                row.first,
-                min(row.message_count, U32_MAX),
-                text(row.client),
-                min(row.attempt, U16_MAX),
-                min(row.wait_ms, U32_MAX),
-                row.born_ms,
-                row.stored_ms,
-                text(row.detail),
-                text(row.message_id),
-                row.sample,
+                kind,
+                at_ms - self._base_ms,
+                texts[group],
+                texts[topic],
+                queue,
+                first,
+                count if count < U32_MAX else U32_MAX,
+                texts[client],
+                attempt if attempt < U16_MAX else U16_MAX,
+                wait_ms if wait_ms < U32_MAX else U32_MAX,
+                born_ms,
+                stored_ms,
+                texts[detail],
+                texts[message_id],
+                sample,
             )
         )
-        self._add_keys(row)
+        if first >= 0:
+            self._add_places(topic, queue, first, count)
+        elif message_id and message_id not in self._ids:
+            self._ids.add(message_id)
+            self._keys_bytes += len(message_id) + 1
         return True
 
     def message(self) -> Message:
@@ -127,36 +145,24 @@ class TraceRecordBuilder:
         packed = zlib.compress(b"".join((texts, *columns)), LEVEL)
         return Message(TRACE_TOPIC, head + packed, queue=0, keys=tuple(self._keys()))
 
-    def _text(self, text: str) -> int:
-        known = self._texts.get(text)
-        if known is None:
-            encoded = text.encode(errors="replace")
-            known = self._texts.setdefault(encoded.decode(), len(self._texts))
-            self._size_bytes += len(encoded) + 5
-        return known
-
-    def _add_keys(self, row: Row) -> None:
-        if row.first < 0:
-            if row.message_id and row.message_id not in self._ids:
-                self._ids.add(row.message_id)
-                self._keys_bytes += len(row.message_id) + 1
-            return
-        blocks, end, key_bytes = self._blocks, row.first + row.message_count, len(row.topic)
-        for number in range(row.first >> BLOCK_SHIFT, ((end - 1) >> BLOCK_SHIFT) + 1):
-            block = (row.topic, row.queue, number)
-            indexes = blocks.get(block, NOTHING)
-            if indexes is None:
+    def _add_places(self, topic: str, queue: int, first: int, count: int) -> None:
+        blocks, last = self._blocks, first + count - 1
+        for number in range(first >> BLOCK_SHIFT, (last >> BLOCK_SHIFT) + 1):
+            block = (topic, queue, number)
+            if block not in blocks:
+                blocks[block] = set()
+            named = blocks[block]
+            if named is None:
                 continue
-            begin = number << BLOCK_SHIFT
-            offsets = range(max(begin, row.first), min(begin + (1 << BLOCK_SHIFT), end))
-            if len(indexes) + len(offsets) > NAMED_MAX:
+            before, begin = len(named), number << BLOCK_SHIFT
+            offsets = range(max(begin, first), min(begin + (1 << BLOCK_SHIFT), last + 1))
+            if before + len(offsets) > NAMED_MAX:
                 blocks[block] = None
                 added = 1
             else:
-                before = len(indexes)
-                blocks[block] = indexes = indexes.union(offsets)
-                added = len(indexes) - before
-            self._keys_bytes += added * (key_bytes + KEY_EXTRA_BYTES)
+                named.update(offsets)
+                added = len(named) - before
+            self._keys_bytes += added * (len(topic) + KEY_EXTRA_BYTES)
 
     def _keys(self) -> Iterator[str]:
         for (topic, queue, number), indexes in self._blocks.items():
@@ -166,9 +172,6 @@ class TraceRecordBuilder:
                 for offset in indexes:
                     yield message_key(topic, queue, offset)
         yield from self._ids
-
-
-NOTHING: frozenset[int] = frozenset()
 
 
 def message_key(topic: str, queue: int, offset: int) -> str:

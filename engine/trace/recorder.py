@@ -8,7 +8,6 @@ happened in the last 0.2 s (`WRITE_EVERY_S`) unless the log refuses writes.
 
 import logging
 from collections import deque
-from collections.abc import Iterator
 
 import msgspec
 
@@ -19,7 +18,7 @@ from engine.message import Message
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.store.store import Store
 from engine.trace.record import TraceRecordBuilder
-from engine.trace.rows import RECIPES, Row
+from engine.trace.rows import RECIPES
 from engine.trace.sampling import TraceSampler
 
 log = logging.getLogger("kitemq.trace")
@@ -157,14 +156,10 @@ class Recorder(Service):
                 break
             taken += 1
             weight += event_weight
-            for row in self._rows_of(event):
+            for row in self._sampler.sift(RECIPES[type(event)].rows(event)):
                 if not builders or not builders[-1].add(row):
                     builders.append(TraceRecordBuilder(self._bytes_max))
                     builders[-1].add(row)
                 rows += 1
                 kept += row.message_count
         return taken, weight, builders, kept
-
-    def _rows_of(self, event: EngineEvent) -> Iterator[Row]:
-        for row in RECIPES[type(event)].rows(event):
-            yield from self._sampler.sift(row)

@@ -110,42 +110,34 @@ def is_never_sampled_out(row: Row) -> bool:
     return row.kind not in SAMPLED or is_system_topic(row.topic)
 
 
-def _delivered(event: MessagesDelivered) -> Iterator[Row]:
-    count = len(event.offsets)
-    first = (1,) * count
-    attempts, born, stored = (
-        column if len(column) == count else default
-        for column, default in (
-            (event.attempts, first),
-            (event.born_ms, (0,) * count),
-            (event.stored_ms, (0,) * count),
-        )
-    )
-    start = 0
-    gaps = map(sub, event.offsets, counting())
-    for key, members in groupby(zip(gaps, attempts, born, stored, strict=False)):
-        gap, attempt, born_ms, stored_ms = key
+def _delivered(event: MessagesDelivered) -> list[Row]:
+    offsets, count = event.offsets, len(event.offsets)
+    ones, zeros = ((1,), (0,)) if count == 1 else ((1,) * count, (0,) * count)
+    attempts = event.attempts if len(event.attempts) == count else ones
+    born = event.born_ms if len(event.born_ms) == count else zeros
+    stored = event.stored_ms if len(event.stored_ms) == count else zeros
+    if count == 1:  # as often as messages go one by one
+        return [_delivered_run(event, offsets[0], 1, attempts[0], born[0], stored[0])]
+    rows, start = [], 0
+    gaps = map(sub, offsets, counting())
+    for (gap, *fields), members in groupby(zip(gaps, attempts, born, stored, strict=False)):
         size = len(list(members))
-        yield Row(
-            RowKind.DELIVERED,
-            event.at_ms,
-            event.group,
-            event.topic,
-            event.queue,
-            gap + start,
-            size,
-            event.client,
-            attempt,
-            born_ms=born_ms,
-            stored_ms=stored_ms,
-        )
+        rows.append(_delivered_run(event, gap + start, size, *fields))
         start += size
+    return rows
 
 
-def _settled(kind: RowKind) -> Callable[[Acked | Returned], Iterator[Row]]:
-    def rows(event: Acked | Returned) -> Iterator[Row]:
-        for first, count in runs(event.offsets):
-            yield Row(kind, event.at_ms, event.group, event.topic, event.queue, first, count)
+def _delivered_run(
+    event: MessagesDelivered, first: int, count: int, attempt: int, born_ms: int, stored_ms: int
+) -> Row:
+    place = (event.group, event.topic, event.queue, first, count, event.client)
+    return Row(RowKind.DELIVERED, event.at_ms, *place, attempt, 0, born_ms, stored_ms)
+
+
+def _settled(kind: RowKind) -> Callable[[Acked | Returned], list[Row]]:
+    def rows(event: Acked | Returned) -> list[Row]:
+        place = (event.group, event.topic, event.queue)
+        return [Row(kind, event.at_ms, *place, *run) for run in runs(event.offsets)]
 
     return rows
 
@@ -263,6 +255,9 @@ def _of_request(
 
 def runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Stretches without a gap, as first offset and count."""
+    if len(offsets) == 1:
+        yield offsets[0], 1
+        return
     start = 0
     for place, members in groupby(map(sub, offsets, counting())):
         size = len(list(members))

@@ -5,7 +5,7 @@ that happens in the system's topics (retries, dead letters, transactions), are k
 of a topic that is traced at all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Protocol
 
 from engine.errors import Invalid
@@ -58,17 +58,18 @@ class TraceSampler:
         """Whether everything that happens to this message is kept."""
         return _is_in(offset, self.share(topic))
 
-    def sift(self, row: Row) -> Iterator[Row]:
-        """The parts of a row that are to be kept."""
-        share = self.share(row.topic)
-        if not share:
-            return
-        if share == ALL or is_never_sampled_out(row):
-            yield row
-            return
-        offsets = range(row.first, row.first + row.message_count)
-        for first, count in runs([offset for offset in offsets if _is_in(offset, share)]):
-            yield row._replace(first=first, message_count=count, sample=share)
+    def sift(self, rows: Iterable[Row]) -> Iterable[Row]:
+        """What of these rows is to be kept."""
+        kept: list[Row] = []
+        for row in rows:
+            share = self.share(row.topic)
+            if share == ALL or (share and is_never_sampled_out(row)):
+                kept.append(row)
+            elif share:
+                offsets = range(row.first, row.first + row.message_count)
+                for first, count in runs([each for each in offsets if _is_in(each, share)]):
+                    kept.append(row._replace(first=first, message_count=count, sample=share))
+        return kept
 
     def rate(self, topic: str) -> float:
         """The share, from 0 to 1, of a topic's messages that are traced."""
