@@ -21,6 +21,7 @@ UNITS = {
     "p50_us": Unit("p50 us", ",.0f"),
     "p99_us": Unit("p99 us", ",.0f"),
     "broker_us": Unit("broker us/message", ",.2f"),
+    "gateway_us": Unit("gateway us/message", ",.2f"),
     "client_us": Unit("client us/message", ",.2f"),
     "delay_ms": Unit("worst loop delay ms", ",.0f"),
     "ready_s": Unit("s to ready", ".2f"),
@@ -37,7 +38,7 @@ UNITS = {
 # The kinds without a column of their own.
 OTHERS = (
     "p95_us", "page_cpu_ms", "size_kib", "search_rate",
-    "client_us", "ready_s", "gap_s", "wall_s", "cpu_s", "memory_mib",
+    "gateway_us", "client_us", "ready_s", "gap_s", "wall_s", "cpu_s", "memory_mib",
 )  # fmt: skip
 
 
@@ -50,6 +51,7 @@ class Figure:
     p50_us: float | None = None
     p99_us: float | None = None
     broker_us: float | None = None
+    gateway_us: float | None = None  # of a KiteMQ that stands before the broker
     client_us: float | None = None
     delay_ms: float | None = None
     ready_s: float | None = None
@@ -84,12 +86,14 @@ class Times(TypedDict):
 class Run:
     """One run of one broker: its sample, and the processor time that the broker used for it.
 
-    That of the client is of interest where it is a client library's.
+    That of the client is of interest where it is a client library's, and there is a gateway's where
+    one stands before the broker.
     """
 
     sample: Sample
     cpu_s: float
     client_cpu_s: float | None = None
+    gateway_cpu_s: float | None = None
 
     def per_message_us(self, seconds: float) -> float:
         """So many seconds, divided by the messages of the run."""
@@ -100,6 +104,7 @@ def figure_of(broker: str, runs: Sequence[Run], delay_ms: float | None) -> Figur
     """Medians over the runs, each kind for itself."""
     rates = [run.sample.messages / run.sample.seconds for run in runs]
     clients = [(run, run.client_cpu_s) for run in runs if run.client_cpu_s is not None]
+    gateways = [(run, run.gateway_cpu_s) for run in runs if run.gateway_cpu_s is not None]
     times = [times_of(run.sample.latencies_s) for run in runs if run.sample.latencies_s]
     return Figure(
         broker,
@@ -107,6 +112,7 @@ def figure_of(broker: str, runs: Sequence[Run], delay_ms: float | None) -> Figur
         p50_us=_median_of(each["p50_us"] for each in times),
         p99_us=_median_of(each["p99_us"] for each in times),
         broker_us=statistics.median(run.per_message_us(run.cpu_s) for run in runs),
+        gateway_us=_median_of(run.per_message_us(cpu_s) for run, cpu_s in gateways),
         client_us=_median_of(run.per_message_us(cpu_s) for run, cpu_s in clients),
         delay_ms=delay_ms,
         rates=tuple(round(rate, 1) for rate in rates),

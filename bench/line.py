@@ -148,10 +148,13 @@ def run_alone(work: Work, turn: Turn) -> Run:
 
 
 async def measured(process: Process, load: Awaitable[Sample]) -> Run:
-    """Await `load` and take the broker's processor time beside it."""
-    cpu_s = process.cpu_s()
+    """Await `load` and take the processor time of broker and gateway beside it."""
+    cpu_s, gateway_cpu_s = process.cpu_s(), process.gateway_cpu_s()
     sample = await load
-    return Run(sample, process.cpu_s() - cpu_s)
+    run = Run(sample, process.cpu_s() - cpu_s)
+    if gateway_cpu_s is not None and (now_s := process.gateway_cpu_s()) is not None:
+        run = replace(run, gateway_cpu_s=now_s - gateway_cpu_s)
+    return run
 
 
 async def measured_with_client(process: Process, load: Awaitable[Sample]) -> Run:

@@ -30,6 +30,7 @@ from bench.clients.sdk import sending_by_sdk, taking_by_sdk
 from bench.clients.websocket import SocketSend, SocketTake
 from bench.console import CONSOLE
 from bench.figures import Check
+from bench.gateway import GATEWAY
 from bench.life import BacklogLine, Keeper, QueuesLine, StartLine, queues_title
 from bench.line import Contestant, Line, MakeSend, RateLine, sending, taking, travelling
 from bench.part_lines import PART_LINES
@@ -545,6 +546,7 @@ LINES: tuple[Line, ...] = (
     *TAKING,
     *LIFE[1:],
     *STANDBY,
+    *GATEWAY,
     CONSOLE,
     *REPORTS,
 )

@@ -114,6 +114,10 @@ class Process:
         fields = self._stat()
         return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
 
+    def gateway_cpu_s(self) -> float | None:
+        """The same of a server that stands before the broker; None where there is none."""
+        return None
+
     def memory_mib(self) -> float:
         """Memory that the process holds now (resident)."""
         return int(self._stat()[21]) * PAGE_BYTES / MIB

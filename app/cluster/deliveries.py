@@ -6,6 +6,7 @@ of one (NOTIFICATION) on all of them at once, so that a wait that ends holds bac
 
 import asyncio
 import time
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
@@ -31,7 +32,7 @@ NOTHING = (
     ResponseCode.POLLING_FULL,
     ResponseCode.POLLING_TIMEOUT,
 )
-MARK_AT, BROKER_AT, QUEUE_AT, OFFSET_AT = 4, 5, 6, 7
+START_AT, MARK_AT, BROKER_AT, QUEUE_AT, OFFSET_AT = 0, 4, 5, 6, 7
 
 
 class ClusterDelivery(msgspec.Struct, frozen=True):
@@ -117,6 +118,39 @@ class ClusterDeliveries:
         """A delivered message is done. Too late, it is delivered again all the same."""
         await self._settle(RequestCode.ACK_MESSAGE, group, topic, receipt)
 
+    async def ack_together(self, group: str, broker: str, acks: Sequence[tuple[str, str]]) -> None:
+        """The same of several that one broker delivered, as topics and receipts, with one request.
+
+        Those that came with one answer from one queue are named by one bit each.
+        """
+        checkpoints: dict[tuple[str, ...], int] = {}
+        for topic, receipt in acks:
+            *checkpoint, offset = _parts_of(receipt)
+            key = (topic, *checkpoint)
+            bit = 1 << int(offset) - int(checkpoint[START_AT])
+            checkpoints[key] = checkpoints.get(key, 0) | bit
+        body = {
+            "brokerName": broker,
+            "acks": [
+                {
+                    "c": group,
+                    "t": topic,
+                    "r": mark,
+                    "so": int(start),
+                    "q": int(queue),
+                    "rq": int(revive),
+                    "pt": int(pop_ms),
+                    "it": int(hidden_ms),
+                    "b": b64encode(bits.to_bytes(bits.bit_length() // 8 + 1, "little")).decode(),
+                }
+                for (topic, start, pop_ms, hidden_ms, revive, mark, _, queue), bits in (
+                    checkpoints.items()
+                )
+            ],
+        }
+        code = RequestCode.BATCH_ACK_MESSAGE
+        await self._link.ask(broker, code, {}, body=msgspec.json.encode(body))
+
     async def change_invisible(
         self, group: str, topic: str, receipt: str, invisible_s: float
     ) -> str:
@@ -124,7 +158,7 @@ class ClusterDeliveries:
 
         This is both: more time for who works on it, and giving it back after a failure.
         """
-        parts = receipt.split(" ")
+        parts = _parts_of(receipt)
         fields = {"invisibleTime": round(invisible_s * 1000)}
         answer = await self._settle(
             RequestCode.CHANGE_MESSAGE_INVISIBLETIME, group, topic, receipt, **fields
@@ -203,11 +237,7 @@ class ClusterDeliveries:
     async def _settle(
         self, code: RequestCode, group: str, topic: str, receipt: str, **more: int
     ) -> Command:
-        parts = receipt.split(" ")
-        if len(parts) < PARTS:
-            raise ClusterError(
-                f"receipt: {receipt[:80]!r} is none", remedy="give that of the delivery"
-            )
+        parts = _parts_of(receipt)
         fields = {
             "consumerGroup": group,
             "topic": _topic_of(parts[MARK_AT], group, topic),
@@ -217,6 +247,13 @@ class ClusterDeliveries:
             **more,
         }
         return await self._link.ask(parts[BROKER_AT], code, fields)
+
+
+def _parts_of(receipt: str) -> list[str]:
+    parts = receipt.split(" ")
+    if len(parts) < PARTS:
+        raise ClusterError(f"receipt: {receipt[:80]!r} is none", remedy="give that of the delivery")
+    return parts[:PARTS]
 
 
 def _topic_of(mark: str, group: str, topic: str) -> str:

@@ -36,6 +36,7 @@ class PopText(NamedTuple):
 
     text: str
     topic: str
+    broker: str
     until_ms: int
 
 
@@ -113,7 +114,7 @@ def pop_text(
         receipt.offset,
     )
     assert len(parts) == PARTS
-    return PopText(" ".join(map(str, parts)), topic, pop_ms + hidden_ms)
+    return PopText(" ".join(map(str, parts)), topic, place.broker, pop_ms + hidden_ms)
 
 
 def _strange(receipt: Receipt, field: str) -> Invalid:

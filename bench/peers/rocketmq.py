@@ -30,7 +30,7 @@ namesrvAddr=127.0.0.1:{names_port}
 storePathRootDir={store}
 storePathCommitLog={store}/commitlog
 autoCreateTopicEnable=true
-timerWheelEnable=false
+timerWheelEnable={timers}
 waitTimeMillsInSendQueue=60000
 """
 NEW_TOPIC = (
@@ -66,8 +66,10 @@ class RocketMQServer(Process):
 
     name = "Apache RocketMQ"
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *, has_timers: bool = False) -> None:
+        """Timers cost it memory; delivery by POP stands on them."""
         super().__init__(data)
+        self._has_timers = has_timers
         self.remoting_port = free_port()  # of the name server
         self._names: subprocess.Popen[bytes] | None = None
 
@@ -88,7 +90,12 @@ class RocketMQServer(Process):
 
     def start(self) -> float:
         self.data.mkdir(parents=True, exist_ok=True)
-        values = {"port": self.port, "names_port": self.remoting_port, "store": self.data / "store"}
+        values = {
+            "port": self.port,
+            "names_port": self.remoting_port,
+            "store": self.data / "store",
+            "timers": str(self._has_timers).lower(),
+        }
         self._file.write_text(SETTINGS.format(**values))
         names = self.data / "namesrv.conf"
         names.write_text(f"listenPort={self.remoting_port}\n")

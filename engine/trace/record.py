@@ -105,8 +105,8 @@ class TraceRecordBuilder:
             or len(texts) > U16_MAX - TEXT_COLUMNS
         ):
             return False
-        kind, at_ms, group, topic, queue, first, count, client, attempt, wait_ms, *rest = row
-        born_ms, stored_ms, detail, message_id, sample = rest
+        kind, at_ms, group, topic, queue, first, count, client = row[:8]
+        attempt, wait_ms, born_ms, stored_ms, detail, message_id, sample = row[8:]
         rows.append(
             (
                 kind,

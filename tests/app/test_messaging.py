@@ -256,6 +256,20 @@ async def test_what_is_acknowledged_is_done_and_the_rest_comes_again(maker: Make
     assert await maker.is_quiet(group, topic)
 
 
+async def test_acks_of_many_queues_settle_what_they_name_and_no_more(maker: Maker) -> None:
+    topic, group = await maker.topic(), await maker.group()
+    for queue in range(4):
+        await maker.send(topic, *(f"{queue}-{number}" for number in range(20)), queue=queue)
+    got = await maker.receive(group, topic, 80, invisible_s=8)
+    kept = [each for each in got if each.message.offset % 7 == 3]
+    done = [each.receipt for each in got if each not in kept]
+    assert await maker.messaging.ack(group, done) == [AckResult.DONE] * len(done)
+    await maker.advance(9)
+    again = await maker.receive(group, topic, len(kept), invisible_s=60)
+    assert sorted(bodies(again)) == sorted(bodies(kept))
+    assert await maker.is_quiet(group, topic)
+
+
 async def test_a_nacked_message_comes_back_then_lies_in_the_dead_letters(maker: Maker) -> None:
     topic, group = await maker.topic(), await maker.group(retry_max=1)
     await maker.send(topic, "x", tag="t", keys=("k",), properties={"colour": "red"})

@@ -50,6 +50,7 @@ COUNT_MAX = 1024
 INVISIBLE_S = (0.01, 12 * 3600.0)
 RECEIPTS_MAX = 4096
 EXTENDED_MAX = 100_000
+ACKS_MAX = 1024  # of one request to a broker
 TOPICS_MAX = 64
 RELEASE_S = 0.01
 # RocketMQ's delay levels, in seconds, from level 1 on; a first failure waits for level 3.
@@ -75,6 +76,7 @@ class ClusterReceiveVerbs(ClusterPart):
         self._catalog, self._waits = catalog, waits
         self._dead_letters = ClusterDeadLetters(catalog)
         self._extended: OrderedDict[Receipt, Receipt] = OrderedDict()
+        self._acks_singly: set[str] = set()  # brokers that take no acknowledgements together
         self._turns = count()
 
     async def receive(
@@ -142,9 +144,26 @@ class ClusterReceiveVerbs(ClusterPart):
     async def ack(self, group: str, receipts: Receipts) -> list[AckResult]:
         """Mark messages as done; a cluster does not say that one was done before."""
         await self._check_receipts(group, receipts)
-        return await all_of(
-            self._ack(group, each, f"receipts[{index}]") for index, each in enumerate(receipts)
+        brokers: dict[str, list[tuple[int, PopText]]] = {}
+        results, at = [STALE] * len(receipts), list(receipts)
+        for index, receipt in enumerate(at):
+            pop = self._pop_text(group, receipt, f"receipts[{index}]")
+            if pop is not None:
+                brokers.setdefault(pop.broker, []).append((index, pop))
+        parts = [
+            (broker, of_broker[start : start + ACKS_MAX])
+            for broker, of_broker in brokers.items()
+            for start in range(0, len(of_broker), ACKS_MAX)
+        ]
+        answers = await all_of(
+            self._ack_at(group, broker, [pop for _, pop in part]) for broker, part in parts
         )
+        for (_, part), of_part in zip(parts, answers, strict=True):
+            for (index, _), result in zip(part, of_part, strict=True):
+                results[index] = result
+                if result is DONE:
+                    self._extended.pop(at[index], None)
+        return results
 
     async def nack(self, group: str, nacks: Sequence[Nack], client: str = "") -> list[AckResult]:
         """Report failures: the messages come back later, or become dead letters."""
@@ -310,15 +329,25 @@ class ClusterReceiveVerbs(ClusterPart):
         ]
         return await self._client.deliveries.notice(requests, WAIT_S_MAX)
 
-    async def _ack(self, group: str, receipt: Receipt, field: str) -> AckResult:
-        pop = self._pop_text(group, receipt, field)
-        if pop is None:
-            return STALE
+    async def _ack_at(self, group: str, broker: str, pops: Sequence[PopText]) -> list[AckResult]:
+        """Acknowledge at one broker; together, which brokers before 5.1 do not know."""
+        if len(pops) > 1 and broker not in self._acks_singly:
+            acks = [(pop.topic, pop.text) for pop in pops]
+            try:
+                await self._client.deliveries.ack_together(group, broker, acks)
+            except ClusterError as error:
+                if not _is_unknown_request(error):
+                    raise as_engine_error(error) from error
+                self._acks_singly.add(broker)
+            else:
+                return [DONE] * len(pops)
+        return await all_of(self._ack(group, pop) for pop in pops)
+
+    async def _ack(self, group: str, pop: PopText) -> AckResult:
         try:
             await self._client.deliveries.ack(group, pop.topic, pop.text)
         except ClusterError as error:
             return _stale_or_raise(error)
-        self._extended.pop(receipt, None)
         return DONE
 
     async def _nack(self, group: GroupConfig, nack: Nack, field: str, client: str) -> AckResult:
@@ -337,7 +366,8 @@ class ClusterReceiveVerbs(ClusterPart):
             await self._dead_letters.bury(
                 group, stored, error=nack.error, client=client, is_rejected=is_rejected
             )
-            return await self._ack(group.name, nack.receipt, field)
+            self._extended.pop(nack.receipt, None)
+            return await self._ack(group.name, pop)
         delay_s = _delay_s(nack, stored.attempt)
         is_changed = await self._change(group.name, nack.receipt, delay_s, field)
         return DONE if is_changed else STALE
@@ -385,6 +415,11 @@ def _is_group_missing(error: ClusterError) -> bool:
     """Whether a broker does not know the group, as it was away when that was made."""
     missing = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     return isinstance(error, ClusterRefused) and error.answer == missing
+
+
+def _is_unknown_request(error: ClusterError) -> bool:
+    unknown = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    return isinstance(error, ClusterRefused) and error.answer == unknown
 
 
 def _with_origin(message: ClusterMessage, receipt: Receipt, topic: str) -> StoredMessage:

@@ -11,9 +11,12 @@ import msgspec
 import pytest
 
 from app.cluster.client import ClusterClient
+from app.cluster.errors import ClusterRefused
 from app.cluster.messaging import ClusterMessaging
+from engine.broker import AckResult
 from engine.errors import Busy, Refused
 from engine.message import Durability, Message
+from protocol.remoting.codes import ResponseCode
 from tests.app import test_messaging as contract
 from tests.app.maker import LIMIT_S, Maker
 from tests.remoting.port import opened
@@ -95,3 +98,25 @@ globals().update(
         if name.startswith("test_") and name not in LEFT_OUT
     }
 )
+
+
+async def test_brokers_that_take_no_acks_together_get_them_one_by_one(
+    maker: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def unknown(_group: str, broker: str, _acks: object) -> None:
+        asked.append(broker)
+        raise ClusterRefused("no such request", ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+
+    assert isinstance(maker.messaging, ClusterMessaging)
+    monkeypatch.setattr(maker.messaging._client.deliveries, "ack_together", unknown)
+    topic, group = await maker.topic(), await maker.group()
+    for _ in range(2):
+        await maker.send(topic, "a", "b", "c")
+        got = await maker.receive(group, topic, 3, invisible_s=5)
+        receipts = [each.receipt for each in got]
+        assert await maker.messaging.ack(group, receipts) == [AckResult.DONE] * 3
+    await maker.advance(6)
+    assert await maker.is_quiet(group, topic)
+    assert len(asked) == 1
