@@ -23,7 +23,7 @@ THROUGH, STRAIGHT = "through KiteMQ", "straight to the broker"
 
 
 class Gateway(Server):
-    """`kitemq serve --rocketmq`, with the broker that it stands before, which is what is weighed."""
+    """`kitemq serve --rocketmq`, with the broker that it stands before: that is what is weighed."""
 
     def __init__(self, data: Path) -> None:
         super().__init__(data)
@@ -77,9 +77,7 @@ def gateway_line(name: str, title: str, through: Work, straight: Work) -> RateLi
     return RateLine(name, f"KiteMQ before Apache's broker: {title}, 256 B", ways)
 
 
-TAKE = taking(
-    socket_send(BATCH), lambda turn: SocketTake(turn.port, turn.topic, GROUP), window=4
-)
+TAKE = taking(socket_send(BATCH), lambda turn: SocketTake(turn.port, turn.topic, GROUP), window=4)
 # Sends by WebSocket beside SEND_MESSAGE_V2, and a backlog by push beside one by pulls.
 GATEWAY: tuple[Line, ...] = (
     gateway_line(

@@ -92,7 +92,8 @@ class ClusterDeliveries:
             pop = PopRequest(group, topic, invisible_ms=round(invisible_s * 1000), tags=tags)
             deliveries, failure = await self.pop_some(brokers, pop, count_max)
             rest_s = end_s - time.monotonic()
-            if failure is not None and not deliveries and rest_s <= 0:
+            is_final = rest_s <= 0 or not isinstance(failure, ClusterUnreachable)
+            if failure is not None and not deliveries and is_final:
                 raise failure
             if deliveries or rest_s <= 0:
                 return deliveries
@@ -100,17 +101,22 @@ class ClusterDeliveries:
 
     async def pop_some(
         self, brokers: Sequence[str], pop: PopRequest, count_max: int
-    ) -> tuple[list[ClusterDelivery], ClusterUnreachable | None]:
-        """Up to 32 messages of these brokers, asked in turn; and why one of them gave none."""
+    ) -> tuple[list[ClusterDelivery], ClusterError | None]:
+        """Up to 32 messages of these brokers, asked in turn; and why one of them gave none.
+
+        That it refused counts more than that it is away.
+        """
         turn = next(self._turns) % max(1, len(brokers))
         deliveries: list[ClusterDelivery] = []
-        failure: ClusterUnreachable | None = None
+        failure: ClusterError | None = None
         for broker in (*brokers[turn:], *brokers[:turn]):
             open_count = min(count_max, RECEIVE_MAX) - len(deliveries)
             if open_count > 0:
                 try:
                     deliveries += await self._pop(broker, pop, open_count)
                 except ClusterUnreachable as error:
+                    failure = failure or error
+                except ClusterError as error:
                     failure = error
         return deliveries, failure
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
-import msgspec
-
 from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.deliveries import (
@@ -25,7 +23,7 @@ from app.cluster.deliveries import (
     PopRequest,
 )
 from app.cluster.engine_errors import as_engine_error, engine_errors
-from app.cluster.errors import ClusterError, ClusterRefused
+from app.cluster.errors import ClusterError, ClusterRefused, ClusterUnreachable
 from app.cluster.messages import ClusterMessage
 from app.cluster.receipts import PopText, invisible_ms, pop_text, receipt_of
 from app.cluster.verbs.dead_letters import ClusterDeadLetters
@@ -50,6 +48,7 @@ COUNT_MAX = 1024
 INVISIBLE_S = (0.01, 12 * 3600.0)
 RECEIPTS_MAX = 4096
 EXTENDED_MAX = 100_000
+POPS_AT_ONCE = 8
 ACKS_MAX = 1024  # of one request to a broker
 TOPICS_MAX = 64
 RELEASE_S = 0.01
@@ -268,43 +267,65 @@ class ClusterReceiveVerbs(ClusterPart):
         deliveries: list[Delivery] = []
         failure: ClusterError | None = None
         for target in targets:
-            is_more = True
-            while is_more and len(deliveries) < count_max:
-                want = min(count_max - len(deliveries), RECEIVE_MAX)
-                try:
-                    popped, missed = await self._client.deliveries.pop_some(
-                        target.brokers, target.pop, want
-                    )
-                except ClusterError as error:
-                    if deliveries:
-                        return deliveries, None  # what is delivered already must reach its client
-                    if not _is_group_missing(error):
+            at_once = 1  # more once an answer was full
+            while at_once and len(deliveries) < count_max:
+                wants = _shares(count_max - len(deliveries), at_once)
+                pops = await all_of(
+                    self._client.deliveries.pop_some(target.brokers, target.pop, want)
+                    for want in wants
+                )
+                popped = [each for some, _ in pops for each in some]
+                deliveries += await self._fitting(group, target, popped)
+                for _, error in pops:
+                    if error is None or isinstance(error, ClusterUnreachable):
+                        failure = error or failure
+                    elif _is_group_missing(error):
+                        await self._catalog.spread_group(group.name)
+                    elif deliveries:
+                        return deliveries, None  # what is delivered must reach its client
+                    else:
                         raise as_engine_error(error) from error
-                    await self._catalog.spread_group(group.name)
-                    break
-                failure = missed or failure
-                is_more = len(popped) == want
-                fit = await all_of(self._delivery(group, target, each) for each in popped)
-                deliveries += [each for each in fit if each is not None]
+                is_full = len(popped) == sum(wants)
+                at_once = POPS_AT_ONCE if is_full else 0
         return deliveries, failure
 
-    async def _delivery(
+    async def _fitting(
+        self, group: GroupConfig, target: PopTarget, popped: Sequence[ClusterDelivery]
+    ) -> list[Delivery]:
+        """The deliveries; those are settled here that do not fit or are given up."""
+        deliveries, others = [], []
+        for each in popped:
+            delivery = self._delivery(group, target, each)
+            is_over = delivery.attempt > group.retry_max + 1
+            if target.match.fits(delivery.message) and not is_over:
+                deliveries.append(delivery)
+            else:
+                others.append(self._end(group, target, each, delivery if is_over else None))
+        await all_of(others)
+        return deliveries
+
+    def _delivery(
         self, group: GroupConfig, target: PopTarget, delivery: ClusterDelivery
-    ) -> Delivery | None:
-        """The delivery; None for one that is settled here, as it does not fit or is given up."""
-        topic, message = target.pop.topic, delivery.message
+    ) -> Delivery:
+        topic = target.pop.topic
         with engine_errors():
             receipt, until_ms = receipt_of(group.name, topic, delivery.receipt, self._numbers)
-        stored = _with_origin(message, receipt, topic)
-        stored = msgspec.structs.replace(stored, offset=receipt.offset, attempt=delivery.attempt)
-        is_over = delivery.attempt > group.retry_max + 1
-        if target.match.fits(stored) and not is_over:
-            return Delivery(stored, receipt, delivery.attempt, until_ms)
-        if is_over:
-            await self._dead_letters.bury(group, stored)
+        stored = _with_origin(delivery.message, receipt, topic)
+        stored.offset, stored.attempt = receipt.offset, delivery.attempt
+        return Delivery(stored, receipt, delivery.attempt, until_ms)
+
+    async def _end(
+        self,
+        group: GroupConfig,
+        target: PopTarget,
+        delivery: ClusterDelivery,
+        dead: Delivery | None,
+    ) -> None:
+        """Settle what nobody is to get; `dead` goes to the dead letters before."""
+        if dead is not None:
+            await self._dead_letters.bury(group, dead.message)
         with engine_errors():
-            await self._client.deliveries.ack(group.name, topic, delivery.receipt)
-        return None
+            await self._client.deliveries.ack(group.name, target.pop.topic, delivery.receipt)
 
     def _receive_wait(
         self, group: str, topics: Mapping[str, str], queue: int | None
@@ -409,6 +430,12 @@ class ClusterReceiveVerbs(ClusterPart):
         now_ms = self._catalog.now_ms()
         pop = pop_text(group, current, self._numbers, now_ms, field)
         return pop if pop.until_ms > now_ms else None
+
+
+def _shares(count: int, at_once: int) -> list[int]:
+    """How many messages each of at most so many requests asks for."""
+    full, rest = divmod(count, RECEIVE_MAX)
+    return ([RECEIVE_MAX] * full + ([rest] if rest else []))[:at_once]
 
 
 def _is_group_missing(error: ClusterError) -> bool:
