@@ -8,7 +8,7 @@ promise; what must not fall apart is one verb.
 from abc import abstractmethod
 
 from app.messaging import VerbSet, verb
-from engine.broker import Broker, DeadLetters, Members
+from engine.broker import Broker, DeadLetters, Members, ReplayJobs
 
 
 class MemberLists(VerbSet[Members]):
@@ -28,7 +28,7 @@ class MemberLists(VerbSet[Members]):
 
 
 class DeadLetterLists(VerbSet[DeadLetters]):
-    """Dead letters of groups: pages, counts and states."""
+    """Dead letters of groups: pages, counts, states and dismissals."""
 
     page = verb(DeadLetters.page)
     get = verb(DeadLetters.get)
@@ -37,6 +37,26 @@ class DeadLetterLists(VerbSet[DeadLetters]):
     state_counts = verb(DeadLetters.state_counts)
     tally = verb(DeadLetters.tally)
     arrived = verb(DeadLetters.arrived)
+    sweep = verb(DeadLetters.sweep)
+    snapshot = verb(DeadLetters.snapshot)
+    new_note = verb(DeadLetters.new_note)
+    commit = verb(DeadLetters.commit)
+
+
+class ReplayVerbs(VerbSet[ReplayJobs]):
+    """Replay jobs: created, changed and listed."""
+
+    create = verb(ReplayJobs.create)
+    begin = verb(ReplayJobs.begin)
+    retry = verb(ReplayJobs.retry)
+    failed = verb(ReplayJobs.failed)
+    pause = verb(ReplayJobs.pause)
+    resume = verb(ReplayJobs.resume)
+    stop = verb(ReplayJobs.stop)
+    change_rate = verb(ReplayJobs.change_rate)
+    get = verb(ReplayJobs.get)
+    list = verb(ReplayJobs.list)
+    outcomes = verb(ReplayJobs.outcomes)
 
 
 class Administration(VerbSet[Broker]):
@@ -44,6 +64,7 @@ class Administration(VerbSet[Broker]):
 
     members: MemberLists
     dead_letters: DeadLetterLists
+    replays: ReplayVerbs
 
     # -- topics ---------------------------------------------------------------------------------
 

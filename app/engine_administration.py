@@ -1,9 +1,9 @@
 """The verbs of `app.administration`, answered by the embedded engine without a wait."""
 
-from app.administration import Administration, DeadLetterLists, MemberLists
+from app.administration import Administration, DeadLetterLists, MemberLists, ReplayVerbs
 from app.engine_messaging import HostVerbs
 from app.host import EngineHost
-from engine.broker import Broker, DeadLetters, Members
+from engine.broker import Broker, DeadLetters, Members, ReplayJobs
 
 
 class EngineMemberLists(HostVerbs, MemberLists):
@@ -26,6 +26,14 @@ class EngineDeadLetterLists(HostVerbs, DeadLetterLists):
         return self._host.broker.dead_letters
 
 
+class EngineReplayVerbs(HostVerbs, ReplayVerbs):
+    """`ReplayVerbs` of a started `EngineHost`."""
+
+    @property
+    def _engine(self) -> ReplayJobs:
+        return self._host.broker.replays
+
+
 class EngineAdministration(HostVerbs, Administration):
     """`Administration` of a started `EngineHost`, on the loop's thread."""
 
@@ -33,6 +41,7 @@ class EngineAdministration(HostVerbs, Administration):
         super().__init__(host)
         self.members = EngineMemberLists(host)
         self.dead_letters = EngineDeadLetterLists(host)
+        self.replays = EngineReplayVerbs(host)
 
     @property
     def _engine(self) -> Broker:

@@ -73,6 +73,7 @@ from engine.replay.dead_letters import (
     DeadLetterArrivals,
     DeadLetterPage,
     DeadLetters,
+    DeadLetterSweep,
     DeadLetterTally,
     dead_letter_of,
 )
@@ -194,6 +195,7 @@ __all__ = [
     "DeadLetterConditions",
     "DeadLetterPage",
     "DeadLetterState",
+    "DeadLetterSweep",
     "DeadLetterTally",
     "DeadLetters",
     "Decider",
