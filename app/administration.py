@@ -6,9 +6,11 @@ promise; what must not fall apart is one verb.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 
 from app.messaging import VerbSet, verb
-from engine.broker import Broker, DeadLetters, Members, ReplayJobs
+from engine.broker import Broker, DeadLetters, Journey, Members, ReplayJobs, Traces
+from engine.message import StoredMessage
 
 
 class MemberLists(VerbSet[Members]):
@@ -59,12 +61,24 @@ class ReplayVerbs(VerbSet[ReplayJobs]):
     outcomes = verb(ReplayJobs.outcomes)
 
 
+class JourneyVerbs(VerbSet[Traces]):
+    """What is known of single messages, and of the recording of that."""
+
+    @abstractmethod
+    async def journey(self, message_id: str, records: Sequence[StoredMessage]) -> Journey:
+        """The journey of a message with these records, oldest first, and with others of it."""
+
+    recent = verb(Traces.recent)
+    status = verb(Traces.status)
+
+
 class Administration(VerbSet[Broker]):
     """Lists, measures and changes topics and groups. Errors are those of `engine.errors`."""
 
     members: MemberLists
     dead_letters: DeadLetterLists
     replays: ReplayVerbs
+    journeys: JourneyVerbs
 
     # -- topics ---------------------------------------------------------------------------------
 

@@ -230,7 +230,7 @@ class Services:
         self.purges = Purges(host, administration, self.audit)
         self.groups = Groups(administration, self.messaging.members, self.audit)
         self.resets = Resets(host, self.audit)
-        self.journeys = Journeys(host, self.search)
+        self.journeys = Journeys(administration.journeys, self.search)
         self.replays = Replays(self.messaging, administration, self.audit)
         self.replay_copies = ReplayCopies(administration.replays, database)
         self.report_results = ReportResults(self.reports, database, settings)

@@ -52,7 +52,6 @@ SERVICES_OF_THE_ENGINE = {
     "callbacks.py",
     "group_members.py",
     "handover.py",
-    "journeys.py",
     "leadership.py",
     "requests.py",
     "resets.py",

@@ -25,7 +25,7 @@ class Sharing(Gateway):
         self._database = database
 
     def command(self) -> Sequence[str]:
-        return [*super().command(), "--database", f"sqlite:///{self._database}"]
+        return [*super().command(), "--database-url", f"sqlite:///{self._database}"]
 
 
 @pytest.fixture

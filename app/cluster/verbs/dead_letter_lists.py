@@ -292,6 +292,13 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
         queues = await self._queues(group)
         return sum(await self._cut_at(queues, time_ms))
 
+    async def number_of(self, group: str, queue: int, offset: int, died_ms: int) -> int:
+        """The number of the letter at a place."""
+        queues = await self._queues(group)
+        index = [each.number for each in queues].index(queue)
+        before = await self._cut_at(queues[:index], died_ms + 1)
+        return sum(before) + offset + sum(await self._cut_at(queues[index + 1 :], died_ms))
+
     async def read(self, group: str, first: int, end: int) -> tuple[dict[int, StoredMessage], int]:
         """Letters by number from `first` on, as many before `end` as one request of each broker
         gives, and the number up to which they were read. Raises GroupNotFound, Busy.
