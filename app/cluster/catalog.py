@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 # What only an engine of our own keeps beside its messages.
 OF_THE_ENGINE = (
-    "reset_history", "purges", "content_search", "traffic_figures",
+    "reset_history", "purges", "traffic_figures",
     "lag_history", "log_figures", "reports", "transaction_callbacks",
 )  # fmt: skip
 
@@ -100,6 +100,7 @@ class ClusterCatalog:
             dead_letter_replays=True,
             dismissals=True,
             journeys=True,
+            content_search=True,
             uncounted_releases=False,
             member_shares=False,
             topic_overrides=False,

@@ -17,6 +17,7 @@ from engine.message import FAILED_REASON, SOURCE, Message, StoredMessage
 from protocol.remoting.codes import SysFlag
 
 RETRY_TOPICS_MAX = 10_000
+REPLAYED = "KITE_REPLAYED"  # the job, and the place that the copy comes from
 POP_TIME = "1ST_POP_TIME"  # of what a broker had retried for a POP consumer
 
 
@@ -42,7 +43,8 @@ class JobCopies(ClusterPart):
                 name: text
                 for name, text in copy.properties.items()
                 if name not in LEFT_BEHIND or name == SOURCE
-            },
+            }
+            | {REPLAYED: copy.properties[SOURCE]},
             sys_flag=copy.sys_flag & (SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE),
         )
         try:
@@ -60,7 +62,7 @@ class JobCopies(ClusterPart):
                 messages = await self._client.reads.by_key(copy.topic, copy.message_id, is_id=True)
         except TopicNotFound:
             return False
-        return any(each.properties.get(SOURCE) == copy.properties[SOURCE] for each in messages)
+        return any(each.properties.get(REPLAYED) == copy.properties[SOURCE] for each in messages)
 
     def retry_topic(self, stored: StoredMessage, copy: Message) -> str:
         """Where a group gets its retries of a message: POP consumers have a topic for each topic.

@@ -104,7 +104,7 @@ class ClusterReplayRunner:
                 await asyncio.sleep(0)
 
     def _wait_s(self, job: SharedJob) -> float:
-        rest_s = self._not_before.get(job.plan.id, 0.0) - time.monotonic()
+        rest_s = self._not_before.get(job.plan.id, 0.0) - self._clock.monotonic_s()
         if rest_s > 0:
             return rest_s
         self._not_before.pop(job.plan.id, None)
@@ -120,7 +120,7 @@ class ClusterReplayRunner:
 
     async def _wait(self, job: SharedJob, error: Busy) -> None:
         """Say why a job does not go on, and try again later."""
-        self._not_before[job.plan.id] = time.monotonic() + SETTLE_S
+        self._not_before[job.plan.id] = self._clock.monotonic_s() + SETTLE_S
         if job.waiting != error.detail:
             job.waiting = error.detail
             await self._jobs.change(job, {"waiting": error.detail})
