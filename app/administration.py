@@ -6,9 +6,11 @@ promise; what must not fall apart is one verb.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 
 from app.messaging import VerbSet, verb
-from engine.broker import Broker, DeadLetters, Members
+from engine.broker import Broker, DeadLetters, Journey, Members, ReplayJobs, Traces
+from engine.message import StoredMessage
 
 
 class MemberLists(VerbSet[Members]):
@@ -28,7 +30,7 @@ class MemberLists(VerbSet[Members]):
 
 
 class DeadLetterLists(VerbSet[DeadLetters]):
-    """Dead letters of groups: pages, counts and states."""
+    """Dead letters of groups: pages, counts, states and dismissals."""
 
     page = verb(DeadLetters.page)
     get = verb(DeadLetters.get)
@@ -37,6 +39,37 @@ class DeadLetterLists(VerbSet[DeadLetters]):
     state_counts = verb(DeadLetters.state_counts)
     tally = verb(DeadLetters.tally)
     arrived = verb(DeadLetters.arrived)
+    sweep = verb(DeadLetters.sweep)
+    snapshot = verb(DeadLetters.snapshot)
+    new_note = verb(DeadLetters.new_note)
+    commit = verb(DeadLetters.commit)
+
+
+class ReplayVerbs(VerbSet[ReplayJobs]):
+    """Replay jobs: created, changed and listed."""
+
+    create = verb(ReplayJobs.create)
+    begin = verb(ReplayJobs.begin)
+    retry = verb(ReplayJobs.retry)
+    failed = verb(ReplayJobs.failed)
+    pause = verb(ReplayJobs.pause)
+    resume = verb(ReplayJobs.resume)
+    stop = verb(ReplayJobs.stop)
+    change_rate = verb(ReplayJobs.change_rate)
+    get = verb(ReplayJobs.get)
+    list = verb(ReplayJobs.list)
+    outcomes = verb(ReplayJobs.outcomes)
+
+
+class JourneyVerbs(VerbSet[Traces]):
+    """What is known of single messages, and of the recording of that."""
+
+    @abstractmethod
+    async def journey(self, message_id: str, records: Sequence[StoredMessage]) -> Journey:
+        """The journey of a message with these records, oldest first, and with others of it."""
+
+    recent = verb(Traces.recent)
+    status = verb(Traces.status)
 
 
 class Administration(VerbSet[Broker]):
@@ -44,6 +77,8 @@ class Administration(VerbSet[Broker]):
 
     members: MemberLists
     dead_letters: DeadLetterLists
+    replays: ReplayVerbs
+    journeys: JourneyVerbs
 
     # -- topics ---------------------------------------------------------------------------------
 

@@ -7,12 +7,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 from starlette.types import Scope
 
 from app.db.worker import DatabaseWorker
-from app.engines import engine_of
+from app.engines import BackgroundWork, engine_of
 from app.following import Following
 from app.heartbeat import Heartbeat
 from app.host import EngineHost
@@ -75,14 +74,6 @@ from engine.events import MemberJoined, MemberLeft
 log = logging.getLogger("kitemq")
 
 
-class BackgroundWork(Protocol):
-    """What a service does by itself, between `start` and `stop`."""
-
-    def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-
 class Services:
     """All services of one server."""
 
@@ -113,9 +104,10 @@ class Services:
             clock.monotonic_s,
             is_trusted=TrustedProxies(getattr(settings, "trusted_proxies", ())).trusts,
         )
-        self.host, self.messaging, self.administration, self.search = engine_of(settings, clock)
-        self.following = Following(settings.follow)
         self.database = DatabaseWorker(settings.database)
+        engine = engine_of(settings, clock, self.database)
+        self.host, self.messaging, self.administration, self.search, self._work = engine
+        self.following = Following(settings.follow)
         self.user_directory = UserDirectory(self.database, clock, settings)
         self.access_keys = AccessKeys(settings.data)
         self.rpc_figures = RpcFigures()
@@ -238,14 +230,14 @@ class Services:
         self.purges = Purges(host, administration, self.audit)
         self.groups = Groups(administration, self.messaging.members, self.audit)
         self.resets = Resets(host, self.audit)
-        self.journeys = Journeys(host, self.search)
-        self.replays = Replays(host, self.messaging, administration, self.audit)
-        self.replay_copies = ReplayCopies(host, database)
+        self.journeys = Journeys(administration.journeys, self.search)
+        self.replays = Replays(self.messaging, administration, self.audit)
+        self.replay_copies = ReplayCopies(administration.replays, database)
         self.report_results = ReportResults(self.reports, database, settings)
         self.views = Views(database, host.clock)
         self.templates = ProduceTemplates(database, host.clock)
         self.stars_and_notes = StarsAndNotes(administration, database, clock)
-        self.dismissals = Dismissals(host, self.audit)
+        self.dismissals = Dismissals(administration.dead_letters, self.audit)
         self.requests = Requests(host, self.messaging)
         self.scheduled = ScheduledMessages(self.messaging, self.audit)
         self.transactions = Transactions(
@@ -257,9 +249,9 @@ class Services:
         """Run the background work of all services."""
         background: list[BackgroundWork] = [self.audit_pruning]
         if not self.following.leader:  # checks, notifications and runs are a leader's
-            background += [self.transactions, self.alerts]
+            background += [self.transactions, self.alerts, *self._work, self.replay_copies]
             if self.has_embedded_engine:
-                background += [self.replay_copies, self.reports]
+                background.append(self.reports)
         parts = (self.heartbeat, self.sampler, self.memory_trimmer, self.database)
         for each in parts:
             each.start()

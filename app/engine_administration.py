@@ -1,9 +1,19 @@
 """The verbs of `app.administration`, answered by the embedded engine without a wait."""
 
-from app.administration import Administration, DeadLetterLists, MemberLists
+import asyncio
+from collections.abc import Sequence
+
+from app.administration import (
+    Administration,
+    DeadLetterLists,
+    JourneyVerbs,
+    MemberLists,
+    ReplayVerbs,
+)
 from app.engine_messaging import HostVerbs
 from app.host import EngineHost
-from engine.broker import Broker, DeadLetters, Members
+from engine.broker import Broker, DeadLetters, Journey, Members, ReplayJobs, Traces
+from engine.message import StoredMessage
 
 
 class EngineMemberLists(HostVerbs, MemberLists):
@@ -26,6 +36,33 @@ class EngineDeadLetterLists(HostVerbs, DeadLetterLists):
         return self._host.broker.dead_letters
 
 
+class EngineReplayVerbs(HostVerbs, ReplayVerbs):
+    """`ReplayVerbs` of a started `EngineHost`."""
+
+    @property
+    def _engine(self) -> ReplayJobs:
+        return self._host.broker.replays
+
+
+class EngineJourneyVerbs(HostVerbs, JourneyVerbs):
+    """`JourneyVerbs` of a started `EngineHost`."""
+
+    @property
+    def _engine(self) -> Traces:
+        return self._host.broker.traces
+
+    async def journey(self, message_id: str, records: Sequence[StoredMessage]) -> Journey:
+        """In short steps, between which others work."""
+        steps = self._engine.journey_steps(message_id, list(records))
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                journey: Journey = end.value
+                return journey
+            await asyncio.sleep(0)
+
+
 class EngineAdministration(HostVerbs, Administration):
     """`Administration` of a started `EngineHost`, on the loop's thread."""
 
@@ -33,6 +70,8 @@ class EngineAdministration(HostVerbs, Administration):
         super().__init__(host)
         self.members = EngineMemberLists(host)
         self.dead_letters = EngineDeadLetterLists(host)
+        self.replays = EngineReplayVerbs(host)
+        self.journeys = EngineJourneyVerbs(host)
 
     @property
     def _engine(self) -> Broker:

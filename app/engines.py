@@ -1,8 +1,10 @@
 """The place that chooses what is behind a server: the embedded engine, or a RocketMQ cluster."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from app.administration import Administration
+from app.db.worker import DatabaseWorker
 from app.engine_administration import EngineAdministration
 from app.engine_messaging import EngineMessaging
 from app.host import EngineHost
@@ -13,26 +15,37 @@ from app.settings import Settings
 from engine.clock import Clock
 
 
+class BackgroundWork(Protocol):
+    """What a service does by itself, between `start` and `stop`."""
+
+    def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
 class Engine(NamedTuple):
-    """A host, and the verbs by which messages, topics and groups are reached while it runs."""
+    """A host, the verbs by which messages, topics and groups are reached while it runs, and the
+    work that goes on beside them.
+    """
 
     host: ServerHost
     messaging: Messaging
     administration: Administration
     search: SearchService
+    background: Sequence[BackgroundWork] = ()
 
 
-def engine_of(settings: Settings, clock: Clock) -> Engine:
+def engine_of(settings: Settings, clock: Clock, database: DatabaseWorker) -> Engine:
     """What the settings name; nothing is opened before the host starts."""
     if settings.rocketmq:
-        return _cluster(settings, clock)
+        return _cluster(settings, clock, database)
     host = EngineHost(settings, clock=clock, leader=settings.follow)
     administration = EngineAdministration(host)
     search = SearchService(host, administration)
     return Engine(host, EngineMessaging(host), administration, search)
 
 
-def _cluster(settings: Settings, clock: Clock) -> Engine:
+def _cluster(settings: Settings, clock: Clock, database: DatabaseWorker) -> Engine:
     from app.cluster.administration import ClusterAdministration  # only where there is one
     from app.cluster.client import ClusterClient
     from app.cluster.host import ClusterHost
@@ -51,6 +64,6 @@ def _cluster(settings: Settings, clock: Clock) -> Engine:
         clock=clock,
     )
     host = ClusterHost(settings, messaging, clock=clock)
-    administration = ClusterAdministration(messaging.catalog)
+    administration = ClusterAdministration(messaging.catalog, database, clock)
     search = ClusterSearch(host, messaging, administration)
-    return Engine(host, messaging, administration, search)
+    return Engine(host, messaging, administration, search, (administration.runner,))

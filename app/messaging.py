@@ -27,7 +27,7 @@ from engine.broker import (
     TransactionDecision,
     TransactionSubsystem,
 )
-from engine.message import Durability, Message
+from engine.message import Durability, Message, StoredMessage
 from engine.message_columns import ColumnsResult, MessageColumns
 from kitemq.model.server import Capabilities
 
@@ -243,6 +243,10 @@ class Messaging(VerbSet[Broker]):
     offset_at_time = verb(Broker.offset_at_time)
     queue_bounds = verb(Broker.queue_bounds)
     queue_content = verb(Broker.queue_content)
+
+    def storing_order(self, message: StoredMessage) -> tuple[int, ...]:
+        """Sorts messages of several queues as they were stored."""
+        return (message.position,)
 
     # -- topics and groups, as far as messages need them -----------------------------------------
 

@@ -73,6 +73,7 @@ from engine.replay.dead_letters import (
     DeadLetterArrivals,
     DeadLetterPage,
     DeadLetters,
+    DeadLetterSweep,
     DeadLetterTally,
     dead_letter_of,
 )
@@ -136,12 +137,16 @@ from engine.topic.catalog import (
     topic_exists,
 )
 from engine.topic.names import (
+    CLIENT_TRACE_TOPIC,
     DEAD_LETTER_PREFIX,
     GROUP_QUEUE,
     REPLY_TOPIC,
     RETRY_PREFIX,
     is_system_topic,
 )
+from engine.trace.assemble import JourneyContext
+from engine.trace.client_traces import traces_of as client_traces_of
+from engine.trace.finder import ClientReport, JourneyEvidence
 from engine.trace.journey import (
     Branch,
     CheckedReason,
@@ -153,7 +158,7 @@ from engine.trace.journey import (
     StageName,
     StageOutcome,
 )
-from engine.trace.traces import Traces, TraceStatus
+from engine.trace.traces import Traces, TraceStatus, journey_of
 from engine.txn.check import Asker, TransactionCheck
 from engine.txn.producers import Callback, Callbacks
 from engine.txn.resolve import Decider, TransactionDecision
@@ -173,6 +178,7 @@ from engine.verbs.verbs import stopping
 
 __all__ = [
     "ANYWHERE",
+    "CLIENT_TRACE_TOPIC",
     "DEAD_LETTER_PREFIX",
     "FOREVER_MS",
     "GROUP_QUEUE",
@@ -189,11 +195,13 @@ __all__ = [
     "Callback",
     "Callbacks",
     "CheckedReason",
+    "ClientReport",
     "DeadLetter",
     "DeadLetterArrivals",
     "DeadLetterConditions",
     "DeadLetterPage",
     "DeadLetterState",
+    "DeadLetterSweep",
     "DeadLetterTally",
     "DeadLetters",
     "Decider",
@@ -214,6 +222,8 @@ __all__ = [
     "GroupState",
     "Health",
     "Journey",
+    "JourneyContext",
+    "JourneyEvidence",
     "Ladder",
     "LagBasis",
     "LagHistoryPage",
@@ -317,6 +327,7 @@ __all__ = [
     "check_deletable",
     "check_group",
     "check_topic",
+    "client_traces_of",
     "dead_letter_of",
     "error_class_of",
     "error_line_of",
@@ -324,6 +335,7 @@ __all__ = [
     "group_exists",
     "group_missing",
     "is_system_topic",
+    "journey_of",
     "origin_of",
     "parse_filter",
     "tag_hash",

@@ -5,11 +5,20 @@ from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.census import ClusterCensus
 from app.cluster.engine_errors import engine_errors
+from app.cluster.replays.copies import JobCopies
+from app.cluster.replays.examiner import ClusterExaminer
+from app.cluster.replays.letter_marks import LetterMarks
+from app.cluster.replays.runner import ClusterReplayRunner
+from app.cluster.replays.shared_jobs import SharedJobs
 from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
 from app.cluster.verbs.group_lists import ClusterGroupLists
+from app.cluster.verbs.journeys import ClusterJourneys
 from app.cluster.verbs.member_lists import ClusterMemberLists
+from app.cluster.verbs.replay_jobs import ClusterReplayVerbs
 from app.cluster.verbs.topic_lists import ClusterTopicLists
+from app.db.worker import DatabaseWorker
 from engine.broker import Broker, Health
+from engine.clock import Clock
 from engine.errors import EngineError
 from engine.message import Durability
 
@@ -17,12 +26,18 @@ from engine.message import Durability
 class ClusterAdministration(ClusterTopicLists, ClusterGroupLists, Administration):
     """`Administration` of the cluster whose catalog a started `ClusterMessaging` has."""
 
-    def __init__(self, catalog: ClusterCatalog) -> None:
+    def __init__(self, catalog: ClusterCatalog, database: DatabaseWorker, clock: Clock) -> None:
+        """`database` keeps replay jobs, and what was done about dead letters."""
         census = ClusterCensus(catalog)
+        marks, jobs, copies = LetterMarks(database), SharedJobs(database), JobCopies(catalog)
         ClusterTopicLists.__init__(self, catalog, census)
         ClusterGroupLists.__init__(self, catalog, census, self)
         self.members = ClusterMemberLists(catalog, census)
-        self.dead_letters = ClusterDeadLetterLists(catalog, self)
+        self.dead_letters = letters = ClusterDeadLetterLists(catalog, self, marks, jobs)
+        examiner = ClusterExaminer(catalog, letters, jobs, copies)
+        self.replays = ClusterReplayVerbs(catalog, letters, marks, jobs, examiner, clock)
+        self.journeys = ClusterJourneys(catalog, self, letters)
+        self.runner = ClusterReplayRunner(jobs, marks, examiner, copies, clock)
 
     @property
     def _engine(self) -> Broker:

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 # What only an engine of our own keeps beside its messages.
 OF_THE_ENGINE = (
-    "dismissals", "reset_history", "purges", "content_search", "journeys", "traffic_figures",
+    "reset_history", "purges", "traffic_figures",
     "lag_history", "log_figures", "reports", "transaction_callbacks",
 )  # fmt: skip
 
@@ -97,7 +97,10 @@ class ClusterCatalog:
             message_acks=True,
             sql_filters=all(each.get("enablePropertyFilter") == "true" for each in settings),
             transaction_queries=False,
-            dead_letter_replays=False,
+            dead_letter_replays=True,
+            dismissals=True,
+            journeys=True,
+            content_search=True,
             uncounted_releases=False,
             member_shares=False,
             topic_overrides=False,

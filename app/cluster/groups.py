@@ -38,8 +38,19 @@ class ClusterGroup(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_system(self) -> bool:
-        """Whether it is one of the brokers' own."""
-        return self.group_name in SYSTEM_GROUPS or self.group_name.startswith(SYSTEM_PREFIX)
+        """Whether it is one of the brokers' own, or `for_retries` made it."""
+        is_named = self.group_name in SYSTEM_GROUPS or self.group_name.startswith(SYSTEM_PREFIX)
+        is_dumb = not (self.consume_enable or self.notify_consumer_ids_changed_enable)
+        return is_named or is_dumb
+
+
+def for_retries(topic: str) -> ClusterGroup:
+    """The group that a broker asks for where a client sends to a retry topic of POP.
+
+    Nobody consumes as it: the messages belong to the group whose retries they are.
+    """
+    name = topic.removeprefix("%RETRY%")
+    return ClusterGroup(name, consume_enable=False, notify_consumer_ids_changed_enable=False)
 
 
 class _GroupTable(msgspec.Struct, rename="camel"):

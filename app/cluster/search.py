@@ -9,10 +9,11 @@ from app.capabilities import not_supported
 from app.cluster.engine_errors import engine_errors
 from app.cluster.messaging import ClusterMessaging
 from app.cluster.reading import KEY_MAX
+from app.cluster.scan import ClusterScan
 from app.cluster.verbs.part import ClusterPart, all_of
 from app.server_host import ServerHost
 from app.services.search import BUDGET_S, KEY_COUNT_MAX, KeyPage, SearchService
-from engine.broker import FOREVER_MS, LogSearch, Lookup
+from engine.broker import FOREVER_MS, LogSearch, Lookup, ScanPage, ScanQuery
 from engine.errors import Invalid, NotFound
 from engine.message import StoredMessage
 
@@ -22,7 +23,7 @@ HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 class ClusterSearch(ClusterPart, SearchService):
-    """`SearchService` of a cluster; `scan` is refused, as brokers do not look into messages."""
+    """`SearchService` of a cluster; what looks into messages pulls them."""
 
     def __init__(
         self, host: ServerHost, messaging: ClusterMessaging, administration: Administration
@@ -36,6 +37,14 @@ class ClusterSearch(ClusterPart, SearchService):
         raise not_supported(
             "looks through no topic by content", field="filter", remedy="search by id, key or time"
         )
+
+    async def scan(
+        self, query: ScanQuery, *, count_max: int, cursor: str = "", budget_s: float = BUDGET_S
+    ) -> ScanPage:
+        """A page of a topic's messages; ends early, with a cursor, at the time limit."""
+        scan = ClusterScan(self._catalog, query, count_max, cursor)
+        async with self._turn():
+            return await scan.page(budget_s)
 
     async def record_of_id(self, text: str) -> StoredMessage | None:
         """The record that an offset id names."""

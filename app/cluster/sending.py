@@ -6,7 +6,7 @@ a queue it is tried once, which keeps an order.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import count
 
 import msgspec
@@ -95,7 +95,7 @@ class ClusterSends:
             return await self._try(queue, fields, body)
         failed: set[str] = set()
         for attempt in range(1, ATTEMPTS + 1):
-            chosen = await self._choose(topic, failed)
+            chosen = await self.choose(topic, failed)
             try:
                 return await self._try(chosen, fields, body)
             except ClusterError as error:
@@ -106,7 +106,7 @@ class ClusterSends:
             failed.add(chosen.broker)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _choose(self, topic: str, failed: set[str]) -> ClusterQueue:
+    async def choose(self, topic: str, failed: Container[str] = ()) -> ClusterQueue:
         """The next queue in turn, of a broker that has not failed and is not avoided if any is."""
         queues = (await self._link.routes.route(topic)).writable(topic)
         if not queues:

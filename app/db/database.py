@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from app.db.address import without_password
 from app.db.alert_store import AlertStore
 from app.db.audit_store import AuditStore
+from app.db.cluster_job_store import ClusterJobStore
 from app.db.migrate import current_revision, ensure_schema
 from app.db.replay_store import ReplayStore
 from app.db.report_results import ResultStore
@@ -50,6 +51,7 @@ class Database:
         self.stars_and_notes = StarAndNoteStore(self._transaction)
         self.users = UserStore(self._transaction)
         self.replays = ReplayStore(self._transaction)
+        self.cluster_jobs = ClusterJobStore(self._transaction)
         self.reports = ReportStore(self._transaction)
         self.results = ResultStore(self._transaction)
         self.views = ViewStore(self._transaction)

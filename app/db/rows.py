@@ -265,6 +265,42 @@ class JobRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterJobRow:
+    """A replay job over messages of a cluster.
+
+    `plan` and `outcomes` are MessagePack. `owner` runs the job until `lease_ms`; of the messages
+    from `examined` on it may have sent `doubt` that are not among the outcomes yet. `version`
+    changes with every change but those of the lease.
+    """
+
+    id: Annotated[str, 64]
+    source: Annotated[str, 255]
+    plan: bytes
+    per_s: float
+    dry_run: bool
+    decided: Annotated[str, 16]
+    outcomes: bytes
+    examined: int
+    doubt: int = 0
+    ended_ms: int = 0
+    last_error: str = ""
+    waiting: str = ""
+    owner: Annotated[str, 64] = ""
+    lease_ms: int = 0
+    version: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class LetterMarksRow:
+    """What was resent and dismissed of a cluster's dead-letter topic, as MessagePack."""
+
+    topic: Annotated[str, 255]
+    version: int
+    resent: bytes
+    dismissed: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobFilter:
     """A filter of jobs; empty and None fields match all. `to_ms` is exclusive."""
 

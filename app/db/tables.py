@@ -16,6 +16,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -35,7 +36,9 @@ from app.db.alert_rows import (
 )
 from app.db.rows import (
     AuditEntry,
+    ClusterJobRow,
     JobRow,
+    LetterMarksRow,
     NoteRow,
     SessionRow,
     TemplateRow,
@@ -44,7 +47,7 @@ from app.db.rows import (
     ViewRow,
 )
 
-HEAD = "20261127_produce_templates"
+HEAD = "20261128_cluster_jobs"
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -67,6 +70,7 @@ TYPES: dict[type, TypeEngine[Any]] = {
     bool: Boolean(),
     float: Float(),
     str: Text(),
+    bytes: LargeBinary(),
 }
 
 
@@ -167,6 +171,9 @@ saved_views = table_of("saved_views", ViewRow, UniqueConstraint("owner", "name")
 produce_templates = table_of("produce_templates", TemplateRow, UniqueConstraint("owner", "name"))
 # Copies of replay jobs, which outlive the engine's journal.
 replay_jobs = table_of("replay_jobs", JobRow, Index("ix_replay_jobs_created_ms", "created_ms"))
+# Replay jobs over a cluster's messages, and what they did to dead letters: SQL is their only place.
+cluster_jobs = table_of("cluster_jobs", ClusterJobRow, Index("ix_cluster_jobs_source", "source"))
+letter_marks = table_of("letter_marks", LetterMarksRow, key=("topic",))
 # Starred topics; `owner` is "" while there are no users.
 topic_stars = Table(
     "topic_stars",

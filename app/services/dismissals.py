@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from app.administration import DeadLetterLists
 from app.db.rows import Actor
-from app.server_host import ServerHost
 from app.services.audit import Audit
 from engine.broker import (
     DeadLetterConditions,
@@ -42,8 +42,8 @@ class Impact(msgspec.Struct, frozen=True):
 class Dismissals:
     """Dismisses and restores on behalf of an actor, who is named in the trail and on the note."""
 
-    def __init__(self, host: ServerHost, audit: Audit) -> None:
-        self._host = host
+    def __init__(self, letters: DeadLetterLists, audit: Audit) -> None:
+        self._letters = letters
         self._audit = audit
 
     async def chosen(self, group: str, choice: DeadChoice) -> list[range]:
@@ -52,7 +52,7 @@ class Dismissals:
         Raises GroupNotFound, NotFound for an offset that is no dead letter, Invalid for the
         filter, Refused where conditions would have to look at more than 500,000.
         """
-        first, end = self._host.broker.dead_letters.bounds(group)
+        first, end = await self._letters.bounds(group)
         if choice.offsets:
             _check_retained(group, choice.offsets, first, end)
             return [range(offset, offset + 1) for offset in sorted(set(choice.offsets))]
@@ -71,7 +71,7 @@ class Dismissals:
         matches: list[range] = []
         after: int | None = None
         while True:
-            swept = self._host.broker.dead_letters.sweep(group, choice, after=after)
+            swept = await self._letters.sweep(group, choice, after=after)
             for offset in swept.offsets:
                 join(matches, offset)
             after = swept.next
@@ -81,7 +81,7 @@ class Dismissals:
 
     async def impact(self, group: str, runs: Sequence[range]) -> Impact:
         """Preview dismissing these dead letters. Raises GroupNotFound."""
-        snapshot = self._host.broker.dead_letters.snapshot(group)
+        snapshot = await self._letters.snapshot(group)
         total, already = await asyncio.to_thread(snapshot.counts, runs)
         return Impact(total - already, already)
 
@@ -93,7 +93,7 @@ class Dismissals:
         Conflict if the count is not `expected`: the preview is out of date.
         """
         async with self._audit.change(actor, "dead_letters.dismiss", group) as change:
-            new_note = self._host.broker.dead_letters.new_note(note, actor.name)
+            new_note = await self._letters.new_note(note, actor.name)
             draft = await self._commit(
                 group,
                 lambda snapshot: snapshot.plan_dismissal(runs, new_note),
@@ -131,11 +131,10 @@ class Dismissals:
         check: Callable[[int], None],
     ) -> DismissalPlan:
         """Plan beside the loop and carry it out; again where others were faster."""
-        dead_letters = self._host.broker.dead_letters
         for _ in range(TRIES):
-            draft = await asyncio.to_thread(plan, dead_letters.snapshot(group))
+            draft = await asyncio.to_thread(plan, await self._letters.snapshot(group))
             check(draft.count)
-            if dead_letters.commit(draft):
+            if await self._letters.commit(draft):
                 return draft
         raise Conflict(
             "others dismiss or restore dead letters of this group at this moment",
@@ -145,7 +144,7 @@ class Dismissals:
 
     async def of_dismissal(self, group: str, dismissal_id: str) -> tuple[DismissNote, list[range]]:
         """The dead letters that one dismissal still covers, and its note; NotFound without any."""
-        snapshot = self._host.broker.dead_letters.snapshot(group)
+        snapshot = await self._letters.snapshot(group)
         note, runs = await asyncio.to_thread(snapshot.of, dismissal_id)
         if note is None:
             raise NotFound(
@@ -158,7 +157,7 @@ class Dismissals:
 
     async def listed(self, group: str) -> list[DismissalSummary]:
         """The dismissals, newest first. Raises GroupNotFound."""
-        return await asyncio.to_thread(self._host.broker.dead_letters.snapshot(group).dismissals)
+        return await asyncio.to_thread((await self._letters.snapshot(group)).dismissals)
 
 
 def _check_expected(count: int, expected: int | None, what: str) -> None:

@@ -1,31 +1,22 @@
-"""Reads message journeys in short steps, so that the event loop is never blocked."""
+"""Finds the records of a message, and has the engine tell what happened to them."""
 
-import asyncio
+from collections.abc import Sequence
 
-from app.messaging import VerbSet, verb
-from app.server_host import ServerHost
+from app.administration import JourneyVerbs
 from app.services.search import SearchService
-from engine.broker import GroupState, Journey, Traces
+from engine.broker import GroupState, Journey
 from engine.message import StoredMessage
 
 MOVED_ON = frozenset({GroupState.RETRY_WAITING, GroupState.DEAD})
 
 
-class Journeys(VerbSet[Traces]):
-    """Finds the records of a message, and has the engine tell what happened to them."""
+class Journeys:
+    """Journeys by a message's id, or of its records."""
 
-    def __init__(self, host: ServerHost, search: SearchService) -> None:
-        self._host = host
+    def __init__(self, verbs: JourneyVerbs, search: SearchService) -> None:
+        self._verbs = verbs
         self._search = search
-
-    @property
-    def _engine(self) -> Traces:
-        return self._host.broker.traces
-
-    # Of these, without the records of a search.
-    traced = verb(Traces.journey)
-    recent = verb(Traces.recent)
-    status = verb(Traces.status)
+        self.recent, self.status = verbs.recent, verbs.status
 
     async def find(self, message_id: str) -> Journey:
         """The journey of the message with this id or offset id.
@@ -42,13 +33,6 @@ class Journeys(VerbSet[Traces]):
                 journey = await self.of(message_id, again)
         return journey
 
-    async def of(self, message_id: str, records: list[StoredMessage]) -> Journey:
+    async def of(self, message_id: str, records: Sequence[StoredMessage]) -> Journey:
         """The same for records, oldest first, that are at hand already."""
-        steps = self._engine.journey_steps(message_id, records)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                journey: Journey = end.value
-                return journey
-            await asyncio.sleep(0)
+        return await self._verbs.journey(message_id, records)

@@ -11,12 +11,12 @@ import logging
 
 import msgspec
 
+from app.administration import ReplayVerbs
 from app.db.rows import DatabaseError, JobFilter, JobRow, json_text
 from app.db.worker import DatabaseAsker, DatabaseWorker
-from app.server_host import ServerHost
 from app.tasks import end_tasks
 from engine.broker import ReplayJob
-from engine.errors import Invalid
+from engine.errors import Busy, Invalid
 from kitemq.model.conversion import convert
 from kitemq.model.numbers import is_whole
 
@@ -34,8 +34,8 @@ SELECTION = (
 class ReplayCopies:
     """Keeps the copies while the server runs, and finds them; on the loop's thread."""
 
-    def __init__(self, host: ServerHost, database: DatabaseWorker) -> None:
-        self._host = host
+    def __init__(self, jobs: ReplayVerbs, database: DatabaseWorker) -> None:
+        self._jobs = jobs
         self._database = database
         self._ask = DatabaseAsker(
             database,
@@ -54,7 +54,7 @@ class ReplayCopies:
     async def stop(self) -> None:
         """Copy once more, then leave off."""
         await end_tasks(self._task)
-        with contextlib.suppress(DatabaseError):
+        with contextlib.suppress(DatabaseError, Busy):
             await self.copy()
 
     async def copy(self) -> None:
@@ -65,7 +65,7 @@ class ReplayCopies:
         job_ids: set[str] = set()
         after = ""
         while True:
-            jobs = self._host.broker.replays.list(after=after, count_max=STEP_JOBS)
+            jobs = await self._jobs.list(after=after, count_max=STEP_JOBS)
             job_ids.update(job.id for job in jobs)
             changed = [job for job in jobs if self._is_news(job)]
             if changed:
@@ -91,7 +91,7 @@ class ReplayCopies:
             await asyncio.sleep(INTERVAL_S)
             try:
                 await self.copy()
-            except DatabaseError as error:
+            except (DatabaseError, Busy) as error:
                 log.warning("replay jobs cannot be copied into the database now: %s", error)
             except Exception:
                 log.exception("replay jobs could not be copied into the database")

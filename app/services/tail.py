@@ -6,6 +6,7 @@ milliseconds; a tail that is more than BEHIND_MAX messages behind skips ahead an
 of skipped messages.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -110,17 +111,20 @@ class Tail:
         for topic in self._topics:
             config = await self._messaging.topic(topic)
             self._since[topic] = config.since_position
-            for queue in range(config.read_queues):
-                first, end = await self._messaging.queue_bounds(topic, queue)
-                # A queue that the mark does not know was added after it was made.
-                new = first if offsets else max(first, end - lookback)
-                self._offsets[(topic, queue)] = offsets.get((topic, queue), new)
+            self._offsets |= {(topic, queue): 0 for queue in range(config.read_queues)}
         if len(self._offsets) > QUEUES_MAX:
             raise Invalid(
                 f"these topics have {len(self._offsets)} queues, a tail follows {QUEUES_MAX}",
                 field="topic",
                 remedy="follow fewer topics",
             )
+        bounds = await asyncio.gather(
+            *(self._messaging.queue_bounds(*queue) for queue in self._offsets)
+        )
+        for queue, (first, end) in zip(list(self._offsets), bounds, strict=True):
+            # A queue that the mark does not know was added after it was made.
+            new = first if offsets else max(first, end - lookback)
+            self._offsets[queue] = offsets.get(queue, new)
         for topic in self._topics:
             await self._messaging.pull(topic, 0, 0, count_max=1, filter=self._filter)
 
@@ -142,10 +146,10 @@ class Tail:
         await self._find_queues()
         until_s = time.perf_counter() + READ_S
         share = max(4, COUNT_MAX // len(self._offsets))
-        reads: dict[Queue, _Read] = {}
-        for queue in self._turned():
-            is_late = time.perf_counter() >= until_s
-            reads[queue] = await self._read(queue, 1 if is_late else share, until_s)
+        turned = self._turned()
+        # Of an engine behind a network all are under way at once; the embedded one answers in turn.
+        parts = await asyncio.gather(*(self._read(queue, share, until_s) for queue in turned))
+        reads = dict(zip(turned, parts, strict=True))
         messages = self._in_order(reads)
         gone = sum(read.gone for read in reads.values())
         scanned = sum(self._offsets[queue] - read.begin for queue, read in reads.items()) - gone
@@ -202,6 +206,8 @@ class Tail:
 
     async def _read(self, queue: Queue, count_max: int, until_s: float) -> _Read:
         """Read one queue, at least one pull of it from an offset that it has."""
+        if time.perf_counter() >= until_s:
+            count_max = 1
         offset = self._offsets[queue]
         read = _Read(begin=offset, following=offset)
         room = READ_BYTES_MAX // len(self._offsets) + 1
@@ -234,17 +240,18 @@ class Tail:
         return True
 
     def _in_order(self, reads: dict[Queue, _Read]) -> list[StoredMessage]:
-        """The messages by position; those behind an unread one wait for the next read."""
-        lasts = [read.messages[-1].position for read in reads.values() if _is_cut(read)]
+        """The messages as stored; those behind an unread one wait for the next read."""
+        order = self._messaging.storing_order
+        lasts = [order(read.messages[-1]) for read in reads.values() if _is_cut(read)]
         until = min(lasts, default=None)
         messages: list[StoredMessage] = []
         for queue, read in reads.items():
-            chosen = [m for m in read.messages if until is None or m.position <= until]
+            chosen = [m for m in read.messages if until is None or order(m) <= until]
             messages += chosen
             is_held_back = len(chosen) < len(read.messages)
             following = read.messages[len(chosen)].offset if is_held_back else read.following
             self._offsets[queue] = following
-        messages.sort(key=lambda message: message.position)
+        messages.sort(key=order)
         return messages
 
     def _catch_up(self, reads: dict[Queue, _Read]) -> int:

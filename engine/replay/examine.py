@@ -9,19 +9,16 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from engine.delivery.filter import parse_filter
-from engine.errors import Invalid
 from engine.message import Message, StoredMessage
-from engine.replay.conditions import origin_of
-from engine.replay.copying import copy_for, retry_copy_for
-from engine.replay.job import ReplayTo, StoredJob
+from engine.replay.copy_planner import CopyPlanner, NotReplayable
+from engine.replay.job import StoredJob
 from engine.replay.marks import ReplayMarks
 from engine.replay.outcomes import ReplayOutcome
 from engine.replay.states import DeadLetterStates
 from engine.store.consume_queue import QueueEntry
-from engine.store.record import encode_properties
 from engine.store.store import Store
-from engine.topic.catalog import Catalog, TopicType
-from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, is_system_topic, retry_topic
+from engine.topic.catalog import Catalog
+from engine.topic.names import GROUP_QUEUE
 
 READ_BYTES_MAX = 1024 * 1024
 
@@ -47,15 +44,6 @@ class SelectedMessage(NamedTuple):
     entry: QueueEntry | None
 
 
-class NotReplayable(Exception):
-    """Why a message is not sent."""
-
-    def __init__(self, outcome: ReplayOutcome, detail: str = "") -> None:
-        super().__init__(detail)
-        self.outcome = outcome
-        self.detail = detail
-
-
 class Examiner:
     """Decides; at most 1 MiB of records is read at once, or one record."""
 
@@ -71,7 +59,7 @@ class Examiner:
         self._catalog = catalog
         self._marks = marks
         self._states = states
-        self._has_group = has_group
+        self._copies = CopyPlanner(catalog, has_group)
 
     def examine(self, job: StoredJob, *, count_max: int, sends_max: int) -> list[CopyDecision]:
         """Decisions about the messages from the cursor on, of which `sends_max` may be sent."""
@@ -177,50 +165,11 @@ class Examiner:
                 raise NotReplayable(ReplayOutcome.FILTERED)
             if is_sent:
                 raise NotReplayable(ReplayOutcome.SENT_BEFORE)
-            copy = self._copy(job, stored)
+            copy = self._copies.copy(job.plan, stored)
         except NotReplayable as verdict:
             return CopyDecision(*place, verdict.outcome, stored.message_id, error=verdict.detail)
         outcome = ReplayOutcome.ELIGIBLE if job.dry_run else ReplayOutcome.SENT
         return CopyDecision(*place, outcome, stored.message_id, copy)
-
-    def _copy(self, job: StoredJob, stored: StoredMessage) -> Message:
-        plan = job.plan
-        if plan.to is ReplayTo.GROUP:
-            if not self._has_group(plan.to_name):
-                raise NotReplayable(ReplayOutcome.GROUP_GONE)
-            self._check_there(origin_of(stored))
-            copy = retry_copy_for(plan.id, stored, retry_topic(plan.to_name))
-        else:
-            name = plan.to_name if plan.to is ReplayTo.TOPIC else origin_of(stored)
-            copy = copy_for(plan.id, stored, name)
-            self._address(copy, stored)
-        try:
-            encode_properties(copy)
-        except Invalid as error:
-            raise NotReplayable(ReplayOutcome.REFUSED, error.detail) from None
-        return copy
-
-    def _check_there(self, name: str) -> None:
-        if not name:
-            raise NotReplayable(ReplayOutcome.NO_ORIGIN)
-        if self._catalog.find(name) is None:
-            raise NotReplayable(ReplayOutcome.TOPIC_GONE)
-
-    def _address(self, copy: Message, stored: StoredMessage) -> None:
-        """See that the topic takes it, and choose the queue where order depends on it."""
-        self._check_there(copy.topic)
-        topic = self._catalog.get(copy.topic)
-        if is_system_topic(topic.name):
-            raise NotReplayable(ReplayOutcome.REFUSED, f"{topic.name!r} is the system's own topic")
-        if not topic.is_writable:
-            raise NotReplayable(ReplayOutcome.NOT_WRITABLE)
-        if topic.type is TopicType.FIFO and not copy.message_group:
-            raise NotReplayable(
-                ReplayOutcome.REFUSED,
-                f"{topic.name!r} is a FIFO topic, the message has no message group",
-            )
-        if not copy.message_group and not stored.topic.startswith(DEAD_LETTER_PREFIX):
-            copy.queue = stored.queue % topic.write_queues  # one queue's order stays one's
 
     def _matcher(self, job: StoredJob) -> Callable[[StoredMessage], bool]:
         """Whether a record meets the plan's conditions, and is in the state that it names."""

@@ -310,7 +310,7 @@ class JobStore:
                 ReplayBegun() | ReplayDecided() | ReplayProgress() | ReplayFound() | ReplayCut()
             ) if entry.job in self._jobs:
                 self._follow(self._jobs[entry.job], entry)
-                _change(self._jobs[entry.job], entry)
+                change_job(self._jobs[entry.job], entry)
 
     def _follow(self, job: StoredJob, entry: JournalEntry) -> None:
         """Mark the dead letters that a change of a job says are sent, or lost."""
@@ -357,7 +357,8 @@ class JobStore:
         return [_entry_of(job) for job in self._jobs.values()]
 
 
-def _change(job: StoredJob, entry: JournalEntry) -> None:
+def change_job(job: StoredJob, entry: JournalEntry) -> None:
+    """Put a change of a job into force."""
     match entry:
         case ReplayBegun():
             job.dry_run = False

@@ -5,17 +5,17 @@ A selection is fixed when its job is created: messages that arrive later are not
 
 from collections.abc import Callable
 from itertools import islice
+from typing import Protocol
 
 from engine.delivery.filter import parse_filter
 from engine.errors import Forbidden, GroupNotFound, Invalid, QueueNotFound, Refused
 from engine.replay.conditions import check_texts
-from engine.replay.dismissals import DismissalStore
+from engine.replay.dismissed_offsets import DismissedOffsets
 from engine.replay.job import ReplayTo
 from engine.replay.selection import OffsetRange, count_of, merged, runs_of
 from engine.replay.states import DeadLetterState
 from engine.replay.values import NewReplay
-from engine.store.store import Store
-from engine.topic.catalog import Catalog, TopicConfig
+from engine.topic.catalog import TopicConfig
 from engine.topic.names import DEAD_LETTER_PREFIX, is_system_topic
 
 PLACES_MAX = 10_000  # messages named one by one
@@ -26,15 +26,42 @@ RATE_MAX = 1_000_000.0
 NAME_CHARS_MAX = 200
 
 
+class QueueBounds(Protocol):
+    """What is kept of each queue, and what of it was stored when."""
+
+    def bounds(self, topic: str, queue: int) -> tuple[int, int]:
+        """The first offset that is kept, and the one after the last."""
+
+    def offset_at_time(self, topic: str, queue: int, time_ms: int) -> int:
+        """The first offset that was stored then or later."""
+
+
+class TopicConfigs(Protocol):
+    """Topics by name."""
+
+    def get(self, name: str) -> TopicConfig:
+        """The topic; TopicNotFound."""
+
+    def find(self, name: str) -> TopicConfig | None:
+        """The topic, if it is there."""
+
+
+class Dismissed(Protocol):
+    """What is dismissed."""
+
+    def dismissed_offsets(self, topic: str) -> DismissedOffsets:
+        """What is dismissed of a topic."""
+
+
 class SelectionPlanner:
     """Looks into the topics; changes nothing."""
 
     def __init__(
         self,
-        store: Store,
-        catalog: Catalog,
+        store: QueueBounds,
+        catalog: TopicConfigs,
         has_group: Callable[[str], bool],
-        dismissals: DismissalStore,
+        dismissals: Dismissed,
     ) -> None:
         self._store = store
         self._catalog = catalog

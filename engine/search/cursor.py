@@ -3,6 +3,7 @@
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from hashlib import blake2b
+from typing import TypeVar
 
 import msgspec
 
@@ -27,6 +28,9 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
     matched: int
 
 
+C = TypeVar("C", bound=Cursor)
+
+
 def digest_of(query: msgspec.Struct) -> bytes:
     """A short stand-in for what is looked for."""
     return blake2b(msgspec.msgpack.encode(query), digest_size=DIGEST_BYTES).digest()
@@ -37,11 +41,11 @@ def write_cursor(cursor: Cursor) -> str:
     return urlsafe_b64encode(msgspec.msgpack.encode(cursor)).decode().rstrip("=")
 
 
-def read_cursor(text: str, digest: bytes) -> Cursor:
-    """The cursor again; Invalid for anything that is none, or that is another search's."""
+def read_cursor(text: str, digest: bytes, kind: type[C]) -> C:
+    """The cursor of a kind again; Invalid for what is none, or that is another search's."""
     try:
         data = urlsafe_b64decode(text[:CHARS_MAX].encode() + b"=" * (-len(text) % 4))
-        cursor = msgspec.msgpack.decode(data, type=Cursor)
+        cursor = msgspec.msgpack.decode(data, type=kind)
     except (NotBase64, ValueError, msgspec.MsgspecError):
         raise Invalid(
             "that is no cursor", field="cursor", remedy="give a page's next_cursor as it is"

@@ -185,7 +185,7 @@ class MessageScan:
         self._has_tags = store.has_tag_codes(query.topic)
         self._count_max = max(1, min(count_max, COUNT_MAX))
         self._digest = digest_of(query)
-        self._start = read_cursor(cursor, self._digest) if cursor else None
+        self._start = read_cursor(cursor, self._digest, Cursor) if cursor else None
         self._is_newest_first = query.is_newest_first
         # What is left to look at lies from `_position` to before `_end`, whatever the order.
         self._position, self._end = (ANYWHERE if query.is_newest_first else 0), 0

@@ -74,6 +74,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     `client` did it: a consumer's name, a producer's address, a replay job. `attempt` counts a
     group's deliveries from 1, of a retry's wait it is the one that follows, of a check its number.
     `topic`, `queue` and `offset` are the place of the record; "", -1 and None where there is none.
+    `letter` is the number of a dead letter where that is not its offset.
     """
 
     name: StageName
@@ -88,6 +89,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     topic: str = ""
     queue: int = -1
     offset: int | None = None
+    letter: int | None = None
 
 
 class GroupState(StrEnum):
@@ -125,6 +127,8 @@ class ReasonCode(StrEnum):
     NOT_INDEXED = "not_indexed"
     DROPPED = "dropped"
     TOO_MUCH = "too_much"
+    NOT_TOLD = "not_told"  # the engine does not tell of deliveries
+    UNREACHABLE = "unreachable"  # a part of the engine does not answer
 
 
 class CheckedReason(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from engine.topic.names import CLIENT_TRACE_TOPIC, TRACE_TOPIC
 from engine.trace.assemble import JourneyAssembler, JourneyContext, branches
 from engine.trace.deliveries import DeliveryStateOf
 from engine.trace.finder import Finder, JourneyEvidence, Steps
-from engine.trace.journey import Journey, Recent
+from engine.trace.journey import CheckedReason, Journey, Recent
 from engine.trace.origins import bound_for
 from engine.trace.reasons import TRACE_QUEUE, Reasons
 from engine.trace.recent import find_recent
@@ -125,15 +125,7 @@ class Traces:
             yield
         evidence = yield from self._finder.find(message_id, records)
         around = JourneyContext(self._groups_of, self._delivery_states, self._clock.now_ms())
-        stages = JourneyAssembler(evidence, around).stages()
-        return Journey(
-            message_id=evidence.message_id,
-            topic=_topic_of(evidence),
-            stages=stages,
-            groups=branches(stages),
-            reasons_checked=self._reasons.check(message_id, evidence),
-            complete=evidence.is_complete and len(evidence.records) < RECORDS_MAX,
-        )
+        return journey_of(evidence, around, self._reasons.check(message_id, evidence))
 
     def recent(self, count_max: int) -> list[Recent]:
         """What was traced last, of each message the newest; failures and the others, as many of
@@ -156,6 +148,21 @@ class Traces:
             bad_contexts=self._finder.bad_contexts,
             **msgspec.structs.asdict(recorded),
         )
+
+
+def journey_of(
+    evidence: JourneyEvidence, around: JourneyContext, reasons: list[CheckedReason]
+) -> Journey:
+    """The journey that evidence tells of."""
+    stages = JourneyAssembler(evidence, around).stages()
+    return Journey(
+        message_id=evidence.message_id,
+        topic=_topic_of(evidence),
+        stages=stages,
+        groups=branches(stages),
+        reasons_checked=reasons,
+        complete=evidence.is_complete and len(evidence.records) < RECORDS_MAX,
+    )
 
 
 def _check_id(message_id: str) -> None:

@@ -73,8 +73,8 @@ class JourneyReason(msgspec.Struct, frozen=True):
     code: Annotated[
         str,
         Meta(
-            description="tracing_off, sampled_out, retention, kind_of_id, not_indexed, dropped or "
-            "too_much."
+            description="tracing_off, sampled_out, retention, kind_of_id, not_indexed, dropped, "
+            "too_much, not_told (the engine records no deliveries) or unreachable."
         ),
     ]
     applies: bool

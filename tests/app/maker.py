@@ -6,12 +6,21 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from app.administration import Administration
+from app.cluster.administration import ClusterAdministration
+from app.cluster.messaging import ClusterMessaging
+from app.db.worker import DatabaseWorker
 from app.messaging import Messaging
 from engine.broker import Delivery, TransactionCheck
+from engine.clock import SystemClock
 from engine.message import Message
 
 LIMIT_S = 90.0
 STEP_S = 0.05
+
+
+def cluster_administration(messaging: ClusterMessaging) -> ClusterAdministration:
+    """The other verbs of a cluster, over a database in memory."""
+    return ClusterAdministration(messaging.catalog, DatabaseWorker("sqlite://"), SystemClock())
 
 
 @dataclass

@@ -16,7 +16,6 @@ import pytest
 
 from app.administration import Administration, DeadLetterLists, MemberLists
 from app.capabilities import NOT_SUPPORTED
-from app.cluster.administration import ClusterAdministration
 from app.cluster.client import ClusterClient
 from app.cluster.messaging import ClusterMessaging
 from engine.broker import (
@@ -40,7 +39,7 @@ from engine.errors import (
 )
 from engine.message import Durability
 from tests.app.conftest import started
-from tests.app.maker import LIMIT_S, STEP_S, Maker
+from tests.app.maker import LIMIT_S, STEP_S, Maker, cluster_administration
 from tests.app.test_messaging import maker_of
 
 pytestmark = pytest.mark.anyio
@@ -369,7 +368,7 @@ async def test_a_running_engine_is_healthy(maker: Maker) -> None:
 )
 def test_a_cluster_answers_each_verb_by_a_method_of_its_own(verbs: type, attribute: str) -> None:
     messaging = ClusterMessaging(ClusterClient("127.0.0.1:1"))
-    administration = ClusterAdministration(messaging.catalog)
+    administration = cluster_administration(messaging)
     answers = type(getattr(administration, attribute) if attribute else administration)
     names = {name for name, _ in inspect.getmembers(verbs, inspect.isfunction)}
     names = {name for name in names if not name.startswith("_")}

@@ -28,7 +28,6 @@ USES: dict[str, dict[str, str]] = {
     ),
     "security": {"log_end": STANDBY},
     "services": {
-        "dead_letters": OWN_SERVICE,
         "is_broadcast": OWN_SERVICE,
         "log_end": OWN_SERVICE,
         "members": OWN_SERVICE,
@@ -37,7 +36,6 @@ USES: dict[str, dict[str, str]] = {
             STANDBY,
         ),
         "when_flushed": STANDBY,
-        "replays": OWN_SERVICE,
         "requests": OWN_SERVICE,
         "resets": OWN_SERVICE,
         "retention": OWN_SERVICE,
@@ -52,13 +50,9 @@ USES: dict[str, dict[str, str]] = {
 # The services that hold the embedded engine; every other works before any engine.
 SERVICES_OF_THE_ENGINE = {
     "callbacks.py",
-    "dismissals.py",
     "group_members.py",
     "handover.py",
-    "journeys.py",
     "leadership.py",
-    "replay_copies.py",
-    "replays.py",
     "requests.py",
     "resets.py",
     "retention.py",

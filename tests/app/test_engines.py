@@ -12,6 +12,7 @@ from app.capabilities import NOT_SUPPORTED
 from app.cluster.client import ClusterClient
 from app.cluster.host import ClusterHost
 from app.cluster.messaging import ClusterMessaging
+from app.db.worker import DatabaseWorker
 from app.settings import Settings, SettingsError, load
 from engine.clock import SystemClock
 from engine.errors import Refused
@@ -46,7 +47,9 @@ def test_no_door_and_no_page_asks_which_engine_is_behind_the_server() -> None:
 
 @pytest.mark.anyio
 async def test_a_server_before_a_cluster_has_no_broker(tmp_path: Path) -> None:
-    engine = engines.engine_of(cluster_settings(tmp_path), SystemClock())
+    engine = engines.engine_of(
+        cluster_settings(tmp_path), SystemClock(), DatabaseWorker("sqlite://")
+    )
     assert isinstance(engine.host, ClusterHost)
     assert isinstance(engine.messaging, ClusterMessaging)
     for name in ("broker", "standby_broker"):

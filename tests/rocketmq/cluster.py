@@ -30,6 +30,7 @@ mappedFileSizeCommitLog=16777216
 mappedFileSizeTimerLog=10485760
 mappedFileSizeConsumeQueue=600000
 autoCreateTopicEnable=false
+traceTopicEnable=true
 autoCreateSubscriptionGroup=false
 diskMaxUsedSpaceRatio=95
 waitTimeMillsInSendQueue=30000

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from app.cluster.administration import ClusterAdministration
 from app.cluster.client import ClusterClient
 from app.cluster.messages import NewClusterMessage
 from app.cluster.messaging import ClusterMessaging
@@ -18,7 +17,7 @@ from engine.broker import GroupConfig
 from engine.errors import Busy
 from protocol.remoting.codes import RequestCode
 from tests.app import test_administration as contract
-from tests.app.maker import LIMIT_S, Maker
+from tests.app.maker import LIMIT_S, Maker, cluster_administration
 from tests.rocketmq.cluster import ApacheCluster
 from tests.rocketmq.test_verbs import anyio_backend, cluster_of, maker_of, pytestmark
 
@@ -39,7 +38,7 @@ async def messaging(cluster: ApacheCluster) -> AsyncIterator[ClusterMessaging]:
 @pytest.fixture
 def maker(messaging: ClusterMessaging) -> Maker:
     maker = maker_of(messaging)
-    maker.administration = ClusterAdministration(messaging.catalog)
+    maker.administration = cluster_administration(messaging)
     return maker
 
 
@@ -70,7 +69,7 @@ async def test_a_thousand_figures_of_a_list_take_one_request_of_each_broker(
         return await ask(broker, code, *args, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(messaging.catalog.client._link, "ask", counted)
-    administration = ClusterAdministration(messaging.catalog)
+    administration = cluster_administration(messaging)
     await asyncio.gather(*(administration.topics(system=True) for _ in range(50)))
     await asyncio.gather(*(administration.groups() for _ in range(50)))
     assert codes.count("GET_ALL_TOPIC_CONFIG") == 2
@@ -129,7 +128,7 @@ async def test_what_a_broker_that_is_away_keeps_is_unknown_until_it_is_back(
         assert (health.is_ready, list(health.warnings)) == (True, ["broker b"])
         with pytest.raises(Busy):
             await administration.lag(group)
-        another = ClusterAdministration(messaging.catalog)
+        another = cluster_administration(messaging)
         assert topic in [each.name for each in await another.topics()]
     finally:
         cluster.restart("b")

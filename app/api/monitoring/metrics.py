@@ -74,7 +74,6 @@ async def metrics(call: Call[None, None]) -> Raw:
         statistics = call.host.broker.statistics
         _add_totals(page, statistics)
         await _add_traffic(page, statistics, labels, call.host.clock.now_ms())
-    if has.journeys:
         await _add_traces(page, call.services.journeys)
     await _add_server(page, call)
     _add_connections(page, call.services.connection_limits)

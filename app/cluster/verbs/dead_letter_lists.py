@@ -2,8 +2,8 @@
 
 A dead letter's number says how many of its group came before it, by the time at which they were
 stored; those of one millisecond go by the order of the brokers. So numbers have no gaps, and where
-one broker has all of them they are its offsets. Nobody dismisses them and no job sends them again:
-all that are kept are open.
+one broker has all of them they are its offsets. A number is given SETTLE_MS after a letter was
+stored, when none that is older can come any more: then it stays, and marks are kept by it.
 """
 
 import asyncio
@@ -12,30 +12,41 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from itertools import pairwise
 
+import msgspec
+
 from app.administration import DeadLetterLists
 from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
+from app.cluster.replays.letter_marks import LetterMarks
+from app.cluster.replays.shared_jobs import SharedJobs, sources_of
 from app.cluster.routes import ClusterQueue
 from app.cluster.verbs.part import ClusterPart, all_of
 from app.cluster.verbs.topic_lists import ClusterTopicLists
 from engine.broker import (
     DEAD_LETTER_PREFIX,
+    GROUP_QUEUE,
     DeadLetter,
     DeadLetterArrivals,
     DeadLetterConditions,
     DeadLetterPage,
     DeadLetters,
     DeadLetterState,
+    DeadLetterSweep,
     DeadLetterTally,
+    DismissalPlan,
+    DismissalSnapshot,
+    DismissNote,
     LetterStates,
+    QueueStats,
     StateCounts,
     dead_letter_of,
     error_class_of,
     origin_of,
 )
-from engine.errors import MessageNotFound, TopicNotFound
+from engine.errors import Busy, GroupNotFound, MessageNotFound, TopicNotFound
 from engine.message import FAILED_CLIENT, FAILED_ERROR, FAILED_REASON, REDRIVEN_JOB, StoredMessage
+from engine.replay.outcomes import ReplayOutcome
 
 PAGE_MAX = 200
 EXAMINED_MAX = 500  # for one page or tally ...
@@ -43,8 +54,11 @@ EXAMINED_BYTES_MAX = 1024 * 1024  # ... and their records' size, but for the fir
 READ_AT_ONCE = 32
 CUTS_MAX = 10_000
 AHEAD_MS = 86_400_000  # by which a broker's clock may be ahead of ours
+SETTLE_MS = 2_000  # by which brokers' clocks may differ, and a letter is listed later
+SWEPT_MAX = 200
 ANY = DeadLetterConditions()
 NO_STATES = StateCounts()
+PAGE_BYTES = 1024 * 1024  # of one request
 
 
 class LetterQueue:
@@ -57,9 +71,18 @@ class LetterQueue:
 class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
     """`DeadLetterLists` of a cluster."""
 
-    def __init__(self, catalog: ClusterCatalog, topics: ClusterTopicLists) -> None:
+    def __init__(
+        self,
+        catalog: ClusterCatalog,
+        topics: ClusterTopicLists,
+        marks: LetterMarks,
+        jobs: SharedJobs,
+    ) -> None:
         super().__init__(catalog)
         self._topic_lists = topics
+        self._marks = marks
+        self._jobs = jobs
+        self._settled: dict[ClusterQueue, int] = {}  # an end before which all have numbers
         # Where a sequence is cut, by group and number: one offset for each of its queues.
         self._cuts: OrderedDict[tuple[str, int], list[int]] = OrderedDict()
 
@@ -81,18 +104,32 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
         queues = await self._queues(group)
         first, end = _bounds(queues)
         count_max = max(1, min(count_max, PAGE_MAX))
-        items: list[DeadLetter] = []
+        records: list[tuple[StoredMessage, int]] = []
         number = end if after is None else max(first, min(after, end))
-        if state in (None, DeadLetterState.OPEN):
-            async with aclosing(self._newest_first(group, queues, number)) as letters:
-                async for stored, number in letters:
-                    if meets(stored):
-                        items.append(dead_letter_of(stored, number))
-                        if len(items) == count_max:
-                            break
-        else:
-            number = first
+        states = await self._states(group, first, end)
+        async with aclosing(self._newest_first(group, queues, number)) as letters:
+            async for stored, number in letters:
+                if state in (None, states.of(number)) and meets(stored):
+                    records.append((stored, number))
+                    if len(records) == count_max:
+                        break
+        items = await self._letters(group, records, states)
         return DeadLetterPage(items, number if number > first else None, end - first)
+
+    async def sweep(
+        self, group: str, conditions: DeadLetterConditions, *, after: int | None = None
+    ) -> DeadLetterSweep:
+        """Which of the next 200 before a number meet all conditions; each is read once."""
+        meets = conditions.matcher()
+        queues = await self._queues(group)
+        first, end = _bounds(queues)
+        number = end if after is None else max(first, min(after, end))
+        numbers: list[int] = []
+        newest = self._newest_first(group, queues, number, count_max=SWEPT_MAX)
+        async for stored, number in newest:
+            if meets(stored):
+                numbers.append(number)
+        return DeadLetterSweep(numbers, number if number > first else None)
 
     async def get(self, group: str, offset: int) -> DeadLetter:
         """One dead letter by its number; raises GroupNotFound, MessageNotFound."""
@@ -101,7 +138,8 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
         if first <= offset < end:
             async for stored, number in self._newest_first(group, queues, offset + 1, count_max=1):
                 if number == offset:
-                    return dead_letter_of(stored, number)
+                    states = await self._states(group, first, end)
+                    return (await self._letters(group, [(stored, number)], states))[0]
         raise MessageNotFound(
             f"the group {group!r} has no dead letter at offset {offset}",
             field="offset",
@@ -113,16 +151,15 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
         return _bounds(await self._queues(group))
 
     async def states(self, group: str) -> LetterStates:
-        """The state of each dead letter of a group as of now: open. Raises GroupNotFound."""
-        return LetterStates.all_open(*_bounds(await self._queues(group)))
+        """The state of each dead letter of a group as of now. Raises GroupNotFound."""
+        return await self._states(group, *_bounds(await self._queues(group)))
 
     async def state_counts(self, group: str) -> StateCounts:
         """How many dead letters that are kept have each state; none for an unknown group."""
         try:
-            stats = await self._topic_lists.topic_stats(f"{DEAD_LETTER_PREFIX}{group}")
-        except TopicNotFound:
+            return (await self.states(group)).counts()
+        except GroupNotFound:
             return NO_STATES
-        return StateCounts(open=stats.messages)
 
     async def tally(
         self,
@@ -139,9 +176,10 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
         reasons, topics, clients = Counter[str](), Counter[str](), Counter[str]()
         classes = Counter[str]()
         returned = 0
+        states = await self._states(group, first, start)
         newest = self._newest_first(group, queues, start, count_max=count_max)
-        async for stored, number in newest:  # noqa: B007
-            if state not in (None, DeadLetterState.OPEN):
+        async for stored, number in newest:
+            if state not in (None, states.of(number)):
                 continue
             properties = stored.properties
             reasons[properties.get(FAILED_REASON, "")] += 1
@@ -155,9 +193,9 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
             error_classes=classes,
             topics=topics,
             clients=clients,
-            redriven=0,
+            redriven=len(await self._resent_by(group, range(number, start))),
             returned=returned,
-            dismissed=0,
+            dismissed=states.counts(number).dismissed,
             next=number if number > first else None,
         )
 
@@ -167,7 +205,60 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
         begins = [sum(cut) for cut in await all_of(self._cut_at(queues, at) for at in times_ms)]
         end = _bounds(queues)[1]
         steps = [after - before for before, after in pairwise([*begins, end])]
-        return DeadLetterArrivals(steps, end - begins[0], end - begins[0])
+        counts = (await self._states(group, _bounds(queues)[0], end)).counts(begins[0])
+        return DeadLetterArrivals(steps, counts.total, counts.open)
+
+    # -- dismissing -----------------------------------------------------------------------------
+
+    async def snapshot(self, group: str) -> DismissalSnapshot:
+        """The dismissed dead letters of a group as of now. Raises GroupNotFound."""
+        topic = f"{DEAD_LETTER_PREFIX}{group}"
+        first, end = await self.bounds(group)
+        marks = await self._marks.of(topic, first=first)
+        return DismissalSnapshot(topic, marks.dismissed, first, end)
+
+    async def new_note(self, note: str, by: str) -> DismissNote:
+        """A note for a plan; raises Invalid."""
+        return self._marks.new_note(note, by, self._catalog.now_ms())
+
+    async def commit(self, plan: DismissalPlan) -> bool:
+        """Carry a plan out; False where something else was dismissed or restored meanwhile."""
+        return await self._marks.commit(plan)
+
+    # -- marks ----------------------------------------------------------------------------------
+
+    async def _states(self, group: str, first: int, end: int) -> LetterStates:
+        marks = await self._marks.of(f"{DEAD_LETTER_PREFIX}{group}", first=first)
+        return LetterStates(first, end, (marks.resent, marks.dismissed), settles=False)
+
+    async def _letters(
+        self, group: str, records: Sequence[tuple[StoredMessage, int]], states: LetterStates
+    ) -> list[DeadLetter]:
+        """Records with their numbers as dead letters, with what was done about each."""
+        if not records:
+            return []
+        numbers = [number for _, number in records]
+        jobs = await self._resent_by(group, range(min(numbers), max(numbers) + 1))
+        dismissed = (await self._marks.of(f"{DEAD_LETTER_PREFIX}{group}")).dismissed
+        return [
+            msgspec.structs.replace(
+                dead_letter_of(stored, number),
+                redriven_by=jobs.get(number, []),
+                state=states.of(number),
+                dismissed=dismissed.note_of(number),
+            )
+            for stored, number in records
+        ]
+
+    async def _resent_by(self, group: str, numbers: range) -> dict[int, list[str]]:
+        """By number the jobs that sent a letter again, the oldest first."""
+        jobs: dict[int, list[str]] = {}
+        topic = f"{DEAD_LETTER_PREFIX}{group}"
+        for job in sources_of(await self._jobs.all(), topic):
+            for nth, _, offsets in job.selection.within(GROUP_QUEUE, numbers.start, numbers.stop):
+                for each in job.outcomes.find(ReplayOutcome.SENT, nth, nth + len(offsets)):
+                    jobs.setdefault(offsets.start + each - nth, []).append(job.plan.id)
+        return jobs
 
     # -- the sequence ---------------------------------------------------------------------------
 
@@ -179,12 +270,83 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
         except TopicNotFound:
             await self._catalog.group(group)  # GroupNotFound
             return []
-        return [
-            LetterQueue(
-                self._numbers.place(topic, each.queue), each.queue, each.min_offset, each.max_offset
-            )
+        return await all_of(
+            self._settled_queue(self._numbers.place(topic, each.queue), each)
             for each in stats.queues
-        ]
+        )
+
+    async def _settled_queue(self, place: ClusterQueue, stats: QueueStats) -> LetterQueue:
+        """A queue up to the last letter that has a number."""
+        first, end = stats.min_offset, stats.max_offset
+        if end > first and self._settled.get(place, -1) < end:
+            with engine_errors():
+                at_ms = self._catalog.now_ms() - SETTLE_MS
+                end = min(end, max(first, await self._client.reads.offset_at(place, at_ms)))
+            if len(self._settled) >= CUTS_MAX:
+                self._settled.clear()
+            self._settled[place] = end
+        return LetterQueue(place, stats.queue, first, end)
+
+    async def offset_at_time(self, group: str, time_ms: int) -> int:
+        """The number of the first letter that died then or later."""
+        queues = await self._queues(group)
+        return sum(await self._cut_at(queues, time_ms))
+
+    async def number_of(self, group: str, queue: int, offset: int, died_ms: int) -> int:
+        """The number of the letter at a place."""
+        queues = await self._queues(group)
+        index = [each.number for each in queues].index(queue)
+        before = await self._cut_at(queues[:index], died_ms + 1)
+        return sum(before) + offset + sum(await self._cut_at(queues[index + 1 :], died_ms))
+
+    async def read(self, group: str, first: int, end: int) -> tuple[dict[int, StoredMessage], int]:
+        """Letters by number from `first` on, as many before `end` as one request of each broker
+        gives, and the number up to which they were read. Raises GroupNotFound, Busy.
+        """
+        queues = await self._queues(group)
+        low, high = _bounds(queues)
+        if end <= low or first >= high:
+            return {}, end
+        cut = list(await self._cut(group, queues, max(first, low)))
+        until = min(end, high)
+        letters: dict[int, StoredMessage] = {}
+        heads = await all_of(
+            self._ahead(queue, at, until - sum(cut)) for queue, at in zip(queues, cut, strict=True)
+        )
+        number = sum(cut)
+        while number < until:
+            ripe = [(head[0].stored_ms, index) for index, head in enumerate(heads) if head]
+            waits = [
+                index
+                for index, head in enumerate(heads)
+                if not head and cut[index] < queues[index].end
+            ]
+            if (waits or not ripe) and not letters:
+                raise Busy(
+                    f"no dead letter of {group!r} came", remedy="try again", retry_after_s=1.0
+                )
+            if waits or not ripe:
+                return letters, number
+            index = min(ripe)[1]
+            stored = heads[index].pop(0)
+            cut[index] = stored.offset + 1
+            letters[sum(cut) - 1] = stored
+            number = sum(cut)
+        self._remember(group, number, cut)
+        return letters, end if until == high and end > high else number
+
+    async def _ahead(self, queue: LetterQueue, offset: int, count: int) -> list[StoredMessage]:
+        if offset >= queue.end:
+            return []
+        with engine_errors():
+            page = await self._client.reads.pull(
+                queue.place,
+                offset,
+                count_max=min(count, READ_AT_ONCE),
+                bytes_max=PAGE_BYTES,
+                is_from_master=True,
+            )
+        return [self._stored(each) for each in page.messages if each.offset < queue.end]
 
     async def _newest_first(
         self,

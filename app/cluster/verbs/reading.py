@@ -95,6 +95,10 @@ class ClusterReadVerbs(ClusterPart):
         place = self._numbers.place(topic, queue)
         return self._waits.begin(*self._pull_wait(place, offset, match), wake)
 
+    def storing_order(self, message: StoredMessage) -> tuple[int, ...]:
+        """By the brokers' clocks; within a millisecond queue by queue."""
+        return message.stored_ms, message.queue, message.offset
+
     async def check_filter(self, filter: str) -> None:
         """Raise Invalid for a filter that cannot be read, Refused for one that brokers do not."""
         message_filter(filter, self._catalog.capabilities)

@@ -20,6 +20,7 @@ from app.capabilities import not_supported, require
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
 from app.cluster.messages import BODY_BYTES_MAX, DELAY, NewClusterMessage
+from app.cluster.numbering import QueueNumbers
 from app.cluster.routes import ClusterQueue
 from app.cluster.sending import BATCH_MAX, ClusterSent
 from app.cluster.verbs.part import ClusterPart
@@ -210,7 +211,7 @@ class ClusterSendVerbs(ClusterPart):
         """The messages by queue, in their order, as large as one request may be."""
         open_runs: dict[ClusterQueue, tuple[QueueBatch, int]] = {}
         for index, (message, message_id) in enumerate(zip(messages, ids, strict=True)):
-            place = self._place_of(message, numbers)
+            place = place_of(message, self._numbers, numbers)
             new = new_message(message, message_id)
             run, size_bytes = open_runs.get(place, (None, 0))
             is_single = not _is_plain(message)
@@ -231,15 +232,6 @@ class ClusterSendVerbs(ClusterPart):
             open_runs[place] = run, size_bytes
         for run, _ in open_runs.values():
             yield _closed(run)
-
-    def _place_of(self, message: Message, numbers: Sequence[int]) -> ClusterQueue:
-        if message.queue >= 0:
-            return self._numbers.place(message.topic, message.queue)
-        if message.message_group and numbers:
-            code = tag_hash(message.message_group)
-            index = (0 if code == INT_MIN else abs(code)) % len(numbers)
-            return self._numbers.place(message.topic, numbers[index])
-        return NO_QUEUE
 
     def _slice(
         self,
@@ -271,6 +263,17 @@ class ClusterSendVerbs(ClusterPart):
                 remedy="look at the brokers; sending again may store them twice",
             )
         return BatchSlice(stored, offsets, positions, level, offset_ids)
+
+
+def place_of(message: Message, numbers: QueueNumbers, writable: Sequence[int]) -> ClusterQueue:
+    """The queue that a message names, or its message group's; NO_QUEUE where any will do."""
+    if message.queue >= 0:
+        return numbers.place(message.topic, message.queue)
+    if message.message_group and writable:
+        code = tag_hash(message.message_group)
+        index = (0 if code == INT_MIN else abs(code)) % len(writable)
+        return numbers.place(message.topic, writable[index])
+    return NO_QUEUE
 
 
 _NOTHING = (ClusterSent(NO_QUEUE, -1, (), True), 0)

@@ -129,7 +129,7 @@ async def _steps(request: PageRequest, group: str, letter: DeadLetter) -> tuple[
     if absent := lack_of(request.console.messaging.capabilities, "journeys"):
         return [], absent
     try:
-        journey = await request.services.journeys.traced(letter.message.message_id)
+        journey = await request.services.journeys.find(letter.message.message_id)
     except EngineError as error:
         return [], error.detail
     steps = [

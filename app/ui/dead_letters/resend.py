@@ -225,9 +225,9 @@ async def one(request: PageRequest) -> Response:
     new = NewReplay(
         source=DEAD_LETTER_PREFIX + group,
         to=ReplayTo(fields.to),
-        places=[(GROUP_QUEUE, letter.message.offset)],
+        places=[(GROUP_QUEUE, letter.offset)],
         name=fields.comment
-        or _("%(group)s dead letter %(offset)s", group=group, offset=letter.message.offset),
+        or _("%(group)s dead letter %(offset)s", group=group, offset=letter.offset),
         rate=0,
     )
     rights.require_resend(request, new.source, new.to, new.to_name)

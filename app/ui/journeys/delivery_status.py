@@ -90,4 +90,5 @@ def _links(stage: Stage) -> list[RelatedLink]:
 def dead_letter_href(stage: Stage) -> str:
     """The page of the dead letter that a stage stored; "" if it stored none."""
     group = stage.topic.removeprefix(DEAD_LETTER_PREFIX)
-    return "" if group == stage.topic else f"/dlq/{segment(group)}/{stage.offset}"
+    number = stage.offset if stage.letter is None else stage.letter
+    return "" if group == stage.topic else f"/dlq/{segment(group)}/{number}"

@@ -72,7 +72,10 @@ class LatestDeliveries:
 
 @dataclass(frozen=True)
 class TracePage:
-    """The context of `trace.html`; `latest` is None unless `by` is given."""
+    """The context of `trace.html`; `latest` is None unless `by` is given.
+
+    `status` is None where the engine records no traces of its own.
+    """
 
     form: Form
     hits: list[TraceHit]
@@ -81,7 +84,7 @@ class TracePage:
     failed: list[TraceHit]
     others: list[TraceHit]
     latest: LatestDeliveries | None
-    status: TraceStatus
+    status: TraceStatus | None
 
 
 WHY = {
@@ -109,6 +112,7 @@ async def show(request: PageRequest) -> Response:
     if target:
         return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
     failed, others = await _recent(request)
+    has_own = request.console.messaging.capabilities.traffic_figures
     context = TracePage(
         form=form,
         hits=hits,
@@ -117,7 +121,7 @@ async def show(request: PageRequest) -> Response:
         failed=failed,
         others=others,
         latest=await _latest(request, fields) if fields.by else None,
-        status=await request.services.journeys.status(),
+        status=await request.services.journeys.status() if has_own else None,
     )
     return await pages.respond(request, "trace.html", context, title=_("Journeys"))
 

@@ -81,6 +81,8 @@ QUESTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.NOT_INDEXED: N_("Is it not indexed yet?"),
     ReasonCode.DROPPED: N_("Were trace events dropped?"),
     ReasonCode.TOO_MUCH: N_("Are there more records than a journey reads?"),
+    ReasonCode.NOT_TOLD: N_("Are deliveries not recorded?"),
+    ReasonCode.UNREACHABLE: N_("Is a broker not reachable?"),
 }
 
 

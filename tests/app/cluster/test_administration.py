@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.cluster.administration import ClusterAdministration
 from app.cluster.client import ClusterClient
 from app.cluster.messaging import ClusterMessaging
 from tests.app import test_administration as contract
-from tests.app.maker import Maker
+from tests.app.maker import Maker, cluster_administration
 from tests.app.test_messaging import maker_of
 from tests.remoting.port import opened
 
@@ -32,7 +31,7 @@ async def maker(tmp_path: Path) -> AsyncIterator[Maker]:
         client = ClusterClient(running.port.address)
         async with ClusterMessaging(client, clock=running.clock) as messaging:
             maker = maker_of(running, messaging)
-            maker.administration = ClusterAdministration(messaging.catalog)
+            maker.administration = cluster_administration(messaging)
             yield maker
 
 

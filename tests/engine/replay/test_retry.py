@@ -5,7 +5,7 @@ import pytest
 from engine.broker import NewReplay, ReplayTo, RetryRequest, TopicConfig, TopicType
 from engine.errors import Conflict, NotFound, Refused, TopicNotFound
 from engine.message import Message
-from engine.replay import outcomes, replays
+from engine.replay import job_commands, outcomes
 
 
 def retry(desk, job, **how):
@@ -110,7 +110,7 @@ def test_there_must_be_something_that_failed(half):
 
 def test_failures_are_found_over_chunks_and_steps(desk, monkeypatch):
     monkeypatch.setattr(outcomes, "CHUNK", 16)
-    monkeypatch.setattr(replays, "SEARCHED_MAX", 50)
+    monkeypatch.setattr(job_commands, "SEARCHED_MAX", 50)
     desk.broker.create_topic(TopicConfig("plain", read_queues=1, write_queues=1))
     desk.broker.create_topic(
         TopicConfig("fifo", type=TopicType.FIFO, read_queues=1, write_queues=1)
@@ -132,6 +132,6 @@ def test_failures_are_found_over_chunks_and_steps(desk, monkeypatch):
         rows += [row.offset for row in page.items]
         after = page.next
     assert rows == bad
-    monkeypatch.setattr(replays, "RETRIED_RUNS_MAX", 3)
+    monkeypatch.setattr(job_commands, "RETRIED_RUNS_MAX", 3)
     with pytest.raises(Refused, match="more than 3 stretches"):
         retry(desk, job)

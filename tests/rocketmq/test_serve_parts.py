@@ -1,0 +1,147 @@
+"""The live tail, journeys and searches by content of a server in front of Apache RocketMQ."""
+
+import asyncio
+import json
+import urllib.request
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from app.cluster.client import ClusterClient
+from app.cluster.messages import NewClusterMessage
+from tests.patience import until
+from tests.rocketmq.cluster import ApacheCluster
+from tests.rocketmq.test_serve import LIMIT_S, Gateway, cluster, group, pytestmark, server, topic
+from tests.rocketmq.test_serve_replays import bury, ended, received
+
+__all__ = ["cluster", "group", "pytestmark", "server", "topic"]
+
+
+TRACES = "RMQ_SYS_TRACE_TOPIC"
+
+
+def page(server: Gateway, path: str) -> str:
+    with urllib.request.urlopen(server.url + path, timeout=60) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def events(answer: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """What a stream of a page tells, as it comes."""
+    for line in answer:
+        if line.startswith(b"data: "):
+            yield json.loads(line.removeprefix(b"data: "))
+
+
+def test_a_tail_has_what_is_stored_at_both_brokers(server: Gateway, topic: str) -> None:
+    new = {"messages": [{"body": f"before {n}"} for n in range(6)]}
+    server.api("POST", f"/topics/{topic}/messages", new)
+    until(lambda: page(server, f"/tail?topic={topic}").count("before ") >= 6, limit_s=LIMIT_S)
+    rows: list[dict[str, Any]] = []
+    address = f"{server.url}/tail/stream?topic={topic}"
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        assert answer.readline().startswith(b"retry:")  # it stands at the end now
+        for n in range(40):
+            new = {"messages": [{"body": f"m{n}"}]}
+            server.api("POST", f"/topics/{topic}/messages", new)
+        for event in events(answer):
+            rows += event["rows"]
+            assert (event["skipped"], event["gone"]) == (0, 0)
+            if len(rows) >= 40:
+                break
+    assert sorted(each["body"] for each in rows) == sorted(f"m{n}" for n in range(40))
+    assert {int(each["place"].split(":")[0]) % 2 for each in rows} == {0, 1}  # of both brokers
+    times = [each["at"] for each in rows]
+    assert times == sorted(times)
+
+
+def test_a_topic_is_searched_by_content_and_exported(server: Gateway, topic: str) -> None:
+    for at in range(0, 300, 100):
+        new = {
+            "messages": [{"body": f"order {n}", "tag": f"t{n % 2}"} for n in range(at, at + 100)]
+        }
+        server.api("POST", f"/topics/{topic}/messages", new)
+    until(lambda: server.api("GET", f"/topics/{topic}")["messages"] == 300, limit_s=LIMIT_S)
+    query = f"/topics/{topic}/search?contains=order+2&filter=t0&limit=20"
+    items: list[dict[str, Any]] = []
+    cursor = ""
+    while cursor is not None:
+        found = server.api("GET", f"{query}&cursor={cursor}")
+        items += found["items"]
+        cursor = found["next_cursor"]
+    assert (found["scanned"], found["total"], found["matched"]) == (300, 300, len(items))
+    numbers = sorted(int(each["body"].split()[1]) for each in items)
+    assert numbers == [n for n in range(0, 300, 2) if str(n).startswith("2")]
+    newest = server.api("GET", f"/topics/{topic}/search?order=newest&limit=50")["items"]
+    times = [each["stored_ms"] for each in newest]
+    assert times == sorted(times, reverse=True)
+    lines = page(server, f"/messages/export?topic={topic}&format=ndjson").splitlines()
+    assert len(lines) == 301
+    assert json.loads(lines[-1])["export"]["is_whole"]
+
+
+def test_a_journey_tells_who_is_past_a_message_and_what_is_not_known(
+    server: Gateway, topic: str, group: str
+) -> None:
+    bury(server, topic, group, ["bad"])
+    letter = server.api("GET", f"/groups/{group}/dead-letters")["items"][0]
+    message_id = letter["message"]["message_id"]
+    other = f"{group}-other"
+    server.api("POST", "/groups", {"name": other})
+    stored = server.api("GET", f"/messages/{message_id}")["items"][0]
+    where = {"topic": topic, "queue": stored["queue"], "offset": stored["offset"]}
+    server.api("PUT", f"/groups/{other}/offsets", where)
+
+    def states() -> dict[str, str]:
+        journey = server.api("GET", f"/messages/{message_id}/journey")
+        return {each["group"]: each["state"] for each in journey["groups"]}
+
+    until(lambda: states() == {group: "dead", other: "waiting"}, limit_s=LIMIT_S)
+    where["offset"] = str(int(stored["offset"]) + 1)
+    server.api("PUT", f"/groups/{other}/offsets", where)
+    until(lambda: states()[other] == "passed", limit_s=LIMIT_S)
+    journey = server.api("GET", f"/messages/{message_id}/journey")
+    assert [each["name"] for each in journey["stages"]][:2] == ["produce", "store"]
+    reasons = {each["code"]: each["applies"] for each in journey["reasons_checked"]}
+    assert reasons == {"not_told": True, "tracing_off": True}
+    job = server.api("POST", f"/groups/{group}/dead-letters/redrive", {})
+    ended(server, job["id"])
+    received(server, topic, group, 1)
+    until(lambda: states()[group] == "passed", limit_s=LIMIT_S)
+    journey = server.api("GET", f"/messages/{message_id}/journey")
+    assert [each["client"] for each in journey["stages"] if each["name"] == "replay"] == [job["id"]]
+    shown = page(server, f"/trace/{message_id}")
+    assert f"/dlq/{group}/{letter['offset']}" in shown
+    unknown = server.api("GET", "/messages/7F00000100001F90000000000000FFFF/journey")
+    assert unknown["stages"] == []
+    assert {each["code"] for each in unknown["reasons_checked"]} >= {"kind_of_id", "retention"}
+
+
+async def trace(cluster: ApacheCluster, message: NewClusterMessage) -> None:
+    """Send what a client traces."""
+    async with ClusterClient(cluster.name_server) as client, asyncio.timeout(LIMIT_S):
+        if not await client.topics.exists(TRACES):
+            await client.topics.create(TRACES, 1)
+        while not await client.topics.exists(TRACES):
+            await asyncio.sleep(0.2)
+        await client.sends.send(TRACES, message)
+
+
+def test_traces_of_clients_are_in_the_journey(
+    cluster: ApacheCluster, server: Gateway, topic: str, group: str
+) -> None:
+    sent = server.api("POST", f"/topics/{topic}/messages", {"messages": [{"body": "m"}]})
+    message_id = sent["messages"][0]["message_id"]
+    pub = ["Pub", "1700000000000", "r", "producers", topic, message_id, "", "k", "127.0.0.1:1"]
+    pub += ["1", "5", "0", "", "true", "127.0.0.1"]
+    before = ["SubBefore", "1700000000100", "r", group, "q1", message_id, "0", "k"]
+    after = ["SubAfter", "q1", message_id, "7", "true", "k", "0", "1700000000107", group]
+    body = "".join("\x01".join(each) + "\x02" for each in (pub, before, after))
+    asyncio.run(trace(cluster, NewClusterMessage(body.encode(), keys=(message_id,))))
+
+    def stages() -> dict[str, str]:
+        journey = server.api("GET", f"/messages/{message_id}/journey")
+        return {each["name"]: each["outcome"] for each in journey["stages"]}
+
+    until(lambda: "client_consume" in stages(), limit_s=LIMIT_S)
+    assert stages()["client_send"] == "success"
+    assert stages()["client_consume"] == "success"
