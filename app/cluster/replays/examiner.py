@@ -41,7 +41,7 @@ class KnownTopics:
         return topic
 
 
-class Place(NamedTuple):
+class ReplayPlace(NamedTuple):
     """The `nth` message of a job (from 0)."""
 
     nth: int
@@ -101,7 +101,9 @@ class ClusterExaminer(ClusterPart):
             decisions.append(decision)
         return decisions
 
-    async def read(self, source: str, places: Sequence[Place]) -> dict[int, StoredMessage | None]:
+    async def read(
+        self, source: str, places: Sequence[ReplayPlace]
+    ) -> dict[int, StoredMessage | None]:
         """The records by index, of as many from the start on as a few requests give.
 
         None where it is gone. Busy.
@@ -117,12 +119,12 @@ class ClusterExaminer(ClusterPart):
             count = end - at
             if is_dead:
                 group = source.removeprefix(DEAD_LETTER_PREFIX)
-                found, until = await self._letters.read(group, first.offset, first.offset + count)
+                records, until = await self._letters.read(group, first.offset, first.offset + count)
             else:
-                found, until = await self._pulled(source, first, count)
+                records, until = await self._pulled(source, first, count)
             for each in places[at:end]:
                 if each.offset < until:
-                    read[each.nth] = found.get(each.offset)
+                    read[each.nth] = records.get(each.offset)
             if until < first.offset + count:
                 break
             at = end
@@ -154,7 +156,7 @@ class ClusterExaminer(ClusterPart):
         return True
 
     def _copied(
-        self, job: StoredJob, each: Place, stored: StoredMessage, planner: CopyPlanner
+        self, job: StoredJob, each: ReplayPlace, stored: StoredMessage, planner: CopyPlanner
     ) -> CopyDecision:
         try:
             copy = planner.copy(job.plan, stored)
@@ -167,7 +169,7 @@ class ClusterExaminer(ClusterPart):
         return CopyDecision(*each, outcome, stored.message_id, copy)
 
     async def _pulled(
-        self, source: str, first: Place, count: int
+        self, source: str, first: ReplayPlace, count: int
     ) -> tuple[dict[int, StoredMessage], int]:
         """Records of a queue by offset, and the offset up to which it was read."""
         try:
@@ -179,10 +181,10 @@ class ClusterExaminer(ClusterPart):
             page = await self._client.reads.pull(
                 place, offset, count_max=min(count, READ_COUNT), bytes_max=READ_BYTES
             )
-        found = {each.offset: self._stored(each) for each in page.messages if each.offset < end}
-        return found, min(end, page.next_offset) if page.next_offset > offset else end
+        records = {each.offset: self._stored(each) for each in page.messages if each.offset < end}
+        return records, min(end, page.next_offset) if page.next_offset > offset else end
 
-    async def _sent_before(self, job: StoredJob, places: Sequence[Place]) -> set[int]:
+    async def _sent_before(self, job: StoredJob, places: Sequence[ReplayPlace]) -> set[int]:
         others = [
             each
             for each in sources_of(await self._jobs.all(), job.plan.source)
@@ -191,10 +193,10 @@ class ClusterExaminer(ClusterPart):
         return {each.nth for each in places if jobs_that_sent(others, each.queue, each.offset)}
 
 
-def places_of(job: StoredJob, index: int, count_max: int) -> list[Place]:
+def places_of(job: StoredJob, index: int, count_max: int) -> list[ReplayPlace]:
     """Messages of a job from an index on."""
     return [
-        Place(each.nth + step, each.queue, offset)
+        ReplayPlace(each.nth + step, each.queue, offset)
         for each in job.selection.stretches(index, count_max)
         for step, offset in enumerate(each.offsets)
     ]
@@ -210,5 +212,5 @@ def jobs_that_sent(jobs: Sequence[StoredJob], queue: int, offset: int) -> list[s
     return ids
 
 
-def _after(place: Place, step: int) -> Place:
-    return Place(place.nth + step, place.queue, place.offset + step)
+def _after(place: ReplayPlace, step: int) -> ReplayPlace:
+    return ReplayPlace(place.nth + step, place.queue, place.offset + step)

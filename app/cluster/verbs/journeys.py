@@ -169,12 +169,12 @@ class ClusterJourneys(ClusterPart, JourneyVerbs):
     async def _places(
         self, records: Sequence[StoredMessage], readers: dict[str, list[str]]
     ) -> dict[Place, GroupPlace]:
-        wanted = [
+        questions = [
             (group, each.topic, each.queue, each.offset)
             for each in records
             for group in readers[each.topic]
         ]
-        return dict(zip(wanted, await all_of(map(self._place_in, wanted)), strict=True))
+        return dict(zip(questions, await all_of(map(self._place_in, questions)), strict=True))
 
     async def _place_in(self, place: Place) -> GroupPlace:
         group, topic, queue, offset = place
