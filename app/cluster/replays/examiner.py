@@ -10,7 +10,7 @@ from app.cluster.replays.shared_jobs import SharedJobs, sources_of
 from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
 from app.cluster.verbs.part import ClusterPart
 from engine.broker import DEAD_LETTER_PREFIX, ReplayTo, TopicConfig, origin_of
-from engine.errors import GroupNotFound, TopicNotFound
+from engine.errors import Busy, GroupNotFound, TopicNotFound
 from engine.message import StoredMessage
 from engine.replay.copy_planner import CopyPlanner, NotReplayable
 from engine.replay.examine import CopyDecision
@@ -110,7 +110,7 @@ class ClusterExaminer(ClusterPart):
         """
         read: dict[int, StoredMessage | None] = {}
         is_dead = source.startswith(DEAD_LETTER_PREFIX)
-        at = 0
+        at = size_bytes = 0
         while at < len(places):
             first = places[at]
             end = at + 1
@@ -125,7 +125,8 @@ class ClusterExaminer(ClusterPart):
             for each in places[at:end]:
                 if each.offset < until:
                     read[each.nth] = records.get(each.offset)
-            if until < first.offset + count:
+            size_bytes += sum(each.size_bytes for each in records.values())
+            if until < first.offset + count or size_bytes >= READ_BYTES:
                 break
             at = end
         return read
@@ -179,8 +180,14 @@ class ClusterExaminer(ClusterPart):
         offset, end = first.offset, first.offset + count
         with engine_errors():
             page = await self._client.reads.pull(
-                place, offset, count_max=min(count, READ_COUNT), bytes_max=READ_BYTES
+                place,
+                offset,
+                count_max=min(count, READ_COUNT),
+                bytes_max=READ_BYTES,
+                is_from_master=True,
             )
+        if page.next_offset <= offset < page.max_offset:
+            raise Busy(f"no message of {source!r} came", remedy="try again", retry_after_s=1.0)
         records = {each.offset: self._stored(each) for each in page.messages if each.offset < end}
         return records, min(end, page.next_offset) if page.next_offset > offset else end
 
