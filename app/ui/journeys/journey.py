@@ -12,11 +12,11 @@ from app.ui.framework.templating import segment
 from app.ui.journeys import layout as journey_layout
 from app.ui.journeys import otel as journey_otel
 from app.ui.journeys import words as journey_words
-from app.ui.journeys.delivery_status import dead_letter_href
+from app.ui.journeys.delivery_status import are_told, dead_letter_href
 from app.ui.journeys.filtered import filtered_out
 from app.ui.journeys.layout import AxisTick, StageBar, StageSpan
 from app.ui.messages.message import address
-from engine.broker import Branch, CheckedReason, Journey, ReasonCode, Stage, StageName
+from engine.broker import Branch, CheckedReason, Journey, Stage, StageName
 from kitemq.model import journeys
 from kitemq.model.conversion import convert
 
@@ -163,7 +163,7 @@ def _page(
         story_left_out=max(0, len(story) - STORY_MAX),
         reasons=[_reason(each) for each in journey.reasons_checked],
         is_complete=journey.complete,
-        has_deliveries=all(each.code != ReasonCode.NOT_TOLD for each in journey.reasons_checked),
+        has_deliveries=are_told(journey),
         is_over=not is_waiting,
         message_href=_message_href(journey.stages),
     )
